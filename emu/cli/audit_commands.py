@@ -102,8 +102,8 @@ def evaluate(
 ) -> None:
     """Evaluate a run's weights on the whole graph.
 
-    Accuracy by split, of weights.npz, with every neighbour of every vertex. It needs
-    the data set that was trained on.
+    Accuracy by split, of weights.npz, with every neighbour of every vertex: one look,
+    where three in a row decide on `until`. It needs the data set that was trained on.
     """
     figures = evaluate_run(run)
     if emit(json_target, figures.get("", figures)):

@@ -68,7 +68,7 @@ from emu.scenario.deaths import count_failures, refuse_deaths, with_deaths
 from emu.scenario.experiment import cost_of
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
-from emu.scenario.virtual_training import virtual_training
+from emu.scenario.virtual_training import seconds_to, virtual_training
 from emu.systems.system import figures_on, remarks_on
 from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
@@ -296,11 +296,13 @@ def _training(
 
     Where ``train``, with losses and accuracy over the time of the schedule.
     """
-    more = {}
-    if until := experiment.until:
-        length = experiment.scenario.job.length
-        more["until"] = until.model_dump(mode="json")
-        console.print(f"until {until.accuracy:.1%} of {until.split} vertices: {length}")
+    more, scenario = experiment.cause_of_length, experiment.scenario
+    if (until := experiment.until) and (look := experiment.reached):
+        seconds = more["reached"]["seconds"] = seconds_to(look, scenario, schedule)
+        console.print(
+            f"until {until.accuracy:.1%} of {until.split} vertices: "
+            f"{scenario.job.length}, reached after {format_duration(seconds)}"
+        )
         if schedule.reads is not None:
             console.print(
                 "a run reads other values where it is late, so that its accuracy "
@@ -308,7 +310,7 @@ def _training(
             )
     if not train:
         return more
-    curve = virtual_training(experiment.scenario, schedule)
+    curve = virtual_training(scenario, schedule, until)
     console.print(training_table(curve["training"]))
     if "diverged" in curve:
         console.print(f"training diverged at step {curve['diverged']}")

@@ -26,7 +26,7 @@ from emu.report.html import write_report
 from emu.report.terminal import terminal
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import RecordedRun, load_run
-from emu.scenario.virtual_training import Progress
+from emu.training.looks import Progress
 from emu.units import format_duration
 
 
@@ -145,7 +145,7 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
         curves = progress_of(runs, tell)
     for run, curve in zip(runs, curves, strict=True):
         at = time_to(TARGET, run, curve)
-        best = f"at best {np.nanmax(curve.accuracy):.1%}"
+        best = f"at best {np.nanmax(curve.accuracy['valid']):.1%}"
         when = best if math.isnan(at) else f"{TARGET:.0%} after {format_duration(at)}"
         typer.echo(f"{run.name}: validation accuracy {when}")
     return curves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -28,6 +29,7 @@ from emu.experiment.checkpoint_interval import copies_line, intervals, not_sough
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import list_unchecked
 from emu.experiment.systems import write_rows
+from emu.experiment.target import WITHIN, Target
 from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.report import comparison_table, terminal
 from emu.report.comparison import (
@@ -37,6 +39,8 @@ from emu.report.comparison import (
     edit_lines,
     ranking,
     systems_table,
+    target_lines,
+    target_table,
 )
 from emu.report.explanation_tables import (
     SHOWN,
@@ -163,6 +167,14 @@ def _to_json(
     return content
 
 
+def _show_systems(results: Sequence[SystemResult], target: str) -> None:
+    table = target_table(results, target) if target else systems_table(results)
+    last = target_lines(results) if target else [ranking(results)]
+    terminal().print(table)
+    terminal().print(*chain(*map(edit_lines, results), last), sep="\n")
+    warn_unclaimed({r.system: r.placing for r in results if r.placing})
+
+
 def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None:
     """Raise where a row was refused, or missed what the scenario expects."""
     for row in rows:
@@ -196,8 +208,14 @@ def compare(
         int, option("N", "Scenario only: its seed and those that follow it.", min=1)
     ] = 1,
     systems: Annotated[
-        str, option("A,B", "Scenario only: dgtp,data_parallel,p3.")
+        str, option("A,B", "Scenario only: all, or rows such as dgtp,p3.none,dgcl.")
     ] = "",
+    to: Annotated[
+        str, option("accuracy=0.88", "With --systems: time to that accuracy.")
+    ] = "",
+    within: Annotated[
+        int, option("EPOCHS", "With --to: passes over the training set.", min=1)
+    ] = WITHIN,
     write: Annotated[
         Path | None, option("DIR", "Write each row as a scenario.")
     ] = None,
@@ -221,7 +239,8 @@ def compare(
     differ by their seed only make one row. With systems it is shown as each of them,
     with as many seeds per iteration and what is added to the file or dropped from it;
     nothing else is varied. Where the file states no machines (job.machines), each
-    system is on those on which it is fastest.
+    system is on those on which it is fastest. With --to all train until three looks in
+    a row hold an accuracy, an epoch apart, and rows are the times that this takes.
 
     Raises
     ------
@@ -243,15 +262,22 @@ def compare(
         raise ScenarioError(problem, file=str(what[-1]))
     elif systems:
         of = emu.load(what[0], overrides or [])
-        names, how = split_words(systems), {"same_machines": same_machines}
-        results = compare_systems(of, names, seeds, **how)
+        target = Target.parse(to, within) if to else None
+        with terminal(sys.stderr).status("comparing systems") as status:
+            results = compare_systems(
+                of,
+                split_words(systems),
+                seeds,
+                same_machines=same_machines,
+                target=target,
+                watch=lambda row: status.update(f"comparing systems: {row}"),
+            )
         first = next(result for result in results if not result.refused)
         if emit(json_target, _to_json(of, results, first, write)):
-            terminal().print(systems_table(results))
-            lines = [*chain(*map(edit_lines, results)), ranking(results)]
-            terminal().print(*lines, sep="\n")
-            warn_unclaimed({r.system: r.placing for r in results if r.placing})
+            _show_systems(results, to)
         _judge(of, results)
+    elif to:
+        raise ScenarioError("write --systems all as well", file=f"--to {to}")
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(

@@ -16,7 +16,14 @@ import numpy as np
 
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.expectations import figures_of_simulation, list_misses
-from emu.experiment.systems import chosen_system, edits, list_translatable
+from emu.experiment.systems import (
+    chosen_system,
+    edits,
+    list_variants,
+    variant_named,
+)
+from emu.experiment.target import Target
+from emu.graph_data import open_for
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
@@ -251,10 +258,12 @@ def measure(
     overrides: Mapping[str, object] | None = None,
     seeds: int = 1,
     machines: Sequence[str] | None = None,
+    target: Target | None = None,
 ) -> SystemResult:
-    """Simulate a scenario as one of the systems, with its seed and those that follow.
+    """Simulate a scenario as a row of systems, with its seed and those that follow.
 
-    By default machines are chosen with the first seed (`chosen_system`).
+    By default machines are chosen with the first seed (`chosen_system`). With a target
+    it trains until that is reached; what is trained is kept for all of equal weights.
 
     Raises
     ------
@@ -262,28 +271,43 @@ def measure(
         As `as_system` and `prepare`.
     """
     outcomes: dict[int, tuple[Experiment, Schedule]] = {}
-    scenarios: dict[int, Scenario] = {}
+    scenarios, stated = dict[int, Scenario](), scenario
     for seed in range(scenario.seed, scenario.seed + seeds):
         changes = {**(overrides or {}), "seed": seed}
-        scenarios[seed] = chosen_system(scenario, system, changes, machines)
+        chosen = chosen_system(
+            scenario, system, changes, machines, spread=target is not None
+        )
+        scenarios[seed] = chosen if target is None else target.end(chosen)
+        stated = chosen if seed == scenario.seed else stated
         ready = prepare(scenarios[seed])
         machines = machines or ready.placing["machines"]
         outcomes[seed] = ready, with_deaths(ready, ready.simulate())
     ready, schedule = outcomes[scenario.seed]
     figures = figures_of_simulation(schedule, ready.realization)
     is_own = system == scenario.job.system
+    cost = cost_of(ready.scenario, schedule)
+    remote = np.array([bool(hops) for hops in ready.problem.hops], dtype=bool)
     return SystemResult(
         system,
         {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
         limit_of(schedule),
         bounds(ready.problem, ready.realization).nic_load,
-        seeds=seeds_per_iteration(ready.problem.job.settings) or 0,
+        seeds=_seeds_of(ready.problem.job),
+        train=open_for(ready.problem.job.settings).train_count,
         paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
-        edits=edits(scenario, ready.scenario),
+        edits=edits(scenario, stated),
         placing=ready.placing,
+        moved=float(ready.realization.volumes[remote].sum()),
+        cost=cost.to_json() if cost else None,
+        looks={s: one.reached for s, (one, _) in outcomes.items() if one.reached},
         missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
         scenarios=scenarios,
     )
+
+
+def _seeds_of(job: Job) -> int:
+    """Return the training vertices that an iteration of a job learns."""
+    return seeds_per_iteration(job.settings) or open_for(job.settings).train_count
 
 
 def limit_of(schedule: Schedule) -> str:
@@ -310,22 +334,34 @@ def compare_systems(
     seeds: int = 1,
     *,
     same_machines: bool = False,
+    target: Target | None = None,
+    watch: Callable[[str], None] = lambda _: None,
 ) -> list[SystemResult]:
     """Return the simulated times of every system, in the order given.
 
     Each on machines of its choice; with ``same_machines`` on those of the first. One
     that this scenario cannot be says why in their place.
 
+    Parameters
+    ----------
+    target
+        Accuracy to which all train; each row then has the time on all machines too.
+    watch
+        Called with the name of each row before it is worked out.
+
     Raises ScenarioError, PlacementError, DataError as `measure`, where no system can be
     simulated or one is unknown.
     """
-    results, machines = list[SystemResult](), None
-    for system in systems:
+    results: list[SystemResult] = []
+    machines: Sequence[str] | None = None
+    for system in list_variants(systems):
+        held = None if variant_named(system).alone else machines
+        watch(system)
         try:
-            one = measure(scenario, system, seeds=seeds, machines=machines)
+            one = measure(scenario, system, None, seeds, held, target)
+            if target is not None:
+                one = _with_all_machines(scenario, one, target)
         except EmulatorError as error:
-            if system not in list_translatable():
-                raise
             one = SystemResult(system, refused=error)
         results.append(one)
         if same_machines and machines is None and not one.refused:
@@ -334,6 +370,20 @@ def compare_systems(
     if refusals and len(refusals) == len(results):
         raise refusals[0]
     return results
+
+
+def _with_all_machines(
+    scenario: Scenario, own: SystemResult, target: Target
+) -> SystemResult:
+    """Return a row with its time on all machines, where these are not its own."""
+    names = scenario.job.machines or tuple(scenario.stated_cluster.names)
+    if variant_named(own.system).alone or {*own.placing["machines"]} >= {*names}:
+        return own
+    try:
+        wide = measure(scenario, own.system, machines=names, target=target)
+    except EmulatorError:  # it has no room there, or too few columns
+        return own
+    return replace(own, everywhere=wide.makespan)
 
 
 #: Of numbers that are not whole: the values on both sides differ by less.

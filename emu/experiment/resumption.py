@@ -17,6 +17,7 @@ from emu.runs.recorded_run import read_manifest
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.run_sections import UntilSection
+from emu.training.looks import Look
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +98,8 @@ def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
     keys = type(noted.job).model_fields.keys() & {"iterations", "epochs"}
     length = {key: getattr(noted.job, key) for key in keys}
     job = now.job.model_copy(update=length)
-    other = None if now.until.model_dump(mode="json") == until else now.until
+    stated = now.until.model_dump(mode="json", exclude_none=True)
+    other = None if stated == until else now.until
     return now.model_copy(update={"until": other, "job": job})
 
 
@@ -108,5 +110,6 @@ def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experimen
     """
     if not (stated := manifest.get("until")):
         return experiment
-    until = UntilSection.model_validate(stated)
-    return replace(experiment, until=until, reached=manifest.get("reached"))
+    until, reached = UntilSection.model_validate(stated), manifest.get("reached")
+    look = Look(**reached) if isinstance(reached, dict) else None
+    return replace(experiment, until=until, reached=look)

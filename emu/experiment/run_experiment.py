@@ -249,9 +249,7 @@ def _write_beginning(
     if experiment.first or experiment.began:
         content["first_iteration"] = experiment.first
         content["began"] = experiment.began
-    if experiment.until is not None:  # its length is in the scenario, not why
-        content["until"] = experiment.until.model_dump(mode="json")
-        content["reached"] = experiment.reached
+    content |= experiment.cause_of_length  # the scenario has the length alone
     if experiment.whole is not None:
         rest, all_kills = experiment.kills, experiment.whole.kills
         content["killed"] = [n for n, k in enumerate(all_kills) if k not in rest]

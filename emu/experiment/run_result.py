@@ -122,7 +122,7 @@ class RunResult(PreparedRun):
 
     def _settings_of_file(self) -> dict[str, Any]:
         scenario, job = self.experiment.scenario, self.experiment.problem.job
-        until, first = self.experiment.until, self.experiment.first
+        first = self.experiment.first
         depth = pipeline_depth(job)
         end = self.experiment.began + self.run.schedule.length
         failures = count_failures(self.experiment, end)
@@ -141,7 +141,7 @@ class RunResult(PreparedRun):
             "sharing": scenario.emulation.sharing,
             "times": times,
             "flow_ends": scenario.emulation.flow_ends,
-            **({"until": until.model_dump(mode="json")} if until else {}),
+            **self.experiment.cause_of_length,
             **({"first_iteration": first} if first else {}),
             **({"failures": failures} if failures else {}),
         }
@@ -160,10 +160,10 @@ class RunResult(PreparedRun):
             "count": sum(job.rounds[job.edges[e].destination] for e in newest),
             "other": int((reads[newest] != predictions[newest]).sum()),
         }
-        until, iteration = self.experiment.until, self.experiment.reached
+        until, look = self.experiment.until, self.experiment.reached
         accuracy = self.training.get("accuracy", {})
-        if until is not None and iteration is not None and until.split in accuracy:
-            apart["accuracy"] = accuracy[until.split] - iteration
+        if until is not None and look is not None and until.split in accuracy:
+            apart["accuracy"] = accuracy[until.split] - look.accuracy
         return {"reads_apart": apart}
 
     def _makespans(self) -> dict[str, float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
 from emu.prediction.placement.machine_sets import machine_sets
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.operations import count_layers
 from emu.scenario import (
     Scenario,
@@ -26,10 +27,77 @@ from emu.scenario import (
     write_scenario,
 )
 from emu.scenario.experiment import WORTHWHILE
+from emu.systems import Keys
+from emu.systems.job_section import JobSection
 from emu.systems.system import systems
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
+from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run a system, a row of a table of systems."""
+
+    system: str
+    edit: Mapping[str, object] = field(default_factory=dict)
+    """Keys of it, whatever the file has."""
+    alone: bool = False
+    """True where it is one machine, the one on which it is fastest."""
+
+
+#: Rows by name, in the order of ``--systems all``. DistDGL has no rule for its rates:
+#: TCP shares links.
+VARIANTS = {
+    "dgtp": Variant("dgtp"),
+    "distdgl": Variant(
+        "dgtp", {"placement.policy": "distdgl", "schedule.policy": "maxmin"}
+    ),
+    "data_parallel": Variant("data_parallel"),
+    "p3": Variant("p3"),
+    "p3.none": Variant("p3", {"job.pipeline": "none"}),
+    "p3.A": Variant("p3", {"job.pipeline": "A"}),
+    "dorylus": Variant("dorylus"),
+    "dorylus.pipe": Variant("dorylus", {"job.mode": "pipe"}),
+    "dorylus.async": Variant("dorylus", {"job.mode": "async"}),
+    "dgcl": Variant("dgcl"),
+    "one_machine": Variant("data_parallel", alone=True),
+}
+#: Names that stand for several rows or are one of them without its pipeline or mode.
+_SHORT = ("p3", "dorylus")
+
+
+def variant_named(name: str) -> Variant:
+    """Return the row of that name; systems of other packages are called as they are.
+
+    Raises
+    ------
+    ScenarioError
+        When there is none.
+    """
+    if name in VARIANTS:
+        return VARIANTS[name]
+    if name not in list_translatable():
+        names = [*VARIANTS, *(set(list_translatable()) - {*VARIANTS})]
+        problem = f"{name!r} is not among the systems that can be compared: "
+        raise ScenarioError(f"{problem}all, {', '.join(names)}")
+    return Variant(name)
+
+
+def list_variants(names: Sequence[str]) -> list[str]:
+    """Return the rows that ``--systems`` names: ``all`` are those of every system.
+
+    Raises
+    ------
+    ScenarioError
+        When there is no such row.
+    """
+    every = [name for name in VARIANTS if name not in _SHORT]
+    rows = [row for name in names for row in (every if name == "all" else [name])]
+    for row in rows:
+        variant_named(row)
+    return [*dict.fromkeys(rows)]
 
 
 def list_translatable() -> list[str]:
@@ -37,18 +105,39 @@ def list_translatable() -> list[str]:
     return [name for name, one in systems().items() if one.translation is not None]
 
 
+def list_sources() -> list[str]:
+    """Return the systems whose files say all that others have to know."""
+    return [name for name in list_translatable() if _translation(name).read]
+
+
+def as_variant(
+    scenario: Scenario, name: str, overrides: Mapping[str, object] | None = None
+) -> Scenario:
+    """Return a scenario as a row of a table of systems (`VARIANTS`).
+
+    Raises
+    ------
+    ScenarioError, DataError
+        As `as_system`.
+    """
+    variant = variant_named(name)
+    plain = as_system(scenario, variant.system, overrides)
+    return load(plain, variant.edit) if variant.edit else plain
+
+
 def as_system(
     scenario: Scenario, system: str, overrides: Mapping[str, object] | None = None
 ) -> Scenario:
     """Return a scenario as another system, with as many seeds per iteration.
 
-    ``overrides`` are keys before it is translated, as for `load`.
+    A system that trains on the whole graph has as many passes over it. ``overrides``
+    are keys before it is translated, as for `load`.
 
     Raises
     ------
     ScenarioError
-        When either is no system of mini-batches, times are those of a profile, or the
-        changed scenario is wrong.
+        When either cannot be translated, times are those of a profile, or the changed
+        scenario is wrong.
     DataError
         When the data set is needed (for epochs, or the phases of P3) and is missing, or
         the profile is, or is of another job.
@@ -58,23 +147,25 @@ def as_system(
     if scenario.jobs:
         problem = "several jobs cannot be compared as systems, write one: job"
         raise origin.error(("jobs",), problem)
-    for name in (scenario.job.system, system):
-        if name not in list_translatable():
-            problem = (
-                f"{name!r} is not among the systems that can be compared, those of "
-                f"mini-batches: {', '.join(list_translatable())}"
-            )
-            if name == system:
-                raise ScenarioError(problem)
-            raise origin.error(("job", "system"), problem)
+    if system not in list_translatable():
+        variant_named(system)  # its error
     if scenario.job.system == system:
         return scenario
+    if (source := scenario.job.system) not in list_sources():
+        sources = ", ".join(list_sources())
+        problem = f"{source!r} is not among the systems that can be compared: {sources}"
+        if source in list_translatable():
+            problem = (
+                f"{source!r} says nothing of mini-batches: write the file of a system "
+                f"that does, which is turned into all others: {sources}"
+            )
+        raise origin.error(("job", "system"), problem)
     if scenario.profile is not None:
         problem = "is of one system, to compare several write its means instead: "
         means = _mean_times(scenario)
         raise origin.error(("profile",), f"{problem}job.times={means}")
     target = _translation(system)
-    job = target.write(_common(scenario, split=target.splits_first_layer))
+    job = target.write(_common(scenario, target))
     changes: dict[str, object] = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         changes["placement"] = None
@@ -83,36 +174,44 @@ def as_system(
 
 def chosen_system(
     scenario: Scenario,
-    system: str,
+    name: str,
     overrides: Mapping[str, object] | None = None,
     machines: Sequence[str] | None = None,
+    *,
+    spread: bool = False,
 ) -> Scenario:
-    """Return a scenario as another system, on machines that are chosen for it.
+    """Return a scenario as a row of `VARIANTS`, on machines that are chosen for it.
 
     Seeds per iteration are the same on any number of machines. What the file states of
     machines holds for every system, and ``machines`` before it. Else ``best`` chooses:
-    of dgtp when it is placed (`emu.scenario.prepare`), of systems with a worker per
-    machine here, among sets of machines with room for one, by simulation.
+    of dgtp when it is placed (`emu.scenario.prepare`), of systems with a worker or a
+    part of the graph per machine here, among sets of machines with room for one, by
+    simulation. With ``spread`` dgtp has a worker per machine then, as the others do.
 
     Raises
     ------
     ScenarioError, DataError
         As `as_system`; also when ``machines`` cannot take part.
     """
-    plain = as_system(scenario, system, overrides)
+    variant, plain = variant_named(name), as_variant(scenario, name, overrides)
     stated = load(scenario, {**(overrides or {}), "expect": None})
     free = getattr(stated.job, "machines", None) is None
+    spread = spread and not isinstance(plain.job, _PER_MACHINE)
     if machines is not None:
-        return _on(stated, plain, machines)
-    is_chosen = free and plain.placed_by == "best"
-    if not (is_chosen and isinstance(plain.job, ReplicaSection)):
+        return _on(stated, plain, machines, spread=spread)
+    is_chosen = free and (plain.placed_by == "best" or variant.alone or spread)
+    if not (is_chosen and (spread or isinstance(plain.job, _PER_MACHINE))):
         return plain
-    cluster = plain.cluster.build().only(_roomy(stated))
-    sets = machine_sets(build_job(plain), cluster, _MOST_SETS)
+    whole = isinstance(plain.job, WholeGraphSection)
+    roomy = _list_machines(plain) if whole else _roomy(stated)
+    cluster = plain.cluster.build().only(roomy)
+    sets = machine_sets(build_job(plain), cluster, _FEW_SETS if spread else _MOST_SETS)
+    if variant.alone:
+        sets = [(machine,) for machine in roomy]
     best, least = plain, inf
     for names in sets:
         try:
-            other = _on(stated, plain, names)
+            other = _on(stated, plain, names, spread=spread)
             ready = prepare(other)
             # By seed: those of an iteration are rounded to whole ones per worker.
             seeds = seeds_per_iteration(ready.problem.job.settings) or 1
@@ -124,8 +223,16 @@ def chosen_system(
     return best
 
 
-#: Sets of machines that are tried of a system with a worker per machine.
-_MOST_SETS = 16
+#: Sets of machines that are tried of a system with a worker per machine; of one that
+#: is placed by a search on each.
+_MOST_SETS, _FEW_SETS = 16, 6
+#: Sections of jobs of which every machine that takes part has a worker, or a part.
+_PER_MACHINE = (ReplicaSection, WholeGraphSection)
+
+
+def _list_machines(scenario: Scenario) -> tuple[str, ...]:
+    """Return the machines that may hold a part of the whole graph."""
+    return tuple(name for name, _ in scenario.stated_cluster.names_and_positions())
 
 
 def _roomy(scenario: Scenario) -> tuple[str, ...]:
@@ -134,29 +241,39 @@ def _roomy(scenario: Scenario) -> tuple[str, ...]:
     if "workers" in type(job).model_fields:  # as many as there are machines
         workers = len(scenario.cluster.names_and_positions())
         job = job.model_copy(update={"workers": workers})
-    read = _translation(job.system).read
-    names: tuple[str, ...] = read(job, scenario.cluster)["machines"]
+    names: tuple[str, ...] = _reader(job)(job, scenario.cluster)["machines"]
     return names
 
 
-def _on(stated: Scenario, plain: Scenario, machines: Sequence[str]) -> Scenario:
+def _on(
+    stated: Scenario, plain: Scenario, machines: Sequence[str], *, spread: bool
+) -> Scenario:
     """Return ``plain``, a translation of ``stated``, on some machines alone."""
     count, job = len(plain.cluster.names_and_positions()), plain.job
-    if not isinstance(job, ReplicaSection):
+    whole = isinstance(job, WholeGraphSection)
+    if not (spread or isinstance(job, _PER_MACHINE)):
         fewer = job.on_machines(machines, count)
         if fewer is None or len(machines) == count:
             return plain
         return load(plain, fewer.machine_keys())
-    if without := [name for name in machines if name not in _roomy(stated)]:
+    roomy = machines if whole else _roomy(stated)
+    if without := [name for name in machines if name not in roomy]:
         problem = f"{', '.join(without)} has no room for a worker with its samplers"
         raise ScenarioError(problem, key="job.machines")
     # As many stores as machines, each of which takes what the file states of one.
     fewer = stated.job.on_machines(machines, count)
     stated = load(stated, {} if fewer is None else fewer.machine_keys())
     target = _translation(job.system)
-    common = _common(stated, split=target.splits_first_layer)
-    keys_of_system = target.write(replace(common, machines=tuple(machines)))
-    keys = ("machines", "batch_size", "times")
+    common = replace(_common(stated, target), machines=tuple(machines))
+    keys: tuple[str, ...] = ("machines", "batch_size", "times")
+    if whole:
+        common = replace(common, stated=tuple(machines))
+        keys = ("machines", "parameter_servers")[: 1 + (job.system == "dorylus")]
+    elif spread:
+        common = common.spread(len(machines), len(machines))
+        common = replace(common, stated=tuple(machines))
+        keys += ("workers",)
+    keys_of_system = target.write(common)
     return load(plain, {f"job.{key}": keys_of_system.get(key) for key in keys})
 
 
@@ -165,6 +282,14 @@ def _translation(system: str) -> Translation:
     if translation is None:
         raise ValueError(f"{system} has no translation")
     return translation()
+
+
+def _reader(job: JobSection) -> Callable[[Any, ClusterSection], Keys]:
+    """Return how a job is read into common words; of a file that says all of them."""
+    read = _translation(job.system).read
+    if read is None:
+        raise ValueError(f"{job.system} says nothing of mini-batches")
+    return read
 
 
 def _mean_times(scenario: Scenario) -> str:
@@ -182,8 +307,8 @@ def _mean_times(scenario: Scenario) -> str:
     return f"{{{', '.join(means)}}}"
 
 
-def _common(scenario: Scenario, *, split: bool) -> CommonJob:
-    """Return the job of a scenario in common words."""
+def _common(scenario: Scenario, target: Translation) -> CommonJob:
+    """Return the job of a scenario in common words, as far as ``target`` uses them."""
     job = cast("TrainingSection", scenario.job)
     fields = job.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     same = {key: fields[key] for key in SAME_KEYS if key in fields}
@@ -194,7 +319,8 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
     times = job.times.by_kind()
     by_phase = all(phase in times for phase in PHASES)
     # P3 takes no program, and says so itself.
-    split &= not by_phase and "worker" in times and "hidden" in fields["model"]
+    split = target.splits_first_layer and not by_phase
+    split = split and "worker" in times and "hidden" in fields["model"]
     share = 0.0
     if split:  # of layer 1 in a forward pass, of one sampled mini-batch
         settings = scenario.to_job(train_vertices=1, pins=False).settings
@@ -207,27 +333,50 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
         passes = [layer.forward for layer in layers]
         works = [float((2 * p["multiply"] + p["aggregate"])[0]) for p in passes]
         share = works[0] / sum(works)
+    epochs = 0
+    if target.counts_epochs:
+        settings = scenario.to_job(train_vertices=1, pins=False).settings
+        seeds = seeds_per_iteration(settings) or 1
+        steps = -(-open_for(settings).train_count // seeds)
+        epochs = -(-int(batches) // steps)
+    machines = scenario.cluster.build().machines
+    by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     return CommonJob(
         same={**same, "iterations": batches},
+        epochs=epochs,
+        by_nic=tuple(machine.name for machine in by_nic),
+        gpus=scenario.cluster.has_gpus,
         batch_size=job.batch_size,
         everywhere=tuple(name for name, _ in scenario.cluster.names_and_positions()),
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
         first_layer=share,
-        **_translation(job.system).read(job, scenario.cluster),
+        **_reader(job)(job, scenario.cluster),
     )
 
 
 def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]]:
     """Return key -> (what it was, what it is) of what a translation states otherwise.
 
-    None where there is no such key, or the default.
+    None where there is no such key, or one system has the default of a key of its own.
     """
-    what: Any = {"mode": "json", "include": {"job", "placement"}}
-    what |= {"exclude_none": True, "exclude_defaults": True}
-    before, after = (_flat(one.model_dump(**what)) for one in (scenario, translated))
-    both = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
+    what: Any = {"mode": "json", "include": {"job", "placement"}, "exclude_none": True}
+
+    def read(one: Scenario, *, defaults: bool) -> dict[str, Any]:
+        return _flat(one.model_dump(**what, exclude_defaults=not defaults))
+
+    before, after = (read(one, defaults=True) for one in (scenario, translated))
+    own = [read(one, defaults=False) for one in (scenario, translated)]
+    keys = dict.fromkeys(key for one in own for key in one)
+    # A key is there where it is stated, or both have it and one states it.
+    shared = before.keys() & after.keys()
+
+    def value(key: str, side: int) -> Any:
+        known = key in own[side] or key in shared
+        return (before, after)[side].get(key) if known else None
+
+    both = {key: (value(key, 0), value(key, 1)) for key in keys}
     return {key: (was, now) for key, (was, now) in both.items() if was != now}
 
 

@@ -123,7 +123,8 @@ def _figures(
             flat = system.trained(alone, results)
         else:
             flat = np.concatenate([weights[prefix + part].ravel() for part in shapes])
-        figures = curve_until_divergence(curve, flat)
+        ends_well = bool(np.isfinite(flat).all())
+        figures = curve_until_divergence(curve, ends_well=ends_well)
         if "diverged" not in figures:
             figures["accuracy"] = evaluate(alone.settings, flat)
     except CodeWithheld:

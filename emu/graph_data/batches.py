@@ -93,6 +93,16 @@ class BatchPlan:
         """
         return -(-self._seeds_per_epoch(train) // self.batch_size)
 
+    def seeds_after(self, train: int, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many seeds all samplers have had after so many ``steps``.
+
+        Raises ValueError when a sampler would have no training vertex.
+        """
+        each = self._seeds_per_epoch(train)
+        whole = train if self.epoch == "local" else self.samplers * each
+        epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
+        return np.asarray(epochs * whole + rest * self.samplers * self.batch_size)
+
     def seeds(
         self, train: NDArray[np.int64], sampler: int, iteration: int
     ) -> NDArray[np.int64]:

@@ -155,6 +155,18 @@ def prepare_arrays(
     return PreparedArrays(folder)
 
 
+def forget_oldest(home: Path, pattern: str, most: int) -> None:
+    """Remove all directories whose names fit a pattern but those ``most`` last used."""
+    paths = {
+        folder: folder.stat().st_mtime
+        for folder in home.glob(pattern)
+        if folder.is_dir() and not folder.suffix
+    }
+    for folder in sorted(paths, key=lambda one: paths[one])[:-most]:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.with_suffix(".lock").unlink(missing_ok=True)
+
+
 def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)

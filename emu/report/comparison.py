@@ -20,7 +20,14 @@ from emu.report.many_runs import compare, interval, pair, write_pair
 from emu.report.terminal import plain_table
 from emu.runs.result import Result, Row
 from emu.scenario import Scenario
-from emu.units import format_duration, format_money, format_number, format_ratio
+from emu.training.looks import Look
+from emu.units import (
+    format_duration,
+    format_money,
+    format_number,
+    format_ratio,
+    format_size,
+)
 
 
 def reason(error: EmulatorError) -> str:
@@ -184,7 +191,9 @@ class SystemResult:
     """Seconds that the bytes of the busiest link take at its capacity: the
     makespan by first principles where the network is the limit."""
     seeds: int = 0
-    """Per iteration, of all workers."""
+    """Per iteration, of all workers; on the whole graph all training vertices."""
+    train: int = 0
+    """Training vertices."""
     paces: Mapping[int, Pace] = field(default_factory=dict)
     """Its speed, by seed."""
     placing: Row = field(default_factory=dict)
@@ -195,6 +204,14 @@ class SystemResult:
     """Expectations of the scenario that the first seed misses."""
     scenarios: Mapping[int, Scenario] = field(default_factory=dict)
     """By seed, what ``emu simulate`` finds the same of."""
+    moved: float = 0.0
+    """Bytes between machines, with the first seed."""
+    cost: Row | None = None
+    """Its `Cost` with the first seed, None where nothing has a price."""
+    looks: Mapping[int, Look] = field(default_factory=dict)
+    """By seed, when the target was reached that it trained to."""
+    everywhere: float | None = None
+    """Seconds on all machines, with the first seed, where it chose others."""
     refused: EmulatorError | None = None
     """The reason why there are no makespans."""
 
@@ -202,6 +219,16 @@ class SystemResult:
     def name(self) -> str:
         """Name of the row."""
         return self.system
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Mean over the seeds of a training set's time at this speed."""
+        return self.train / self.samples_per_second
+
+    @property
+    def steps(self) -> float:
+        """Mean over the seeds, to the target."""
+        return sum(look.step for look in self.looks.values()) / len(self.looks)
 
     @property
     def iteration_seconds(self) -> float:
@@ -212,7 +239,10 @@ class SystemResult:
     @property
     def samples_per_second(self) -> float:
         """Mean over the seeds; infinite where iterations take no time."""
-        each = [p.samples_per_second or inf for p in self.paces.values()]
+        each = [
+            self.seeds / p.iteration_seconds if p.iteration_seconds else inf
+            for p in self.paces.values()
+        ]
         return sum(each) / len(each)
 
     @property
@@ -234,7 +264,19 @@ class SystemResult:
             "limit": self.limit,
             "placing": dict(self.placing),
             "busiest_link": self.busiest_link,
+            "bytes": self.moved,
+            "cost": self.cost,
             "edits": {key: [*both] for key, both in self.edits.items()},
+            **self._target_json(),
+        }
+
+    def _target_json(self) -> Result:
+        if not self.looks:
+            return {}
+        return {
+            "reached": {seed: look._asdict() for seed, look in self.looks.items()},
+            "epoch_seconds": self.epoch_seconds,
+            "all_machines": self.everywhere,
         }
 
 
@@ -306,6 +348,57 @@ def systems_table(results: Sequence[SystemResult]) -> Table:
             result.limit,
         )
     return table
+
+
+def target_table(results: Sequence[SystemResult], target: str) -> Table:
+    """Return one row per system that was trained to a target, the fastest first.
+
+    ``target`` is in words.
+    """
+    priced = any(result.cost for result in results)
+    costs = [">cost"] if priced else []
+    table = plain_table(
+        f"Simulated, to {target}",
+        "system", "on", ">time", ">± (95 %)", ">on all", ">steps", ">epochs",
+        ">per epoch", ">bytes", *costs, "limited by",
+    )  # fmt: skip
+    reached = [result for result in results if not result.refused]
+    for one in sorted(reached, key=lambda one: one.makespan):
+        every = "" if one.everywhere is None else format_duration(one.everywhere, 3)
+        paid = [format_money(one.cost["total"]) if one.cost else ""] if priced else []
+        names = one.placing["machines"]
+        table.add_row(
+            one.system,
+            names[0] if len(names) == 1 else f"{len(names)} machines",
+            *_seconds(one.makespans),
+            every,
+            f"{one.steps:,.0f}",
+            format_number(one.steps * one.seeds / one.train, 3),
+            format_duration(one.epoch_seconds, 3),
+            format_size(one.moved),
+            *paid,
+            one.limit,
+        )
+    return table
+
+
+def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
+    """Yield which system reaches a target first, and how sure that is; ties are named.
+
+    Differences are taken seed by seed: one within its own 95 % interval is a tie.
+    """
+    reached = [result for result in results if not result.refused]
+    if len(reached) < 2:
+        return
+    best, *others = sorted(reached, key=lambda one: one.makespan)
+    changes = {one.system: pair(one.makespans, best.makespans) for one in others}
+    ties = [name for name, change in changes.items() if change and change.tie]
+    where = ", ".join(best.placing["machines"])
+    ratio = others[0].makespan / best.makespan if best.makespan else inf
+    line = f"{best.system} on {where} is first, {ratio:.2f} x as fast as the next"
+    yield f"{line}, {others[0].system}."
+    if ties:
+        yield f"A tie with {best.system} within 95 %: {', '.join(ties)}."
 
 
 def ranking(results: Sequence[SystemResult]) -> str:

@@ -30,7 +30,7 @@ from emu.report.plot_style import (
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Row
 from emu.runs.retraining import step_ends
-from emu.scenario.virtual_training import Progress
+from emu.training.looks import Progress
 
 if TYPE_CHECKING:
     Floats = NDArray[np.float64]
@@ -336,9 +336,9 @@ def plot_comparison(
     shades, end = palette(len(runs)), max(run.best.length for run in runs)
     for run, curve, colour in zip(runs, progress, shades, strict=False):
         at = step_ends(run)
-        is_known = ~np.isnan(curve.accuracy)
         axes[0].plot(at, curve.loss, color=colour)
-        axes[1].plot(at[is_known], curve.accuracy[is_known], color=colour, marker=".")
+        shares = curve.accuracy["valid"]
+        axes[1].plot(at[curve.looks - 1], shares, color=colour, marker=".")
     if progress:
         axes[0].set_ylabel("training loss (nats)")
         axes[1].set_ylabel("validation accuracy")
@@ -374,15 +374,12 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
 
 
 def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
-    """Return when the validation accuracy first was ``target``, between two looks.
+    """Return when the validation accuracy reached ``target``; see `Progress.reach`.
 
-    Seconds; NaN where it never was.
+    Seconds; NaN where it never did. A run ``until`` an accuracy ends at the first look
+    that holds it, and knows of the others from virtual time.
     """
-    looks = np.flatnonzero(~np.isnan(progress.accuracy))
-    accuracy, at = progress.accuracy[looks], step_ends(run)[looks]
-    hits = np.flatnonzero(accuracy >= target)
-    if not len(hits):
-        return float("nan")
-    last = int(hits[0])
-    both = slice(max(last - 1, 0), last + 1)
-    return float(np.interp(target, accuracy[both], at[both]))
+    step, until = progress.reach("valid", target), run.manifest.get("until", {})
+    if until.get("split") == "valid" and until["accuracy"] >= target:
+        step = step or run.manifest["reached"]["step"]
+    return float("nan") if step is None else float(step_ends(run)[step - 1])

@@ -23,7 +23,7 @@ from emu.report.many_runs import labels, makespans, schedules_of
 from emu.report.plot_style import Window, colours, ink, new_figure
 from emu.report.trace import pack_lanes
 from emu.runs.recorded_run import RecordedRun
-from emu.scenario.virtual_training import Progress
+from emu.training.looks import Progress
 
 Floats: TypeAlias = NDArray[np.float64]
 #: A task or port by its position, and the row that it has.

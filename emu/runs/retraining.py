@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.host.input_file import read_text
 from emu.problem import Job
 from emu.runs.array_files import read_weights
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import Scenario, build_job, virtual_training
-from emu.scenario.virtual_training import LOOKS, Progress, progress_along, steps_of
+from emu.scenario import Scenario, virtual_training
+from emu.scenario.run_sections import UntilSection
+from emu.scenario.virtual_training import progress_along
 from emu.systems.system import system_of
+from emu.training.looks import Progress
 from emu.trust.violation import Findings, Violation
 
 if TYPE_CHECKING:
@@ -152,49 +152,43 @@ def _alone(
 
 
 def progress_of(
-    runs: Sequence[RecordedRun],
-    watch: Callable[[int, int], None] = lambda *_: None,
-    looks: int = LOOKS,
+    runs: Sequence[RecordedRun], watch: Callable[[int, int], None] = lambda *_: None
 ) -> list[Progress]:
-    """Return the training of every run; those of equal training are trained once.
+    """Return the training of every run; those of equal weights are trained once.
+
+    It is left in every run directory.
 
     Parameters
     ----------
     watch
         Called with steps so far and in all while something is trained.
-    looks
-        Times that the validation vertices are looked at, evenly spaced.
 
     Raises
     ------
     DataError
         When a run does not train (`trains`), or its data are missing.
     """
-    curves: dict[str, Progress] = {}
-    curves_of_runs = []
+    curves = []
     for run in runs:
         if not trains(run):
             problem = "has no validation accuracy over time"
             raise DataError(problem, path=str(run.path))
         scenario = Scenario.model_validate(run.manifest["scenario"])
-        job, reads = build_job(scenario), run.best.reads
-        # Runs of equal settings may differ in what was read when.
-        digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
-        settings, steps = job.settings, steps_of(job)
-        key = json.dumps([settings, steps, digest], sort_keys=True, default=str)
-        progress = read_progress(run.path / FILE)
-        if progress is None or len(progress.loss) != steps:
-            if key not in curves:
-                curves[key] = progress_along(scenario, run.best, watch, looks)[0]
-            columns = (curves[key].loss.tolist(), curves[key].accuracy.tolist())
-            rows = enumerate(zip(*columns, strict=True))
-            lines = (f"{n},{loss!r},{share!r}" for n, (loss, share) in rows)
-            header = "step,loss,accuracy"
-            RunDirectory(run.path).write_lines(FILE, [header, *lines])
-        else:
-            curves[key] = progress
-        curves_of_runs.append(curves[key])
-    return curves_of_runs
+        stated = run.manifest.get("until")
+        until = UntilSection.model_validate(stated) if stated else None
+        schedule = partial(getattr, run, "best")
+        curves.append(progress_along(scenario, schedule, watch, until))
+        if not (run.path / FILE).exists():
+            RunDirectory(run.path).write_lines(FILE, _lines(curves[-1]))
+    return curves
+
+
+def _lines(progress: Progress) -> Iterator[str]:
+    looks, shares = progress.looks.tolist(), progress.accuracy["valid"].tolist()
+    at = dict(zip(looks, shares, strict=True))
+    yield "step,loss,accuracy"
+    for number, loss in enumerate(progress.loss.tolist()):
+        yield f"{number},{loss!r},{at.get(number + 1, math.nan)!r}"
 
 
 def step_ends(run: RecordedRun) -> NDArray[np.float64]:
@@ -222,13 +216,3 @@ def _step_kinds(run: RecordedRun) -> tuple[str, ...]:
         return ()  # the steps before are of another attempt, with times of its own
     system = system_of(run.manifest.get("scenario", {}).get("job", {}))
     return system.step_kinds if system else ()
-
-
-def read_progress(path: Path) -> Progress | None:
-    """Return the content of validation.csv; None where there is nothing of use."""
-    try:
-        rows = [*csv.DictReader(read_text(path).splitlines())]
-        columns = [[float(row[key]) for row in rows] for key in ("loss", "accuracy")]
-    except (OSError, DataError, KeyError, TypeError, ValueError, csv.Error):
-        return None
-    return Progress(np.array(columns[0]), np.array(columns[1]))

@@ -178,6 +178,9 @@ def _until(scenario: Scenario) -> Problems:
         yield ("until",), problem
     elif not scenario.job.trains:
         yield ("until",), f"a {scenario.job.system} job trains nothing, remove this key"
+    elif scenario.until.seeds and scenario.until.every:
+        problem = "space the same looks by seeds and by steps: remove one of them"
+        yield ("until",), f"found seeds and every, which {problem}"
 
 
 @_reads(

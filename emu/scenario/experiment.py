@@ -39,13 +39,14 @@ from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
-from emu.scenario.virtual_training import steps_until
+from emu.scenario.virtual_training import look_until
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 from emu.units import format_duration
 
 if TYPE_CHECKING:
     from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
+    from emu.training.looks import Look
 
 
 #: Called by searches with (candidates so far, in all, best makespan).
@@ -252,8 +253,8 @@ class Experiment:
     """The scenario with that ``until``."""
     first: int = 0
     """Iterations of the whole job that are done: problem and times are of the rest."""
-    reached: float | None = None
-    """Accuracy after the last step of that length, in virtual time."""
+    reached: Look | None = None
+    """Look at which it is reached, in virtual time."""
     began: float = 0.0
     """Seconds since the whole job began when this part of it does."""
     kills: tuple[Kill, ...] = ()
@@ -274,6 +275,14 @@ class Experiment:
             for name in dict.fromkeys(tasks.values())
         ]
         return html_table(repr(self), ("machine", "tasks"), rows)
+
+    @property
+    def cause_of_length(self) -> dict[str, Any]:
+        """``until`` and ``reached`` of result.json, where an accuracy decided it."""
+        if self.until is None:
+            return {}
+        look = {} if self.reached is None else {"reached": self.reached._asdict()}
+        return {"until": self.until.model_dump(mode="json", exclude_none=True), **look}
 
     def beginning_at(self, first: int, began: float = 0.0) -> Experiment:
         """Return what is left when all iterations of the whole job before one are done.
@@ -439,8 +448,8 @@ def prepare(
     scenario of the result states them, where they are not all, and its preparation
     makes the same again.
 
-    Where it trains ``until`` an accuracy, the whole job is simulated and trained first,
-    in one process; what counts then is as long as that took.
+    Where it trains ``until`` an accuracy, the whole job is trained first, in one
+    process; what counts then is as long as that took.
 
     Raises
     ------
@@ -454,14 +463,14 @@ def prepare(
     if scenario.until is not None:
         whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
         try:
-            steps, accuracy = steps_until(scenario, whole.simulate())
+            stated = scenario.model_copy(update={"job": whole.scenario.job})
+            reached = look_until(stated, whole.simulate)
         except ScenarioError as error:
             error.args = (scenario.origin.locate(error.key, error.problem),)
             raise
-        stated = scenario.model_copy(update={"job": whole.scenario.job})
-        shorter = {"job": stated.job.of_steps(steps), "until": None}
+        shorter = {"job": stated.job.of_steps(reached.step), "until": None}
         made = prepare(stated.model_copy(update=shorter), progress=progress)
-        return replace(made, until=scenario.until, stated=stated, reached=accuracy)
+        return replace(made, until=scenario.until, stated=stated, reached=reached)
     built = _build(scenario)
     every, *fewer = promising(scenario, *built)
     best = _place_built(every, built if every is scenario else _build(every), progress)

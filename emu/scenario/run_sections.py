@@ -499,14 +499,22 @@ def name_errors(file: LabFile) -> Problems:
 
 
 class UntilSection(Section):
-    """Accuracy at which training ends, decided by the simulated schedule."""
+    """Accuracy at which training ends, decided in virtual time.
+
+    It is reached at the first of three looks in a row that hold it, which is known at
+    the third; the job is as long as it takes to the first.
+    """
 
     accuracy: Annotated[Ratio, Field(gt=0, le=1)] = Field(examples=["88 %"])
-    """Share of the vertices of ``split`` whose class is predicted rightly."""
+    """Share of the vertices of ``split`` whose class is predicted rightly; reached at
+    the first of three looks in a row that hold it, known at the third."""
     split: Literal["train", "valid", "test"] = "valid"
     """Which vertices."""
-    every: Count = 1
-    """Steps from one look at them to the next."""
+    seeds: Count | None = None
+    """Training vertices that steps see from one look to the next, in mini-batches or on
+    the whole graph; default is all of them, an epoch."""
+    every: Count | None = None
+    """Steps from one look to the next, in place of ``seeds``."""
 
 
 class PricesSection(Section):

@@ -55,6 +55,7 @@ from emu.scenario.realize import build_job, realize
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
+from emu.scenario.virtual_training import look_errors
 from emu.scenario.workload_file import (
     WORKLOAD_KEYS,
     expect_listed_makespan,
@@ -171,7 +172,8 @@ def preparation_errors(scenario: Scenario) -> Problems:
         except DataError as error:
             yield ("profile",), str(error)
     if scenario.job.trains and not scenario.jobs:
-        yield from _data_errors(job)
+        wrong = [*_data_errors(job)]
+        yield from wrong or (look_errors(scenario) if scenario.until else ())
     try:
         _check_room(scenario, job, cluster)
     except PlacementError as error:

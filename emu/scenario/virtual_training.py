@@ -6,34 +6,40 @@ an asynchronous one follows the reads of the schedule (`System.follow`).
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.errors import ScenarioError
+from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 from emu.scenario.realize import build_job
-from emu.systems.system import system_of
+from emu.systems import Problems
+from emu.systems.system import System, system_of
+from emu.training import Inference, reference_training
+from emu.training.kept import list_causes, train_once, weight_settings
+from emu.training.looks import (
+    HELD,
+    Look,
+    Progress,
+    Question,
+    count_seeds,
+    hold,
+    reach,
+    space_looks,
+)
+from emu.training.reference import Watch
+from emu.units import format_duration
 
 if TYPE_CHECKING:
+    from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
-
-#: Looks at the validation vertices; each is a pass over the whole graph.
-LOOKS = 10
-
-
-class Progress(NamedTuple):
-    """Training of a run, step by step, float64, shape (steps,)."""
-
-    loss: NDArray[np.float64]
-    """Mean over the workers."""
-    accuracy: NDArray[np.float64]
-    """Accuracy on validation vertices after the step; NaN where it was not measured."""
 
 
 def trains(job: Job) -> bool:
@@ -70,16 +76,16 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float
 
 
 def train_along(
-    scenario: Scenario,
-    schedule: Schedule,
-    watch: Callable[[int, NDArray[Any]], None] = lambda *_: None,
+    scenario: Scenario, schedule: Callable[[], Schedule], watch: Watch = lambda *_: None
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Train in one process as a schedule, simulated or emulated, has.
 
     Parameters
     ----------
+    schedule
+        Returns it; called where its reads decide the weights alone.
     watch
-        Called after every step with its number, from 0, and all parameters, flat.
+        See `emu.training.reference.Watch`.
 
     Returns
     -------
@@ -93,61 +99,148 @@ def train_along(
     DataError
         When the data set is missing or damaged.
     """
-    from emu.training import reference_training  # noqa: PLC0415 - torch, a second
-
     job = build_job(scenario)
-    settings, system = job.settings, system_of(job.settings)
+    settings, system = job.settings, _system_of_training(job)
+    if system.asynchronous(settings):
+        inference = Inference(settings, open_for(settings))
+
+        def look(step: int, parameters: NDArray[Any]) -> bool | None:
+            return watch(step, parameters, partial(inference.accuracy, parameters))
+
+        context = scenario.build_context()
+        weights, losses = system.follow(scenario.job, context, schedule(), look)
+    else:
+        steps, misses = steps_of(job), system.updates_missed(settings)
+        decisive = weight_settings(settings)
+        weights, losses = reference_training(decisive, steps, misses, watch)
+    return weights, np.array(losses)
+
+
+def _system_of_training(job: Job) -> System:
+    system = system_of(job.settings)
     if system is None or not trains(job):
         raise ScenarioError("trains no model of one job, so nothing can be trained")
-    if system.asynchronous(settings):
-        weights, losses = system.follow(
-            scenario.job, scenario.build_context(), schedule, watch
+    return system
+
+
+def _ask(job: Job, until: UntilSection | None, *, stops: bool) -> Question:
+    """Return what is asked of a training; without ``until`` looks are an epoch apart.
+
+    Raises
+    ------
+    ScenarioError
+        When a step sees more seeds than are between two looks; where it ``stops``, when
+        the split has no vertices, or fewer looks fit than have to hold the accuracy.
+    """
+    dataset, steps = open_for(job.settings), steps_of(job)
+    seen = count_seeds(job.settings, dataset.train_count, steps)
+    if until is None:
+        return Question(steps, space_looks(seen, dataset.train_count))
+    spacing = until.seeds or dataset.train_count
+    if until.seeds and spacing < seen[0]:
+        problem = f"found {spacing}, but a step sees {seen[0]}: write as many, or more"
+        raise ScenarioError(problem, key="until.seeds")
+    looks, key = space_looks(seen, spacing), "until.seeds"
+    if until.every:
+        looks, key = np.arange(until.every, steps + 1, until.every), "until.every"
+    if not stops:
+        return Question(steps, looks)
+    if not len(getattr(dataset, until.split)):
+        problem = f"the data set has no {until.split} vertices: write another split"
+        raise ScenarioError(problem, key="until.split")
+    if len(looks) < HELD:
+        problem = (
+            f"{HELD} looks in a row have to hold the accuracy, and {steps} steps have "
+            f"{len(looks)}: write a smaller number, or a longer job"
         )
-    else:
-        steps = steps_of(job)
-        misses = system.updates_missed(settings)
-        weights, losses = reference_training(settings, steps, misses, watch)
-    return weights, np.array(losses)
+        raise ScenarioError(problem, key=key)
+    return Question(steps, looks, until.split, until.accuracy)
+
+
+def look_errors(scenario: Scenario) -> Problems:
+    """Yield what is wrong with ``until`` before anything is trained."""
+    try:
+        _ask(build_job(scenario), scenario.until, stops=True)
+    except ScenarioError as error:
+        yield (*error.key.split("."),), error.problem
+    except DataError as error:
+        yield ("job", "dataset"), str(error)
 
 
 def progress_along(
     scenario: Scenario,
-    schedule: Schedule,
+    schedule: Callable[[], Schedule],
     watch: Callable[[int, int], None] = lambda *_: None,
-    looks: int = LOOKS,
-) -> tuple[Progress, NDArray[Any]]:
-    """Return the training of a schedule, and the last weights, flat.
+    until: UntilSection | None = None,
+    *,
+    stops: bool = False,
+) -> Progress:
+    """Return the training of a schedule; those of equal weights are trained once.
 
     Parameters
     ----------
+    schedule
+        As of `train_along`.
     watch
-        Called with steps so far and in all.
-    looks
-        Times that the validation vertices are looked at, evenly spaced.
+        Called with steps so far and in all while something is trained.
+    until
+        What spaces the looks; default is all training vertices, an epoch.
+    stops
+        Whether the training ends where ``until`` is reached.
 
     Raises
     ------
     ScenarioError, DataError
-        As `train_along`.
+        As `train_along`; when ``until`` cannot be followed: see `look_errors`.
     """
-    from emu.training import evaluate  # noqa: PLC0415 - torch
-
     job = build_job(scenario)
-    settings, steps = job.settings, steps_of(job)
-    at = set(np.linspace(0, steps, min(looks, steps) + 1, dtype=int)[1:] - 1)
-    accuracy = np.full(steps, np.nan)
+    system = _system_of_training(job)
+    question = _ask(job, until, stops=stops)
+    schedule = cache(schedule)
+    train = partial(_train, scenario, schedule, question, watch)
+    causes = list_causes(job.settings, system.updates_missed(job.settings))
+    if system.asynchronous(job.settings):
+        reads, context = schedule().reads, scenario.build_context()
+        digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
+        section = scenario.job.model_dump(mode="json")
+        causes |= {"reads": digest, "job": section, "machines": context.machines}
+    # Code of others may import what no settings show.
+    kept = "program" not in job.settings["model"]
+    return train_once(causes, question, train) if kept else train()
 
-    def look(step: int, parameters: NDArray[Any]) -> None:
-        if step in at:
-            accuracy[step] = evaluate(settings, parameters).get("valid", np.nan)
-        watch(step + 1, steps)
 
-    weights, losses = train_along(scenario, schedule, look)
-    return Progress(losses, accuracy), weights
+def _train(
+    scenario: Scenario,
+    schedule: Callable[[], Schedule],
+    question: Question,
+    tell: Callable[[int, int], None],
+) -> Progress:
+    """Train as a question asks; raises as `train_along`."""
+    at = {int(step): place for place, step in enumerate(question.at)}
+    accuracy = {split: np.full(len(at), np.nan) for split in ("train", "valid", "test")}
+    progress = Progress(np.empty(0), question.at, accuracy, len(question.looks))
+
+    def watch(
+        step: int, parameters: NDArray[Any], look: Callable[[], dict[str, float]]
+    ) -> bool:
+        nonlocal progress
+        if progress.diverged is None and not np.isfinite(parameters).all():
+            progress = progress._replace(diverged=step + 1)
+        if (place := at.get(step + 1)) is not None:
+            for split, share in look().items():
+                accuracy[split][place] = share
+        tell(step + 1, question.steps)
+        return question.end(progress) <= step + 1
+
+    _, losses = train_along(scenario, schedule, watch)
+    whole = question.answer(progress._replace(loss=losses))
+    if whole is None:
+        raise AssertionError("a training ended before it answered")
+    return whole
 
 
 def curve_until_divergence(
-    curve: Sequence[Mapping[str, float]], weights: NDArray[Any] | None = None
+    curve: Sequence[Mapping[str, float]], *, ends_well: bool = True
 ) -> dict[str, Any]:
     """Return ``training`` of result.json, and ``diverged`` where it has.
 
@@ -155,8 +248,8 @@ def curve_until_divergence(
     ----------
     curve
         ``iteration`` and ``loss`` of every step, and more.
-    weights
-        Flat, after the last step, where they are known.
+    ends_well
+        Whether the weights after the last step are numbers, where that is known.
 
     Returns
     -------
@@ -167,92 +260,109 @@ def curve_until_divergence(
     for place, step in enumerate(curve):
         if not math.isfinite(step["loss"]):
             return {"training": [*curve[:place]], "diverged": int(step["iteration"])}
-    if weights is None or np.isfinite(weights).all():
-        return {"training": [*curve]}
-    return {"training": [*curve], "diverged": len(curve)}
+    return {"training": [*curve]} | ({} if ends_well else {"diverged": len(curve)})
 
 
-def virtual_training(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
+def virtual_training(
+    scenario: Scenario, schedule: Schedule, until: UntilSection | None = None
+) -> dict[str, Any]:
     """Return ``training``, ``accuracy`` and ``diverged`` as result.json, simulated.
 
     Steps at which the validation vertices were looked at have their ``accuracy``.
 
+    Parameters
+    ----------
+    until
+        What spaces the looks; default is an epoch.
+
     Raises
     ------
     ScenarioError, DataError
-        As `train_along`.
+        As `progress_along`.
     """
-    from emu.training import evaluate  # noqa: PLC0415 - torch
-
-    progress, weights = progress_along(scenario, schedule)
-    settings = build_job(scenario).settings
-    system = system_of(settings)
-    ends = step_ends(schedule, system.step_kinds if system else ())
+    progress = progress_along(scenario, lambda: schedule, until=until)
+    ends = _ends(scenario, schedule)
+    rows = zip(ends.tolist(), progress.loss.tolist(), strict=True)
     curve = [
         {"iteration": n, "time": time, "loss": loss}
-        | ({} if np.isnan(samples) else {"accuracy": samples})
-        for n, (time, loss, samples) in enumerate(
-            zip(
-                ends.tolist(),
-                progress.loss.tolist(),
-                progress.accuracy.tolist(),
-                strict=True,
-            )
-        )
+        for n, (time, loss) in enumerate(rows)
     ]
-    content = curve_until_divergence(curve, weights)
+    for step, share in zip(progress.looks, progress.accuracy["valid"], strict=True):
+        if not np.isnan(share):
+            curve[step - 1]["accuracy"] = float(share)
+    content = curve_until_divergence(curve, ends_well=progress.diverged is None)
     if "diverged" not in content:
-        content["accuracy"] = evaluate(settings, weights)
+        last = {split: float(row[-1]) for split, row in progress.accuracy.items()}
+        content["accuracy"] = {k: v for k, v in last.items() if not np.isnan(v)}
     return content
 
 
-class _ReachedError(Exception):
-    """Ends a training that is good enough, after so many steps."""
-
-    def __init__(self, steps: int, accuracy: float) -> None:
-        self.steps, self.accuracy = steps, accuracy
+def _ends(scenario: Scenario, schedule: Schedule) -> NDArray[np.float64]:
+    system = system_of(build_job(scenario).settings)
+    return step_ends(schedule, system.step_kinds if system else ())
 
 
-def steps_until(scenario: Scenario, schedule: Schedule) -> tuple[int, float]:
-    """Return after how many steps of a schedule ``until`` is reached, and what is.
+def seconds_to(look: Look, scenario: Scenario, schedule: Schedule) -> float:
+    """Return when the weights of a look were there in a schedule that is as long."""
+    return float(_ends(scenario, schedule)[look.step - 1])
+
+
+def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Look]:
+    """Return the evenly spaced looks at a training in virtual time.
+
+    Where the scenario has ``until`` it says of which vertices, and the curve ends where
+    that is reached; else of ``valid`` ones, an epoch apart.
+
+    Parameters
+    ----------
+    schedule
+        As of `train_along`.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        As `progress_along`; when the training diverges.
+    """
+    until, settings = scenario.until, build_job(scenario).settings
+    progress = progress_along(scenario, schedule, until=until, stops=True)
+    accuracy = progress.evenly(until.split if until else "valid")
+    is_reached = until is not None and reach(accuracy, until.accuracy) is not None
+    if progress.diverged is not None and not is_reached:
+        problem = f"the training diverged after step {progress.diverged}: lower its lr"
+        raise ScenarioError(problem, key="job.optimizer")
+    train = open_for(settings).train_count
+    seen = count_seeds(settings, train, len(progress.loss))
+    steps = progress.looks[: progress.spaced]
+    rows = zip(steps.tolist(), seen[steps - 1].tolist(), accuracy.tolist(), strict=True)
+    return [Look(*row) for row in rows]
+
+
+def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
+    """Return the look at which ``until`` is reached: the first of those that hold it.
 
     Raises
     ------
     ScenarioError
-        When it is not reached in all steps: the best that was; when it diverges.
+        When it is not reached in all steps: the nearest that was held, and when.
     DataError
-        As `train_along`.
+        As `accuracy_curve`.
     """
-    from emu.training import evaluate  # noqa: PLC0415 - torch
-
     until = scenario.until
     if until is None:
         raise ValueError("the scenario has no until")
-    settings = build_job(scenario).settings
-    if not len(getattr(open_for(settings), until.split)):
-        problem = f"the data set has no {until.split} vertices: write another split"
-        raise ScenarioError(problem, key="until.split")
-    best = 0.0, 0
-
-    def look(step: int, parameters: NDArray[Any]) -> None:
-        nonlocal best
-        if not np.isfinite(parameters).all():
-            problem = f"the training diverged after step {step}: lower its lr"
-            raise ScenarioError(problem, key="job.optimizer")
-        if (step + 1) % until.every == 0:
-            figures = evaluate(settings, parameters)[until.split]
-            best = max(best, (figures, -step - 1))  # of equal ones the first
-            if figures >= until.accuracy:
-                raise _ReachedError(step + 1, figures)
-
-    try:
-        train_along(scenario, schedule, look)
-    except _ReachedError as reached:
-        return reached.steps, reached.accuracy
-    accuracy, after = best
+    schedule = cache(schedule)
+    curve = accuracy_curve(scenario, schedule)
+    accuracy = np.array([look.accuracy for look in curve])
+    place = reach(accuracy, until.accuracy)
+    if place is not None:
+        return curve[place]
+    levels = hold(accuracy)
+    best = int(levels.argmax())  # of equal ones the first
+    time = format_duration(seconds_to(curve[best], scenario, schedule()))
     problem = (
         f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "
-        f"{scenario.job.length}: at best {accuracy:.2%}, after step {-after}; write "
-        "more of them, or a lower accuracy"
+        f"{scenario.job.length}: at best {HELD} looks in a row hold "
+        f"{levels[best]:.2%}, from step {curve[best].step} on, after {time}; write more of them, or a "
+        "lower accuracy"
     )
     raise ScenarioError(problem, key="until.accuracy")

@@ -81,12 +81,17 @@ class System:
     """Returns, from ``Job.settings``, True where weights depend on which values were
     read when: no training in one process repeats it without the log of reads."""
     follow: Callable[
-        [JobSection, BuildContext, Schedule, Callable[[int, NDArray[Any]], None]],
+        [
+            JobSection,
+            BuildContext,
+            Schedule,
+            Callable[[int, NDArray[Any]], bool | None],
+        ],
         tuple[NDArray[Any], list[float]],
     ] = _trains_nothing
     """Trains an asynchronous job in one process with the reads of a schedule; calls its
-    last argument after every step with its number and all parameters; returns these
-    after the last step, and the loss of every step."""
+    last argument after every step with its number and all parameters, and ends where
+    that returns True; returns them after the last step, and the loss of every step."""
     step_kinds: tuple[str, ...] = ()
     """Kinds of task of which the first that a job has ends every training step; empty
     where steps overlap, or nothing is trained."""

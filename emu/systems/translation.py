@@ -60,6 +60,12 @@ class CommonJob:
     """Seconds that a worker takes longer where it steps itself."""
     first_layer: float
     """Share of layer 1 in the operations of a forward pass."""
+    epochs: int = 0
+    """Passes over the training set that the iterations are, begun ones counted."""
+    by_nic: tuple[str, ...] = ()
+    """Machines of the cluster, those with the fastest NIC first."""
+    gpus: bool = False
+    """True where machines state gpus."""
 
     def spread(self, workers: int, stores: int) -> CommonJob:
         """Return the same seeds per iteration over so many workers and stores.
@@ -123,13 +129,15 @@ def add_times(one: Time, other: Time) -> Time:
 class Translation:
     """A system's way into the common vocabulary and out of it."""
 
-    read: Callable[[Any, ClusterSection], Keys]
+    read: Callable[[Any, ClusterSection], Keys] | None
     """Returns the fields of `CommonJob` that differ by system, from the ``job`` section
-    and the cluster."""
+    and the cluster; None where a job says nothing of mini-batches."""
     write: Callable[[CommonJob], Keys]
     """Returns keys and values of a ``job`` section."""
     splits_first_layer: bool = False
     """True where `write` uses ``CommonJob.first_layer``; the graph is sampled then."""
+    counts_epochs: bool = False
+    """True where it uses ``CommonJob.epochs``; the data set is opened then."""
 
 
 def demands_of(job: TrainingSection) -> dict[str, dict[str, float]]:
@@ -193,6 +201,41 @@ def machines_key(common: CommonJob) -> Keys:
     if common.machines == common.everywhere:
         return {}
     return {"machines": [*common.machines]}
+
+
+#: Keys of a mini-batch job that a system has which trains on the whole graph.
+_WHOLE_KEYS = ("dataset", "optimizer", "precision", "rates")
+
+
+def write_whole_graph(common: CommonJob, *kinds: str) -> Keys:
+    """Return the keys of a job that trains on the whole graph, as many epochs.
+
+    ``kinds`` are those of its models. Neighbours are averaged, as in mini-batches.
+
+    Raises
+    ------
+    ScenarioError
+        When it has no such model, or times are stated: those of mini-batches say
+        nothing of it.
+    """
+    model, rates = common.same["model"], common.same.get("rates")
+    if (kind := model.get("kind", "sage")) not in kinds:
+        problem = f"trains {' or '.join(kinds)} on the whole graph, not {kind}"
+        raise ScenarioError(problem, key="job.model.kind")
+    if rates is None:
+        problem = (
+            "times of mini-batches say nothing of the whole graph: write job.rates in "
+            "place of job.times, emu profile --rates measures them"
+        )
+        raise ScenarioError(problem, key="job.times")
+    norm = {"norm": "mean"} if kind == "gcn" else {}
+    shape = {key: model[key] for key in ("hidden", "layers") if key in model}
+    return {
+        **{key: common.same[key] for key in _WHOLE_KEYS if key in common.same},
+        "model": {"kind": kind, **shape, **norm, "activation": "relu"},
+        "epochs": common.epochs,
+        "machines": [*(common.stated or common.everywhere)],
+    }
 
 
 def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) -> Keys:

@@ -15,11 +15,12 @@ from emu.training.graph_model import (
 from emu.training.layers import MiniBatch, make_blocks
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel, try_out
-from emu.training.reference import evaluate, reference_training
+from emu.training.reference import Inference, evaluate, reference_training
 from emu.training.whole_graph import PartModel
 
 __all__ = [
     "GraphModel",
+    "Inference",
     "MiniBatch",
     "OwnModel",
     "PartModel",

@@ -10,22 +10,34 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, open_for, relabel
-from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
+from emu.training.graph_model import (
+    GraphModel,
+    build_model,
+    initial_parameters,
+    parameter_shapes,
+)
 from emu.training.layers import Block, MiniBatch, Tensor, as_tensor
+from emu.training.looks import trains_whole_graph
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel
 
+#: Called after every step with its number, from 0, the parameters, and what returns
+#: their accuracy as `evaluate`; True ends the training there.
+Watch: TypeAlias = Callable[
+    [int, NDArray[Any], Callable[[], dict[str, float]]], bool | None
+]
 
-def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
-    """Return True where a job of ``Job.settings`` has no mini-batches."""
-    return "batch_size" not in settings
+
+def _watch_nothing(*_: object) -> None:
+    pass
 
 
 class WholeGraphModel:
@@ -122,7 +134,7 @@ def attend(
 
 
 def _train_whole_graph(
-    settings: Mapping[str, Any], epochs: int, watch: Callable[[int, NDArray[Any]], None]
+    settings: Mapping[str, Any], epochs: int, watch: Watch
 ) -> tuple[NDArray[Any], list[float]]:
     """Return what `reference_training` does, of a step per epoch on the mean loss."""
     import torch
@@ -134,14 +146,20 @@ def _train_whole_graph(
     optimizer = make_optimizer(settings, parameters)
     train = torch.from_numpy(np.array(dataset.train))
     labels = torch.from_numpy(dataset.labels[dataset.train].astype(np.int64))
-    losses = []
+    inference, losses = Inference(settings, dataset, model), list[float]()
     for epoch in range(epochs):
         flat = torch.tensor(parameters, requires_grad=True)
-        loss = cross_entropy(model.scores(flat)[train], labels)
+        scores = model.scores(flat)
+        # A look at the weights of the epoch before: they are what this one begins with.
+        look = partial(inference.grade, _best_class(scores))
+        if epoch and watch(epoch - 1, parameters, look):
+            return parameters, losses
+        loss = cross_entropy(scores[train], labels)
         (gradient,) = torch.autograd.grad(loss, flat)
         optimizer.step(gradient.numpy())
         losses.append(float(loss.detach()))
-        watch(epoch, parameters)
+    if epochs:
+        watch(epochs - 1, parameters, partial(inference.accuracy, parameters))
     return parameters, losses
 
 
@@ -149,7 +167,7 @@ def reference_training(
     settings: Mapping[str, Any],
     iterations: int,
     missed: int = 0,
-    watch: Callable[[int, NDArray[Any]], None] = lambda *_: None,
+    watch: Watch = _watch_nothing,
 ) -> tuple[NDArray[Any], list[float]]:
     """Train as the workers and servers of a job would, without any of them.
 
@@ -164,7 +182,7 @@ def reference_training(
         Updates that the weights of a gradient lack: delayed descent, w_i = w_(i-1) -
         lr * grad f_i(w_(i-1-missed)), where there is no w before w_0.
     watch
-        Called after every step with its number, from 0, and the parameters.
+        See `Watch`.
 
     Raises
     ------
@@ -178,6 +196,7 @@ def reference_training(
     parameters = initial_parameters(settings, dataset)
     optimizer = make_optimizer(settings, parameters)
     model = build_model(settings, dataset)
+    inference = Inference(settings, dataset)
     each = settings["samplers_per_worker"]
     losses = []
     versions: deque[NDArray[Any]] = deque(maxlen=missed + 1)
@@ -191,19 +210,119 @@ def reference_training(
             results.append(model.gradient(batches, worker, iteration))
         optimizer.step(mean_gradient([gradient for gradient, _, _ in results]))
         losses.append(float(np.mean([loss for _, loss, _ in results])))
-        watch(iteration, parameters)
+        if watch(iteration, parameters, partial(inference.accuracy, parameters)):
+            break
     return parameters, losses
 
 
 _SLICE = 16_384  # destinations at a time: bounds memory beside the layer's own output
 
 
+def _best_class(scores: Tensor) -> NDArray[np.int64]:
+    return np.asarray(scores.detach().argmax(1).numpy())
+
+
+class Inference:
+    """Classes of all vertices from flat parameters; what looks share is made once.
+
+    Full neighbourhoods, so the figures do not depend on any sample. Holds the features
+    and one value per (vertex, hidden unit) in memory; of a program, what it keeps of
+    one call with the whole graph.
+
+    Parameters
+    ----------
+    settings, dataset
+        ``Job.settings``, and the data set that they open.
+    whole
+        Model of a job on the whole graph, where there is one already.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        dataset: Dataset,
+        whole: WholeGraphModel | None = None,
+    ) -> None:
+        self._settings, self._dataset = settings, dataset
+        if whole is not None:
+            self._whole = whole
+
+    @cached_property
+    def _whole(self) -> WholeGraphModel:
+        return WholeGraphModel(self._settings, self._dataset)
+
+    @cached_property
+    def _features(self) -> NDArray[Any]:
+        rows = self._dataset.gather(np.arange(self._dataset.vertices))
+        return rows.astype(self._settings["precision"], copy=False)
+
+    def grade(self, classes: NDArray[np.int64]) -> dict[str, float]:
+        """Return the accuracy by split, of a class per vertex."""
+        dataset = self._dataset
+        splits = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
+        return {
+            name: float(np.mean(classes[vertices] == dataset.labels[vertices]))
+            for name, vertices in splits.items()
+            if len(vertices)
+        }
+
+    def accuracy(self, parameters: NDArray[Any]) -> dict[str, float]:
+        """Return the accuracy by split, of flat parameters.
+
+        Raises
+        ------
+        ValueError
+            When the parameters do not fit the model.
+        """
+        return self.grade(self.classes(parameters))
+
+    def classes(self, parameters: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the predicted class of every vertex.
+
+        Raises
+        ------
+        ValueError
+            When the parameters do not fit the model.
+        """
+        import torch
+
+        if trains_whole_graph(self._settings):
+            with torch.no_grad():
+                return _best_class(self._whole.scores(torch.tensor(parameters)))
+        dataset = self._dataset
+        model = build_model(self._settings, dataset)
+        model.load(parameters)
+        if isinstance(model, OwnModel):  # it has no layers to call one by one
+            layers = self._settings["model"]["layers"]
+            to = np.arange(dataset.vertices, dtype=np.int32)
+            to = np.repeat(to, np.diff(dataset.structure.indptr))
+            whole = [(dataset.structure.indices, to)] * layers
+            sizes = [dataset.vertices] * (layers + 1)
+            classes = model.predict(sizes, whole, as_tensor(self._features))
+            return np.asarray(classes.numpy())
+        hidden = self._features
+        with torch.no_grad():
+            for number in range(model.layers):
+                slices = range(0, dataset.vertices, _SLICE)
+                outputs = [self._layer(model, number, at, hidden) for at in slices]
+                hidden = torch.cat(outputs).numpy()
+        return _best_class(as_tensor(hidden))
+
+    def _layer(
+        self, model: GraphModel, number: int, first: int, hidden: NDArray[Any]
+    ) -> Tensor:
+        """Return the vectors of a slice of the vertices after one layer."""
+        inner = min(_SLICE, self._dataset.vertices - first)
+        own = np.arange(first, first + inner)
+        indptr, neighbours = self._dataset.structure.neighbours(own)
+        vertices, source = relabel(own, neighbours)
+        to = np.repeat(np.arange(inner, dtype=np.int32), np.diff(indptr))
+        block = Block(source, to, len(vertices), inner)
+        return model.layer(number, block, as_tensor(hidden[vertices]))
+
+
 def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str, float]:
     """Return the accuracy on the train, valid and test vertices, of flat parameters.
-
-    Full neighbourhoods, so the figure does not depend on any sample. Holds one value
-    per (vertex, hidden unit) in memory; of a program, what it keeps of one call with
-    the whole graph.
 
     Raises
     ------
@@ -212,54 +331,4 @@ def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str,
     ValueError
         When the parameters do not fit the model.
     """
-    dataset = open_for(settings)
-    classes = predict(settings, dataset, parameters)
-    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
-    return {
-        name: float(np.mean(classes[vertices] == dataset.labels[vertices]))
-        for name, vertices in parts.items()
-        if len(vertices)
-    }
-
-
-def predict(
-    settings: Mapping[str, Any], dataset: Dataset, parameters: NDArray[Any]
-) -> NDArray[np.int64]:
-    """Return the predicted class of every vertex.
-
-    Raises
-    ------
-    ValueError
-        When the parameters do not fit the model.
-    """
-    import torch
-
-    if trains_whole_graph(settings):
-        with torch.no_grad():
-            scores = WholeGraphModel(settings, dataset).scores(torch.tensor(parameters))
-        return np.asarray(scores.argmax(1).numpy())
-    model = build_model(settings, dataset)
-    model.load(parameters)
-    hidden = dataset.gather(np.arange(dataset.vertices))
-    hidden = hidden.astype(settings["precision"])
-    if isinstance(model, OwnModel):  # it has no layers to call one by one
-        layers = settings["model"]["layers"]
-        to = np.arange(dataset.vertices, dtype=np.int32)
-        to = np.repeat(to, np.diff(dataset.structure.indptr))
-        whole = [(dataset.structure.indices, to)] * layers
-        sizes = [dataset.vertices] * (layers + 1)
-        return np.asarray(model.predict(sizes, whole, as_tensor(hidden)).numpy())
-    with torch.no_grad():
-        for number in range(model.layers):
-            outputs = []
-            for first in range(0, dataset.vertices, _SLICE):
-                inner = min(_SLICE, dataset.vertices - first)
-                own = np.arange(first, first + inner)
-                indptr, neighbours = dataset.structure.neighbours(own)
-                vertices, source = relabel(own, neighbours)
-                to = np.repeat(np.arange(inner, dtype=np.int32), np.diff(indptr))
-                block = Block(source, to, len(vertices), inner)
-                rows = as_tensor(hidden[vertices])
-                outputs.append(model.layer(number, block, rows))
-            hidden = torch.cat(outputs).numpy()
-    return np.asarray(hidden.argmax(1), np.int64)
+    return Inference(settings, open_for(settings)).accuracy(parameters)

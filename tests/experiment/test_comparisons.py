@@ -18,7 +18,7 @@ import emu
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.crossover import compare_systems, compare_variants
-from emu.experiment.systems import list_translatable, write_rows
+from emu.experiment.systems import list_sources, write_rows
 from emu.report.comparison import Candidate, SystemResult
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.scenario_file import loads
@@ -106,7 +106,7 @@ def check_drawn(seed: int) -> int:
             raise
         rows = compare_variants(ready, placements, policies, **options | {"moves": ()})
     count = check_files(rows)
-    if base.job.system in list_translatable() and not base.jobs:
+    if base.job.system in list_sources() and not base.jobs:
         count += check_files(compare_systems(base, ["p3", "data_parallel"], seeds))
     if options["keep_placement"] or base.jobs:
         return count

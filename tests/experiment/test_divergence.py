@@ -112,7 +112,7 @@ def test_a_curve_ends_where_it_diverges(
     losses: list[float], weight: float, kept: int, diverged: int | None
 ) -> None:
     curve = [{"iteration": n, "loss": loss} for n, loss in enumerate(losses)]
-    found = curve_until_divergence(curve, np.array([1.0, weight]))
+    found = curve_until_divergence(curve, ends_well=bool(np.isfinite(weight)))
     assert len(found["training"]) == kept
     assert found.get("diverged") == diverged
 

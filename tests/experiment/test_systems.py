@@ -16,7 +16,14 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import compare_systems
-from emu.experiment.systems import as_system, edits, list_translatable, write_rows
+from emu.experiment.systems import (
+    as_system,
+    edits,
+    list_sources,
+    list_variants,
+    write_rows,
+)
+from emu.graph_data import open_for
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
 from emu.problem import Profile
 from emu.report.comparison import ranking
@@ -78,7 +85,7 @@ def translated(scenario: Scenario, system: str) -> Any:
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    system = draw(st.sampled_from(list_translatable()))
+    system = draw(st.sampled_from(list_sources()))
     job: dict[str, Any] = {"batch_size": 12 * draw(st.integers(1, 5))}
     if draw(st.booleans()):
         job |= {"iterations": None, "epochs": 1, "batch_size": 60}
@@ -99,7 +106,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
     scenario: Scenario, data: st.DataObject
 ) -> None:
-    target = data.draw(st.sampled_from(list_translatable()))
+    target = data.draw(st.sampled_from(list_sources()))
     brief = data.draw(st.integers(1, 60))  # a whole search is 0.4 s, twice per example
     scenario = load(scenario, {"placement.iterations": brief})
     (row,) = compare_systems(scenario, [target])
@@ -165,7 +172,7 @@ def test_phases_of_p3_are_split_by_operations(kind: str, hidden: int) -> None:
     """Torch counts the same operations of the layers' products."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    from emu.graph_data import BatchPlan, open_for
+    from emu.graph_data import BatchPlan
     from emu.training import MiniBatch, make_blocks
     from emu.training.layers import as_tensor
 
@@ -307,6 +314,72 @@ def test_a_profile_is_compared_by_its_means(seed: int, tmp_path: Path) -> None:
         rows = [n for n, task in enumerate(job.tasks) if task.kind == kind]
         assert taken[rows] == pytest.approx(times[rows].mean(), rel=1e-3)
     as_system(stated, "p3")
+
+
+RATES = {
+    "aggregate": "20 ps",
+    "multiply": "4 ps",
+    "sample": "3 ns",
+    "collect": "200 ps",
+    "step": "1 ns",
+    "launch": "50 us",
+}
+
+
+@settings(max_examples=4, deadline=None)
+@given(
+    st.sampled_from(list_sources()),
+    st.sampled_from(["dgcl", "dorylus.pipe", "dorylus.async", "one_machine"]),
+    st.integers(1, 40),
+    st.sampled_from([None, ["a0", "b"]]),
+)
+def test_whole_graphs_take_as_many_epochs(
+    source: str, row: str, iterations: int, machines: list[str] | None
+) -> None:
+    """And their row is the simulation of the scenario that it leaves."""
+    job = {
+        "rates": RATES,
+        "times": {},
+        "model": {"kind": "gcn", "hidden": 8, "layers": 2},
+    }
+    job |= {"iterations": iterations, "machines": machines, "batch_size": 12}
+    scenario = document(source, job | ({"workers": 2} if source == "dgtp" else {}))
+    (result,) = compare_systems(scenario, [row])
+    made = result.scenarios[scenario.seed]
+    assert made.job.stated_rates == scenario.job.stated_rates
+    assert prepare(made).simulate().makespan == result.makespan
+    taken = set(result.placing["machines"])
+    if row == "one_machine":
+        assert len(taken) == 1
+    else:
+        workers = len(machines or ("a0", "a1", "b"))
+        workers = 2 if source == "dgtp" else workers
+        settings = build_job(made).settings
+        train = open_for(settings).train_count
+        assert made.job.iterations == -(-iterations // -(-train // (12 * workers)))
+        assert result.seeds == train
+        assert settings["model"]["norm"] == "mean"
+    if machines:
+        assert taken <= {*machines}
+
+
+def test_rows_are_named_once_and_in_order() -> None:
+    every = list_variants(["all"])
+    assert list_variants(["dgcl", "all", "dgcl"])[0] == "dgcl"
+    assert len(every) == len(set(every)) == 9
+    assert "p3" not in every
+    with pytest.raises(ScenarioError, match="'p4' is not among the systems"):
+        list_variants(["p4"])
+
+
+@pytest.mark.parametrize("source", ["dgcl", "dorylus"])
+def test_a_file_without_mini_batches_is_no_source(source: str) -> None:
+    job: dict[str, Any] = {"system": source, "epochs": 3, "rates": RATES}
+    job |= {"dataset": "products-like", "model": {"hidden": 8, "layers": 2}}
+    job |= {"parameter_servers": ["c"], "intervals": 2} if source == "dorylus" else {}
+    scenario = load(document("dgtp", {"workers": 1}), {"job": job})
+    with pytest.raises(ScenarioError, match="says nothing of mini-batches"):
+        as_system(scenario, "p3")
 
 
 def test_several_jobs_are_one_error() -> None:

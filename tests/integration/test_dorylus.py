@@ -128,7 +128,7 @@ def test_a_run_counts_reads_that_are_others_than_simulated(tmp_path: Path) -> No
     reached = run.outcome.experiment.reached
     assert reached is not None
     found = evaluate(job.settings, _trained(run))["train"]
-    assert apart["accuracy"] == pytest.approx(found - reached, abs=1e-12)
+    assert apart["accuracy"] == pytest.approx(found - reached.accuracy, abs=1e-12)
     facts = {fact.label: fact.value for fact in run_facts(run.result)}
     assert facts["other reads"] == f"{apart['other']:,} of {len(pairs):,}"
 

@@ -18,8 +18,8 @@ from emu.runs.recorded_run import RecordedRun
 from emu.runs.retraining import progress_of, step_ends, trains
 from emu.scenario import build_job, load, prepare
 from emu.scenario.scenario_file import loads
-from emu.scenario.virtual_training import LOOKS, Progress
 from emu.testing.strategies import problems
+from emu.training.looks import Progress
 from tests.integration.scenarios import tiny_training
 
 
@@ -46,28 +46,35 @@ def test_accuracy_is_that_of_the_weights_of_its_step(tmp_path: Path) -> None:
     run = recorded(tmp_path / "one")
     (made,) = progress_of([run])
     settings = build_job(loads(json.dumps(tiny_training(25)))).settings
-    seen = np.flatnonzero(~np.isnan(made.accuracy))
-
-    assert len(seen) == LOOKS
-    assert seen[-1] == 24
-    for step in seen[[0, 4, -1]]:
-        weights, losses = reference_training(settings, int(step) + 1)
-        assert made.accuracy[step] == evaluate(settings, weights)["valid"]
-        np.testing.assert_array_equal(made.loss[: step + 1], losses)
+    # An epoch of 196 training vertices, 16 a step and 8 in its last.
+    assert made.looks.tolist() == [13, 25]
+    for step, accuracy in zip(made.looks, made.accuracy["valid"], strict=True):
+        weights, losses = reference_training(settings, int(step))
+        assert accuracy == evaluate(settings, weights)["valid"]
+        np.testing.assert_array_equal(made.loss[:step], losses)
 
 
-def test_runs_of_equal_training_are_trained_once_and_kept(tmp_path: Path) -> None:
+def test_runs_of_equal_training_are_trained_once_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     told: list[tuple[int, int]] = []
     one = recorded(tmp_path / "one")
     other = recorded(tmp_path / "other", **{"schedule.policy": "fifo"})
     first, second = progress_of([one, other], lambda *step: told.append(step))
 
     assert told == [(step, 25) for step in range(1, 26)]
-    np.testing.assert_array_equal(first.accuracy, second.accuracy)
+    np.testing.assert_array_equal(first.accuracy["valid"], second.accuracy["valid"])
+    lines = (other.path / "validation.csv").read_text().split()
+    assert lines[0] == "step,loss,accuracy"
+    rows = [tuple(map(float, line.split(","))) for line in lines[1:]]
+    assert [row[1] for row in rows] == first.loss.tolist()
+    valid = first.accuracy["valid"].tolist()
+    assert [row[2] for row in rows if not np.isnan(row[2])] == valid
+    assert np.isnan(rows[0][2])
     again = progress_of([other, one], lambda *_: pytest.fail("trained again"))
     np.testing.assert_array_equal(again[0].loss, first.loss)
     shorter = recorded(tmp_path / "shorter", **{"job.iterations": 5})
-    (tmp_path / "shorter" / "validation.csv").write_text("step,loss\n0,x\n")
     assert len(progress_of([shorter])[0].loss) == 5
 
 
@@ -105,17 +112,22 @@ def test_bytes_that_crossed_are_those_of_the_flows(
         assert bytes_so_far == pytest.approx(by_hand, rel=1e-6, abs=1e-6 * total[-1])
 
 
-def test_the_target_is_reached_between_two_looks(tmp_path: Path) -> None:
+def test_the_target_is_reached_at_the_first_look_that_is_held(tmp_path: Path) -> None:
     run = recorded(tmp_path / "one")
     ends = step_ends(run)
-    accuracy = np.full(25, np.nan)
-    accuracy[[4, 9, 24]] = 0.5, 0.8, 1.0
-    made = Progress(np.zeros(25), accuracy)
+    looks = np.array([4, 8, 12, 16, 20, 25])  # the last is that of the end
+    valid = np.array([0.8, 0.7, 0.8, 0.9, 0.8, 0.9])
+    made = Progress(np.zeros(25), looks, {"valid": valid}, 5)
 
-    assert time_to(0.8, run, made) == ends[9]
-    assert time_to(0.9, run, made) == pytest.approx((ends[9] + ends[24]) / 2)
-    assert time_to(0.1, run, made) == ends[4]
-    assert np.isnan(time_to(1.1, run, made))
+    assert time_to(0.8, run, made) == ends[11]
+    assert time_to(0.7, run, made) == ends[3]
+    assert np.isnan(time_to(0.9, run, made))
+    assert np.isnan(time_to(0.8, run, made._replace(spaced=4)))
+    until = {"until": {"accuracy": 0.9, "split": "valid"}, "reached": {"step": 25}}
+    run.manifest.update(until)
+    assert time_to(0.9, run, made) == ends[24]
+    assert time_to(0.8, run, made) == ends[11]
+    assert np.isnan(time_to(0.95, run, made))
 
 
 def test_a_figure_shows_every_system(tmp_path: Path) -> None:

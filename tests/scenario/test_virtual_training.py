@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
-from emu.scenario import Scenario, load, prepare
-from emu.scenario.scenario_file import loads
+from emu.graph_data import open_for
+from emu.scenario import Scenario, build_job, load, prepare
+from emu.scenario.run_sections import UntilSection
+from emu.scenario.scenario_file import find_errors, loads
 from emu.scenario.virtual_training import (
+    accuracy_curve,
     progress_along,
     step_ends,
     steps_of,
@@ -93,7 +97,7 @@ def test_what_does_not_depend_on_reads_is_the_reference(name: str) -> None:
     assert system is not None
     steps = steps_of(job)
     missed = system.updates_missed(job.settings)
-    weights, losses = train_along(found.scenario, found.simulate())
+    weights, losses = train_along(found.scenario, found.simulate)
     expected, other = reference_training(job.settings, steps, missed)
     assert steps == found.scenario.job.iterations
     np.testing.assert_array_equal(weights, expected)
@@ -107,9 +111,9 @@ def test_an_asynchronous_training_follows_the_schedule() -> None:
         found = prepare(_scenario(DORYLUS, **{"job.dataset.seed": 1, "seed": seed}))
         losses.append(virtual_training(found.scenario, found.simulate())["training"])
     pipe = prepare(_scenario(EVERY["pipe"]))
-    _, alone = train_along(pipe.scenario, pipe.simulate())
+    _, alone = train_along(pipe.scenario, pipe.simulate)
     stale = prepare(_scenario(DORYLUS))
-    _, read = train_along(stale.scenario, stale.simulate())
+    _, read = train_along(stale.scenario, stale.simulate)
     assert read[0] == pytest.approx(alone[0], rel=1e-12)
     assert abs(read[-1] / alone[-1] - 1) > 1e-6
     assert [row["loss"] for row in losses[0]] != [row["loss"] for row in losses[1]]
@@ -137,19 +141,23 @@ def test_until_an_accuracy(name: str) -> None:
     document = EVERY.get(name, DORYLUS)
     whole = prepare(_scenario(document))
     steps = steps_of(whole.problem.job)
-    made, _ = progress_along(whole.scenario, whole.simulate(), looks=steps)
-    want = float(np.quantile(made.accuracy, 0.6))
-    first = int(np.flatnonzero(made.accuracy >= want)[0])
+    each = UntilSection(accuracy=1.0, every=1)
+    made = progress_along(whole.scenario, whole.simulate, until=each)
+    accuracy = made.accuracy["valid"]
+    want = float(np.quantile(accuracy, 0.6))
+    rows = [accuracy[n : n + 3] >= want for n in range(steps - 2)]
+    first = next(n for n, row in enumerate(rows) if row.all())
     least = 3 if name == "p3" else 1  # mini-batches under way
 
-    found = prepare(_scenario(document, until={"accuracy": want}))
+    found = prepare(_scenario(document, until={"accuracy": want, "every": 1}))
     assert steps_of(found.problem.job) == max(first + 1, least)
     assert found.scenario.until is None
     assert found.until is not None
-    _, weights = progress_along(found.scenario, found.simulate())
-    reached = evaluate(found.problem.job.settings, weights)["valid"]
-    assert reached == made.accuracy[max(first, least - 1)]
-    assert found.reached == made.accuracy[first]
+    weights, _ = train_along(found.scenario, found.simulate)
+    at_the_end = evaluate(found.problem.job.settings, weights)["valid"]
+    assert at_the_end == accuracy[max(first, least - 1)]
+    assert found.reached is not None
+    assert found.reached[::2] == (first + 1, accuracy[first])
     assert load(found.scenario) == found.scenario
 
 
@@ -159,18 +167,140 @@ def test_looks_are_every_so_many_steps() -> None:
     assert found.problem.job.iterations == 7
 
 
+def _learner(system: str, **more: Any) -> dict[str, Any]:
+    """Return 12 steps of two workers of 8 seeds each, by one system or another."""
+    document = tiny_training(12, epoch="shard")
+    if system == "dgtp":
+        return {**document, "job": document["job"] | more}
+    names = ("dataset", "model", "fanouts", "batch_size", "optimizer")
+    job = {name: document["job"][name] for name in (*names, "iterations", "epoch")}
+    times = P3["job"]["times"]
+    return {
+        **document,
+        "placement": {},
+        "job": {**job, "system": system, "times": times} | more,
+    }
+
+
+def test_systems_with_equal_weights_are_trained_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made, count = [], []
+    for document in (
+        _learner("dgtp"),
+        _learner("data_parallel", partitioner="metis"),
+        _learner("p3", pipeline="none"),
+        _learner("p3", pipeline="A"),
+        _learner("dgtp", epoch="local"),
+        _learner("dgtp", epoch="local", partitioner="metis"),
+        _learner("dgtp", batch_size=9),
+        {**_learner("dgtp"), "seed": 8},
+    ):
+        found, steps = prepare(_scenario(document)), list[int]()
+        tell = partial(_note, steps)
+        made.append(progress_along(found.scenario, found.simulate, tell))
+        count.append(len(steps))
+        expected = train_along(found.scenario, found.simulate)[1]
+        np.testing.assert_array_equal(made[-1].loss, expected)
+    assert count == [12, 0, 0, 12, 12, 12, 12, 12]
+
+
+def _note(steps: list[int], step: int, _of: int) -> None:
+    steps.append(step)
+
+
+def test_what_is_kept_answers_for_less_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A longer training holds a shorter one, where it was looked at; no other does."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    every = UntilSection(accuracy=1.0, every=2)
+    rare = UntilSection(accuracy=1.0, every=4)
+    count = []
+    for steps, until in ((12, every), (8, rare), (8, None), (7, rare), (14, rare)):
+        found = prepare(_scenario(tiny_training(steps))).scenario
+        told: list[int] = []
+        made = progress_along(found, _no_schedule, partial(_note, told), until)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"{steps} alone"))
+        alone = progress_along(found, _no_schedule, until=until)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        assert made.looks.tolist() == alone.looks.tolist()
+        assert made.spaced == alone.spaced
+        np.testing.assert_array_equal(made.loss, alone.loss)
+        np.testing.assert_array_equal(made.accuracy["test"], alone.accuracy["test"])
+        count.append(len(told))
+    assert count == [12, 0, 0, 7, 14]
+
+
+def _no_schedule() -> Any:
+    raise AssertionError("a schedule was simulated for nothing")
+
+
+def test_a_curve_ends_at_the_look_that_makes_the_target_sure() -> None:
+    scenario = _scenario(
+        EVERY["pipe"], until={"accuracy": "0.1 %", "split": "train", "every": 2}
+    )
+    curve = accuracy_curve(scenario, _no_schedule)
+    train = open_for(build_job(scenario).settings).train_count
+    assert [look[:2] for look in curve] == [(n, n * train) for n in (2, 4, 6)]
+    weights, _ = train_along(scenario, _no_schedule)  # of all epochs
+    assert len(accuracy_curve(_scenario(EVERY["pipe"]), _no_schedule)) == 25
+    settings = build_job(scenario).settings
+    assert evaluate(settings, weights)["valid"] == pytest.approx(
+        accuracy_curve(_scenario(EVERY["pipe"]), _no_schedule)[-1].accuracy
+    )
+
+
+def test_mini_batches_and_whole_graphs_are_looked_at_after_as_many_seeds() -> None:
+    """Spacing counts seeds: 120 steps of an epoch or one, as often."""
+    curves = [
+        accuracy_curve(_scenario(document), _no_schedule)
+        for document in (_learner("dgtp", iterations=60), _whole(4))
+    ]
+    assert [look.step for look in curves[1]] == [1, 2, 3, 4]
+    for short, whole in zip(*curves, strict=True):
+        assert whole.seeds <= short.seeds < whole.seeds + 16
+
+
+def _whole(epochs: int) -> dict[str, Any]:
+    job = {**EVERY["pipe"]["job"], "epochs": epochs}
+    job["dataset"] = tiny_training()["job"]["dataset"]
+    return {**EVERY["pipe"], "job": job, "seed": 7}
+
+
 @pytest.mark.parametrize(
     ("document", "changes", "problem"),
     [
         (
             DORYLUS,
             {"until": {"accuracy": 1.0}, "job.epochs": 4},
-            r"100.00% of the valid .* not reached in 4 epochs: at best \d+.\d\d%",
+            r"valid .* not reached in 4 epochs: at best 3 .* from step [12] on, after ",
         ),
         (
             EVERY["dgtp"],
-            {"until": {"accuracy": "99 %"}, "job.iterations": 3},
+            {"until": {"accuracy": "99 %", "every": 1}, "job.iterations": 3},
             r"not reached in 3 iterations: at best",
+        ),
+        (
+            EVERY["dgtp"],
+            {"until": {"accuracy": "99 %", "seeds": 160}, "job.iterations": 20},
+            r"until.seeds: 3 looks in a row .*, and 20 steps have 2: write a smaller",
+        ),
+        (
+            EVERY["dgtp"],
+            {"until": {"accuracy": "99 %", "every": 8}, "job.iterations": 20},
+            r"until.every: 3 looks",
+        ),
+        (
+            DORYLUS,
+            {"until": {"accuracy": "99 %", "seeds": 100}},
+            r"until.seeds: found 100, but a step sees \d+: write as many, or more",
+        ),
+        (
+            DORYLUS,
+            {"until": {"accuracy": "99 %", "seeds": 100, "every": 1}},
+            "until: found seeds and every, which space the same looks",
         ),
         (DORYLUS, {"until": {"accuracy": 0}}, "until.accuracy"),
         (DORYLUS, {"until": {"accuracy": "101 %"}}, "until.accuracy"),
@@ -184,12 +314,34 @@ def test_bad_input(
         prepare(_scenario(document, **changes))
 
 
+@pytest.mark.parametrize(
+    ("until", "steps", "key"),
+    [
+        ({"seeds": 160}, 32, ""),
+        ({"seeds": 160}, 31, "until.seeds"),
+        ({}, 40, ""),
+        ({}, 39, "until.seeds"),
+        ({"every": 5}, 15, ""),
+        ({"every": 5}, 14, "until.every"),
+        ({"seeds": 15}, 15, "until.seeds"),
+    ],
+)
+def test_looks_that_do_not_fit_are_seen_before_anything_is_trained(
+    until: dict[str, Any], steps: int, key: str, tmp_path: Path
+) -> None:
+    """Steps of 16, every 13th of 4, of 197 training vertices: one is left out."""
+    document = tiny_training(steps, epoch="shard")
+    document["until"] = {"accuracy": "99 %", **until}
+    found = [error.key for error in find_errors(written(document, tmp_path))]
+    assert found == ([key] if key else [])
+
+
 def test_nothing_to_train() -> None:
     with pytest.raises(ScenarioError, match="a custom job trains nothing"):
         load("golden", {"until": {"accuracy": 0.5}})
     golden = prepare(load("golden"))
     with pytest.raises(ScenarioError, match="trains no model"):
-        train_along(golden.scenario, golden.simulate())
+        train_along(golden.scenario, golden.simulate)
 
 
 def test_the_command_prints_accuracy_over_simulated_time(tmp_path: Path) -> None:
@@ -197,14 +349,15 @@ def test_the_command_prints_accuracy_over_simulated_time(tmp_path: Path) -> None
     told = json.loads(command("simulate", file, "--train", "--json", "-"))
     found = prepare(load(file))
     schedule = found.simulate()
-    _, losses = train_along(found.scenario, schedule)
+    _, losses = train_along(found.scenario, lambda: schedule)
     assert [row["loss"] for row in told["training"]] == losses.tolist()
     times = [row["time"] for row in told["training"]]
     assert times[-1] <= told["makespan"] == schedule.makespan
-    assert sum("accuracy" in row for row in told["training"]) == 10
+    assert sum("accuracy" in row for row in told["training"]) == 25  # an epoch each
     assert told["accuracy"].keys() == {"train", "valid", "test"}
     text = command("simulate", file, "--train", "--set", "until={accuracy: 1 %}")
     assert "until 1.0% of valid vertices: " in text
+    assert "reached after " in text
     assert "a run reads other values" in text
     pipe = ("--set", "job.mode=pipe", "--set", "until={accuracy: 1 %}")
     assert "a run reads other values" not in command("simulate", file, *pipe)

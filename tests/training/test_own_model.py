@@ -293,12 +293,12 @@ def test_accuracy_is_of_one_call_with_the_whole_graph(
         pytest.importorskip("dgl")
     from emu.graph_data import ALL_NEIGHBOURS, BatchPlan, sample_batch
     from emu.training.layers import as_tensor
-    from emu.training.reference import predict
+    from emu.training.reference import Inference
 
     settings["model"] = model_of(name, p=0.5)
     parameters, _ = reference_training(settings, 3)
     dataset, plan = open_for(settings), BatchPlan.from_settings(settings)
-    whole = predict(settings, dataset, parameters)
+    whole = Inference(settings, dataset).classes(parameters)
     model = OwnModel(settings, dataset)
     model.load(parameters)
     fanouts, stream = (ALL_NEIGHBOURS,) * 2, plan.stream(0, 0)

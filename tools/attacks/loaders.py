@@ -42,7 +42,6 @@ from emu.runs.array_files import (
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.lab_file import FILE, read_lab
 from emu.runs.recorded_run import load_run
-from emu.runs.retraining import read_progress
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import find_errors
 from emu.scenario.scenario_file import load_lab, loads
@@ -154,7 +153,6 @@ def read_run(path: Path) -> None:
         "rates.npz": lambda: read_rates(run.problem.job, path),
         "realization.npz": lambda: read_realization(run.problem.job, path),
         "weights.npz": lambda: read_weights(path.parent),
-        "validation.csv": lambda: read_progress(path),
         "training.csv": lambda: run.training,
     }
     of_its_own.get(path.name, lambda: None)()

@@ -153,8 +153,10 @@ def curve(options: Namespace, mode: str) -> list[Point]:
     found = prepare(load(SCENARIO, stated))
     schedule = found.simulate()
     epochs = found.problem.job.iterations
-    made, _ = progress_along(found.scenario, schedule, looks=epochs // 5)
-    rows = [step_ends(schedule, DORYLUS.step_kinds), made.loss, made.accuracy]
+    made = progress_along(found.scenario, lambda: schedule, until=found.until)
+    seen = np.full(epochs, np.nan)
+    seen[made.looks - 1] = made.accuracy["valid"]
+    rows = [step_ends(schedule, DORYLUS.step_kinds), made.loss, seen]
     np.savetxt(options.out / f"curve {mode}.txt", np.transpose(rows))
     return [simulated("curve", mode, QUOTAS[-1], {"job.epochs": epochs})]
 

@@ -21,6 +21,7 @@ DGCL = System(
     "dgcl",
     on_demand("emu.systems.dgcl.section:DgclJobSection"),
     programs=PROGRAMS,
+    translation=on_demand("emu.systems.dgcl.section:TRANSLATION"),
     needs_torch=True,
     open_data=calling("emu.systems.dgcl.plans:open_plans"),
     trained=lambda _, results: results["d0.layer1"]["parameters"],

@@ -7,7 +7,6 @@ import glob
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,12 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import WholeGraph, open_layers
-from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
+from emu.graph_data.prepared import (
+    PreparedArrays,
+    forget_oldest,
+    prepare_arrays,
+    write_arrays,
+)
 from emu.problem import Cluster
 from emu.systems import Settings
 from emu.systems.dgcl.planner import (
@@ -168,7 +172,8 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
 
     def write(partial: Path) -> Settings:
         plans = [make_plan(one, topology, settings["plan"]) for one in needs()]
-        _forget(dataset.folder, MOST_KEPT - 1)
+        stem = glob.escape(dataset.folder.name)
+        forget_oldest(dataset.folder.parent, f"{stem}-plan-*", MOST_KEPT - 1)
         return write_plans(partial, plans, facts)
 
     folder = dataset.folder.with_name(f"{dataset.folder.name}-plan-{key}")
@@ -179,18 +184,6 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
         _CHECKED[known] = read_plans(arrays, facts, needs(), topology)
     found = _CHECKED[known]
     return found if len(found) == layers else found * layers
-
-
-def _forget(parts: Path, most: int) -> None:
-    """Remove all plans of a data set's parts but those ``most`` last used."""
-    paths = {
-        folder: folder.stat().st_mtime
-        for folder in parts.parent.glob(f"{glob.escape(parts.name)}-plan-*")
-        if folder.is_dir() and not folder.suffix
-    }
-    for folder in sorted(paths, key=lambda one: paths[one])[:-most]:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
 @functools.lru_cache(maxsize=32)

@@ -22,7 +22,7 @@ from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
 from emu.problem.workloads.operations import Operations, count_layer
-from emu.systems import Edit, Problems, Settings, Times
+from emu.systems import Edit, Keys, Problems, Settings, Times
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
@@ -34,7 +34,12 @@ from emu.systems.dgcl.plans import (
 )
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
-from emu.systems.translation import add_times
+from emu.systems.translation import (
+    CommonJob,
+    Translation,
+    add_times,
+    write_whole_graph,
+)
 from emu.systems.whole_graph_section import (
     layer_time,
     write_time,
@@ -291,6 +296,13 @@ def count_whole_graph(
             parameters = parameter_count(model, length, dataset.classes)
             operations.add(t, {"step": parameters})
     return operations
+
+
+def _write(common: CommonJob) -> Keys:
+    return {**write_whole_graph(common, "gcn", "sage", "gin"), "plan": "best_of"}
+
+
+TRANSLATION = Translation(None, _write, counts_epochs=True)
 
 
 def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:

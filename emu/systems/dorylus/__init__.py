@@ -53,6 +53,7 @@ DORYLUS = System(
     "dorylus",
     on_demand("emu.systems.dorylus.section:DorylusJobSection"),
     programs=PROGRAMS,
+    translation=on_demand("emu.systems.dorylus.section:TRANSLATION"),
     open_data=calling("emu.graph_data:open_parts"),
     trained=_collect_parameters,
     asynchronous=lambda settings: settings["mode"] == "async",

@@ -352,14 +352,14 @@ def replay_training(
     section: DorylusKeys,
     context: BuildContext,
     schedule: Schedule,
-    watch: Callable[[int, Array], None] = lambda *_: None,
+    watch: Callable[[int, Array], bool | None] = lambda *_: None,
 ) -> tuple[Array, list[float]]:
     """Train as a schedule of a Dorylus job has, simulated or emulated.
 
     Parameters
     ----------
     watch
-        Called after every epoch with its number and all weights, flat.
+        Called after every epoch with its number and all weights, flat; True ends it.
 
     Returns
     -------
@@ -378,5 +378,6 @@ def replay_training(
     for epoch in range(section.epochs):
         losses.append(replay.loss(epoch))
         flat = replay.after(epoch)
-        watch(epoch, flat)
+        if watch(epoch, flat):
+            break
     return flat, losses

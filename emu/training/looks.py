@@ -1,0 +1,157 @@
+"""When the accuracy of a training is looked at, and which look reaches a target.
+
+Looks are spaced by seeds, training vertices that the steps have seen, repeated ones
+counted again: so systems with mini-batches are looked at as often as those that see
+all in every step. One look alone may be luck, so that a target counts as reached where
+`HELD` of them in a row hold it; it was reached at the first, and is known at the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from emu.graph_data import BatchPlan
+
+#: Looks in a row that hold a target which counts as reached.
+HELD = 3
+
+
+def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
+    """Return True where a job of ``Job.settings`` has no mini-batches."""
+    return "batch_size" not in settings
+
+
+def count_seeds(
+    settings: Mapping[str, Any], train: int, steps: int
+) -> NDArray[np.int64]:
+    """Return the seeds seen after every step, int64, shape (steps,).
+
+    Parameters
+    ----------
+    settings, train
+        ``Job.settings``; number of training vertices.
+
+    Raises
+    ------
+    ValueError
+        As `BatchPlan`, or when a sampler would have no training vertex.
+    """
+    numbers = np.arange(1, steps + 1)
+    if trains_whole_graph(settings):
+        return numbers * train
+    return BatchPlan.from_settings(settings).seeds_after(train, numbers)
+
+
+def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
+    """Return the steps, from 1, after which to look: those that see the next multiple.
+
+    Parameters
+    ----------
+    seen
+        Seeds after every step, as of `count_seeds`.
+    spacing
+        Seeds from one look to the next; a step that sees more has one look.
+    """
+    return np.flatnonzero(np.diff(seen // spacing, prepend=0)) + 1
+
+
+def hold(accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what every `HELD` looks in a row hold: the least of them.
+
+    Its place is that of their first look; shape (looks - HELD + 1,), or none.
+    """
+    if len(accuracy) < HELD:
+        return np.empty(0)
+    return np.asarray(sliding_window_view(accuracy, HELD).min(axis=1))
+
+
+def reach(accuracy: NDArray[np.float64], target: float) -> int | None:
+    """Return the look, from 0, at which a target is reached; None where at none."""
+    places = np.flatnonzero(hold(accuracy) >= target)
+    return int(places[0]) if len(places) else None
+
+
+class Look(NamedTuple):
+    """Accuracy of a training at one moment."""
+
+    step: int
+    """Steps taken."""
+    seeds: int
+    """Seeds seen."""
+    accuracy: float
+    """Share of one split whose class is predicted rightly."""
+
+
+class Progress(NamedTuple):
+    """Training in one process."""
+
+    loss: NDArray[np.float64]
+    """Mean over the workers of every step, shape (steps,)."""
+    looks: NDArray[np.int64]
+    """Steps, from 1, after which it was looked at, shape (looks,)."""
+    accuracy: Mapping[str, NDArray[np.float64]]
+    """By split, shape (looks,); NaN where it has no vertices."""
+    spaced: int
+    """First so many looks are evenly spaced; one behind them is of the last step."""
+    diverged: int | None = None
+    """First step, from 1, after which parameters were no numbers."""
+
+    def evenly(self, split: str) -> NDArray[np.float64]:
+        """Return the accuracy at the looks that may reach a target."""
+        return self.accuracy[split][: self.spaced]
+
+    def reach(self, split: str, target: float) -> int | None:
+        """Return the step, from 1, after which a target is reached; else None."""
+        place = reach(self.evenly(split), target)
+        return None if place is None else int(self.looks[place])
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Steps and looks that are asked of a training."""
+
+    steps: int
+    looks: NDArray[np.int64]
+    """Evenly spaced, as of `space_looks`; the last step is looked at as well."""
+    split: str = "valid"
+    target: float | None = None
+    """Accuracy on the split that ends the training where it is reached."""
+
+    @property
+    def at(self) -> NDArray[np.int64]:
+        """Steps, from 1, after which to look."""
+        return np.union1d(self.looks, [self.steps])
+
+    def end(self, progress: Progress) -> int:
+        """Return the step after which a training ends: it has answered, or diverged."""
+        if self.target is None:
+            return self.steps
+        own = np.flatnonzero(np.isin(progress.looks, self.looks))
+        place = reach(progress.accuracy[self.split][own], self.target)
+        last = self.steps if place is None else progress.looks[own[place + HELD - 1]]
+        return min(int(last), progress.diverged or self.steps)
+
+    def answer(self, longer: Progress) -> Progress | None:
+        """Return the part of a training that answers; None where it does not.
+
+        Weights after a step do not depend on how many follow.
+        """
+        last = self.end(longer)
+        at = self.at[self.at <= last]
+        chosen = np.isin(longer.looks, at)
+        if chosen.sum() < len(at) or len(longer.loss) < last:
+            return None
+        diverged = longer.diverged
+        return Progress(
+            longer.loss[:last],
+            at,
+            {split: row[chosen] for split, row in longer.accuracy.items()},
+            int(np.isin(at, self.looks).sum()),
+            None if diverged is None or diverged > last else diverged,
+        )

@@ -1,0 +1,147 @@
+"""Systems compared by the time to an accuracy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from emu.cli import app
+from emu.errors import ScenarioError
+from emu.experiment.crossover import compare_systems
+from emu.experiment.target import Target
+from emu.report.comparison import target_lines, target_table
+from emu.scenario import Scenario, build_job, prepare
+from emu.scenario.scenario_file import loads
+
+FILE: dict[str, Any] = {
+    "cluster": {
+        "machines": [
+            {"name": "a", "count": 2, "nic": "5 Gbit/s", "price": "1 $/h"},
+            {"name": "b", "nic": "1 Gbit/s", "price": "0.2 $/h"},
+        ]
+    },
+    "job": {
+        "system": "dgtp",
+        "workers": 3,
+        "dataset": {"name": "products-like", "scale": 0.002},
+        "model": {"kind": "gcn", "hidden": 16, "layers": 2},
+        "fanouts": [4, 4],
+        "batch_size": 16,
+        "iterations": 5,
+        "epoch": "shard",
+        "optimizer": {"name": "adam", "lr": 0.05},
+        "rates": {
+            "aggregate": "20 ps",
+            "multiply": "4 ps",
+            "sample": "3 ns",
+            "collect": "200 ps",
+            "step": "1 ns",
+            "launch": "50 us",
+        },
+    },
+}
+ROWS = ["dgtp", "distdgl", "data_parallel", "p3.none", "dgcl", "dorylus.pipe"]
+
+
+def scenario_of(**keys: Any) -> Scenario:
+    return loads(json.dumps({**FILE, "job": {**FILE["job"], **keys}}), name="to.json")
+
+
+def test_every_row_is_the_simulation_of_what_it_leaves() -> None:
+    target = Target(0.5, within=30)
+    scenario = scenario_of()
+    results = compare_systems(scenario, ROWS, target=target)
+    for row in results:
+        assert row.refused is None, row.system
+        ready = prepare(row.scenarios[scenario.seed])
+        assert ready.simulate().makespan == row.makespan
+        assert ready.reached == row.looks[scenario.seed]
+        steps = build_job(ready.scenario).iterations
+        assert steps == row.looks[scenario.seed].step
+        assert row.cost is not None
+        assert row.everywhere is None or row.everywhere > 0
+    table = target_table(results, "accuracy=0.5")
+    assert table.row_count == len(ROWS)
+    assert next(iter(target_lines(results))).startswith(
+        min(results, key=lambda row: row.makespan).system
+    )
+
+
+def test_equal_weights_are_one_class() -> None:
+    """On the same machines mini-batch systems take the same steps to a target."""
+    scenario = scenario_of(machines=["a0", "a1", "b"])
+    names = ["dgtp", "distdgl", "data_parallel", "p3.none"]
+    rows = compare_systems(scenario, names, target=Target(0.5, within=30))
+    looks = {row.looks[scenario.seed] for row in rows}
+    assert len(looks) == 1
+    assert len({row.makespan for row in rows}) > 1
+    assert all(row.everywhere is None for row in rows)
+
+
+def test_dgtp_has_a_worker_for_each_of_its_machines() -> None:
+    (row,) = compare_systems(scenario_of(), ["dgtp"], target=Target(0.4, within=30))
+    job: Any = row.scenarios[0].job
+    machines = row.placing["machines"]
+    assert job.workers == len(job.machines or ("a0", "a1", "b")) >= len(machines)
+    assert job.workers * job.batch_size == 3 * 16
+
+
+def test_a_target_out_of_reach_says_what_came_nearest() -> None:
+    target = Target(0.999, within=4)
+    with pytest.raises(ScenarioError, match=r"at best 3 looks in a row hold .*after"):
+        compare_systems(scenario_of(), ["dgtp"], target=target)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0.88", "write accuracy=0.88"),
+        ("accuracy=2", "200 %"),
+        ("accuracy=0", "above 0"),
+        ("accuracy=x", "write a number"),
+        ("accuracy=0.8,split=all", "train|valid|test"),
+        ("loss=0.1", "write accuracy=0.88"),
+    ],
+)
+def test_a_target_is_an_accuracy(text: str, says: str) -> None:
+    with pytest.raises(ScenarioError) as found:
+        Target.parse(text)
+    assert says in str(found.value)
+    assert f"--to {text}" in str(found.value)
+
+
+@given(st.floats(0.001, 1), st.sampled_from(["train", "valid", "test"]))
+def test_targets_are_read_as_written(accuracy: float, split: str) -> None:
+    assert Target.parse(f"accuracy={accuracy!r}, split={split}") == Target(
+        accuracy, split
+    )
+    assert Target.parse("accuracy = 88 %") == Target(0.88)
+
+
+def test_the_command_shows_and_writes_it(tmp_path: Path) -> None:
+    file = tmp_path / "to.json"
+    file.write_text(json.dumps(FILE))
+    stated = ["compare", str(file), "--systems", "dgcl,data_parallel"]
+    to = ["--to", "accuracy=0.5", "--within", "30"]
+    shown = CliRunner().invoke(app, [*stated, *to])
+    assert shown.exit_code == 0, shown.output
+    assert "Simulated, to accuracy=0.5" in shown.stdout
+    assert "is first" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 100
+    done = CliRunner().invoke(
+        app, [*stated, *to, "--json", "-", "--write", str(tmp_path)]
+    )
+    for row in json.loads(done.stdout):
+        (written,) = row["files"]
+        again = CliRunner().invoke(app, ["simulate", written, "--json", "-"])
+        assert json.loads(again.stdout)["makespan"] == row["makespan"]
+        assert row["reached"]["0"]["accuracy"] >= 0.5
+    wrong = CliRunner().invoke(app, ["compare", str(file), *to])
+    assert wrong.exit_code == 2
+    assert "--systems all" in wrong.stderr
