@@ -156,9 +156,11 @@ def list_latencies(problem: Problem) -> list[float]:
 def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     """Return the names of the links that every edge crosses, of none within a machine.
 
-    These are the NICs of its two machines, unless a route states others.
+    These are the NICs of its two machines, unless a route states others. Order alone,
+    a credit or an edge of a gate, crosses none.
     """
     cluster, machine_of = problem.cluster, problem.placement.machine_of
+    tasks = problem.job.tasks
     through = {
         (source, destination): route.through
         for route in cluster.routes
@@ -172,6 +174,7 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
             "out": f"{cluster.machines[a].name} out",
             "in": f"{cluster.machines[b].name} in",
         }
-        names = () if a == b or edge.credit else through.get((a, b), ("out", "in"))
+        order = edge.credit or tasks[edge.source].gate or tasks[edge.destination].gate
+        names = () if a == b or order else through.get((a, b), ("out", "in"))
         hops.append(tuple(nics.get(name, name) for name in names))
     return hops

@@ -11,12 +11,22 @@ from hypothesis import given
 from emu.emulation.coordinator import process_specs
 from emu.emulation.wire.process_spec import EdgeEnd
 from emu.prediction.simulation import simulate
-from emu.problem import Problem, Realization
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.scenario import load, prepare
 from emu.testing.strategies import problems
 from emu.testing.trials import Case, run_trial
 from emu.trust.guards import Evidence
-from emu.trust.guards.schedule import latency
+from emu.trust.guards.evidence import list_latencies
+from emu.trust.guards.schedule import earliest_ends, latency
 from tests.integration.scenarios import GOLDEN
 from tests.trust.guards.reported import reported
 
@@ -46,6 +56,21 @@ def test_every_input_that_is_had_too_early_is_found(
                 (found,) = latency(replace(sound, began=began))
                 name = job.tasks[edge.destination].name
                 assert f"task {name}[{n}] had" in str(found)
+
+
+def test_order_alone_has_no_latency() -> None:
+    """A flow, a credit, and what leads to a gate and on, between two machines."""
+    tasks = (*(Task(name, "t") for name in "abc"), Task("gate", "g", gate=True))
+    edges = Edge(0, 1), Edge(0, 2, credit=True), Edge(0, 3), Edge(3, 2)
+    machines = tuple(Machine(f"m{m}", 1.0, 1.0, latency_in=4.0) for m in range(3))
+    placement = Placement((0, 1, 1, 2))
+    problem = Problem(Cluster(machines), Job(tasks, edges, 1), placement)
+    realization = Realization(np.array([[1.0], [1.0], [1.0], [0.0]]), np.zeros((4, 1)))
+
+    assert list_latencies(problem) == problem.latencies.tolist() == [4, 0, 0, 0]
+    ends = simulate(problem, realization).task_end
+    least = earliest_ends(problem, realization.times, realization.volumes)
+    assert ends.tolist() == least.tolist() == [[1], [6], [2], [1]]
 
 
 def evidence_of(late: str) -> Evidence:
