@@ -250,7 +250,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     if realization is None:
         raise DataError("is missing", path=str(run.path / "realization.npz"))
     arrays = read_reports(problem, run.path / REPORTS)
-    out_rows, in_rows, arrivals = read_frames(problem.job, run.path / "frames.npz")
+    frames = read_frames(problem.job, run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
@@ -270,17 +270,17 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         schedule=schedule,
         realization=realization,
         perturbed=with_lateness,
-        arrivals=arrivals,
+        arrivals=frames["notified"],
+        sent=frames["sent"],
+        received=frames["received"],
+        began=frames["began"],
         reports=[*_reports(run, experiment)],
         results={},
         statistics={
             name: {**figures, "flows": logs[name]}
             for name, figures in processes["statistics"].items()
         },
-        sent=out_rows,
-        received=in_rows,
         late=arrays["late"],
-        busy=np.zeros_like(arrays["late"]),
         cpu=arrays["cpu"],
         **{key: processes[key] for key in ("hosts", "tuning", "startup")},
         wall=processes["wall_seconds"],

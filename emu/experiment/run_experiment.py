@@ -140,6 +140,7 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
         sent=run.sent,
         received=run.received,
         notified=run.arrivals,
+        began=run.began,
         statistics=run.statistics,
         burst=burst_of(experiment.scenario),
         times=times,
@@ -372,9 +373,10 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
         directory.write_rates(run.schedule.rates)
     directory.write_arrays(REALIZATION, **vars(run.realization))
     directory.write_arrays(REPORTS, **reports(run))
-    # Every frame by its sender, by its receiver, and its arrival as it was reported.
+    # Every frame by its sender, by its receiver, and its arrival as it was reported;
+    # and when the tasks that had it began.
     frames = {"sent": run.sent, "received": run.received, "notified": run.arrivals}
-    directory.write_arrays("frames.npz", **frames)
+    directory.write_arrays("frames.npz", **frames, began=run.began)
     directory.write_lines("training.csv", training_lines(run))
     # Into the content itself, so that --json prints what the file holds.
     result.content["records"] = directory.digests()

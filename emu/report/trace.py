@@ -295,6 +295,8 @@ class _Group:
                 "waited_s": start - float(schedule.flow_ready[e, n]),
                 "mean_bytes_per_s": size / (end - start) if end > start else 0.0,
             }
+            if latency := float(self._problem.latencies[e]):
+                args["latency_s"] = latency  # until its arrow may end
             kind, name = f"{job.tasks[edge.source].kind} flow", f"{args['flow']} {n}"
             slices = [_Slice(*place, start, end) for place in places]
             for bar in slices:  # the same flow, with its figures once

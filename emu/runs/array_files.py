@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import DataError
-from emu.host.input_file import one_error, read_arrays
+from emu.host.input_file import array_names, one_error, read_arrays
 from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.problem import Job, Problem, RateHistory, Realization
 from emu.runs.problem_json import MOST
@@ -70,29 +70,30 @@ def read_realization(job: Job, path: Path) -> Realization:
     return realization
 
 
-def read_frames(
-    job: Job, path: Path
-) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.float64]]:
-    """Return the rows of `emu.emulation.wire.frame_layout` by senders and by receivers.
+def read_frames(job: Job, path: Path) -> dict[str, NDArray[Any]]:
+    """Return what processes noted of frames, by the names of `Evidence`.
 
-    The third are the arrivals of (edge, iteration) as reported to the coordinator.
+    ``sent`` and ``received`` are rows of `emu.emulation.wire.frame_layout`;
+    ``notified`` arrivals of (edge, iteration) as reported to the coordinator; ``began``
+    when (task, iteration) began to compute, NaN in runs of an earlier emu.
 
     Raises
     ------
     DataError
         When the file is missing, cut short, holds other rows, or is not of ``job``.
     """
-    names = ("sent", "received", "notified")
-    arrays = _read(path, names)
-    out_rows, in_rows, notices = (arrays[name] for name in names)
+    shape = len(job.tasks), job.iterations
+    arrays = {"began": np.full(shape, np.nan)}
+    arrays |= _read(path, ("sent", "received", "notified"))
+    if "began" in array_names(path):
+        arrays |= _read(path, ("began",))
+    out_rows, in_rows = arrays["sent"], arrays["received"]
     rows = out_rows.dtype == in_rows.dtype == FRAME_ROWS
     if not rows or not out_rows.ndim == in_rows.ndim == 1:
         raise DataError("holds no rows of frames", path=str(path))
-    shape = len(job.edges), job.iterations
-    if notices.shape != shape or notices.dtype != np.float64:
-        text = f"notified has shape {notices.shape}, not {shape}"
-        raise DataError(text, path=str(path))
-    return out_rows, in_rows, notices
+    shapes = {"notified": (len(job.edges), job.iterations), "began": shape}
+    _check_floats(arrays, shapes, path)
+    return arrays
 
 
 def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
@@ -115,11 +116,7 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     tasks = len(job.tasks), job.iterations
     edges = len(job.edges), job.iterations
     shapes = dict.fromkeys(_OF_TASKS, tasks) | dict.fromkeys(_OF_FLOWS, edges)
-    for name, shape in shapes.items():
-        array = arrays[name]
-        if array.shape != shape or array.dtype != np.float64:
-            text = f"{name} has shape {array.shape}, not {shape}"
-            raise DataError(text, path=str(path))
+    _check_floats(arrays, shapes, path)
     reads, sends = arrays["reads"], arrays["sends"]
     fits = reads.size == 0 or reads.shape == edges
     if not fits or reads.dtype != np.int64 or sends.dtype != np.float64:
@@ -128,6 +125,18 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     if quotas.dtype != np.int64 or quotas.shape[1:] != (tuners,) or (quotas < 0).any():
         raise DataError(f"holds no quotas of {tuners} tuners", path=str(path))
     return arrays
+
+
+def _check_floats(
+    arrays: Mapping[str, NDArray[Any]],
+    shapes: Mapping[str, tuple[int, ...]],
+    path: Path,
+) -> None:
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if array.shape != shape or array.dtype != np.float64:
+            text = f"{name} has shape {array.shape}, not {shape}"
+            raise DataError(text, path=str(path))
 
 
 def read_rates(job: Job, path: Path) -> RateHistory:

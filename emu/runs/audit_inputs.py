@@ -265,12 +265,13 @@ def _evidence(
     edges = len(run.problem.job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=str(path))
-    sent, received, notified = read_frames(run.problem.job, run.path / "frames.npz")
+    frames = read_frames(run.problem.job, run.path / "frames.npz")
     return Evidence(
         schedule=schedule,
-        sent=sent,
-        received=received,
-        notified=notified,
+        sent=frames["sent"],
+        received=frames["received"],
+        notified=frames["notified"],
+        began=frames["began"],
         statistics=statistics,
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,

@@ -12,7 +12,11 @@ from emu.prediction.placement.packing import overload
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem import Job
-from emu.problem.fields.cluster_section import MachineSection, network_errors
+from emu.problem.fields.cluster_section import (
+    ClusterSection,
+    MachineSection,
+    network_errors,
+)
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
@@ -111,6 +115,7 @@ def _size(scenario: Scenario) -> Problems:
 def _machines(scenario: Scenario) -> Problems:
     cluster, names = scenario.cluster, scenario.cluster.names
     yield from network_errors(cluster.links, cluster.routes, cluster.racks, names)
+    yield from _idle_latencies(cluster)
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():
             yield ("cluster", "machines", position, "latency"), LATENCY_OF_NIC
@@ -119,6 +124,32 @@ def _machines(scenario: Scenario) -> Problems:
         if name in seen:
             yield ("cluster", "machines", position), f"a second machine called {name!r}"
         seen.add(name)
+
+
+def _idle_latencies(cluster: ClusterSection) -> Problems:
+    """Yield latencies of NICs that all routes of their machines go around."""
+    names = cluster.names_and_positions()
+    around = Counter(
+        f"{name} {way}"
+        for route in cluster.routes
+        for way, own, others in (
+            ("out", route.sources, route.destinations),
+            ("in", route.destinations, route.sources),
+        )
+        for name in own
+        if not {way, f"{name} {way}"} & {*route.through}
+        for other in others
+        if other != name
+    )
+    for position, machine in enumerate(cluster.machines) if around else ():
+        late = machine.nic.latency
+        ways = [way for way, by in (("out", late.outward), ("in", late.inward)) if by]
+        nics = [f"{name} {way}" for name, at in names if at == position for way in ways]
+        if nics and all(around[nic] >= len(names) - 1 for nic in nics):
+            problem = (
+                f"no route crosses the NIC of {nics[0].rpartition(' ')[0]}: remove it"
+            )
+            yield ("cluster", "machines", position, "nic", "latency"), problem
 
 
 @_reads("cluster", "prices")

@@ -368,6 +368,10 @@ class ScenarioEdits:
         for i, rack in enumerate(cluster.racks):
             if (scaled := _scale_latency(rack.latency, factor)) != rack.latency:
                 edit[f"cluster.racks[{i}].latency"] = _write(scaled)
+        scale = partial(_scale_value, DURATION, factor=factor)
+        for at, _, job in self._scenario.each_job():
+            found = job.scale_latencies(scale)
+            edit |= {f"{at}{key}": value for key, value in found.items()}
         return edit
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:

@@ -207,7 +207,8 @@ def describe(error: ErrorDetails) -> str:
     where = error["loc"]
     of_machine = where[:2] == ("cluster", "machines") and len(where) == 4
     if where[-1:] == ("latency",) and (of_machine or kind == "extra_forbidden"):
-        return LATENCY_OF_NIC
+        in_event = "an event changes no latency: state it in cluster"
+        return in_event if where[0] == "events" else LATENCY_OF_NIC
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:
         return _SPECIAL[kind](error, context)

@@ -406,11 +406,8 @@ class Scenario(FileSection):
             byte_scale=self.emulation.stated_byte_scale,
             train_vertices=train_vertices,
             cluster=self.to_cluster() if opened else None,
-            devices={
-                name: machine.device
-                for name, machine in self.cluster.by_name.items()
-                if machine.device is not None
-            },
+            stated=self.cluster,
+            policy=self.schedule.rule,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -49,8 +49,16 @@ class BuildContext:
     """Size of the training set, 0 where it is not known."""
     cluster: Cluster | None = None
     """Machines and links, where the data set may be opened, too."""
-    devices: Mapping[str, str] = field(default_factory=dict)
-    """Machine -> its device, of those that state one."""
+    stated: ClusterSection | None = None
+    """The section that ``cluster`` is of."""
+    policy: str = "oes"
+    """Rate policy of the schedule."""
+
+    @property
+    def devices(self) -> dict[str, str]:
+        """Machine -> its device, of those that state one."""
+        machines = {} if self.stated is None else self.stated.by_name
+        return {n: one.device for n, one in machines.items() if one.device is not None}
 
 
 class KindTimesSection(Section):
@@ -393,6 +401,10 @@ class JobSection(Section):
             Returns a rate times a factor.
         """
         return {}, set()
+
+    def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
+        """Return an edit that scales the latencies of links of `with_machines`."""
+        return {}
 
     def scale_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
         """Return an edit that scales the volumes of edges; empty where none can."""

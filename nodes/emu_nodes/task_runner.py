@@ -181,7 +181,7 @@ class TaskRunner:
         come = arrivals | await self._newest.take(order.reads)
         inputs = {edge: dict(delivery.payload) for edge, delivery in come.items()}
         loop = asyncio.get_running_loop()
-        payloads, busy, cpu, kept = await loop.run_in_executor(
+        payloads, began, cpu, kept = await loop.run_in_executor(
             around.compute, self._compute, order, inputs
         )
         for delivery in arrivals.values():
@@ -190,7 +190,7 @@ class TaskRunner:
             self._newest.release()
         times = self._spec.times
         time = cpu / self._spec.speed if times is None else times[n]
-        self._hand_over(order, time, busy, cpu, payloads)
+        self._hand_over(order, time, began, cpu, payloads)
         for cut, state in kept.items():
             for part in state_parts(self._owner, cut, state):
                 around.report(part)
@@ -200,11 +200,14 @@ class TaskRunner:
         self,
         order: RunTask,
         time: float,
-        busy: float,
+        began: float,
         cpu: float,
         payloads: dict[int, Payload],
     ) -> None:
-        """Report the end of an iteration of so long, and queue what it sends."""
+        """Report the end of an iteration of so long, and queue what it sends.
+
+        ``began`` is the wall time at which the program did.
+        """
         around, n = self._around, order.iteration
         steps = self._spec.speed_times, self._spec.speed_shares
         due, now = end_of_work(*steps, order.start, time), around.clock.now()
@@ -218,7 +221,7 @@ class TaskRunner:
                 end=max(now, due),  # it may be yet to come
                 edges=edges,
                 volumes=[sizes[edge] / around.settings.byte_scale for edge in edges],
-                busy=busy,
+                began=around.clock.to_emulated(began),
                 cpu=cpu,
                 late=max(now - due, 0.0),
                 report=self.program.report(),
@@ -260,6 +263,8 @@ class TaskRunner:
     ) -> tuple[dict[int, Payload], float, float, dict[int, Payload]]:
         """Run the program; in the compute thread.
 
+        Returns what it sends, when it began and its CPU seconds, and what is kept.
+
         The state before it is no work of the task's: its copy takes the emulated
         machine no time.
         """
@@ -274,7 +279,7 @@ class TaskRunner:
         if (cut := n - misses) in self._begun:
             late = keeper.late_updates(n) if misses else {}
             state = {cut: self._begun.pop(cut) | late}
-        wall, cpu = this_host.monotonic(), this_host.thread_time()
+        began, cpu = this_host.monotonic(), this_host.thread_time()
         if order.reads:
             cast("TaskProgram", program).read(dict(order.reads))
         payloads = program.run(n, inputs)
@@ -286,8 +291,7 @@ class TaskRunner:
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
-        wall, cpu = this_host.monotonic() - wall, this_host.thread_time() - cpu
-        return payloads, wall, cpu, state
+        return payloads, began, this_host.thread_time() - cpu, state
 
     def _sends(self, edge: int, iteration: int) -> bool:
         return iteration < self._outputs[edge].sent

@@ -326,6 +326,24 @@ def test_story_and_cards_count_the_same_transfers() -> None:
     )
 
 
+def test_the_page_names_latency_where_it_is_the_cause() -> None:
+    schedule = emu.simulate(
+        read(
+            custom(
+                [{"name": name, "kind": name, "time": "10 ms"} for name in "ab"],
+                [flow("a", "b", "100 kB")],
+                {"a": "m0", "b": "m1"},
+                machine={
+                    "nic": {"in": "1 Gbit/s", "out": "1 Gbit/s", "latency": "1 s"}
+                },
+                iterations=1,
+            )
+        )
+    )
+    text = "99% of the time the job waited for what was sent to arrive, most of it for "
+    assert f"{text}a -&gt; b." in sections.story(schedule)
+
+
 def test_a_time_beyond_single_precision_is_drawn_as_without_end() -> None:
     """A damaged run had one of 1e300 s; the warning of the cast ended its report."""
     found = np.frombuffer(base64.b64decode(pack([1.5, 1e300], "f4")), "<f4")

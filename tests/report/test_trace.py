@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 
 from emu.errors import DataError
 from emu.prediction.simulation import simulate
-from emu.report.trace import pack_lanes, write_trace
+from emu.problem import Schedule
+from emu.report.trace import pack_lanes, trace_events, write_trace
+from emu.testing import two_machine_example
 from emu.testing.strategies import random_problem
 from tests.report import trace_reader
 from tests.report.recorded import schedules, with_deaths, write_run
@@ -47,6 +50,24 @@ def test_bars_are_the_schedule(run: Path, tmp_path: Path) -> None:
 
     np.testing.assert_allclose(bars[:, 0], emulated.task_start[4])
     np.testing.assert_allclose(bars[:, 1], emulated.task_end[4])
+
+
+def test_flows_say_their_latency_where_they_have_one() -> None:
+    problem, realization = two_machine_example(2)
+    near = simulate(problem, realization)
+    m0, m1 = problem.cluster.machines
+    machines = replace(m0, latency_out=0.25), replace(m1, latency_in=2.0)
+    far = replace(problem, cluster=replace(problem.cluster, machines=machines))
+
+    def latencies(schedule: Schedule) -> list[float | None]:
+        events = trace_events({"simulated": schedule})
+        told = [one["args"] for one in events if "bytes" in one.get("args", {})]
+        assert len(told) == len(schedule.flows())
+        return [args.get("latency_s") for args in told]
+
+    assert latencies(near) == [None] * len(near.flows())
+    delayed = latencies(simulate(far, realization))
+    assert set(delayed) == {2.25, None}  # none on the way from m1 to m0
 
 
 def test_attempts_before_the_last_are_bars_and_all_begin_at_0(tmp_path: Path) -> None:

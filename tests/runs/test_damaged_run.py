@@ -87,7 +87,13 @@ def test_a_changed_value_gives_an_answer_or_one_error(
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("sent", (3, 1)), ("received", ()), ("notified", (3, 1)), ("notified", (0, 3))],
+    [
+        ("sent", (3, 1)),
+        ("received", ()),
+        ("notified", (3, 1)),
+        ("notified", (0, 3)),
+        ("began", (3, 1)),
+    ],
 )
 def test_frames_of_another_shape_are_refused(
     name: str, shape: tuple[int, ...], tmp_path: Path
@@ -97,14 +103,21 @@ def test_frames_of_another_shape_are_refused(
     rows = np.zeros(3, FRAME_ROWS)
     arrays = {"sent": rows, "received": rows, "notified": np.ones((len(job.edges), 3))}
     np.savez(path, allow_pickle=False, **arrays)
-    assert read_frames(job, path)[2].shape == (len(job.edges), 3)
+    tasks = len(job.tasks), 3
+    assert np.isnan(read_frames(job, path)["began"]).all()  # of an earlier emu
+    arrays["began"] = np.ones(tasks)
+    np.savez(path, allow_pickle=False, **arrays)
+    assert (read_frames(job, path)["began"] == np.ones(tasks)).all()
+    assert read_frames(job, path)["notified"].shape == (len(job.edges), 3)
     half = arrays | {"notified": arrays["notified"].astype(np.float16)}
     np.savez(path, allow_pickle=False, **half)
     with pytest.raises(DataError, match="notified has"):  # and no overflow is warned of
         read_frames(job, path)
     arrays[name] = np.zeros(shape, arrays[name].dtype)
     np.savez(path, allow_pickle=False, **arrays)
-    with pytest.raises(DataError, match=r"frames\.npz: (holds no rows|notified has)"):
+    with pytest.raises(
+        DataError, match=r"frames\.npz: (holds no rows|notified has|began has)"
+    ):
         read_frames(job, path)
 
 

@@ -201,6 +201,14 @@ def test_a_latency_longer_than_the_job_is_doubted(tmp_path: Path) -> None:
          "machines[1].latency: a latency is one of a NIC"),
         ("  racks:", "  links: [{name: x, bandwidth: 1 B/s, latency: 1 s}]\n  racks:",
          "links[0].latency: no route crosses 'x'"),
+        ("latency: 16 s", "latency: -16 s", "racks[1].latency: a time cannot be negat"),
+        ("r0, machines: [m0, m1]", "r0, machines: [m0, m1, m2, far]",
+         "racks[0].latency: no machine is outside the rack"),
+        ("placement:", "events: [{at: 1 s, machine: far, latency: 1 s}]\nplacement:",
+         "events[0].latency: an event changes no latency: state it in cluster"),
+        ("placement:",
+         "events: [{at: 1 s, machine: far, nic: {latency: 1 s}}]\nplacement:",
+         "events[0].nic.latency: an event changes no latency: state it in cluster"),
     ],
 )  # fmt: skip
 def test_latencies_that_cannot_be_meant_are_refused(
@@ -210,6 +218,34 @@ def test_latencies_that_cannot_be_meant_are_refused(
         racks(tmp_path, RACKS.replace(before, after))
 
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("there", "back", "latency", "seconds"),
+    [
+        ("[x]", "[out, x]", "1 s", None),
+        ("[x]", "[out, x]", "{in: 1 s}", None),
+        ("[x, in]", "[out, x, in]", "{out: 1 s}", None),
+        ("[x, in]", "[out, x, in]", "1 s", 3.0),  # one of its directions is of use
+        ("[far out, x]", "[out, x]", "{out: 1 s}", 2.0),
+    ],
+)
+def test_a_latency_of_a_nic_that_routes_go_around_is_refused(
+    tmp_path: Path, there: str, back: str, latency: str, seconds: float | None
+) -> None:
+    routes = (
+        "  links: [{name: x, bandwidth: 1 B/s}]\n  routes:\n"
+        f"    - {{from: far, to: [m0, m1, m2], through: {there}}}\n"
+        f"    - {{from: [m0, m1, m2], to: far, through: {back}}}\njob:"
+    )
+    text = RACKS.replace("latency: 250 ms", f"latency: {latency}")
+    head, _, rest = text.partition("  racks:")
+    text = f"{head}{routes}{rest.partition('job:')[2]}"
+    if seconds is None:
+        with pytest.raises(ScenarioError, match="no route crosses the NIC of far: rem"):
+            racks(tmp_path, text)
+    else:  # of c->d, from m2
+        assert racks(tmp_path, text).problem.latencies[2] == seconds
 
 
 @pytest.mark.parametrize("latency", [-1.0, float("inf"), float("nan")])

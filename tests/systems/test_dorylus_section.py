@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,9 @@ from emu.cli import app
 from emu.errors import ScenarioError
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.sampling import Structure
+from emu.prediction.analysis.what_if import Change
 from emu.scenario import Experiment, load, prepare
+from emu.scenario.edits import ScenarioEdits
 from emu.scenario.scenario_file import loads
 from emu.systems.dorylus.lambda_sections import SlowLambdasSection
 from emu.systems.dorylus.remarks import ages_of_reads, read_lines
@@ -103,6 +106,46 @@ def test_lambdas_stand_behind_the_uplink_of_their_server() -> None:
     assert again.to_cluster().machines[1].slots == {"threads": 1, "lambdas": 2}
     assert load(scenario) == scenario
     assert load(loads(FILE, ["job.backend=cpu"])).to_cluster().tuners == ()
+
+
+def test_a_latency_of_lambdas_is_one_of_their_nics() -> None:
+    cluster = loads(FILE, ["job.lambda_latency=5 ms"]).to_cluster()
+    late = {m.name: (m.latency_in, m.latency_out) for m in cluster.machines}
+    assert {late["lambda0"], late["lambda5"]} == {(0.005, 0.005)}
+    assert {late["g0"], late["ps"]} == {(0.0, 0.0)}
+
+    def makespan(*edits: str) -> float:
+        return _prepared("job.mode=no_pipe", *edits).simulate().makespan
+
+    slower = makespan("job.lambda_latency=5 ms") - makespan()
+    # To a lambda and back in each tensor task of two layers, in order, and epoch.
+    assert slower == pytest.approx(2 * 0.03)
+    with pytest.raises(ScenarioError, match="lambda_latency: backend cpu has no lamb"):
+        loads(FILE, ["job.backend=cpu", "job.lambda_latency=5 ms"])
+    stated = "cluster.machines[2]={name: lambda, count: 6, nic: 1 Gbit/s}"
+    with pytest.raises(
+        ScenarioError, match=r"states lambda0: write nic\.latency there"
+    ):
+        loads(FILE, [stated, "job.lambda_latency=5 ms"])
+    with pytest.raises(
+        ScenarioError, match="lambda_latency: a time cannot be negative"
+    ):
+        loads(FILE, ["job.lambda_latency=-5 ms"])
+
+
+def test_half_the_latency_of_lambdas_is_an_edit() -> None:
+    experiment = _prepared(
+        "job.lambda_latency=5 ms",
+        "cluster.machines.ps.nic={in: 1 Gbit/s, out: 1 Gbit/s, latency: 1 ms}",
+    )
+    half = replace(
+        experiment.problem, cluster=experiment.problem.cluster.with_latencies(0.5)
+    )
+    change = Change("latency", "", half, experiment.realization, "oes", factor=0.5)
+    edit = ScenarioEdits(experiment.scenario).add_edit(change).edit
+    assert edit is not None
+    again = prepare(load(experiment.scenario, dict(edit)))
+    np.testing.assert_allclose(again.problem.latencies, half.latencies, rtol=1e-12)
 
 
 def _drawn(seed: int) -> tuple[Structure, np.ndarray]:

@@ -589,6 +589,9 @@ def draw_scenario(seed: int) -> Section:
     draw = Draw(seed + 2**40)  # of latencies: without any a seed stays what it was
     if draw.chance(0.3):
         draw.add_latencies(content["cluster"])
+        job = content.get("job", {})
+        if (job.get("system"), job.get("backend", "lambda")) == ("dorylus", "lambda"):
+            job |= draw.maybe(0.5, lambda_latency=("1 ms", "0.2 s"))
     return content
 
 

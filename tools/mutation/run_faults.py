@@ -107,6 +107,15 @@ FAULTS: dict[str, RunFault] = {
         "time=max(event.time, served)",
         "time=served",
     ),
+    "inputs not held back": RunFault(
+        _TASK, "if latency:", "if False:", scenario="latency"
+    ),
+    "latencies that nobody counts": RunFault(
+        "emu/problem/placement.py",
+        "of_link = self.links.latencies",
+        "of_link = self.links.latencies[:0]",
+        scenario="latency",
+    ),
     "frames of an iteration not noted": RunFault(
         _SERVER,
         "server.log.note(header.edge",

@@ -31,10 +31,12 @@ ROOT = HERE.parents[1]
 #: Wall seconds that one run may take; a fault may well stop it.
 _PATIENCE = 200
 _GOLDEN = ("expect=null", "emulation.time_scale=0.1")
+_FAR = "cluster.machines[0].nic={in: 10 B/s, out: 10 B/s, latency: 200 ms}"
 #: Files of the scenarios, and what is changed of them.
 SCENARIOS: dict[str, tuple[Path, tuple[str, ...]]] = {
     "golden": (ROOT / "scenarios" / "golden.yaml", _GOLDEN),
     "incast": (HERE / "incast.yaml", ()),
+    "latency": (HERE / "incast.yaml", (_FAR,)),
     "events": (HERE / "events.yaml", ()),
     "training": (HERE / "training.yaml", ()),
     "learning": (

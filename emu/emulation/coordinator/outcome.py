@@ -51,9 +51,10 @@ class EmulatedRun:
     """Rows of `frame_layout`: every frame, by sender and by receiver."""
     late: NDArray[np.float64]
     """Run seconds by which (task, iteration) ended after its profiled time."""
-    busy: NDArray[np.float64]
     cpu: NDArray[np.float64]
-    """Wall and CPU seconds of computation of (task, iteration)."""
+    """CPU seconds of computation of (task, iteration)."""
+    began: NDArray[np.float64]
+    """Run time at which (task, iteration) says that it began to compute, else NaN."""
     hosts: list[dict[str, Any]]
     """Descriptions of the hosts, as their agents reported them."""
     tuning: dict[str, Any]
@@ -76,8 +77,8 @@ class Tally:
     """Figures of the tasks, gathered while the run goes on."""
 
     late: NDArray[np.float64]
-    busy: NDArray[np.float64]
     cpu: NDArray[np.float64]
+    began: NDArray[np.float64]
     first: int = 0
     """Iterations of the whole job before iteration 0."""
     reports: list[tuple[float, str, int, dict[str, float]]] = field(
@@ -89,14 +90,14 @@ class Tally:
         """Return an empty tally for a problem that begins at an iteration."""
         shape = len(problem.job.tasks), problem.job.iterations
         # Not zeros: their memory would only be taken as the run goes on.
-        late, busy, cpu = (np.full(shape, 0.0) for _ in range(3))
-        return cls(late, busy, cpu, first)
+        late, cpu, began = (np.full(shape, value) for value in (0.0, 0.0, np.nan))
+        return cls(late, cpu, began, first)
 
     def note(self, message: TaskEnded, name: str) -> None:
         """Note what the task of this name says of one iteration."""
         at = message.task, message.iteration
-        self.late[at], self.busy[at] = message.late, message.busy
-        self.cpu[at] = message.cpu
+        self.late[at], self.cpu[at] = message.late, message.cpu
+        self.began[at] = message.began
         if message.report:
             n = message.iteration + self.first
             self.reports.append((message.end, name, n, message.report))

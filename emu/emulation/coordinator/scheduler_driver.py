@@ -205,7 +205,7 @@ class SchedulerDriver:
                 news.append(decisions.news)
             for gate, n, start in decisions.gates:  # no process reports its end
                 time = decisions.time
-                end = TaskEnded(gate, n, start, time, [], [], 0.0, 0.0, 0.0, {})
+                end = TaskEnded(gate, n, start, time, [], [], start, 0.0, 0.0, {})
                 self._deadlines.task_ended(end)
                 self._outlet.task_ended(end)
         if news:

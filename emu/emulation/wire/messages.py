@@ -159,8 +159,9 @@ class TaskEnded(Message):
     """(task, iteration) ended at run time ``end``, or will: sent when its work is done.
 
     ``edges``, ``volumes``: the out-edges that send, and their emulated bytes;
-    ``busy``, ``cpu``: wall and CPU seconds of computation; ``late``: how long after its
-    profiled time the task ended, run seconds; ``report``: figures of the program.
+    ``began``: run time at which it began to compute, by the clock of its process;
+    ``cpu``: CPU seconds of that; ``late``: how long after its profiled time the task
+    ended, run seconds; ``report``: figures of the program.
     """
 
     task: int
@@ -169,7 +170,7 @@ class TaskEnded(Message):
     end: float
     edges: list[int]
     volumes: list[float]
-    busy: float
+    began: float
     cpu: float
     late: float
     report: dict[str, float]

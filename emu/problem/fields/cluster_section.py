@@ -203,6 +203,9 @@ def _rack_errors(
         if rack.name in names[:position]:
             yield (*trail, "name"), f"a second rack called {rack.name!r}"
         yield from _unknown(rack.machines, machines, (*trail, "machines"))
+        if rack.latency != _NO_LATENCY and {*machines} <= {*rack.machines}:
+            problem = "no machine is outside the rack, so it delays nothing"
+            yield (*trail, "latency"), problem
         for name in rack.machines:
             if name in stands:
                 problem = f"{name!r} stands in rack {stands[name]!r} already"

@@ -39,9 +39,10 @@ class DgclKeys(WholeGraphSection):
         "spst", "peer_to_peer", "best_of", "swap", "replication", "dgcl_r"
     ] = "spst"
     """Way of rows: ``spst`` along trees of links; ``peer_to_peer`` straight from their
-    owner; ``best_of`` the one of less t(S); ``swap`` all into the memory of a host, and
-    back where they are needed; ``replication`` none, each device computes all that its
-    own vertices need; ``dgcl_r`` that between ``boxes``, and trees within."""
+    owner; ``best_of`` the one of the shorter epochs, as simulated under the schedule's
+    policy; ``swap`` all into the memory of a host, and back where they are needed;
+    ``replication`` none, each device computes all that its own vertices need;
+    ``dgcl_r`` that between ``boxes``, and trees within."""
     host: Name = "host"
     """Machine that ``swap`` leaves rows on, no device; ``topology: dgx1`` and
     ``pcie_8`` have one then."""

@@ -34,6 +34,7 @@ from emu.systems.dgcl.planner import (
     swap,
 )
 from emu.systems.dgcl.spst import spst
+from emu.units import format_duration
 
 #: Plans that are kept of a data set's parts: every what-if of links makes one, and who
 #: misses one makes it again.
@@ -42,6 +43,8 @@ MOST_KEPT = 32
 _VERSION = 2
 #: Plans that this process has checked, by folder and checksum.
 _CHECKED: dict[tuple[Path, int], tuple[Plan, ...]] = {}
+#: Epochs that ``best_of`` simulates along either plan: they repeat.
+EPOCHS = 2
 #: Gain in t(S) below which planning does not pay.
 _WORTH = 1.01
 
@@ -130,10 +133,9 @@ def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Pl
     """
     if stated["kind"] == "swap":
         return swap(needs, topology.devices - 1)
-    direct = peer_to_peer(needs, topology.devices)
     if stated["kind"] == "peer_to_peer":
-        return direct
-    planned = spst(
+        return peer_to_peer(needs, topology.devices)
+    return spst(
         needs,
         topology,
         seed=stated["seed"],
@@ -141,9 +143,6 @@ def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Pl
         group=stated["group"],
         sweeps=stated["sweeps"],
     )
-    if stated["kind"] != "best_of":
-        return planned
-    return min((direct, planned), key=lambda plan: plan.cost(topology))
 
 
 def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
@@ -260,6 +259,10 @@ def _check_tables(plan: Plan) -> None:
 
 def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield what can be said of the plans of a job before it runs."""
+    if seconds := settings.get("best_of"):
+        times = (f"{format_duration(time)} with {k}" for k, time in seconds.items())
+        kind = settings["plan"]["kind"]
+        yield f"best_of takes {kind}: {EPOCHS} epochs take {', '.join(times)}"
     if settings["replicas"]:
         _, graphs = open_layers(settings)
         parts = [graphs[0].part(number) for number in range(graphs[0].parts)]

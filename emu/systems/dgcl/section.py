@@ -14,7 +14,8 @@ from typing_extensions import override
 
 from emu.errors import ScenarioError
 from emu.graph_data import open_for, open_layers
-from emu.problem import Cluster, Job, Realization
+from emu.prediction.simulation import makespan
+from emu.problem import Cluster, Job, Placement, Problem, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import default_time
 from emu.problem.fields.section import Trail
@@ -25,8 +26,13 @@ from emu.systems import Edit, Keys, Problems, Settings, Times
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
-from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
-from emu.systems.job_section import BuildContext, whole_kinds
+from emu.systems.dgcl.plans import (
+    EPOCHS,
+    gradient_plan,
+    open_plans,
+    topology_settings,
+)
+from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import (
     CommonJob,
@@ -38,6 +44,10 @@ from emu.systems.whole_graph_section import (
     layer_time,
     write_time,
 )
+
+#: Simulated seconds by kind of plan, of a section in its context: a scenario is built
+#: several times.
+_EPOCH_TIMES: dict[str, dict[str, float]] = {}
 
 
 class DgclJobSection(DgclKeys):
@@ -167,7 +177,29 @@ class DgclJobSection(DgclKeys):
         if context.cluster is not None:
             ends = (*ranks, self.host) if self.plan == "swap" else ranks
             settings["topology"] = topology_settings(context.cluster, ends)
+        if context.cluster is not None and self.plan == "best_of":
+            seconds = self._epoch_times(context, context.cluster)
+            settings["plan"]["kind"] = min(seconds, key=seconds.__getitem__)
+            settings["best_of"] = {**seconds}
         return settings
+
+    def _epoch_times(self, context: BuildContext, cluster: Cluster) -> dict[str, float]:
+        """Return the simulated seconds of `EPOCHS` epochs along either plan."""
+        if (known := _EPOCH_TIMES.get(key := repr((self, context)))) is not None:
+            return known
+        seconds, first = {}, self.ranks(context.machines)[0]
+        for kind in ("peer_to_peer", "spst"):
+            one = self.model_copy(update={"plan": kind, "epochs": EPOCHS})
+            job = one.build(context)
+            if context.stated is not None:
+                job = with_slowness(job, one, context.stated, profiled=False)
+            reference = one.realize(job, context, cluster, {})
+            at = (cluster.index(task.pinned or first) for task in job.tasks)  # gates
+            problem = Problem(cluster, job, Placement(tuple(at)))
+            times = problem.stretch(reference)
+            seconds[kind] = makespan(problem, times, context.policy)
+        _EPOCH_TIMES[key] = seconds
+        return seconds
 
     def builder(
         self, context: BuildContext, settings: Mapping[str, Any]

@@ -8,7 +8,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from emu.problem.fields.quantities import DurationPerDevice, Few, Index, Name, Rate
+from emu.problem.fields.quantities import (
+    Duration,
+    DurationPerDevice,
+    Few,
+    Index,
+    Name,
+    Rate,
+)
 from emu.systems import Settings
 from emu.systems.dorylus.lambda_sections import (
     DyingLambdasSection,
@@ -122,6 +129,8 @@ class DorylusKeys(WholeGraphSection):
     """Bandwidth of each."""
     lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
     """Bandwidth that a server's share."""
+    lambda_latency: Duration = 0.0
+    """Latency of each, each way."""
     launch: LaunchSection = LaunchSection()
     """Time until a lambda is up."""
     slow_lambdas: SlowLambdasSection = SlowLambdasSection()

@@ -15,6 +15,7 @@ from emu.graph_data.intervals import IntervalCounts, count_intervals
 from emu.problem import Cluster, Job, Realization, Tuner
 from emu.problem.fields.cluster_section import (
     ClusterSection,
+    Latency,
     MachineNic,
     MachineSection,
     RackSection,
@@ -46,7 +47,15 @@ from emu.systems.whole_graph_section import (
 from emu.units import SIZE
 
 #: Keys that nothing but lambdas heeds.
-_OF_LAMBDAS = ["lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream"]
+_OF_LAMBDAS = [
+    "lambdas",
+    "tuner",
+    "launch",
+    "slow_lambdas",
+    "dying_lambdas",
+    "stream",
+    "lambda_latency",
+]
 
 
 class DorylusJobSection(DorylusKeys):
@@ -101,7 +110,7 @@ class DorylusJobSection(DorylusKeys):
                 MachineSection.model_construct(
                     name="lambda" if count > 1 else lambdas[0],
                     count=count,
-                    nic=_nic(self.lambda_nic),
+                    nic=_nic(self.lambda_nic, self.lambda_latency),
                 )
             )
         update = {"machines": tuple(machines), "racks": tuple(racks)}
@@ -173,6 +182,7 @@ class DorylusJobSection(DorylusKeys):
                 yield ("job", "times", key), problem
 
     def _backend_problems(self, cluster: ClusterSection) -> Problems:
+        first = cluster.by_name.get(f"{LAMBDA}0")
         if not self.uses_lambdas:
             for key in _OF_LAMBDAS:
                 if getattr(self, key) != type(self).model_fields[key].default:
@@ -184,6 +194,9 @@ class DorylusJobSection(DorylusKeys):
                 "or write backend: cpu"
             )
             yield ("job", "backend"), problem
+        elif first and self.lambda_latency not in {0.0, first.nic.latency.outward}:
+            problem = f"the cluster states {LAMBDA}0: write nic.latency there instead"
+            yield ("job", "lambda_latency"), problem
         elif self.stream > 1 and self.dying_lambdas.share:
             problem = "lambdas that may die have one part: write 1"
             yield ("job", "stream"), problem
@@ -252,6 +265,12 @@ class DorylusJobSection(DorylusKeys):
         whole = {key: group for key, group in groups.items() if group <= links}
         edit = {f"job.{key}": scale(getattr(self, key)) for key in whole}
         return edit, set().union(*whole.values())
+
+    @override
+    def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
+        """Return that of the lambdas, scaled."""
+        late = self.lambda_latency
+        return {"job.lambda_latency": scale(late)} if late else {}
 
     grows_with: ClassVar[tuple[str, ...]] = ("intervals",)
 
@@ -347,9 +366,10 @@ def _write(common: CommonJob) -> Keys:
 TRANSLATION = Translation(None, _write, counts_epochs=True)
 
 
-def _nic(rate: float) -> MachineNic:
-    """Return an interface of one rate in both directions."""
-    return MachineNic.model_construct(inward=rate, outward=rate)
+def _nic(rate: float, late: float = 0.0) -> MachineNic:
+    """Return an interface of one rate and one latency in both directions."""
+    latency = Latency.model_construct(inward=late, outward=late)
+    return MachineNic.model_construct(inward=rate, outward=rate, latency=latency)
 
 
 def _without_nic(cluster: ClusterSection) -> list[str]:

@@ -15,6 +15,7 @@ from emu.trust.guards.evidence import Evidence
 from emu.trust.guards.schedule import (
     cause,
     constraints,
+    latency,
     lower_bounds,
     order,
     task_times,
@@ -35,6 +36,7 @@ GUARDS = (
     bursts,
     order,
     cause,
+    latency,
     clocks,
     constraints,
     lower_bounds,

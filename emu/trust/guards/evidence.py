@@ -30,6 +30,9 @@ class Evidence:
     notified: Floats | None
     """Arrivals of (edge, iteration) as notified to the scheduler, seconds; NaN where
     none was notified, None in runs of an earlier emu."""
+    began: Floats
+    """When (task, iteration) began to compute, by the clock of its process, seconds;
+    NaN in runs of an earlier emu, which knew no latencies."""
     statistics: Mapping[str, Mapping[str, Any]]
     """Counts of every process, made by itself; the coordinator adds ``answered``."""
     time_scale: float
@@ -153,9 +156,11 @@ def list_latencies(problem: Problem) -> list[float]:
 def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     """Return the names of the links that every edge crosses, of none within a machine.
 
-    These are the NICs of its two machines, unless a route states others.
+    These are the NICs of its two machines, unless a route states others. Order alone,
+    a credit or an edge of a gate, crosses none.
     """
     cluster, machine_of = problem.cluster, problem.placement.machine_of
+    tasks = problem.job.tasks
     through = {
         (source, destination): route.through
         for route in cluster.routes
@@ -169,6 +174,7 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
             "out": f"{cluster.machines[a].name} out",
             "in": f"{cluster.machines[b].name} in",
         }
-        names = () if a == b or edge.credit else through.get((a, b), ("out", "in"))
+        order = edge.credit or tasks[edge.source].gate or tasks[edge.destination].gate
+        names = () if a == b or order else through.get((a, b), ("out", "in"))
         hops.append(tuple(nics.get(name, name) for name in names))
     return hops

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import work_of
-from emu.trust.guards.evidence import CLOCKS, Evidence, fitting, list_hops, most_stated
+from emu.trust.guards.evidence import (
+    CLOCKS,
+    Evidence,
+    fitting,
+    list_hops,
+    list_latencies,
+    most_stated,
+)
 from emu.trust.violation import Finding, Findings, Violation
 
 if TYPE_CHECKING:
@@ -59,8 +66,9 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     """Yield the first task that ended earlier than any schedule allows.
 
     A task ends no sooner than the longest chain that leads to it, of stated times and
-    of flows that have every link for themselves, with the most that it ever has. That
-    holds for every prefix of a run, and of the last task for its makespan.
+    of flows that have every link for themselves, with the most that it ever has, and
+    of latencies. That holds for every prefix of a run, and of the last task for its
+    makespan.
     """
     if evidence.times is None:
         return
@@ -120,6 +128,7 @@ def earliest_ends(
     incoming = [job.in_edges(task) for task in range(len(job.tasks))]
     outgoing = [job.out_edges(task) for task in range(len(job.tasks))]
     order, lags = job.order, [edge.lag for edge in job.edges]
+    latency = list_latencies(problem)
     counts = job.flow_counts  # a source may have fewer iterations than its destination
     took = times.tolist()
     # Edges without lag run along this order: every input is known when it is needed.
@@ -128,7 +137,7 @@ def earliest_ends(
             start = ends[task][n - 1] if n else 0.0
             for e in incoming[task]:
                 if 0 <= n - lags[e] < counts[e]:
-                    start = max(start, there[e][n - lags[e]])
+                    start = max(start, there[e][n - lags[e]] + latency[e])
             ends[task][n] = end = start + took[task][n]
             for e in outgoing[task]:
                 before = there[e][n - 1] if n else 0.0
@@ -209,6 +218,44 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         (apart, arrivals, "was notified to have come at another time"),
     ):
         yield from _first(evidence, CAUSE, broken, at, words)
+
+
+LATENCY = "latency"
+#: Share of a latency that may be missing, as clocks are slewed meanwhile, and wall
+#: seconds: readings of one clock are rounded.
+_SLEWED, _READ = 0.01, 1e-6
+
+
+def latency(evidence: Evidence) -> Iterator[Finding]:
+    """Yield the first task that had an input before its latency was over.
+
+    Between two notes that nobody paces: when the last byte was at the receiver's
+    kernel, and when the task began to compute, by the clock of the same process.
+    """
+    schedule, job = evidence.schedule, evidence.schedule.problem.job
+    there = evidence.grid(evidence.received, "last")
+    for e, stated in enumerate(list_latencies(schedule.problem)):
+        if not stated:
+            continue
+        task, n = job.edges[e].destination, np.arange(job.iterations)
+        taken = n - job.edges[e].lag
+        if job.edges[e].latest:
+            taken = np.full_like(n, -1) if schedule.reads is None else schedule.reads[e]
+        came = np.where(taken < 0, np.nan, there[e, np.maximum(taken, 0)])
+        wait = evidence.began[task] - came
+        least = (1 - _SLEWED) * stated - _READ / evidence.time_scale
+        # Who ended and does not say when it began has not waited, either.
+        early = ~(wait >= least) & ~np.isnan(came + schedule.task_end[task])
+        if early.any():
+            first, others = int(np.argmax(early)), int(early.sum()) - 1
+            yield Finding(
+                LATENCY,
+                float(schedule.task_start[task, first]),
+                f"task {job.tasks[task].name}[{first}] had {job.edge_names[e]} "
+                f"{wait[first]:.4g} s after its last byte came: its latency is "
+                f"{stated:g} s (and {others} others)",
+            )
+            return
 
 
 def _mark_shaped(evidence: Evidence) -> NDArray[np.bool_]:

@@ -67,4 +67,4 @@ def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None
     tally.note(TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5}), "w0")
 
     assert tally.reports == [(5.0, "w0", 6, {"loss": 1.5})]
-    assert (tally.busy[4, 1], tally.cpu[4, 1], tally.late[4, 1]) == (0.5, 0.25, 0.125)
+    assert (tally.began[4, 1], tally.cpu[4, 1], tally.late[4, 1]) == (0.5, 0.25, 0.125)

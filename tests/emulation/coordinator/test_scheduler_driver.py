@@ -306,7 +306,7 @@ def ended(problem: Problem, **changes: object) -> TaskEnded:
         "end": 1.0,
         "edges": [0, 1],
         "volumes": [40.0, 40.0],
-        "busy": 0.0,
+        "began": 0.0,
         "cpu": 0.0,
         "late": 0.0,
         "report": {},

@@ -92,7 +92,7 @@ class PerfectProcesses:
             end=end,
             edges=edges,
             volumes=[float(self._realization.volumes[e, n]) for e in edges],
-            busy=0.0,
+            began=end - self._realization.times[task, n],
             cpu=0.0,
             late=0.0,
             report={},

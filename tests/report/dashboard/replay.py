@@ -92,7 +92,7 @@ def _events(schedule: Schedule) -> list[tuple[float, int, Callable[[Tape], None]
                 end=float(end),
                 edges=sends,
                 volumes=[float(schedule.flow_bytes[e, n]) for e in sends],
-                busy=0.0,
+                began=float(start),
                 cpu=0.0,
                 late=0.0,
                 report={"loss": 1.0 / (n + 1)} if job.tasks[task].name == "w0" else {},

@@ -161,6 +161,52 @@ def test_one_way_links_carry_a_ring_of_rows(tmp_path: Path) -> None:
     assert prepare(scenario).simulate().makespan > 0
 
 
+SLOW = """
+machines: [{name: a, nic: none}, {name: b, nic: none}, {name: c, nic: none, device: x}]
+links:
+  - {name: ab, bandwidth: 1 MB/s, latency: LATE}
+  - {name: bc, bandwidth: 1 GB/s, latency: LATE}
+  - {name: ca, bandwidth: 1 GB/s, latency: LATE}
+routes:
+  - {from: [a, b], to: [a, b], through: [ab]}
+  - {from: [b, c], to: [b, c], through: [bc]}
+  - {from: [c, a], to: [c, a], through: [ca]}
+"""
+
+
+@pytest.mark.parametrize("policy", ["oes", "fifo"])
+@pytest.mark.parametrize(
+    ("latency", "best"), [("0 s", "spst"), ("100 ms", "peer_to_peer")]
+)
+def test_best_of_simulates_and_asks_no_cost(
+    tmp_path: Path, latency: str, best: str, policy: str
+) -> None:
+    """A way round the slow link has the lower t(S), and pays latencies twice.
+
+    What it simulates is the job itself, of devices and under the rule of the file.
+    """
+    (tmp_path / "slow.yaml").write_text(SLOW.replace("LATE", latency))
+    text = TEXT.replace("forward: 2 ms", "forward: {{default: 2 ms, x: 5 ms}}")
+    scenario = loads(text.format(topology=tmp_path / "slow.yaml", more=""))
+    kinds = ("peer_to_peer", "spst", "best_of")
+    ready = {
+        kind: prepare(load(scenario, {"job.plan": kind, "schedule.policy": policy}))
+        for kind in kinds
+    }
+    makespans = {kind: one.simulate().makespan for kind, one in ready.items()}
+    settings = {kind: one.problem.job.settings for kind, one in ready.items()}
+    topology = read_topology(settings["spst"]["topology"])
+    costs = {kind: open_plans(settings[kind])[0].cost(topology) for kind in kinds[:2]}
+
+    assert min(costs, key=costs.__getitem__) == "spst"
+    assert settings["best_of"]["plan"]["kind"] == best
+    assert makespans["best_of"] == min(makespans.values()) == makespans[best]
+    seconds = settings["best_of"]["best_of"]  # of two epochs, which the job has
+    assert seconds == {kind: makespans[kind] for kind in kinds[:2]}
+    (line, *_) = outlook_on(settings["best_of"])
+    assert line.startswith(f"best_of takes {best}: 2 epochs take ")
+
+
 def test_replicas_take_time_by_their_edges() -> None:
     scenario = scenario_of("plan: replication\n  machines: [d0, d4]")
     job = build_job(scenario)

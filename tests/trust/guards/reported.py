@@ -41,6 +41,7 @@ def reported(
         "sent": frames(schedule),
         "received": frames(schedule),
         "notified": None,
+        "began": schedule.task_start,
         "statistics": {name: {} for name in processes},
         "time_scale": TIME_SCALE,
         "byte_scale": BYTE_SCALE,

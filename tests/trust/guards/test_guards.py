@@ -54,7 +54,7 @@ def said(schedule: Schedule, **changes: Any) -> list[str]:
 
 @pytest.mark.parametrize("policy", RATE_POLICIES)
 @settings.get_profile("each_rule")
-@given(drawn=problems())
+@given(drawn=problems(latencies=True))
 def test_what_the_simulator_makes_is_possible(
     policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
@@ -202,7 +202,7 @@ def test_a_task_that_ends_before_its_time_is_found() -> None:
     assert any("(6) w0[1] takes less than its time" in words for words in found)
 
 
-@given(drawn=problems())
+@given(drawn=problems(latencies=True))
 def test_no_schedule_is_faster_than_the_lower_bound(
     drawn: tuple[Problem, Realization],
 ) -> None:

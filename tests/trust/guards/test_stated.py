@@ -61,11 +61,13 @@ def evidence(
     """Return what a run reports whose tasks take a share of their times."""
     realization = replace(made.realization, times=share * made.realization.times)
     none = np.zeros(0, FRAME_ROWS)
+    schedule = simulate(made.problem, realization, "oes")
     return Evidence(
-        schedule=simulate(made.problem, realization, "oes"),
+        schedule=schedule,
         sent=none,
         received=none,
         notified=None,
+        began=schedule.task_start,
         statistics={},
         time_scale=1.0,
         byte_scale=1.0,
