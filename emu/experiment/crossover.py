@@ -31,6 +31,7 @@ from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import check_rule, cost_of
 from emu.scenario.run_sections import process_of
+from emu.scenario.setup import setup_rows
 from emu.units import DURATION, RATE, SIZE
 
 Pairs = Sequence[tuple[str, str]]
@@ -281,6 +282,7 @@ def measure(
         paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
         edits=edits(scenario, ready.scenario),
         placing=ready.placing,
+        setup=setup_rows(ready),
         missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
         scenarios=scenarios,
     )

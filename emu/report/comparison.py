@@ -14,7 +14,7 @@ from emu.errors import EmulatorError
 from emu.names import printable
 from emu.prediction.analysis.throughput import Pace
 from emu.prediction.placement.moves import Move
-from emu.report.explanation_tables import placing_line
+from emu.report.explanation_tables import placing_line, setup_row
 from emu.report.html.markup import table as html_of
 from emu.report.many_runs import compare, interval, pair, write_pair
 from emu.report.terminal import plain_table
@@ -195,6 +195,8 @@ class SystemResult:
     """Expectations of the scenario that the first seed misses."""
     scenarios: Mapping[int, Scenario] = field(default_factory=dict)
     """By seed, what ``emu simulate`` finds the same of."""
+    setup: Row = field(default_factory=dict)
+    """Bytes and seconds before time 0 of the first seed, see docs/results.md."""
     refused: EmulatorError | None = None
     """The reason why there are no makespans."""
 
@@ -234,6 +236,7 @@ class SystemResult:
             "limit": self.limit,
             "placing": dict(self.placing),
             "busiest_link": self.busiest_link,
+            "setup": dict(self.setup),
             "edits": {key: [*both] for key, both in self.edits.items()},
         }
 
@@ -289,7 +292,8 @@ class Crossover:
 
 def systems_table(results: Sequence[SystemResult]) -> Table:
     """Return one row per system; the change is against the first not refused."""
-    columns = [*_COLUMNS, ">iteration", ">seeds", ">seeds per s", "limited by"]
+    columns = [*_COLUMNS, ">setup", ">iteration", ">seeds", ">seeds per s"]
+    columns.append("limited by")
     table = plain_table("Simulated", "system", *columns)
     first = next(result for result in results if not result.refused)
     for result in results:
@@ -300,6 +304,7 @@ def systems_table(results: Sequence[SystemResult]) -> Table:
             result.system,
             *_seconds(result.makespans),
             _change(result, first),
+            format_duration(result.setup["seconds"]),
             format_duration(result.iteration_seconds),
             f"{result.seeds:,}",
             format_number(result.samples_per_second, 4),
@@ -334,6 +339,7 @@ def edit_lines(result: SystemResult) -> list[str]:
     if result.refused:
         return [f"{result.system}: {reason(result.refused)}"]
     lines = [placing_line(result.placing)]
+    lines.append(f"setup {' '.join(setup_row(result.setup))}")
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
             lines.append(f"added {key}: {show(after)}")
