@@ -10,8 +10,8 @@ A script needs this module only::
     run = emu.run(placed)
     print(placed.tasks, predicted.makespan, run.makespan)
 
-``load`` and ``loads`` read scenarios; ``place``, ``simulate``, ``compare`` and
-``explain`` answer in virtual time; ``run`` carries a scenario out over sockets and
+``load`` and ``loads`` read scenarios; ``place``, ``simulate``, ``setup``, ``compare``
+and ``explain`` answer in virtual time; ``run`` carries a scenario out over sockets and
 ``load_run`` reads what it left; ``audit`` checks either one's schedule. Times are in
 emulated seconds, sizes in bytes.
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 TYPE_CHECKING = False  # a command answers signals 10 ms sooner without `typing`
 if TYPE_CHECKING:
-    from emu.api import audit, compare, explain, place, run, simulate
+    from emu.api import audit, compare, explain, place, run, setup, simulate
     from emu.problem.schedule import Schedule
     from emu.runs.recorded_run import load_run
     from emu.scenario.scenario import Scenario
@@ -43,6 +43,7 @@ __all__ = [
     "loads",
     "place",
     "run",
+    "setup",
     "simulate",
 ]
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError, ScenarioError
 from emu.host.foreign_code import code_of_others
@@ -23,6 +23,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.deaths import makespan_of, refuse_deaths, with_deaths
 from emu.scenario.edits import ScenarioEdits
+from emu.scenario.setup import setup_rows
 from emu.trust.audit import audit as audit_schedule
 from emu.trust.violation import AuditReport
 
@@ -125,6 +126,22 @@ def simulate(
         control=control or Control.CUBIC,
         byte_scale=experiment.scenario.emulation.stated_byte_scale,
     ).schedule
+
+
+def setup(
+    what: Scenario | Experiment, placement: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what is sent before time 0 of a training, simulated.
+
+    It has the keys of ``setup`` in result.json: ``seconds``, ``bytes``, ``causes``,
+    ``flows``. Empty of custom jobs. As `simulate` otherwise.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As `place`.
+    """
+    return setup_rows(_ready(what, placement))
 
 
 def run(

@@ -145,9 +145,10 @@ def test_docstrings_begin_with_a_noun_or_an_imperative() -> None:
     assert [path for path in PRODUCT if wrong & {*openings(parsed(path))}] == []
 
 
-#: Modules that write custom jobs: labs and workload files become these.
+#: Modules that write custom jobs: labs, setups and workload files become these.
 WRITE_CUSTOM = {
     "emu/scenario/scenario_file.py",
+    "emu/scenario/setup.py",
     "emu/scenario/workload_file.py",
     "emu/lab/fitting/fitted_job.py",
 }

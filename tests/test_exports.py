@@ -27,6 +27,7 @@ PUBLIC = [
     "loads",
     "place",
     "run",
+    "setup",
     "simulate",
 ]
 

@@ -29,6 +29,7 @@ from emu.cli.options import (
 )
 from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
+from emu.errors import DataError
 from emu.experiment.expectations import (
     figures_of_simulation,
     list_misses,
@@ -60,6 +61,7 @@ from emu.report.explanation_tables import (
     pace_line,
     print_placing,
     recovery_lines,
+    setup_row,
     training_table,
 )
 from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
@@ -68,6 +70,7 @@ from emu.scenario.deaths import count_failures, refuse_deaths, with_deaths
 from emu.scenario.experiment import cost_of
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
+from emu.scenario.setup import setup_rows
 from emu.scenario.virtual_training import seconds_to, virtual_training
 from emu.systems.system import figures_on, remarks_on
 from emu.trust.lateness import sensitivity as slight_delays
@@ -195,7 +198,7 @@ def simulate_by_rates(
         )
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
-    more |= figures_on(schedule)
+    more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)
     if cost := cost_of(experiment.scenario, schedule):
         more["cost"] = cost.to_json()
         console.print("cost", ", ".join(cost_row(more["cost"])))
@@ -207,6 +210,20 @@ def simulate_by_rates(
     expect = experiment.scenario.expect
     figures = figures_of_simulation(schedule, experiment.realization)
     judge_simulated(list_unchecked(expect), list_misses(expect, figures))
+
+
+def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
+    """Print and return what is sent before time 0 of a training."""
+    try:
+        setup = setup_rows(experiment)
+    except DataError as error:  # with a profile nothing else needs the data set
+        console.print(f"setup is not known: {error}")
+        return {}
+    if not setup:
+        return {}
+    whole = format_duration(makespan + setup["seconds"], 10)
+    console.print(f"setup {' '.join(setup_row(setup))}; with setup {whole}")
+    return {"setup": setup}
 
 
 def _print_makespan(

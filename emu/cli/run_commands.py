@@ -151,9 +151,13 @@ class Hosts:
             When the agents cannot be started again, and must.
         """
         launcher = self.launcher(experiment)
-        if experiment.scenario.restarts and (self.agents or self.ray):
+        scenario = experiment.scenario
+        if scenario.restarts and (self.agents or self.ray):
             problem = "agents that others start end with an attempt: write abort"
-            raise experiment.scenario.origin.error(("on_failure",), problem)
+            raise scenario.origin.error(("on_failure",), problem)
+        if scenario.emulation.setup and (self.agents or self.ray):
+            problem = "agents that others start end with the setup: remove this key"
+            raise scenario.origin.error(("emulation", "setup"), problem)
         way = loopback_address()
         if at is None and (self.file is not None or self.ray):
             way = launch.address_towards(launcher.hosts[0])
@@ -164,7 +168,7 @@ class Hosts:
             how["host_of"] = launcher.host_of
         if self.agents:
             how["token"] = os.environ.get("EMU_TOKEN", "")
-        return emulation_settings(experiment.scenario, **how)
+        return emulation_settings(scenario, **how)
 
 
 def _program(text: str) -> str:

@@ -167,6 +167,23 @@ def _to_json(
     return content
 
 
+def _compare_systems(
+    scenario: Scenario,
+    rows: list[str],
+    seeds: int,
+    *,
+    same: bool,
+    target: Target | None,
+) -> list[SystemResult]:
+    with terminal(sys.stderr).status("comparing systems") as status:
+
+        def say(row: str) -> None:
+            status.update(f"comparing systems: {row}")
+
+        how: Any = {"same_machines": same, "target": target, "watch": say}
+        return compare_systems(scenario, rows, seeds, **how)
+
+
 def _show_systems(results: Sequence[SystemResult], target: str) -> None:
     table = target_table(results, target) if target else systems_table(results)
     last = target_lines(results) if target else [ranking(results)]
@@ -261,21 +278,14 @@ def compare(
         problem = "compare one scenario, or run directories"
         raise ScenarioError(problem, file=str(what[-1]))
     elif systems:
-        of = emu.load(what[0], overrides or [])
+        of, rows = emu.load(what[0], overrides or []), split_words(systems)
         target = Target.parse(to, within) if to else None
-        with terminal(sys.stderr).status("comparing systems") as status:
-            results = compare_systems(
-                of,
-                split_words(systems),
-                seeds,
-                same_machines=same_machines,
-                target=target,
-                watch=lambda row: status.update(f"comparing systems: {row}"),
-            )
-        first = next(result for result in results if not result.refused)
-        if emit(json_target, _to_json(of, results, first, write)):
+        results = _compare_systems(of, rows, seeds, same=same_machines, target=target)
+        reached = [result for result in results if not result.refused]
+        if emit(json_target, _to_json(of, results, reached[0], write)):
             _show_systems(results, to)
-        _judge(of, results)
+        # Of all systems some cannot be: their rows say so, and the others stand.
+        _judge(of, reached if "all" in rows else results)
     elif to:
         raise ScenarioError("write --systems all as well", file=f"--to {to}")
     else:

@@ -38,6 +38,7 @@ from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import check_rule, cost_of
 from emu.scenario.run_sections import process_of
+from emu.scenario.setup import setup_rows
 from emu.units import DURATION, RATE, SIZE
 
 Pairs = Sequence[tuple[str, str]]
@@ -300,6 +301,7 @@ def measure(
         moved=float(ready.realization.volumes[remote].sum()),
         cost=cost.to_json() if cost else None,
         looks={s: one.reached for s, (one, _) in outcomes.items() if one.reached},
+        setup=setup_rows(ready),
         missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
         scenarios=scenarios,
     )

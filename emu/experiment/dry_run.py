@@ -20,6 +20,7 @@ from emu.prediction.simulation import simulate
 from emu.problem import Schedule
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
+from emu.scenario.setup import setup_to_run
 from emu.trust.lateness import sensitivity
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
@@ -113,6 +114,9 @@ def dry_run(experiment: Experiment) -> DryRun:
     by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
     sizes = np.nan_to_num(schedule.flow_bytes)
     waiting = most_waiting(schedule, realization.volumes) * byte_scale
+    if setup := setup_to_run(experiment):  # whose processes have ended by then
+        before = most_waiting(setup.simulate(), setup.realization.volumes)
+        waiting = max(waiting, before * byte_scale)
     return DryRun(
         time_scale=scale if is_explicit else None,
         byte_scale=byte_scale,

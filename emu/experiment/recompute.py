@@ -21,7 +21,12 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment.attempts import Ended, foreseen
 from emu.experiment.resumption import with_until
-from emu.experiment.run_experiment import emulation_settings, manifest, result_of
+from emu.experiment.run_experiment import (
+    emulation_settings,
+    manifest,
+    result_of,
+    setup_figures,
+)
 from emu.experiment.run_result import PreparedRun
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
@@ -40,10 +45,11 @@ from emu.runs.array_files import (
 )
 from emu.runs.audit_inputs import ToAudit, has_other_windows
 from emu.runs.problem_json import problem_to_json
-from emu.runs.recorded_run import RecordedRun
-from emu.runs.run_directory import RunDirectory, apart, read_scenario
+from emu.runs.recorded_run import RecordedRun, load_run
+from emu.runs.run_directory import SETUP, RunDirectory, apart, read_scenario
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.realize import model_programs
+from emu.scenario.setup import setup_to_run
 from emu.trust.guards.schedule import headline_faults
 from emu.trust.lateness import late_times
 from emu.trust.violation import AuditReport, Findings, agreement, disagreement
@@ -137,7 +143,17 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         return Recomputed(checks, tuple(silent))
     with one_error(run.path):
         checks |= _results(run, experiment, settings, silent, ends, before)
+    checks |= _setup(run, experiment)
     return Recomputed(checks, tuple(silent))
+
+
+def _setup(run: RecordedRun, experiment: Experiment) -> dict[str, Findings]:
+    """Return the same of a setup that was run; its scenario follows from the run's."""
+    if (setup := setup_to_run(experiment)) is None:
+        return {}
+    checks = recompute(load_run(run.path / SETUP), setup.scenario).checks.values()
+    broken = [replace(one, constraint="setup") for _, some in checks for one in some]
+    return {"setup": (sum(count for count, _ in checks), broken)}
 
 
 def _scenario(
@@ -186,6 +202,7 @@ def _results(
     choice = None if noted is None else ScaleChoice.from_json(noted)
     prepared = PreparedRun.of(experiment, settings, choice)
     training, _ = learnt(experiment, outcome, prepared.policy, weights)
+    training |= setup_figures(experiment, run.path)
     made = result_of(prepared, outcome, training, ended, before)
     if network := run.manifest.get("witness"):
         witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))

@@ -9,6 +9,7 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, wit
 from emu.experiment.run_result import PreparedRun, RunResult
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import Parts, by_mini_batch, learnt
+from emu.host.input_file import read_json
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.lab.machines import Sharing
@@ -42,9 +44,10 @@ from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
-from emu.runs.run_directory import RunDirectory, write_scenario
+from emu.runs.run_directory import SETUP, RunDirectory, write_scenario
 from emu.scenario import Experiment, Scenario
 from emu.scenario.realize import model_programs, with_figures
+from emu.scenario.setup import setup_rows, setup_to_run
 from emu.systems.system import system_guards
 from emu.trust.guards import Evidence, examine
 from emu.trust.lateness import (
@@ -57,6 +60,7 @@ from emu.trust.lateness import (
 )
 from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import Verdict, decide, host_figures
+from emu.units import format_size
 
 
 def judgement(
@@ -218,6 +222,7 @@ def carry_out(
         return prepared, _emulate_experiment(prepared, directory, observer, cuts)
 
     with directory.claim():
+        setup = _run_setup(experiment, settings, directory, observer, start)
         _, (prepared, run), ends = run_attempts(
             experiment, start, directory.path, observer, once
         )
@@ -227,9 +232,45 @@ def carry_out(
             directory.write_json("manifest.json", content)
         training, weights = learnt(prepared.experiment, run, prepared.policy)
         before = foreseen(experiment, ends)
-        result = result_of(prepared, run, training, ends, before)
+        result = result_of(prepared, run, training | setup, ends, before)
         write_down(directory, result, weights)
     return result
+
+
+def _run_setup(
+    experiment: Experiment,
+    settings: RunSettings,
+    directory: RunDirectory,
+    observer: Observer,
+    start: Cut | None,
+) -> dict[str, Any]:
+    """Emulate what is sent before time 0, if asked for; return `setup_figures`.
+
+    It was sent before a run that goes on from the cut ``start``.
+    """
+    setup = setup_to_run(experiment) if start is None else None
+    if setup is not None:
+        size = format_size(setup.realization.volumes.sum())
+        observer.on_notice(f"setup: {size} before time 0 of the training")
+        # Its payloads are made up: nothing is computed in it that could be measured.
+        settings = replace(settings, compute="timed")
+        carry_out(setup, settings, RunDirectory(directory.path / SETUP))
+    return setup_figures(experiment, directory.path)
+
+
+def setup_figures(experiment: Experiment, path: Path) -> dict[str, Any]:
+    """Return ``setup`` of result.json in a run directory, measured where it was run."""
+    if not (rows := setup_rows(experiment)):
+        return {}
+    if (file := path / SETUP / "result.json").exists():
+        run = read_json(file)
+        rows["measured"] = {
+            "seconds": run["makespan"],
+            "error": run["makespan_error"],
+            "bytes": sum(run["payloads"].values()),  # as receivers read them
+            "trust": run["verdict"]["trust"],
+        }
+    return {"setup": rows}
 
 
 def _write_beginning(
@@ -296,8 +337,8 @@ def result_of(
 ) -> RunResult:
     """Return a run with its verdicts, beside the simulations before and after it.
 
-    ``training`` is the first result of `learnt`; ``ended`` are the attempts before the
-    run, ``before`` all of them simulated.
+    ``training`` is the first result of `learnt`, and `setup_figures`; ``ended`` are the
+    attempts before the run, ``before`` all of them simulated.
     """
     emulation = prepared.emulation
     again = replay(prepared.experiment, run, prepared.policy)

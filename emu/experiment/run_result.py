@@ -83,7 +83,7 @@ class RunResult(PreparedRun):
     error_budget: dict[str, float]
     """Seconds by which run and replay parted, by cause."""
     training: dict[str, Any]
-    """``models``, ``training``, ``accuracy``, or the same per job."""
+    """``models``, ``training``, ``accuracy``, or the same per job; ``setup``."""
     ended: tuple[Ended, ...] = ()
     """Attempts that a death has ended before this run."""
     witness: Mapping[str, Any] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any, cast
@@ -29,60 +29,37 @@ from emu.scenario import (
 from emu.scenario.experiment import WORTHWHILE
 from emu.systems import Keys
 from emu.systems.job_section import JobSection
-from emu.systems.system import systems
+from emu.systems.system import Variant, systems
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One way to run a system, a row of a table of systems."""
-
-    system: str
-    edit: Mapping[str, object] = field(default_factory=dict)
-    """Keys of it, whatever the file has."""
-    alone: bool = False
-    """True where it is one machine, the one on which it is fastest."""
-
-
-#: Rows by name, in the order of ``--systems all``. DistDGL has no rule for its rates:
-#: TCP shares links.
-VARIANTS = {
-    "dgtp": Variant("dgtp"),
-    "distdgl": Variant(
-        "dgtp", {"placement.policy": "distdgl", "schedule.policy": "maxmin"}
-    ),
-    "data_parallel": Variant("data_parallel"),
-    "p3": Variant("p3"),
-    "p3.none": Variant("p3", {"job.pipeline": "none"}),
-    "p3.A": Variant("p3", {"job.pipeline": "A"}),
-    "dorylus": Variant("dorylus"),
-    "dorylus.pipe": Variant("dorylus", {"job.mode": "pipe"}),
-    "dorylus.async": Variant("dorylus", {"job.mode": "async"}),
-    "dgcl": Variant("dgcl"),
-    "one_machine": Variant("data_parallel", alone=True),
-}
-#: Names that stand for several rows or are one of them without its pipeline or mode.
-_SHORT = ("p3", "dorylus")
-
-
 def variant_named(name: str) -> Variant:
-    """Return the row of that name; systems of other packages are called as they are.
+    """Return the row of that name, of a system or a way to run it.
 
     Raises
     ------
     ScenarioError
         When there is none.
     """
-    if name in VARIANTS:
-        return VARIANTS[name]
+    known = _variants()
+    if name in known:
+        return known[name]
     if name not in list_translatable():
-        names = [*VARIANTS, *(set(list_translatable()) - {*VARIANTS})]
+        plain = set(list_translatable()) - known.keys()
         problem = f"{name!r} is not among the systems that can be compared: "
-        raise ScenarioError(f"{problem}all, {', '.join(names)}")
+        raise ScenarioError(f"{problem}all, {', '.join([*known, *sorted(plain)])}")
     return Variant(name)
+
+
+def _variants() -> dict[str, Variant]:
+    """Return the rows of every system, by name."""
+    rows: dict[str, Variant] = {}
+    for name in list_translatable():
+        rows |= systems()[name].variants or {name: Variant(name)}
+    return rows
 
 
 def list_variants(names: Sequence[str]) -> list[str]:
@@ -93,8 +70,7 @@ def list_variants(names: Sequence[str]) -> list[str]:
     ScenarioError
         When there is no such row.
     """
-    every = [name for name in VARIANTS if name not in _SHORT]
-    rows = [row for name in names for row in (every if name == "all" else [name])]
+    rows = [r for name in names for r in (_variants() if name == "all" else [name])]
     for row in rows:
         variant_named(row)
     return [*dict.fromkeys(rows)]
@@ -113,7 +89,7 @@ def list_sources() -> list[str]:
 def as_variant(
     scenario: Scenario, name: str, overrides: Mapping[str, object] | None = None
 ) -> Scenario:
-    """Return a scenario as a row of a table of systems (`VARIANTS`).
+    """Return a scenario as a row of a table of systems (`System.variants`).
 
     Raises
     ------
@@ -180,7 +156,7 @@ def chosen_system(
     *,
     spread: bool = False,
 ) -> Scenario:
-    """Return a scenario as a row of `VARIANTS`, on machines that are chosen for it.
+    """Return a scenario as a row of a table of systems, on machines of its choice.
 
     Seeds per iteration are the same on any number of machines. What the file states of
     machines holds for every system, and ``machines`` before it. Else ``best`` chooses:
@@ -268,13 +244,14 @@ def _on(
     keys: tuple[str, ...] = ("machines", "batch_size", "times")
     if whole:
         common = replace(common, stated=tuple(machines))
-        keys = ("machines", "parameter_servers")[: 1 + (job.system == "dorylus")]
+        keys = ("machines", "parameter_servers")
     elif spread:
         common = common.spread(len(machines), len(machines))
         common = replace(common, stated=tuple(machines))
         keys += ("workers",)
     keys_of_system = target.write(common)
-    return load(plain, {f"job.{key}": keys_of_system.get(key) for key in keys})
+    known = [key for key in keys if key in type(job).model_fields]
+    return load(plain, {f"job.{key}": keys_of_system.get(key) for key in known})
 
 
 def _translation(system: str) -> Translation:
@@ -321,29 +298,12 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
     # P3 takes no program, and says so itself.
     split = target.splits_first_layer and not by_phase
     split = split and "worker" in times and "hidden" in fields["model"]
-    share = 0.0
-    if split:  # of layer 1 in a forward pass, of one sampled mini-batch
-        settings = scenario.to_job(train_vertices=1, pins=False).settings
-        dataset = open_for(settings)
-        plan = replace(BatchPlan.from_settings(settings), samplers=1)
-        (counts,) = count_samples(dataset, plan, 1)
-        sizes = dataset.feature_length, dataset.classes, counts
-        layers = count_layers(settings["model"], *sizes)
-        # A multiplication and an addition each.
-        passes = [layer.forward for layer in layers]
-        works = [float((2 * p["multiply"] + p["aggregate"])[0]) for p in passes]
-        share = works[0] / sum(works)
-    epochs = 0
-    if target.counts_epochs:
-        settings = scenario.to_job(train_vertices=1, pins=False).settings
-        seeds = seeds_per_iteration(settings) or 1
-        steps = -(-open_for(settings).train_count // seeds)
-        epochs = -(-int(batches) // steps)
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
     machines = scenario.cluster.build().machines
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     return CommonJob(
         same={**same, "iterations": batches},
-        epochs=epochs,
+        epochs=_count_epochs(settings, batches) if target.counts_epochs else 0,
         by_nic=tuple(machine.name for machine in by_nic),
         gpus=scenario.cluster.has_gpus,
         batch_size=job.batch_size,
@@ -351,9 +311,27 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
-        first_layer=share,
+        first_layer=_first_layer_share(settings) if split else 0.0,
         **_reader(job)(job, scenario.cluster),
     )
+
+
+def _first_layer_share(settings: Mapping[str, Any]) -> float:
+    """Return the share of layer 1 in a forward pass, of one sampled mini-batch."""
+    dataset = open_for(settings)
+    plan = replace(BatchPlan.from_settings(settings), samplers=1)
+    (counts,) = count_samples(dataset, plan, 1)
+    sizes = dataset.feature_length, dataset.classes, counts
+    passes = [layer.forward for layer in count_layers(settings["model"], *sizes)]
+    # A multiplication and an addition each.
+    works = [float((2 * p["multiply"] + p["aggregate"])[0]) for p in passes]
+    return works[0] / sum(works)
+
+
+def _count_epochs(settings: Mapping[str, Any], batches: int) -> int:
+    """Return the passes over the training set that so many mini-batches begin."""
+    seeds = seeds_per_iteration(settings) or 1
+    return -(-batches // -(-open_for(settings).train_count // seeds))
 
 
 def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]]:

@@ -14,7 +14,7 @@ from emu.errors import EmulatorError
 from emu.names import printable
 from emu.prediction.analysis.throughput import Pace
 from emu.prediction.placement.moves import Move
-from emu.report.explanation_tables import placing_line
+from emu.report.explanation_tables import placing_line, setup_row
 from emu.report.html.markup import table as html_of
 from emu.report.many_runs import compare, interval, pair, write_pair
 from emu.report.terminal import plain_table
@@ -212,6 +212,8 @@ class SystemResult:
     """By seed, when the target was reached that it trained to."""
     everywhere: float | None = None
     """Seconds on all machines, with the first seed, where it chose others."""
+    setup: Row = field(default_factory=dict)
+    """Bytes and seconds before time 0 of the first seed, see docs/results.md."""
     refused: EmulatorError | None = None
     """The reason why there are no makespans."""
 
@@ -266,6 +268,7 @@ class SystemResult:
             "busiest_link": self.busiest_link,
             "bytes": self.moved,
             "cost": self.cost,
+            "setup": dict(self.setup),
             "edits": {key: [*both] for key, both in self.edits.items()},
             **self._target_json(),
         }
@@ -331,7 +334,8 @@ class Crossover:
 
 def systems_table(results: Sequence[SystemResult]) -> Table:
     """Return one row per system; the change is against the first not refused."""
-    columns = [*_COLUMNS, ">iteration", ">seeds", ">seeds per s", "limited by"]
+    columns = [*_COLUMNS, ">setup", ">iteration", ">seeds", ">seeds per s"]
+    columns.append("limited by")
     table = plain_table("Simulated", "system", *columns)
     first = next(result for result in results if not result.refused)
     for result in results:
@@ -342,6 +346,7 @@ def systems_table(results: Sequence[SystemResult]) -> Table:
             result.system,
             *_seconds(result.makespans),
             _change(result, first),
+            format_duration(result.setup["seconds"]),
             format_duration(result.iteration_seconds),
             f"{result.seeds:,}",
             format_number(result.samples_per_second, 4),
@@ -361,7 +366,7 @@ def target_table(results: Sequence[SystemResult], target: str) -> Table:
     table = plain_table(
         f"Simulated, to {target}",
         *("system", ">on", ">time", *several, ">on all", ">steps", ">per epoch"),
-        *(">bytes", *priced, "limited by"),
+        *(">bytes", ">setup", *priced, "limited by"),
     )
     for one in sorted(reached, key=lambda one: one.makespan):
         every = "" if one.everywhere is None else format_duration(one.everywhere, 3)
@@ -375,6 +380,7 @@ def target_table(results: Sequence[SystemResult], target: str) -> Table:
             f"{one.steps:,.0f}",
             format_duration(one.epoch_seconds, 3),
             format_size(one.moved),
+            format_duration(one.setup["seconds"], 3),
             *paid,
             one.limit.removeprefix("computing on "),
         )
@@ -435,6 +441,7 @@ def edit_lines(result: SystemResult) -> list[str]:
     if result.refused:
         return [f"{result.system}: {reason(result.refused)}"]
     lines = [placing_line(result.placing)]
+    lines.append(f"setup {' '.join(setup_row(result.setup))}")
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
             lines.append(f"added {key}: {show(after)}")

@@ -234,6 +234,20 @@ def pace_line(pace: Row) -> str:
     )
 
 
+def setup_row(setup: Row) -> tuple[str, str]:
+    """Return the seconds before time 0, simulated, and what is sent in them."""
+    causes = setup["causes"].items()
+    parts = [f"{format_size(one['bytes'])} of {cause}" for cause, one in causes]
+    text = ", ".join(parts) or "nothing to send"
+    if run := setup.get("measured"):
+        text += (
+            f"; emulated {format_duration(run['seconds'], 4)} "
+            f"({format_ratio(run['error'])}), {format_size(run['bytes'])} arrived, "
+            f"{run['trust']}"
+        )
+    return format_duration(setup["seconds"], 4), f"before time 0: {text}"
+
+
 def cost_row(cost: Row) -> tuple[str, str]:
     """Return the dollars of a run in all, and what they are for with its value."""
     parts = [

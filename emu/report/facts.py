@@ -19,6 +19,7 @@ from emu.report.explanation_tables import (
     most_failing,
     pace_rows,
     placing_line,
+    setup_row,
     warn_of_unclaimed,
     write_loss,
 )
@@ -97,6 +98,8 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
     if recovery := result.get("recovery"):
         facts += _recovery(recovery, digits)
     facts += _lengths(result, digits)
+    if setup := result.get("setup"):
+        facts.append(Fact("setup", *setup_row(setup)))
     facts += [Fact(*row) for row in pace_rows(result.get("pace", {}))]
     facts += [Fact(*row) for row in model_rows(result.get("models", []))]
     if "cost" in result:

@@ -19,6 +19,7 @@
 - ``trace.json``      the run and its simulation for Perfetto
 - ``report.html``     the picture, from all of the above; made by ``emu report`` again
 - ``checkpoints/``    the last two, where the scenario asks for any: whole, or none
+- ``setup/``          a run directory of what was sent before time 0, where asked for
 
 ``checkpoints/00000020/`` holds a file of arrays per task whose state is kept before
 iteration 20, and ``commit.json``: written last, it names the job and the digest of each
@@ -70,14 +71,14 @@ Arrays = Mapping[str, NDArray[Any]]
 RECORDS = (
     "manifest.json", "scenario.txt", "problem.json", "simulated.json",
     "processes.json", "rates.npz", "realization.npz", "reports.npz", "frames.npz",
-    "training.csv", "weights.npz",
+    "training.csv", "weights.npz", "setup/result.json",
 )  # fmt: skip
 #: File of the text, whatever the format: YAML reads JSON.
 NAME = "scenario.txt"
 _MOST_BYTES = 1 << 25
 #: Keys that were measured, or read of a program beside the text.
 _NOTED = ("measured", "source")
-FOLDER, RECORD = "checkpoints", "commit.json"
+FOLDER, RECORD, SETUP = "checkpoints", "commit.json", "setup"
 #: Cuts that are kept: the newest, and one to fall back to.
 _KEPT = 2
 
@@ -161,12 +162,15 @@ class RunDirectory:
     def claim(self) -> Iterator[None]:
         """Keep others from writing here at the same time; the kernel ends it with us.
 
+        The directory is made where it is missing.
+
         Raises
         ------
         DataError
             When another emu writes here.
         """
         try:
+            self.path.mkdir(exist_ok=True)
             handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             problem = f"cannot be opened: {error.strerror}"

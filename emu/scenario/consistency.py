@@ -268,6 +268,14 @@ def _expectations(scenario: Scenario) -> Problems:
         yield ("expect", "accuracy"), problem
 
 
+@_reads("job", "jobs", "emulation")
+def _setup(scenario: Scenario) -> Problems:
+    """Yield a setup of a job that has none."""
+    if scenario.emulation.setup and not scenario.job.trains:
+        problem = f"a {scenario.job.system} job begins with nothing: remove this key"
+        yield ("emulation", "setup"), problem
+
+
 @_reads("cluster", "job", "placement", "events", "checkpoint", "emulation")
 def _structure(scenario: Scenario) -> Problems:
     """Yield errors only the built job shows; building a large one takes a second."""

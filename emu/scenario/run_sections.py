@@ -277,6 +277,9 @@ class EmulationSection(Section):
     ``all``: data between processes as well."""
     memory_limit: Size | None = None
     """Most bytes in flight, real; more ends the run with an error."""
+    setup: Annotated[bool, Field(strict=True)] = False
+    """Send what training begins with over sockets, too, before time 0: as a run of its
+    own, in ``setup/`` of the run directory. Else it is simulated alone."""
 
     @property
     def settings(self) -> EmulationSettings:

@@ -6,7 +6,7 @@ start. What takes longer to import is behind `on_demand` or `calling`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
@@ -20,6 +20,7 @@ from emu.errors import EmulatorError
 from emu.names import printable
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
+from emu.systems.setup import WEIGHTS, Transfer
 
 if TYPE_CHECKING:
     from emu.systems.job_section import BuildContext, JobSection
@@ -49,8 +50,44 @@ def calling(path: str) -> Callable[..., Any]:
     return call
 
 
+def initial_weights(job: Job) -> Iterator[Transfer]:
+    """Yield the weights that tasks begin with, from those that hold them.
+
+    They are those that it begins with after a cut: of all parameter servers their
+    shards, of workers that sum gradients those of the first. Raises DataError when the
+    data set is missing or damaged.
+    """
+    beginnings = tasks_with_state_of(job)
+    sizes = parameter_bytes(job) if beginnings else {}
+    for name, holders in beginnings.items():
+        for holder in holders:
+            if holder != name:
+                yield Transfer(WEIGHTS, holder, name, sizes[holder])
+
+
+def parameter_bytes(job: Job) -> dict[str, int]:
+    """Return the real bytes of the parameters of every task that steps some.
+
+    Raises DataError as `initial_weights`.
+    """
+    each = np.dtype(job.settings["precision"]).itemsize
+    vectors = _system(job.settings).vectors(job)
+    return {name: each * sum(lengths) for name, lengths in vectors.items()}
+
+
 def _trains_nothing(*_: object) -> NoReturn:
     raise TypeError("this system trains nothing")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run a system, a row of a table of systems."""
+
+    system: str
+    edit: Mapping[str, object] = field(default_factory=dict)
+    """Keys of it, whatever the file has."""
+    alone: bool = False
+    """True where it is one machine, the one on which it is fastest."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +141,8 @@ class System:
     vectors: Callable[[Job], Mapping[str, tuple[int, ...]]] = lambda _: {}
     """Returns, by name of every task whose state makes a cut, the lengths of the
     vectors of parameters that it steps."""
+    setup: Callable[[Job], Iterable[Transfer]] = initial_weights
+    """Returns what a job sends before time 0; where it trains, this opens data."""
     carries: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Kind of the source, kind of the destination) -> content of such flows, a plural
     for tables and sentences."""
@@ -114,6 +153,8 @@ class System:
     """Returns what result.json has of a schedule that only this system knows."""
     outlook: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
     """Returns, from ``Job.settings``, lines that are worth reading before a run."""
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    """Rows of a table of all systems, by name; none: one row, the system as it is."""
     translation: Callable[[], Translation] | None = None
     """Imports and returns how its jobs are written in the words of all systems, for
     ``emu compare --systems``."""
@@ -225,6 +266,11 @@ def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
         name: sum(lengths) * each + 8 * len(lengths)
         for name, lengths in system.vectors(job).items()
     }
+
+
+def list_transfers(job: Job) -> list[Transfer]:
+    """Return what a job sends before time 0; see `System.setup`."""
+    return [*_system(job.settings).setup(job)]
 
 
 def remarks_on(schedules: Mapping[str, Schedule], policy: str) -> list[str]:

@@ -75,7 +75,7 @@ def test_the_table_shows_what_decides() -> None:
     def measured(system: str, makespan: float, rate: float) -> SystemResult:
         pace = {0: Pace(750 / rate, rate, None, {})}
         return SystemResult(
-            system, {0: makespan}, "m0 in, 9 %", 0.1, 750, pace, {}, {}, ()
+            system, {0: makespan}, "m0 in, 9 %", 0.1, seeds=750, paces=pace
         )
 
     sides = [

@@ -36,7 +36,8 @@ def weights(run: Path) -> NDArray[Any]:
 def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
     document = tiny_training(ITERATIONS)
     document["checkpoint"] = {"every": "5 iterations"}
-    document["emulation"] = {"compute": "padded"}
+    document["emulation"] = {"compute": "padded", "setup": True}
+    document["placement"]["tasks"] = {"w1": "slow", "ps0": "fast"}
     return written(document, tmp_path_factory.mktemp("scenario"))
 
 
@@ -83,6 +84,8 @@ def test_it_goes_on_to_the_same_weights(run: Path, undisturbed: Any) -> None:
     result = json.loads((run / "result.json").read_text())
     assert result["first_iteration"] == first
     assert result["iterations"] == ITERATIONS - first
+    setup = result["setup"]  # sent before what was cut off, and not again
+    assert setup["measured"]["bytes"] == setup["bytes"] > 0
     checked = emu("audit", run, "--training")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 

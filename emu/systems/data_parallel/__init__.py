@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from emu.systems.dgtp import DGTP
-from emu.systems.system import on_demand
+from emu.systems.system import Variant, on_demand
 
 _SECTION = "emu.systems.data_parallel.section"
 
@@ -15,5 +15,9 @@ DATA_PARALLEL = replace(
     name="data_parallel",
     section=on_demand(f"{_SECTION}:DataParallelJobSection"),
     parameter_kinds=(),
+    variants={
+        "data_parallel": Variant("data_parallel"),
+        "one_machine": Variant("data_parallel", alone=True),
+    },
     translation=on_demand(f"{_SECTION}:TRANSLATION"),
 )

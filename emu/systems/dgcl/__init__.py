@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from emu.problem import Job
 from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import CARRIES, PROGRAMS
-from emu.systems.system import System, calling, on_demand
+from emu.systems.setup import Transfer, ghost_features
+from emu.systems.system import System, calling, initial_weights, on_demand
 
 
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
@@ -14,6 +19,24 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     dataset, model = open_for(job.settings), job.settings["model"]
     count = parameter_count(model, dataset.feature_length, dataset.classes)
     return {"d0.layer1": (count,)}
+
+
+def _list_setup(job: Job) -> Iterator[Transfer]:
+    """Yield features of vertices that others own, straight from them, and weights.
+
+    Those of remote vertices where they are kept, and of replicas in any case.
+    """
+    from emu.graph_data import open_layers  # noqa: PLC0415 - numpy
+
+    dataset, graphs = open_layers(job.settings)
+    parts = [graphs[0].part(number) for number in range(graphs[0].parts)]
+    computed = [np.concatenate([part.local, part.held]) for part in parts]
+    kept = job.settings["cache_features"]
+    reads = [part.vertices for part in parts] if kept else computed
+    devices = [f"d{rank}.layer1" for rank in range(len(parts))]
+    row = np.dtype(job.settings["precision"]).itemsize * dataset.feature_length
+    yield from ghost_features(devices, reads, dataset.owner, row)
+    yield from initial_weights(job)
 
 
 #: All devices have the parameters, so that the first one's are as good as any.
@@ -30,6 +53,7 @@ DGCL = System(
         task.name: ("d0.layer1",) for task in job.tasks if task.kind == "layer1"
     },
     vectors=_vectors,
+    setup=_list_setup,
     carries=CARRIES,
     remarks=calling("emu.systems.dgcl.remarks:gather_lines"),
     outlook=calling("emu.systems.dgcl.plans:plan_lines"),

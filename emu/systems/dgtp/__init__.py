@@ -8,7 +8,7 @@ from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.system import System, calling, on_demand
+from emu.systems.system import System, Variant, calling, on_demand
 
 
 def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
@@ -57,5 +57,12 @@ DGTP = System(
     cuts=_tasks_with_state,
     vectors=_vectors,
     carries=CARRIES,
+    # DistDGL has no rule for its rates: TCP shares links.
+    variants={
+        "dgtp": Variant("dgtp"),
+        "distdgl": Variant(
+            "dgtp", {"placement.policy": "distdgl", "schedule.policy": "maxmin"}
+        ),
+    },
     translation=on_demand("emu.systems.dgtp.section:TRANSLATION"),
 )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job
 from emu.problem.workloads import layer_shapes
 from emu.systems.dorylus.deaths import function_times
 from emu.systems.dorylus.steps import CARRIES, PARAMETER_KINDS, PROGRAMS
-from emu.systems.system import System, calling, on_demand
+from emu.systems.setup import WEIGHTS, Transfer, ghost_features
+from emu.systems.system import System, Variant, calling, initial_weights, on_demand
 
 if TYPE_CHECKING:
     from emu.systems.system import Results
@@ -49,10 +52,40 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     return {name: (n,) for name, n in zip(_holders(job), counts, strict=True)}
 
 
+def _list_setup(job: Job) -> Iterator[Transfer]:
+    """Yield features of ghosts, which no epoch sends, and the first weights.
+
+    A GAT multiplies before it scatters, and reads no feature of a ghost. Weights go
+    from the first parameter server to the others, and from each to those it serves.
+    """
+    from emu.graph_data import open_parts  # noqa: PLC0415 - numpy
+
+    (dataset, graph), settings = open_parts(job.settings), job.settings
+    tasks, itemsize = job.tasks, np.dtype(settings["precision"]).itemsize
+    if settings["model"]["kind"] != "plain_gat":
+        servers = [f"ga0_{n * settings['intervals']}" for n in range(graph.parts)]
+        reads = [graph.part(number).remote for number in range(graph.parts)]
+        row = itemsize * dataset.feature_length
+        yield from ghost_features(servers, reads, dataset.owner, row)
+    updates = {task.name for task in tasks if task.kind == "weight_update"}
+    yield from (one for one in initial_weights(job) if one.destination in updates)
+    shapes = layer_shapes(settings["model"], dataset.feature_length, dataset.classes)
+    sizes = [itemsize * prod(matrix) for matrix, *_ in shapes]  # without attention
+    for edge in job.edges:
+        source, to = tasks[edge.source], tasks[edge.destination]
+        if source.name in updates:
+            size = sizes[source.settings["layer"]]
+            yield Transfer(WEIGHTS, source.name, to.name, size)
+
+
 DORYLUS = System(
     "dorylus",
     on_demand("emu.systems.dorylus.section:DorylusJobSection"),
     programs=PROGRAMS,
+    variants={
+        f"dorylus.{mode}": Variant("dorylus", {"job.mode": mode})
+        for mode in ("pipe", "async")
+    },
     translation=on_demand("emu.systems.dorylus.section:TRANSLATION"),
     open_data=calling("emu.graph_data:open_parts"),
     trained=_collect_parameters,
@@ -62,6 +95,7 @@ DORYLUS = System(
     parameter_kinds=PARAMETER_KINDS,
     cuts=_tasks_with_state,
     vectors=_vectors,
+    setup=_list_setup,
     functions=function_times,
     carries=CARRIES,
     remarks=calling("emu.systems.dorylus.remarks:read_lines"),

@@ -6,11 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from emu.prediction.analysis.traffic import count_kinds
 from emu.problem import Job
 from emu.problem.payloads import FEATURES
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
-from emu.systems.system import System, on_demand
+from emu.systems.setup import COLUMNS, WEIGHTS, Transfer
+from emu.systems.system import System, Variant, on_demand, parameter_bytes
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
@@ -95,6 +98,25 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     }
 
 
+def _list_setup(job: Job) -> Iterator[Transfer]:
+    """Yield the columns of every machine, and its weights from the first.
+
+    Rows of features lie with their vertices, which are hashed to machines: everybody
+    takes its columns of them from there, in every group of machines.
+    """
+    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
+
+    dataset, settings = open_for(job.settings), job.settings
+    blocks, sizes = _blocks(settings, dataset.feature_length), parameter_bytes(job)
+    rows = [(dataset.owner == rank).sum().item() for rank in range(len(sizes))]
+    itemsize = np.dtype(settings["precision"]).itemsize
+    for rank, (reader, weights) in enumerate(sizes.items()):
+        row = itemsize * blocks[rank % len(blocks)]
+        for holder, count in zip(sizes, rows, strict=True):
+            yield Transfer(COLUMNS, holder, reader, row * count)
+        yield Transfer(WEIGHTS, "Mf0", reader, weights)
+
+
 P3 = System(
     "p3",
     on_demand("emu.systems.p3.section:P3JobSection"),
@@ -109,5 +131,7 @@ P3 = System(
         task.name: (task.name,) for task in job.tasks if task.kind == PHASES["Mf"]
     },
     vectors=_vectors,
+    setup=_list_setup,
+    variants={f"p3.{p}": Variant("p3", {"job.pipeline": p}) for p in ("none", "A")},
     translation=on_demand("emu.systems.p3.section:TRANSLATION"),
 )

@@ -28,7 +28,8 @@ from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from tests.emulation.coordinator.emulated import Acts
-from tests.integration.scenarios import GOLDEN, attempts, carried_out
+from tests.integration.scenarios import GOLDEN, attempts, carried_out, written
+from tests.integration.test_setup import DGCL
 from tests.leftovers import Leftovers
 
 pytestmark = [
@@ -155,6 +156,22 @@ def test_nics_that_are_not_what_the_scenario_says_show_in_the_makespan(
     leftovers.note()
 
     assert result["makespan_error"] > 0.15
+
+
+@pytest.mark.untimed
+def test_a_setup_crosses_the_same_nics(tmp_path: Path, leftovers: Leftovers) -> None:
+    document = DGCL | {
+        "cluster": {"machines": [{"name": "m", "count": 3, "nic": "40 Mbit/s"}]},
+        "schedule": {"policy": "maxmin"},
+        "emulation": {"setup": True, "network": "kernel"},
+    }
+    one = carried_out(written(document, tmp_path), tmp_path)
+    leftovers.note()
+
+    setup, inner = one.result["setup"], one.path / "setup"
+    assert setup["measured"]["bytes"] == setup["bytes"] > 0
+    content = json.loads((inner / "result.json").read_text())
+    assert (content["network"], content["verdict"]["guards"]) == ("kernel", [])
 
 
 def test_a_policy_that_kernel_nics_do_not_carry_out_is_refused(tmp_path: Path) -> None:

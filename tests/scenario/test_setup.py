@@ -1,0 +1,252 @@
+"""Setup of a training as a job of its own: seconds by hand, and what commands say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import emu
+from emu.cli import app
+from emu.problem import Profile
+from emu.scenario import ProfileFile, build_job, write_profile
+from emu.scenario.scenario_file import loads
+
+#: 125 and 25 MB/s.
+FAST, SLOW = 1.25e8, 2.5e7
+TRAINING: dict[str, Any] = {
+    "name": "training",
+    "cluster": {
+        "machines": [
+            {"name": "a", "count": 3, "nic": "1 Gbit/s"},
+            {"name": "b", "nic": "200 Mbit/s"},
+        ]
+    },
+    "job": {
+        "system": "data_parallel",
+        "dataset": {"name": "products-like", "scale": 0.0005},
+        "model": {"hidden": 8, "layers": 2},
+        "fanouts": [2, 2],
+        "batch_size": 4,
+        "iterations": 3,
+        "times": {"sampler": "1 ms", "worker": "1 ms"},
+    },
+}
+#: Bytes of two layers of GraphSAGE: 100 features, width 8, 47 classes.
+WEIGHTS = 4 * (2 * 100 * 8 + 8 + 2 * 8 * 47 + 47)
+
+
+def setup_of(changes: dict[str, Any] | None = None) -> Any:
+    return emu.setup(loads(json.dumps(TRAINING), changes or {}))
+
+
+def simulated(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """Return what ``emu simulate`` prints of the training, and its result."""
+    file, out = folder / "training.yaml", folder / "out.json"
+    file.write_text(json.dumps(TRAINING))
+    done = CliRunner().invoke(app, ["simulate", str(file), *options, f"--json={out}"])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout, json.loads(out.read_text())
+
+
+def test_weights_leave_the_first_machine_at_the_rate_of_its_nic() -> None:
+    """Three flows share 125 MB/s until the slow machine's NIC is what limits one."""
+    content = setup_of({"schedule.policy": "maxmin"})
+
+    to = {(flow["from"], flow["to"]): flow["bytes"] for flow in content["flows"]}
+    assert to == {("a0", name): WEIGHTS for name in ("a1", "a2", "b")}
+    # 25 MB/s to b, and 50 to each of the others.
+    ends = {flow["to"]: flow["end"] for flow in content["flows"]}
+    expected = {"a1": WEIGHTS / 5e7, "a2": WEIGHTS / 5e7, "b": WEIGHTS / SLOW}
+    assert ends == pytest.approx(expected)
+    assert content["causes"] == {
+        "weights": {"bytes": 3 * WEIGHTS, "seconds": pytest.approx(WEIGHTS / SLOW)}
+    }
+    assert content["seconds"] == pytest.approx(WEIGHTS / SLOW)
+    assert content["bytes"] == 3 * WEIGHTS
+
+
+def test_rates_are_those_of_the_scenarios_rule() -> None:
+    """One after the other the flows of a0 end at one, two and three times the bytes."""
+    changes = {"schedule.policy": "fifo", "cluster.machines[1].nic": "1 Gbit/s"}
+    ends = sorted(flow["end"] for flow in setup_of(changes)["flows"])
+
+    assert ends == pytest.approx([n * WEIGHTS / FAST for n in (1, 2, 3)])
+
+
+def test_latencies_of_both_nics_come_on_top() -> None:
+    machines = [
+        {"name": "a", "nic": {"in": FAST, "out": FAST, "latency": {"out": "3 ms"}}},
+        {"name": "b", "nic": {"in": FAST, "out": FAST, "latency": {"in": "4 ms"}}},
+    ]
+    for machine in machines:
+        nic: Any = machine["nic"]
+        nic |= {"in": f"{FAST:g} B/s", "out": f"{FAST:g} B/s"}
+
+    found = setup_of({"cluster.machines": machines})
+
+    assert found["seconds"] == pytest.approx(WEIGHTS / FAST + 0.007)
+
+
+def test_columns_and_weights_of_p3_end_by_their_bytes_over_the_nic() -> None:
+    machines = [{"name": "a", "nic": "1 Gbit/s"}, {"name": "b", "nic": "200 Mbit/s"}]
+    times = ("model_forward", "data_forward", "data_backward", "model_backward")
+    job = TRAINING["job"] | {
+        "system": "p3",
+        "columns": [1, 3],
+        "pipeline": "none",
+        "times": {"sampler": "1 ms", **dict.fromkeys(times, "1 ms")},
+    }
+    content = setup_of({"cluster.machines": machines, "job": job})
+
+    flows = content["flows"]
+    sizes = {(flow["cause"], flow["from"]): flow["bytes"] for flow in flows}
+    rows = sizes["columns", "a"] / (4 * 75) + sizes["columns", "b"] / (4 * 25)
+    assert rows == 1_225  # of every vertex what its owner has not
+    # Each way has the slow NIC alone; on the way to b two flows share it.
+    to_slow = sizes["columns", "a"] + sizes["weights", "a"]
+    assert content["seconds"] == pytest.approx(to_slow / SLOW)
+    ends = {(flow["cause"], flow["to"]): flow["end"] for flow in content["flows"]}
+    assert ends["columns", "a"] == pytest.approx(sizes["columns", "b"] / SLOW)
+    assert ends["weights", "b"] == pytest.approx(2 * sizes["weights", "a"] / SLOW)
+    assert content["causes"]["columns"]["seconds"] == content["seconds"]
+
+
+def test_the_clock_of_events_and_deaths_is_that_of_the_training() -> None:
+    before = setup_of()
+    events = [
+        {"at": "1 us", "machine": "a0", "nic": "1 Mbit/s"},
+        {"at": "1 ms", "kill": "w1"},
+    ]
+    changes = {"events": events, "on_failure": "restart", "recovery": "1 s"}
+
+    assert setup_of(changes) == before
+
+
+def test_emulated_bytes_are_real_ones_over_the_scale() -> None:
+    setup = setup_of({"emulation.byte_scale": 0.5})
+
+    assert {flow["bytes"] for flow in setup["flows"]} == {2 * WEIGHTS}
+
+
+def test_resources_prices_and_pools_of_machines_ask_for_nothing() -> None:
+    machine = {"nic": "1 Gbit/s", "count": 2, "disk": 3, "cpu": 2, "price": "1 $/h"}
+    changes = {
+        "cluster.machines": [machine | {"slots": {"gpu": 1}}],
+        "job.demands.worker": {"disk": 1, "cpu": 1},
+    }
+
+    (flow,) = setup_of(changes)["flows"]
+    assert (flow["from"], flow["to"], flow["bytes"]) == ("m0", "m1", WEIGHTS)
+
+
+def test_several_jobs_send_what_each_of_them_would() -> None:
+    """A custom job begins with nothing; both others share the NICs."""
+    one = TRAINING["job"]
+    custom = {
+        "system": "custom",
+        "iterations": 1,
+        "tasks": [{"name": "t", "time": "1 s"}],
+    }
+    jobs = [
+        {"name": "x", "job": one | {"machines": ["a0", "a1"]}},
+        {"name": "y", "job": one | {"machines": ["a0", "a1", "b"]}},
+        {"name": "z", "job": custom},
+    ]
+
+    setup = setup_of({"job": None, "jobs": jobs})
+
+    sizes = {(flow["from"], flow["to"]): flow["bytes"] for flow in setup["flows"]}
+    assert sizes == {("a0", "a1"): 2 * WEIGHTS, ("a0", "b"): WEIGHTS}
+
+
+def test_a_job_that_trains_nothing_has_none() -> None:
+    assert emu.setup(emu.load("golden")) == {}
+    with pytest.raises(emu.errors.ScenarioError, match="begins with nothing"):
+        emu.load("golden", {"emulation.setup": True})
+
+
+def test_tasks_of_one_machine_send_each_other_nothing() -> None:
+    """Two of three workers stand where the parameter server does."""
+    kinds = ("sampler", "worker", "graph_store", "parameter_server")
+    job = TRAINING["job"] | {
+        "system": "dgtp",
+        "workers": 3,
+        "samplers_per_worker": 1,
+        "times": dict.fromkeys(kinds, "1 ms"),
+    }
+    tasks = {"ps0": "a1", "w0": "a1", "w1": "a1", "w2": "b"}
+    places = {"policy": "ifs", "tasks": tasks}
+
+    (flow,) = setup_of({"job": job, "placement": places})["flows"]
+
+    assert (flow["from"], flow["to"], flow["bytes"]) == ("a1", "b", WEIGHTS)
+
+
+def test_one_machine_sends_nothing() -> None:
+    nothing = {"seconds": 0.0, "bytes": 0, "causes": {}, "flows": []}
+    assert setup_of({"job.machines": ["a0"]}) == nothing
+
+
+def test_a_simulation_says_it_beside_a_makespan_without(tmp_path: Path) -> None:
+    said, result = simulated(tmp_path)
+
+    setup = result["setup"]
+    assert setup == setup_of()
+    alone = emu.simulate(loads(json.dumps(TRAINING))).makespan
+    assert result["makespan"] == alone
+    (line,) = [line for line in said.splitlines() if line.startswith("setup")]
+    assert "before time 0: 28.88 kB of weights; with setup" in line
+    assert min(row["start"] for row in result["tasks"]) == 0.0
+
+
+def test_systems_are_compared_with_it_beside(tmp_path: Path) -> None:
+    file = tmp_path / "training.yaml"
+    job = TRAINING["job"] | {"machines": ["a0", "a1", "b"]}
+    file.write_text(json.dumps(TRAINING | {"job": job}))
+    command = ["compare", str(file), "--systems", "data_parallel,dgtp"]
+    text = CliRunner().invoke(app, command).stdout
+    rows = json.loads(CliRunner().invoke(app, [*command, "--json=-"]).stdout)
+
+    assert max(map(len, text.splitlines())) <= 100
+    assert "data_parallel: setup " in text
+    header = text.splitlines()[1].split()
+    assert header[5:7] == ["change", "setup"]
+    assert rows[0]["setup"] == setup_of({"job.machines": job["machines"]})
+    alone = emu.simulate(loads(json.dumps(TRAINING), {"job": job})).makespan
+    assert rows[0]["makespan"] == alone
+    assert rows[1]["setup"]["bytes"] == 0  # where all stand on one machine
+
+
+def profiled(folder: Path, dataset: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Simulate the training on a data set with a profile, which reads no data."""
+    job = build_job(loads(json.dumps(TRAINING), {"job.dataset": dataset}))
+    times, volumes = np.full((len(job.tasks), 2), 0.5), np.ones((len(job.edges), 2))
+    path = folder / "profile.json"
+    write_profile(path, ProfileFile.of(job, Profile(times, volumes)))
+    changes = (f"job.dataset={json.dumps(dataset)}", f"profile={path}")
+    options = [word for change in changes for word in ("--set", change)]
+    return simulated(folder, *options)
+
+
+def test_with_a_profile_it_is_what_it_is_without(tmp_path: Path) -> None:
+    _, result = profiled(tmp_path, TRAINING["job"]["dataset"])
+
+    assert result["setup"] == setup_of()
+
+
+def test_with_a_profile_it_is_not_known_without_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest needs times and volumes alone, and goes on."""
+    monkeypatch.setenv("EMU_DATA", str(tmp_path))
+    said, result = profiled(tmp_path, {"name": "ogbn-products"})
+
+    assert "setup is not known: " in said
+    assert "ogbn-products" in said[said.index("setup is not known") :]
+    assert "setup" not in result
+    assert result["makespan"] > 1.0
