@@ -579,6 +579,17 @@ class Scenario:
 RULE = _RULE
 
 
+#: Rates with which tasks of graphs of 1,200 vertices take tenths of seconds.
+_RATES = {
+    "aggregate": ("1 us", "3 us"),
+    "multiply": ("0.2 us", "1 us"),
+    "sample": ("1 ms",),
+    "collect": ("2 us", {"default": "1 us"}),
+    "step": ("50 us",),
+    "launch": ("50 ms", "1 us"),
+}
+
+
 def draw_scenario(seed: int) -> Section:
     """Return the content of the scenario file of a seed.
 
@@ -592,6 +603,15 @@ def draw_scenario(seed: int) -> Section:
         job = content.get("job", {})
         if (job.get("system"), job.get("backend", "lambda")) == ("dorylus", "lambda"):
             job |= draw.maybe(0.5, lambda_latency=("1 ms", "0.2 s"))
+    draw = Draw(seed + 2**41)  # likewise of rates, and of looks by seeds
+    jobs = [content.get("job", {}), *(item["job"] for item in content.get("jobs", ()))]
+    for job in jobs:
+        if "dataset" in job and draw.chance(0.2):
+            del job["times"]
+            job["rates"] = {name: draw.one(*some) for name, some in _RATES.items()}
+    if "until" in content and draw.chance(0.3):
+        content["until"]["seeds"] = 5000
+        del content["until"]["every"]
     return content
 
 

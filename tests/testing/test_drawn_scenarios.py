@@ -16,12 +16,12 @@ from tests.testing.drawn_runs import find_disagreement, find_wrong
 from tests.testing.drawn_scenarios import draw_scenario, key_paths
 
 #: Keys that no draw states: files and code of one's own, hosts, kernel NICs, figures
-#: that are expected, and what says how `auto` chooses.
+#: that are expected, what says how `auto` chooses, and what is sent before time 0.
 _LEFT_OUT = {
     "profile", "source", "directory", "program", "args", "measured",
     "hosts", "tls", "network", "sharing", "memory_limit", "max_nic_error",
     "makespan", "gap", "bytes", "makespan_error", "replay_error", "prediction", "loss",
-    "trial_budget", "max_late_flows", "function_hour", "ports",
+    "trial_budget", "max_late_flows", "function_hour", "ports", "setup",
 }  # fmt: skip
 
 
