@@ -187,19 +187,19 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
         if any(task.demands for task in job.tasks):
             place_one_by_one(scenario, build_job(scenario), cluster)
         return
-    policy = scenario.placement.policy
-    # That tasks wait for slots forever only a simulation shows.
+    policy, tasks = scenario.placement.policy, scenario.placement.tasks
+    # That tasks wait for slots forever only a simulation shows, and of a search it may
+    # be one of more iterations than the search has tried.
     waits = scenario.job.system == "custom" and any(task.takes for task in job.tasks)
-    if waits and policy in SEARCHES and not is_program(scenario.schedule.policy):
-        place_tasks(scenario, job, cluster)
-        return
-    # A search finds a placement where IFS does.
-    policy_tried = "ifs" if policy in SEARCHES else policy
-    tasks = scenario.placement.tasks
-    outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
+    is_own = policy not in SEARCHES
+    if waits and not is_own and not is_program(scenario.schedule.policy):
+        outcome, is_own = place_tasks(scenario, job, cluster), True
+    else:  # a search finds a placement where IFS does
+        policy = policy if is_own else "ifs"
+        outcome = place(policy, job, cluster, seed=scenario.seed, tasks=tasks)
     placed = Problem(cluster, job, outcome.placement)
     subject = following_placement(scenario, placed)
-    if waits and policy == policy_tried:
+    if waits and is_own:
         simulate(subject, subject.stretch(realize(scenario, job)))
 
 

@@ -34,6 +34,8 @@ job:
   flows: [{from: a, to: done, volume: 0 B}]
 placement: {policy: best, tasks: {a: m}}
 """
+_GPUS = "cluster.machines[0].slots.gpu="
+_TRIED = ["placement.simulated_iterations=1"]
 _KILL = ["events=[{at: 500 ms, kill: m}]"]
 _DORYLUS = CASES["dorylus"].replace("intervals: 2", "intervals: 1\n  machines: [g0]")
 _SERVED = _DORYLUS.replace("[ps]", "[ps, g1]")
@@ -67,6 +69,8 @@ def jobs(text: str) -> str:
         (_SLOTS.replace("frees: none", "frees: gpu"), [], ""),
         (_SLOTS.replace("round_robin", "best"), [], "cluster.machines"),
         (_SLOTS.replace("round_robin", "best"), _KILL, "cluster.machines"),
+        (_SLOTS.replace("round_robin", "best"), [*_TRIED, _GPUS + "2"], "placement"),
+        (_SLOTS.replace("round_robin", "best"), [*_TRIED, _GPUS + "3"], ""),
         (_GATE, [], ""),
     ],
 )
