@@ -81,6 +81,32 @@ def test_a_sender_loses_nothing_of_what_it_holds_back_itself(
     assert find_wrong(content, tmp_path) == ("ran", "")
 
 
+@pytest.mark.parametrize("apart", [0.2, 1.7, 4.0, 11.0])
+@pytest.mark.parametrize("catch_up", ["0 s", "1 ms", "unlimited"])
+@pytest.mark.parametrize("others", [1, 3])
+def test_who_could_not_see_a_rate_loses_nothing_of_it(
+    apart: float, catch_up: str, others: int, tmp_path: Path
+) -> None:
+    """Rates are published ahead: one of time to come takes the place of another."""
+    times = [f"{10 + apart * n} ms" for n in range(others + 1)]
+    tasks = [{"name": f"a{n}", "time": t, "pin": "m0"} for n, t in enumerate(times)]
+    tasks += [
+        {"name": f"b{n}", "time": "1 ms", "pin": f"m{n % 2 + 1}"}
+        for n in range(len(times))
+    ]
+    flows = [
+        {"from": f"a{n}", "to": f"b{n}", "volume": f"{80 - 20 * n} kB"}
+        for n in range(len(times))
+    ]
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 3, "nic": "4 MB/s"}]},
+        "emulation": {"time_scale": 5, "compute": "timed", "catch_up": catch_up},
+        "job": {"system": "custom", "iterations": 1, "tasks": tasks, "flows": flows},
+        "schedule": {"policy": "maxmin"},
+    }
+    assert find_wrong(content, tmp_path) == ("ran", "")
+
+
 @pytest.mark.parametrize("iterations", [1, 5])
 @pytest.mark.parametrize("time_scale", [0.05, 1, 5])
 def test_a_job_of_no_time_agrees_with_its_prediction(
