@@ -183,7 +183,7 @@ class OutEdge:
         entry = self._queue[0]
         if not entry.shaped:
             return math.inf
-        outgoing, entry.late = entry.outgoing, entry.late + max(0.0, now - entry.due)
+        outgoing = entry.outgoing
         segment = pacer.segment(self.edge, entry.iteration)
         first = segment_time = -math.inf
         if segment is not None:
@@ -194,6 +194,7 @@ class OutEdge:
                 self.statistics.max_stale = max(self.statistics.max_stale, stale)
             # A segment of a time to come says nothing of the time before it: the one
             # that ends a flow would let all of it go at once, 34 ms early in the demo.
+            entry.late += max(0.0, min(now, segment.since) - entry.due)
             first, unseen = segment.since - pacer.depth.lead_time, 0.0
             if first <= now:
                 unseen = entry.obey(segment, pacer.to_wall_rate(self._capacity))
