@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
 from tests.documents import ROOT
 from tests.testing.drawn_runs import find_disagreement, find_wrong
 from tests.testing.drawn_scenarios import draw_scenario, key_paths
@@ -104,6 +107,31 @@ def test_who_could_not_see_a_rate_loses_nothing_of_it(
         "job": {"system": "custom", "iterations": 1, "tasks": tasks, "flows": flows},
         "schedule": {"policy": "maxmin"},
     }
+    assert find_wrong(content, tmp_path) == ("ran", "")
+
+
+@pytest.mark.parametrize("times", [("0 s", "25 ms"), ("0.1 s", "0.2 s")])
+@pytest.mark.parametrize("after", [-0.004, 0.0, 0.004])
+@pytest.mark.parametrize("rest", ["0 s", "0.5 s"])
+def test_a_kill_at_the_very_end_comes_to_nothing_in_a_run_too(
+    times: tuple[str, str], after: float, rest: str, tmp_path: Path
+) -> None:
+    """Clocks of a run are late by a little: it died of what came as it had ended."""
+    both = zip("ab", times, strict=True)
+    tasks = [{"name": n, "time": t, "pin": "m0"} for n, t in both]
+    tasks.append({"name": "c", "time": rest, "pin": "m1"})
+    flows = [
+        {"from": "a", "to": "b", "volume": "0 B"},
+        {"from": "b", "to": "a", "volume": "0 B", "lag": 1},
+    ]
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "1 MB/s"}]},
+        "emulation": {"time_scale": 2, "compute": "timed"},
+        "job": {"system": "custom", "iterations": 2, "tasks": tasks, "flows": flows},
+        "on_failure": "restart",
+    }
+    end = float(prepare(loads(json.dumps(content))).simulate().task_end[1, -1])
+    content["events"] = [{"at": f"{end + after!r} s", "kill": "b"}]
     assert find_wrong(content, tmp_path) == ("ran", "")
 
 
