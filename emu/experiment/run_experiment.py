@@ -7,7 +7,7 @@ import importlib.metadata
 import math
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from emu.prediction.analysis.critical_path import (
 )
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts
-from emu.problem import Schedule
+from emu.problem import Kill, Schedule
 from emu.problem.cut import Cut
 from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
@@ -201,12 +201,7 @@ def carry_out(
                 "another host, or machines"
             )
             raise scenario.origin.error(("events", number, "kill"), problem)
-    if kills := experiment.kills:
-        # Clocks of a run are late: it would die of a kill that comes at an end.
-        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
-            ties = experiment.attempts().ties
-            kills = tuple(kill for kill in kills if kill not in ties)
-            experiment = replace(experiment, kills=kills)
+    experiment = _without_ties(experiment)
     observer, is_resumption = observer or Observer(), start is not None
 
     def once(
@@ -232,6 +227,19 @@ def carry_out(
         result = result_of(prepared, run, training, ends, before)
         write_down(directory, result, weights)
     return result
+
+
+def _without_ties(experiment: Experiment) -> Experiment:
+    """Return it without kills that come as what they kill has just ended.
+
+    Clocks of a run are late by a little: it would die of what comes to nothing.
+    """
+    ties: Collection[Kill] = ()
+    if experiment.kills:
+        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
+            ties = experiment.attempts().ties
+    kills = tuple(kill for kill in experiment.kills if kill not in ties)
+    return replace(experiment, kills=kills)
 
 
 def _write_beginning(

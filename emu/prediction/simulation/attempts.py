@@ -122,9 +122,7 @@ def attempts(
         job, ends = schedule.problem.job, schedule.task_end.item
         over = cache(partial(end_of, schedule))
         due = next_kills(kills, first, began, ends, over)
-        for kill in due.idle:
-            last = began + max(map(over, kill.processes))
-            ties |= {kill} if math.isclose(kill.time, last, rel_tol=TIE) else set()
+        ties |= {k for k in due.idle if _is_tie(k, began + max(map(over, k.processes)))}
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
             length = began + schedule.length - start
@@ -156,6 +154,10 @@ def attempts(
         deaths.append(Killed(first, cut, began, ran, ran - cut_time, pause, error))
         first, began = cut, began + ran + pause
         kills = kills_after(coming, fallen, began)
+
+
+def _is_tie(kill: Kill, end: float) -> bool:
+    return math.isclose(kill.time, end, rel_tol=TIE)
 
 
 _NO_RESTART = ", and the run ends: write on_failure: restart"
