@@ -28,10 +28,11 @@ from emu.host.input_file import one_error
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
-from emu.problem import Cluster, Job, Problem
+from emu.problem import Cluster, Job, Placement, Problem
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
+from emu.problem.workloads.copies import copy_names
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Data,
@@ -193,12 +194,15 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
     waits = scenario.job.system == "custom" and any(task.takes for task in job.tasks)
     is_own = policy not in SEARCHES
     if waits and not is_own and not is_program(scenario.schedule.policy):
-        outcome, is_own = place_tasks(scenario, job, cluster), True
+        placement, is_own = place_tasks(scenario, job, cluster).placement, True
     else:  # a search finds a placement where IFS does
-        policy = policy if is_own else "ifs"
-        outcome = place(policy, job, cluster, seed=scenario.seed, tasks=tasks)
-    placed = Problem(cluster, job, outcome.placement)
-    subject = following_placement(scenario, placed)
+        policy, copies = policy if is_own else "ifs", copy_names(job)
+        tasks = {task: at for task, at in tasks.items() if task not in copies}
+        whole, seed = without_copies(job), scenario.seed
+        placement = place(policy, whole, cluster, seed=seed, tasks=tasks).placement
+        # Copies come behind, each to the machine that its placement gives it.
+        placement = Placement((*placement.machine_of, *[0] * len(copies)))
+    subject = following_placement(scenario, Problem(cluster, job, placement))
     if waits and is_own:
         simulate(subject, subject.stretch(realize(scenario, job)))
 

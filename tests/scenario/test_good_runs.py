@@ -132,6 +132,24 @@ def test_validate_asks_for_a_machine_beside_one_that_keeps_state(
             prepare(load(file))
 
 
+@pytest.mark.parametrize("name", ["dgtp", "ring", "p3", "data_parallel", "dorylus"])
+@pytest.mark.parametrize("left_out", [".copy", "nobody"])
+def test_a_stated_placement_may_leave_out_copies_of_state(
+    name: str, left_out: str, tmp_path: Path
+) -> None:
+    content = loads(f"name: it\n{CASES[name]}\n").to_json()
+    content["checkpoint"] = {"every": "1 iterations", "to": "peer"}
+    file = tmp_path / "it.yaml"
+    file.write_text(json.dumps(content))
+    placed = prepare(load(file)).tasks
+    stated = {t: m for t, m in placed.items() if not t.endswith(left_out)}
+    assert (stated == placed) == (left_out == "nobody")
+    content["placement"] = {"policy": "explicit", "tasks": stated}
+    file.write_text(json.dumps(content))
+    assert find_errors(file) == []
+    assert prepare(load(file)).tasks == placed
+
+
 _SEVERAL = """
 cluster: {machines: [{count: 2, name: m, nic: 9 B/s}]}
 jobs:
