@@ -131,6 +131,7 @@ class Bucket:
         volume: int,
         depth: Depth,
         capacity: float,
+        unseen: float = 0.0,
     ) -> RateSegment:
         """Return a segment without what was lost; the segment itself if nothing can be.
 
@@ -141,6 +142,8 @@ class Bucket:
         capacity
             Bytes per second of the narrowest link on the way: the rate of a flow whose
             sender stood still while it had one.
+        unseen
+            Bytes that earlier segments carried which no look could see.
         """
         if depth.is_unlimited:
             return segment
@@ -149,7 +152,7 @@ class Bucket:
         if fluid_end(segment, volume) <= segment.since:
             segment = segment._replace(rate=self.rate or capacity)
         if volume - sent > depth.tail:  # those wait by the sender's own choice
-            reserve = depth.catch_up * (self.highest or capacity)
+            reserve = depth.catch_up * (self.highest or capacity) + unseen
             self.lost = max(self.lost, segment.at(now) - sent - reserve)
         return segment._replace(served=segment.served - self.lost)
 

@@ -28,10 +28,11 @@ from emu.host.input_file import one_error
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
-from emu.problem import Cluster, Job, Problem
+from emu.problem import Cluster, Job, Placement, Problem
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
+from emu.problem.workloads.copies import copy_names
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Data,
@@ -189,19 +190,22 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
         if any(task.demands for task in job.tasks):
             place_one_by_one(scenario, build_job(scenario), cluster)
         return
-    policy = scenario.placement.policy
-    # That tasks wait for slots forever only a simulation shows.
+    policy, tasks = scenario.placement.policy, scenario.placement.tasks
+    # That tasks wait for slots forever only a simulation shows, and of a search it may
+    # be one of more iterations than the search has tried.
     waits = scenario.job.system == "custom" and any(task.takes for task in job.tasks)
-    if waits and policy in SEARCHES and not is_program(scenario.schedule.policy):
-        place_tasks(scenario, job, cluster)
-        return
-    # A search finds a placement where IFS does.
-    policy_tried = "ifs" if policy in SEARCHES else policy
-    tasks = scenario.placement.tasks
-    outcome = place(policy_tried, job, cluster, seed=scenario.seed, tasks=tasks)
-    placed = Problem(cluster, job, outcome.placement)
-    subject = following_placement(scenario, placed)
-    if waits and policy == policy_tried:
+    is_own = policy not in SEARCHES
+    if waits and not is_own and not is_program(scenario.schedule.policy):
+        placement, is_own = place_tasks(scenario, job, cluster).placement, True
+    else:  # a search finds a placement where IFS does
+        policy, copies = policy if is_own else "ifs", copy_names(job)
+        tasks = {task: at for task, at in tasks.items() if task not in copies}
+        whole, seed = without_copies(job), scenario.seed
+        placement = place(policy, whole, cluster, seed=seed, tasks=tasks).placement
+        # Copies come behind, each to the machine that its placement gives it.
+        placement = Placement((*placement.machine_of, *[0] * len(copies)))
+    subject = following_placement(scenario, Problem(cluster, job, placement))
+    if waits and is_own:
         simulate(subject, subject.stretch(realize(scenario, job)))
 
 

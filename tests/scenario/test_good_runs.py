@@ -34,6 +34,8 @@ job:
   flows: [{from: a, to: done, volume: 0 B}]
 placement: {policy: best, tasks: {a: m}}
 """
+_GPUS = "cluster.machines[0].slots.gpu="
+_TRIED = ["placement.simulated_iterations=1"]
 _KILL = ["events=[{at: 500 ms, kill: m}]"]
 _DORYLUS = CASES["dorylus"].replace("intervals: 2", "intervals: 1\n  machines: [g0]")
 _SERVED = _DORYLUS.replace("[ps]", "[ps, g1]")
@@ -67,6 +69,8 @@ def jobs(text: str) -> str:
         (_SLOTS.replace("frees: none", "frees: gpu"), [], ""),
         (_SLOTS.replace("round_robin", "best"), [], "cluster.machines"),
         (_SLOTS.replace("round_robin", "best"), _KILL, "cluster.machines"),
+        (_SLOTS.replace("round_robin", "best"), [*_TRIED, _GPUS + "2"], "placement"),
+        (_SLOTS.replace("round_robin", "best"), [*_TRIED, _GPUS + "3"], ""),
         (_GATE, [], ""),
     ],
 )
@@ -126,6 +130,24 @@ def test_validate_asks_for_a_machine_beside_one_that_keeps_state(
         assert [error.key for error in errors] == ["checkpoint.to"]
         with pytest.raises(EmulatorError, match="no machine is next to it"):
             prepare(load(file))
+
+
+@pytest.mark.parametrize("name", ["dgtp", "ring", "p3", "data_parallel", "dorylus"])
+@pytest.mark.parametrize("left_out", [".copy", "nobody"])
+def test_a_stated_placement_may_leave_out_copies_of_state(
+    name: str, left_out: str, tmp_path: Path
+) -> None:
+    content = loads(f"name: it\n{CASES[name]}\n").to_json()
+    content["checkpoint"] = {"every": "1 iterations", "to": "peer"}
+    file = tmp_path / "it.yaml"
+    file.write_text(json.dumps(content))
+    placed = prepare(load(file)).tasks
+    stated = {t: m for t, m in placed.items() if not t.endswith(left_out)}
+    assert (stated == placed) == (left_out == "nobody")
+    content["placement"] = {"policy": "explicit", "tasks": stated}
+    file.write_text(json.dumps(content))
+    assert find_errors(file) == []
+    assert prepare(load(file)).tasks == placed
 
 
 _SEVERAL = """

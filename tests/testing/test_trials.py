@@ -7,12 +7,23 @@ import sys
 import time
 from dataclasses import replace
 from functools import cache
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from emu.prediction.simulation import simulate
 from emu.scenario import load, prepare
-from emu.testing.trials import PROMPT, Case, Damage, Faults, Trial, Trials, run_trial
+from emu.testing.trials import (
+    PROMPT,
+    Case,
+    Damage,
+    Faults,
+    Trial,
+    Trials,
+    run_trial,
+    wires,
+)
 from tests.integration.scenarios import GOLDEN
 from tests.testing.trial_cases import CASES, experiment
 
@@ -40,6 +51,19 @@ def test_every_system_takes_what_was_simulated_and_survives(name: str) -> None:
     trials = Trials(Case.of(experiment(name)))  # it compares the makespans to 1e-6
     for seed in range(3):
         ended_well(trials, seed, name)
+
+
+@pytest.mark.parametrize("epoch", [1.0, 2.4e6, 3e7])
+@pytest.mark.parametrize("name", ["dgtp", "dgcl"])
+def test_time_goes_on_wherever_its_clock_began(name: str, epoch: float) -> None:
+    """Beyond 10^6 s a turn is less than a float tells: an attempt spun for ever."""
+    case = Case.of(experiment(name))
+    with mock.patch.object(wires, "EPOCH", epoch):
+        trial = run_trial(case)
+    assert (trial.complaints, trial.error) == ([], None)
+    assert trial.run is not None
+    simulated = simulate(case.problem, case.expected, case.policy).makespan
+    assert trial.run.schedule.makespan == pytest.approx(simulated, abs=1e-4)
 
 
 def test_results_after_faults_are_those_that_were_trained() -> None:

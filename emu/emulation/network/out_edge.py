@@ -67,6 +67,20 @@ class _Queued:
     notified: float = -math.inf  # wall time from which a segment holds that there is
     first: float = math.nan  # wall time before its first bytes left
     last: float = math.nan  # and before its last
+    due: float = math.inf  # wall time of the next look
+    late: float = 0.0  # wall seconds by which looks were, before a segment has begun
+
+    def obey(self, segment: RateSegment, capacity: float) -> float:
+        """Follow a segment that has begun; return the bytes that others carried unseen.
+
+        A segment of a time to come takes the place of those before it on the board,
+        however often a sender looks: that it stood still costs it its lateness at most.
+        Without this a flow beside others that began was 20 ms late, with 4 ms unseen.
+        """
+        known = self.obeyed.at(segment.since) if self.obeyed is not None else 0.0
+        unseen = max(0.0, segment.served - known - capacity * self.late)
+        self.obeyed, self.late = segment, 0.0
+        return unseen
 
 
 class OutEdge:
@@ -145,7 +159,8 @@ class OutEdge:
     def notify(self, since: float) -> None:
         """Look at the board: there is, or soon will be, a segment from a run time."""
         if self._queue and self._queue[0].shaped and self._pacer is not None:
-            self._queue[0].notified = self._pacer.to_wall(since)
+            entry, at = self._queue[0], self._pacer.to_wall(since)
+            entry.notified, entry.due = at, min(entry.due, at)
             self._pacer.look(self)
 
     def advance(self, now: float) -> float:
@@ -179,15 +194,16 @@ class OutEdge:
                 self.statistics.max_stale = max(self.statistics.max_stale, stale)
             # A segment of a time to come says nothing of the time before it: the one
             # that ends a flow would let all of it go at once, 34 ms early in the demo.
-            first = segment.since - pacer.depth.lead_time
+            entry.late += max(0.0, min(now, segment.since) - entry.due)
+            first, unseen = segment.since - pacer.depth.lead_time, 0.0
             if first <= now:
-                entry.obeyed = segment
+                unseen = entry.obey(segment, pacer.to_wall_rate(self._capacity))
             if (obeyed := entry.obeyed) is not None:
                 # A segment between both, of a cut say, may never have been seen: what
                 # the one to come has carried by then, the flow has at most until then.
                 if first > now and obeyed.at(now) > segment.served:
                     obeyed = RateSegment(obeyed.iteration, segment.served, 0.0, now)
-                segment = self._follow(entry, obeyed, now, pacer)
+                segment = self._follow(entry, obeyed, now, pacer, unseen)
             if outgoing.done or self._writing:
                 return math.inf
         due = next_look(
@@ -199,17 +215,23 @@ class OutEdge:
             looks=pacer.looks,
             depth=pacer.depth,
         )
-        return min(due, first) if first > now else due
+        entry.due = min(due, first) if first > now else due
+        return entry.due
 
     def _follow(
-        self, queued: _Queued, segment: RateSegment, now: float, pacer: Pacer
+        self,
+        queued: _Queued,
+        segment: RateSegment,
+        now: float,
+        pacer: Pacer,
+        unseen: float,
     ) -> RateSegment:
         """Send what a segment allows; return the segment without what was lost."""
         outgoing, depth = queued.outgoing, pacer.depth
         progress, volume = outgoing.body_sent, outgoing.volume
         capacity = pacer.to_wall_rate(self._capacity)
         bytes_left = queued.bucket.without_loss(
-            segment, now, progress, volume, depth, capacity
+            segment, now, progress, volume, depth, capacity, unseen
         )
         limit = allowance(bytes_left, now, progress, volume, depth)
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who

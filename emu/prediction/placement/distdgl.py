@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import PlacementError
 from emu.prediction.placement.baselines import fill
@@ -19,6 +21,8 @@ from emu.prediction.placement.packing import (
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement
+
+Flags: TypeAlias = NDArray[np.bool_]
 
 
 def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
@@ -213,11 +217,7 @@ class _Colocation:
         for options in reversed(self.options):
             here = np.full(shape, -1, dtype=np.int64)
             for option in options:
-                target = tuple(slice(count, None) for count in option.tolist())
-                source = tuple(
-                    slice(0, size - count)
-                    for size, count in zip(shape, option.tolist(), strict=True)
-                )
+                source, target = self._sides(option)
                 value = np.where(
                     after[target] >= 0, after[target] + self._pairs(option), -1
                 )
@@ -228,7 +228,8 @@ class _Colocation:
         start = (0,) * len(self.sizes)
         if best[0][start] < 0:
             return None
-        found, states = [], {start}
+        found, states = [], np.zeros(shape, dtype=bool)
+        states[start] = True
         for machine in range(self.machines):
             pair, states = self._first_best(machine, states, best)
             found.append(pair)
@@ -237,18 +238,24 @@ class _Colocation:
     def _pairs(self, option: Ints) -> int:
         return int(min(self.k * option[0], option[1]))
 
+    def _sides(self, option: Ints) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """Return the parts of all states before and after an option was taken."""
+        both = [*zip(self.sizes, option.tolist(), strict=True)]
+        before = tuple(slice(0, size + 1 - count) for size, count in both)
+        return before, tuple(slice(count, None) for _, count in both)
+
     def _first_best(
-        self, machine: int, states: set[Counts], best: list[Ints]
-    ) -> tuple[tuple[int, int], set[Counts]]:
+        self, machine: int, states: Flags, best: list[Ints]
+    ) -> tuple[tuple[int, int], Flags]:
         """Return the largest (workers, samplers) on an optimal way, and where it leads.
 
         ``states`` agree on workers and samplers and differ in the others, whose
         machines are decided later.
         """
-        most = max(int(best[machine][state]) for state in states)
+        most = int(best[machine][states].max())
         for option in self.options[machine][::-1]:
             next_states = self._next_states_of(machine, states, option, most, best)
-            if not next_states:
+            if not next_states.any():
                 continue
             pair = int(option[0]), int(option[1])
             for other in self.options[machine]:
@@ -262,19 +269,17 @@ class _Colocation:
     def _next_states_of(
         self,
         machine: int,
-        states: set[Counts],
+        states: Flags,
         option: Ints,
         wanted: int,
         best: list[Ints],
-    ) -> set[Counts]:
-        next_states = set()
-        for state in states:
-            after = tuple(int(q + c) for q, c in zip(state, option, strict=True))
-            if any(q > size for q, size in zip(after, self.sizes, strict=True)):
-                continue
-            value = int(best[machine + 1][after])
-            if value >= 0 and value + self._pairs(option) == wanted:
-                next_states.add(after)
+    ) -> Flags:
+        # In one step for all states: of 14 tasks that all differ a machine has 16,384
+        # options and as many states, which one by one took over a minute.
+        source, target = self._sides(option)
+        value, next_states = best[machine + 1][target], np.zeros_like(states)
+        on_way = (value >= 0) & (value + self._pairs(option) == wanted)
+        next_states[target] = states[source] & on_way
         return next_states
 
 

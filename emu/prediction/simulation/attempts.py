@@ -15,6 +15,7 @@ import numpy as np
 
 from emu.errors import NodeLost, ScenarioError
 from emu.problem import Job, Kill, Outages, Schedule, next_kills
+from emu.problem.changes import TIE
 from emu.problem.workloads import CHECKPOINT, copies_of
 
 
@@ -63,6 +64,8 @@ class Attempts:
     makespan: float
     """Seconds of all of them, and from each to the next."""
     last: Schedule
+    ties: frozenset[Kill] = frozenset()
+    """Kills that came to nothing as what they kill had ended at that very time."""
 
     @property
     def lost(self) -> dict[str, float]:
@@ -112,15 +115,18 @@ def attempts(
         When one of several jobs is killed, and may begin again.
     """
     deaths: list[Killed] = []
+    ties = set[Kill]()
     start, holders = began, None
     while True:
         schedule = part(first, began)
         job, ends = schedule.problem.job, schedule.task_end.item
-        due = next_kills(kills, first, began, ends, cache(partial(end_of, schedule)))
+        over = cache(partial(end_of, schedule))
+        due = next_kills(kills, first, began, ends, over)
+        ties |= {k for k in due.idle if _is_tie(k, began + max(map(over, k.processes)))}
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
             length = began + schedule.length - start
-            return Attempts(tuple(deaths), length, schedule)
+            return Attempts(tuple(deaths), length, schedule, frozenset(ties))
         # A crash names no process, nor the task that it came in.
         kill = due.now[0]
         error = kill.name
@@ -148,6 +154,10 @@ def attempts(
         deaths.append(Killed(first, cut, began, ran, ran - cut_time, pause, error))
         first, began = cut, began + ran + pause
         kills = kills_after(coming, fallen, began)
+
+
+def _is_tie(kill: Kill, end: float) -> bool:
+    return math.isclose(kill.time, end, rel_tol=TIE)
 
 
 _NO_RESTART = ", and the run ends: write on_failure: restart"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import math
 import os
 import selectors
 import socket
@@ -346,7 +347,8 @@ class World:
         if timeout > 0:
             self.network.now = self.loop.next_timer()
         else:
-            self.network.now += _TURN
+            now = self.network.now  # late in a long job a turn is less than floats tell
+            self.network.now = max(now + _TURN, math.nextafter(now, math.inf))
 
     def _at(self, wall: float, callback: Callable[..., object], *args: Any) -> None:
         """Call back at a wall time, as the world itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -70,10 +71,14 @@ async def shaping(
     time_scale: float = 0.5,
     started: bool = True,
     flow_ends: FlowEnds = "arrival",
+    catch_up: float = math.inf,
+    capacity: float = math.inf,
 ) -> AsyncIterator[Shaped]:
     board, inbox, pool = RateBoard.create(3), Inbox("w0"), BufferPool()
     arrivals: list[tuple[int, int, float, int, bool]] = []
-    settings = EmulationSettings(byte_scale=byte_scale, flow_ends=flow_ends)
+    settings = EmulationSettings(
+        byte_scale=byte_scale, flow_ends=flow_ends, catch_up=catch_up
+    )
     pacer = Pacer(board, settings)
     server = DataServer(
         keys=KEYS,
@@ -82,7 +87,8 @@ async def shaping(
         on_arrival=lambda *seen: arrivals.append(seen),
     )
     address = await server.start("127.0.0.1")
-    edges = [await open_edge(address, e, key=KEYS[e], pacer=pacer) for e in range(3)]
+    how: dict[str, Any] = {"pacer": pacer, "capacity": capacity}
+    edges = [await open_edge(address, e, key=KEYS[e], **how) for e in range(3)]
     clock = RunClock(time.monotonic(), time_scale)
     if started:
         pacer.start(clock)
@@ -199,6 +205,34 @@ async def test_looks_are_due_before_bytes_are_lost_or_a_line_begins() -> None:
         begins = now + longest / 2
         run.publish([1], [0], [1e3], [1e5], run.clock.to_emulated(begins))
         assert run.edge.advance(now) == pytest.approx(begins, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("early", "late", "lost"),
+    [(0, 0, 0), (0, 0.01, 0.01), (0.03, 0, 0.03), (0.03, 0.02, 0.05), (0.45, 0, 0.05)],
+)
+async def test_who_looks_in_time_loses_nothing_of_lines_that_it_never_saw(
+    early: float, late: float, lost: float
+) -> None:
+    """Who stood still, before or after, loses what the link carries in that time."""
+    rate, unseen = 1e6, 0.04
+    async with shaping(byte_scale=1, time_scale=1, catch_up=0, capacity=rate) as run:
+        _ = run.edge.send(0, block(100_000), shaped=True)
+        start = time.monotonic()
+        begins = run.clock.to_emulated(start) + 0.5
+        run.publish([1], [0], [0.0], [rate], begins)
+        # It takes the place of the first, of which nothing has gone.
+        second = begins + unseen
+        run.board.publish([1], [0], [unseen * rate], [rate], second)
+        now = run.edge.advance(start) + early
+        while (due := run.edge.advance(now)) < run.clock.to_wall(second):
+            now = due
+        now = due + late
+        while run.edge.statistics.frames == 0:
+            now = max(run.edge.advance(now), now + 1e-4)
+        await arrived(run, 0, 100_000)
+
+        assert run.edge.statistics.lost_bytes == pytest.approx(rate * lost, abs=2)
 
 
 async def test_nothing_leaves_by_a_line_of_a_time_to_come() -> None:

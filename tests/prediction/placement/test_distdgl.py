@@ -7,7 +7,7 @@ import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.prediction.placement.distdgl import place_distdgl
-from emu.problem import Cluster, Job, Machine, Task
+from emu.problem import Cluster, Edge, Job, Machine, Task
 from tests.prediction.placement.placement_cases import (
     colocated_pairs,
     dgtp_job,
@@ -65,6 +65,25 @@ def test_as_many_pairs_as_brute_force() -> None:
         assert placement.violations(job, cluster) == []
         assert colocated_pairs(job, placement)[0] == max(pairs)
         compared += 1
+
+
+def test_many_tasks_that_all_differ_are_placed() -> None:
+    """Each counts by itself: 16,384 states, and options by the thousand per machine."""
+    kinds = [("w", "worker", 1.0), ("s", "sampler", 1.0)]
+    tasks = [Task(k, kind, demands={"cpu": size}) for k, kind, size in kinds]
+    sizes = [2.0 + 0.25 * n for n in range(12)]
+    tasks += [
+        Task(f"g{n}", "graph_store", demands={"cpu": size})
+        for n, size in enumerate(sizes)
+    ]
+    job = Job(tuple(tasks), (Edge(1, 0),), 1)
+    room = {"cpu": (2.0 + sum(sizes)) / 3 + 1.0}
+    cluster = Cluster(tuple(Machine(f"m{n}", 1.0, 1.0, room) for n in range(3)))
+
+    placement = place_distdgl(job, cluster)
+
+    assert placement.violations(job, cluster) == []
+    assert colocated_pairs(job, placement) == (1, 1)
 
 
 def test_server_goes_where_a_flow_gets_most() -> None:
