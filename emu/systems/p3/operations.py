@@ -133,11 +133,13 @@ class _Phases:
             return
         for of in (self.counts[peer] for peer in self.builder.group_of(rank)):
             linear, _ = self._split(columns, of)
+            # The group's batches are one pass.
             if kind == "model_forward":
                 rows = np.array([one.inputs for one in of], float)
-                yield linear.forward
+                yield linear.forward | {"launch": 0.0}
                 yield {"collect": rows * columns * _FEATURE_BYTES}
             else:
-                yield linear.backward(first=True)
+                yield linear.backward(first=True) | {"launch": 0.0}
+        yield {"launch": 1.0}
         if kind == "model_backward":
             yield {"step": float(self.steps[0] * columns)}
