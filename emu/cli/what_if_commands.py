@@ -54,6 +54,7 @@ from emu.report.many_runs import runs_json, runs_table
 from emu.runs.result import Result
 from emu.scenario import Scenario
 from emu.scenario.document import value_at
+from emu.training.looks import HELD
 
 
 @app.command()
@@ -231,7 +232,7 @@ def compare(
         str, option("accuracy=0.88", "With --systems: time to that accuracy.")
     ] = "",
     within: Annotated[
-        int, option("EPOCHS", "With --to: passes over the training set.", min=1)
+        int, option("EPOCHS", "With --to: passes over the training set.", min=HELD)
     ] = WITHIN,
     write: Annotated[
         Path | None, option("DIR", "Write each row as a scenario.")
