@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.profiling import prepare_profile
 from emu.experiment.rates import (
@@ -18,7 +22,7 @@ from emu.experiment.rates import (
 )
 from emu.problem import Profile
 from emu.problem.workloads.operations import OPERATIONS
-from emu.scenario import Experiment, Scenario, build_job, load, realize
+from emu.scenario import Experiment, Scenario, build_job, load, prepare, realize
 from emu.scenario.scenario_file import loads
 from emu.systems.job_section import RatesSection
 
@@ -121,3 +125,20 @@ job: {system: custom, iterations: 1, tasks: [{name: t, time: 1 s, pin: a}]}
 """
     with pytest.raises(ScenarioError, match="counted of one job that trains"):
         sized_scenarios(loads(text))
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+def test_the_command_leaves_a_scenario_that_runs(tmp_path: Path) -> None:
+    """Rates of this computer, whatever it is busy with."""
+    file, out = tmp_path / "job.yaml", tmp_path / "rated.yaml"
+    file.write_text(SAMPLED)
+    args = ["profile", str(file), str(out), "--rates", "--iterations", "3", "--force"]
+    done = CliRunner().invoke(app, [*args, "--runs", str(tmp_path / "runs")])
+    assert done.exit_code == 0, done.output
+    rated = load(out)
+    rates = rated.job.stated_rates
+    assert rates is not None
+    assert all(rate > 0 for _, rate in rates)
+    assert np.isfinite(prepare(rated).simulate().makespan)
+    assert "at the furthest" in done.output
