@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
@@ -73,6 +73,7 @@ def operations_of(scenario: Scenario) -> tuple[list[str], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gin"])
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 99), hidden=st.sampled_from([3, 8, 200]))
 def test_products_are_those_that_torch_counts(
     kind: str, seed: int, hidden: int
@@ -82,17 +83,17 @@ def test_products_are_those_that_torch_counts(
 
     model = {"kind": kind, "hidden": hidden, "layers": 2}
     scenario = scenario_of("data_parallel", model=model)
-    settings = build_job(scenario).settings
-    dataset = open_for(settings)
-    plan = replace(BatchPlan.from_settings(settings), seed=seed)
+    keys = build_job(scenario).settings
+    dataset = open_for(keys)
+    plan = replace(BatchPlan.from_settings(keys), seed=seed)
     batch = plan.batch(dataset.structure, dataset.train, 0, 0)
     rows = dataset.gather(batch.vertices)
     mini = MiniBatch.of(batch, rows, dataset.labels[batch.seeds])
-    network = GraphModel(settings, dataset)
+    network = GraphModel(keys, dataset)
     with FlopCounterMode(display=False) as counter:
         network.gradient([mini])
     counts = batch_counts(batch, dataset.owner, dataset.parts)
-    sizes = settings["model"], dataset.feature_length, dataset.classes
+    sizes = keys["model"], dataset.feature_length, dataset.classes
     layers = count_layers(*sizes, [counts])
     passes = [layer.forward["multiply"] for layer in layers]
     passes += [
