@@ -224,7 +224,7 @@ OTHERWISE = {
     ],
     "agents hosts ray listen allow any_version resume": ["run"],
     "train": ["simulate"],
-    "systems write same_machines": ["compare"],
+    "systems to within write same_machines": ["compare"],
     "bound_time": ["explain", "place"],
     "scenario": ["audit"],
 }

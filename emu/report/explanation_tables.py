@@ -448,7 +448,10 @@ def placement_text(problem: Problem) -> str:
     tasks = textwrap.fill(
         f"  tasks: {{{text}}}", WIDTH, subsequent_indent="    ", **how
     )
-    return f"placement:\n  policy: {section['policy']}\n{tasks}"
+    # DistDGL has this as its default, an explicit placement has another.
+    near = problem.job.settings.get("epoch") == "local"
+    note = "# and job.epoch: local, as it was trained\n" if near else ""
+    return f"{note}placement:\n  policy: {section['policy']}\n{tasks}"
 
 
 def causes(explanation: Explanation) -> Table:

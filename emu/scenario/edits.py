@@ -25,6 +25,7 @@ from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import load
 from emu.systems import Edit
 from emu.systems.system import content_of
+from emu.systems.training_section import TrainingSection
 from emu.units import DURATION, RATE, SIZE, Quantity
 
 if TYPE_CHECKING:
@@ -46,18 +47,29 @@ def placement_edit(scenario: Scenario, policy: str) -> Edit:
 
     What an explicit placement spells out pins nothing elsewhere.
     """
-    sections = [("placement", scenario.placement)]
+    sections = [("", scenario.placement)]
     if scenario.placed_by == "sequential":
         sections = [
-            (f"jobs[{i}].placement", item.placement)
-            for i, item in enumerate(scenario.jobs)
+            (f"jobs[{i}].", item.placement) for i, item in enumerate(scenario.jobs)
         ]
-    edit: Edit = {}
+    edit = walk_edit(scenario, policy)
     for key, section in sections:
-        edit[f"{key}.policy"] = policy
+        edit[f"{key}placement.policy"] = policy
         if section.is_explicit and policy != section.policy:
-            edit[f"{key}.tasks"] = None
+            edit[f"{key}placement.tasks"] = None
     return edit
+
+
+def walk_edit(scenario: Scenario, policy: str) -> Edit:
+    """Return ``epoch`` of jobs of which another placement policy has another default.
+
+    With it a file trains what it did.
+    """
+    return {
+        f"{key}job.epoch": job.epoch
+        for key, _, job in scenario.each_job()
+        if isinstance(job, TrainingSection) and job.epoch != job.default_epoch(policy)
+    }
 
 
 class ScenarioEdits:
@@ -156,6 +168,7 @@ class ScenarioEdits:
                 if process.startswith(prefix)
             }
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
+        edit |= walk_edit(self._scenario, "explicit")
         return self._scenario.job.machine_keys() | edit
 
     def fewer_machines(self, base: Change) -> Iterator[Change]:

@@ -51,6 +51,7 @@ def tiny_training(iterations: int = 20, **job: Any) -> dict[str, Any]:
             "batch_size": 8,
             "workers": 2,
             "samplers_per_worker": 1,
+            "epoch": "replicate",  # of every placement
             "times": {
                 "graph_store": "20 ms",
                 "graph_store_hop": "10 ms",

@@ -9,7 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from emu.experiment.systems import as_system
-from emu.scenario import Scenario, build_job, load
+from emu.scenario import Scenario, build_job, load, prepare
+from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.scenario_file import loads
 
 FILE = """
@@ -95,3 +96,19 @@ def test_each_of_several_jobs_has_its_own() -> None:
     whole = build_job(loads(json.dumps(content), name="two.json"))
     walks = {name: whole.settings_of(name)["epoch"] for name in whole.job_names}
     assert walks == {"a": "local", "b": "replicate"}
+
+
+@pytest.mark.parametrize("first", ["distdgl", "etp"])
+def test_what_ifs_are_edits_of_the_file(first: str) -> None:
+    """Who writes one into the file trains what was simulated, whatever its default."""
+    text = f"{FILE % 'dgtp'}placement: {{policy: {first}}}\n"
+    scenario = loads(text)
+    before = build_job(scenario).settings["epoch"]
+    for policy in ("best", "distdgl", "ifs"):
+        edit = placement_edit(scenario, policy)
+        edited = loads(text, edit)
+        assert build_job(edited).settings["epoch"] == before
+        assert ("job.epoch" in edit) == ((policy == "distdgl") != (first == "distdgl"))
+    problem = prepare(scenario).problem
+    standing = ScenarioEdits(scenario).standing(problem)
+    assert build_job(loads(text, standing)).settings["epoch"] == before
