@@ -196,7 +196,12 @@ def test_a_device_has_rates_of_its_own(system: str) -> None:
     for t, task in enumerate(problem.job.tasks):
         device = "quick" if where[task.name] == "a" else "slow"
         assert sums[t] == pytest.approx(on[device][t], rel=1e-9)
+        if task.pinned is None:
+            moved = on["slow"][t] * task.slowness.get("a", 1.0)
+            assert moved == pytest.approx(on["quick"][t], rel=1e-9)
     assert (on["quick"] != on["slow"]).any()
+    free = [task.pinned is None for task in problem.job.tasks]
+    assert any(free) == (system == "dgtp")
 
 
 @pytest.mark.parametrize("system", ["dgtp", "data_parallel", "p3"])
