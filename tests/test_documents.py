@@ -24,7 +24,7 @@ ROW = re.compile(r"^\| .* \| `(emu/[a-z_/]+\.(?:py|c))` \| `(\w+)`", re.MULTILIN
 
 
 def test_the_readme_is_short() -> None:
-    assert (ROOT / "README.md").read_text().count("\n") <= 150
+    assert (ROOT / "README.md").read_text().count("\n") <= 160
 
 
 def test_measurements_fit_a_few_screens() -> None:

@@ -371,18 +371,20 @@ def target_table(results: Sequence[SystemResult], target: str) -> Table:
     for one in sorted(reached, key=lambda one: one.makespan):
         every = "" if one.everywhere is None else format_duration(one.everywhere, 3)
         paid = [format_money(one.cost["total"]) if one.cost else ""] if priced else []
-        mean, spread = _seconds(one.makespans)
+        own = interval([*one.makespans.values()])
+        spread = [format_duration(own.half, 3) if own.count > 1 else ""]
         table.add_row(
             one.system,
             f"{len(one.placing['machines'])} of {one.placing['machines_in_all']}",
-            *([mean, spread] if several else [mean]),
+            format_duration(own.mean),
+            *(spread if several else ()),
             every,
             f"{one.steps:,.0f}",
             format_duration(one.epoch_seconds, 3),
             format_size(one.moved),
             format_duration(one.setup["seconds"], 3),
             *paid,
-            one.limit.removeprefix("computing on "),
+            one.limit.removeprefix("computing on ").replace(",", ""),
         )
     return table
 
