@@ -24,7 +24,7 @@ from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import find_errors
-from emu.testing.trials import Case, run_trial, wires
+from emu.testing.trials import Case, run_trial, wires, world
 from emu.testing.trials.drawn import EXACT
 from tests.testing.drawn_scenarios import RULE, draw_scenario
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _UNSEEN = 2e-3
 #: Simulations whose ties part; of one run 8 % of them gave its makespan.
 _NUDGES = 100
+#: Seconds of a job for which the turns of a trial are enough whatever it does.
+_LONG = 50.0
 #: Guard that says how little was carried: of some draws that is so.
 _LITTLE = "enough carried"
 
@@ -55,8 +57,14 @@ def in_virtual_time(
     every, start = (cuts.every, cuts.start) if cuts else (0, None)
     case = replace(case, every=every, kills=experiment.kills, began=experiment.began)
     case = case if start is None else replace(case, start=start)
-    # An attempt begins after the one before has ended.
-    with mock.patch.object(wires, "EPOCH", wires.EPOCH * (1 + 100 * experiment.began)):
+    # An attempt begins after the one before has ended; and a job of minutes whose quota
+    # is tuned every 20 ms takes more turns than one that goes round in circles is left.
+    epoch = wires.EPOCH * (1 + 100 * experiment.began)
+    turns = int(world.TURNS * max(1.0, prepared.predicted.makespan / _LONG))
+    with (
+        mock.patch.object(wires, "EPOCH", epoch),
+        mock.patch.object(world, "TURNS", turns),
+    ):
         trial = run_trial(case, None, observer)
     if cuts:
         for cut in trial.cuts:

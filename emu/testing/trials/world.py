@@ -32,7 +32,7 @@ _THE_WORLD = contextvars.Context()
 _FIRST_ID = 1 << 23  # no process of Linux has such a number
 _AT_ONCE = 1e-11  # wall seconds, less than any clock shows
 _TURN = 1e-10  # wall seconds that a turn of the loop takes: none would let loops spin
-_TURNS = 1_000_000
+TURNS = 1_000_000
 _UNWIND = 60.0  # wall seconds
 KILLED = -9
 
@@ -342,8 +342,8 @@ class World:
         self._turns += 1
         if timeout is None:
             raise Stuck(f"nothing will happen any more after {self.network.now:.3f} s")
-        if self._turns > _TURNS:
-            raise Stuck(f"{_TURNS} turns of the loop, and it goes on")
+        if self._turns > TURNS:
+            raise Stuck(f"{TURNS} turns of the loop, and it goes on")
         if timeout > 0:
             self.network.now = self.loop.next_timer()
         else:
