@@ -488,7 +488,7 @@ def profile(
     measure = partial(_measure, runs=runs, console=console, force=force)
     if rates:
         fitted = measure_rates(scenario, measure)
-        keys = rates_keys(fitted, scenario_of_file.job.stated_rates)
+        keys = rates_keys(fitted, scenario_of_file.job.operation_rates)
         edit: dict[str, object] = {"job.times": None, "profile": None}
         write_scenario(out, load(scenario_of_file, edit | {"job.rates": keys}))
         lines = [f"written to {out}, with job.rates as measured here:"]

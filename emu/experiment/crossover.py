@@ -378,7 +378,7 @@ def _with_all_machines(
     scenario: Scenario, own: SystemResult, target: Target
 ) -> SystemResult:
     """Return a row with its time on all machines, where these are not its own."""
-    names = scenario.job.machines or tuple(scenario.stated_cluster.names)
+    names = scenario.job.ranks(scenario.stated_cluster.names)
     if variant_named(own.system).alone or {*own.placing["machines"]} >= {*names}:
         return own
     try:

@@ -1,4 +1,4 @@
-"""Rates of operations from measured times of tasks: what ``emu profile --rates`` does.
+"""Rates of operations from measured times of tasks, for ``emu profile --rates``.
 
 Every kind of task takes the sum of its operations times their rates; several sizes of
 the job tell the rates of a task with several operations apart.
@@ -50,7 +50,7 @@ class FittedRates:
     over the latter."""
 
 
-def sized_scenarios(scenario: Scenario) -> list[Scenario]:
+def list_sizes(scenario: Scenario) -> list[Scenario]:
     """Return the scenario in three sizes: of mini-batches, or of hidden layers.
 
     Raises
@@ -104,22 +104,22 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
         raise ValueError("no task took a time that could be measured")
     rows = np.array([one.operations / one.seconds for one in samples])
     scale = rows.max(axis=0)
-    seen = [int(n) for n in np.flatnonzero(scale)]
+    columns = [int(n) for n in np.flatnonzero(scale)]
     best, least = np.zeros(len(OPERATIONS)), np.inf
     # With six rates it is exact to try every set of those that are above 0.
-    for count in range(1, len(seen) + 1):
-        for some in map(list, combinations(seen, count)):
+    for count in range(1, len(columns) + 1):
+        for some in map(list, combinations(columns, count)):
             part = rows[:, some] / scale[some]
-            found, *_ = np.linalg.lstsq(part, np.ones(len(rows)), rcond=None)
-            error = float(((part @ found - 1) ** 2).sum())
-            if (found >= 0).all() and error < least - 1e-12:
+            solution, *_ = np.linalg.lstsq(part, np.ones(len(rows)), rcond=None)
+            error = float(((part @ solution - 1) ** 2).sum())
+            if (solution >= 0).all() and error < least - 1e-12:
                 best, least = np.zeros(len(OPERATIONS)), error
-                best[some] = found / scale[some]
+                best[some] = solution / scale[some]
     residuals: dict[str, float] = {}
     for one, error in zip(samples, rows @ best - 1, strict=True):
         further = max(residuals.get(one.kind, 0.0), error, key=abs)
         residuals[one.kind] = float(further)
-    rates = {OPERATIONS[n]: float(best[n]) for n in seen}
+    rates = {OPERATIONS[n]: float(best[n]) for n in columns}
     return FittedRates(rates, residuals)
 
 
@@ -134,13 +134,13 @@ def measure_rates(
     Raises
     ------
     ScenarioError
-        As `sized_scenarios`.
+        As `list_sizes`.
     ValueError
         As `fit_rates`.
     """
     samples: list[Sample] = []
-    for sized in sized_scenarios(scenario):
-        experiment, profile = measure(sized)
+    for size in list_sizes(scenario):
+        experiment, profile = measure(size)
         samples += sample_tasks(experiment, profile)
     return fit_rates(samples)
 

@@ -127,7 +127,7 @@ class RunResult(PreparedRun):
         end = self.experiment.began + self.run.schedule.length
         failures = count_failures(self.experiment, end)
         times = "stated" if scenario.profile is None else "profiled"
-        if any(section.stated_rates for *_, section in scenario.each_job()):
+        if any(section.operation_rates for *_, section in scenario.each_job()):
             times = "counted"
         if scenario.emulation.compute == "real":
             times = "measured"

@@ -172,14 +172,15 @@ def chosen_system(
     variant, plain = variant_named(name), as_variant(scenario, name, overrides)
     stated = load(scenario, {**(overrides or {}), "expect": None})
     free = getattr(stated.job, "machines", None) is None
-    spread = spread and not isinstance(plain.job, _PER_MACHINE)
+    per_machine = _has_part_per_machine(plain.job)
+    spread = spread and isinstance(plain.job, TrainingSection) and not per_machine
     if machines is not None:
         return _on(stated, plain, machines, spread=spread)
     is_chosen = free and (plain.placed_by == "best" or variant.alone or spread)
-    if not (is_chosen and (spread or isinstance(plain.job, _PER_MACHINE))):
+    if not (is_chosen and (spread or per_machine)):
         return plain
     whole = isinstance(plain.job, WholeGraphSection)
-    roomy = _list_machines(plain) if whole else _roomy(stated)
+    roomy = plain.job.ranks(plain.stated_cluster.names) if whole else _roomy(stated)
     cluster = plain.cluster.build().only(roomy)
     sets = machine_sets(build_job(plain), cluster, _FEW_SETS if spread else _MOST_SETS)
     if variant.alone:
@@ -192,7 +193,8 @@ def chosen_system(
             # By seed: those of an iteration are rounded to whole ones per worker.
             seeds = seeds_per_iteration(ready.problem.job.settings) or 1
             took = ready.simulate().makespan / seeds
-        except (ScenarioError, PlacementError):  # p3's columns do not fit, say
+        except (ScenarioError, PlacementError, DataError):
+            # P3's columns do not fit, say, or an imported cut has more parts.
             continue
         if took < least * (1 - WORTHWHILE):
             best, least = other, took
@@ -202,13 +204,15 @@ def chosen_system(
 #: Sets of machines that are tried of a system with a worker per machine; of one that
 #: is placed by a search on each.
 _MOST_SETS, _FEW_SETS = 16, 6
-#: Sections of jobs of which every machine that takes part has a worker, or a part.
-_PER_MACHINE = (ReplicaSection, WholeGraphSection)
 
 
-def _list_machines(scenario: Scenario) -> tuple[str, ...]:
-    """Return the machines that may hold a part of the whole graph."""
-    return tuple(name for name, _ in scenario.stated_cluster.names_and_positions())
+def _has_part_per_machine(job: JobSection) -> bool:
+    """Return True where each machine that takes part has a worker, or a part.
+
+    Stated times of parts of the whole graph are of as many parts as the file has.
+    """
+    whole = isinstance(job, WholeGraphSection) and job.rates is not None
+    return whole or isinstance(job, ReplicaSection)
 
 
 def _roomy(scenario: Scenario) -> tuple[str, ...]:
@@ -227,11 +231,13 @@ def _on(
     """Return ``plain``, a translation of ``stated``, on some machines alone."""
     count, job = len(plain.cluster.names_and_positions()), plain.job
     whole = isinstance(job, WholeGraphSection)
-    if not (spread or isinstance(job, _PER_MACHINE)):
+    if not (spread or _has_part_per_machine(job)):
         fewer = job.on_machines(machines, count)
         if fewer is None or len(machines) == count:
             return plain
         return load(plain, fewer.machine_keys())
+    if whole and stated.job.system == job.system:  # its file says all but these
+        return load(plain, {"job.machines": [*machines]})
     roomy = machines if whole else _roomy(stated)
     if without := [name for name in machines if name not in roomy]:
         problem = f"{', '.join(without)} has no room for a worker with its samplers"

@@ -376,10 +376,10 @@ def _times(scenario: Scenario) -> Problems:
     if scenario.profile is not None:
         if section.unprofiled:
             yield ("profile",), section.unprofiled
-        if section.stated_rates is not None:
+        if section.operation_rates is not None:
             yield ("job", "rates"), "found a profile as well, which has all times"
         return
-    if section.stated_rates is not None:
+    if section.operation_rates is not None:
         return
     for key in section.list_untimed():
         yield ("job", "times", key), NO_TIME

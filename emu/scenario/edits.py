@@ -209,7 +209,7 @@ class ScenarioEdits:
 
         The one that brings most decides how systems compare on these devices.
         """
-        rates = self._scenario.job.stated_rates
+        rates = self._scenario.job.operation_rates
         if rates is None or self._measured:
             return
         for name, rate in rates:

@@ -76,7 +76,7 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
 
     A task takes longer on a device by one factor in all iterations, that of their sum.
     """
-    section, rates = scenario.job, scenario.job.stated_rates
+    section, rates = scenario.job, scenario.job.operation_rates
     movable = [task for task in job.tasks if task.pinned is None and not task.gate]
     if rates is None or not movable or not [*rates.device_rates()]:
         return job

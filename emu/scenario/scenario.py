@@ -137,14 +137,14 @@ class Scenario(FileSection):
         From here on it is held: a comparison of placements trains one thing.
         """
 
-        def stated(job: JobSection, placed_by: str) -> JobSection:
+        def with_epoch(job: JobSection, placed_by: str) -> JobSection:
             if not isinstance(job, TrainingSection) or job.epoch is not None:
                 return job
             return job.model_copy(update={"epoch": job.default_epoch(placed_by)})
 
-        self.__dict__["job"] = stated(self.job, self.placement.policy)
+        self.__dict__["job"] = with_epoch(self.job, self.placement.policy)
         self.__dict__["jobs"] = tuple(
-            item.model_copy(update={"job": stated(item.job, item.placement.policy)})
+            item.model_copy(update={"job": with_epoch(item.job, item.placement.policy)})
             for item in self.jobs
         )
         return self

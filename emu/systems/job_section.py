@@ -146,7 +146,7 @@ class JobSection(Section):
         def credit_window(self) -> int | str: ...  # noqa: D102
 
     @property
-    def stated_rates(self) -> RatesSection | None:
+    def operation_rates(self) -> RatesSection | None:
         """Rates of operations that stand in place of times."""
         return getattr(self, "rates", None)
 
@@ -196,7 +196,7 @@ class JobSection(Section):
 
     def rate_problems(self) -> Problems:
         """Yield what is wrong with rates beside times, or beside a program's model."""
-        if self.stated_rates is None:
+        if self.operation_rates is None:
             return
         if self.times != type(self.times)():
             problem = "found rates and times, of which each gives all times: write one"
@@ -219,7 +219,7 @@ class JobSection(Section):
         A task that is pinned has the rates of its machine's device, others the default
         ones, of which ``Task.slowness`` is a multiple.
         """
-        rates = self.stated_rates
+        rates = self.operation_rates
         assert rates is not None  # noqa: S101 - for mypy
         devices = {"": DEFAULT_DEVICE, **context.devices}
         on = {machine: rates.on(device) for machine, device in devices.items()}
@@ -427,7 +427,7 @@ class JobSection(Section):
     def device_problems(self, cluster: ClusterSection) -> Problems:
         """Yield devices with times that no machine has, and what would be right."""
         devices = sorted({m.device for m in cluster.machines if m.device})
-        rates = self.stated_rates
+        rates = self.operation_rates
         differing = () if rates is None else rates.device_rates()
         for trail, _, times in (*self.device_times(), *differing):
             for device in times:

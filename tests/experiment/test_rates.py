@@ -16,9 +16,9 @@ from emu.experiment.profiling import prepare_profile
 from emu.experiment.rates import (
     Sample,
     fit_rates,
+    list_sizes,
     measure_rates,
     rates_keys,
-    sized_scenarios,
 )
 from emu.problem import Profile
 from emu.problem.workloads.operations import OPERATIONS
@@ -52,7 +52,7 @@ def run_by(truth: dict[str, float], scenario: Scenario) -> tuple[Experiment, Pro
 @pytest.mark.parametrize("text", [SAMPLED, WHOLE])
 def test_the_rates_of_a_computer_are_found_again(text: str) -> None:
     scenario = loads(text, timed=False)
-    assert len(sized_scenarios(scenario)) == 3
+    assert len(list_sizes(scenario)) == 3
     fitted = measure_rates(scenario, lambda one: run_by(TRUTH, one))
     assert max(map(abs, fitted.residuals.values())) < 1e-6
     for name, rate in fitted.rates.items():
@@ -124,7 +124,7 @@ cluster: {machines: [{name: a, nic: 1 Gbit/s}]}
 job: {system: custom, iterations: 1, tasks: [{name: t, time: 1 s, pin: a}]}
 """
     with pytest.raises(ScenarioError, match="counted of one job that trains"):
-        sized_scenarios(loads(text))
+        list_sizes(loads(text))
 
 
 @pytest.mark.emulation
@@ -137,7 +137,7 @@ def test_the_command_leaves_a_scenario_that_runs(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*args, "--runs", str(tmp_path / "runs")])
     assert done.exit_code == 0, done.output
     rated = load(out)
-    rates = rated.job.stated_rates
+    rates = rated.job.operation_rates
     assert rates is not None
     assert all(rate > 0 for _, rate in rates)
     assert np.isfinite(prepare(rated).simulate().makespan)

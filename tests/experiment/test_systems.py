@@ -346,7 +346,7 @@ def test_whole_graphs_take_as_many_epochs(
     scenario = document(source, job | ({"workers": 2} if source == "dgtp" else {}))
     (result,) = compare_systems(scenario, [row])
     made = result.scenarios[scenario.seed]
-    assert made.job.stated_rates == scenario.job.stated_rates
+    assert made.job.operation_rates == scenario.job.operation_rates
     assert prepare(made).simulate().makespan == result.makespan
     taken = set(result.placing["machines"])
     if row == "one_machine":
@@ -381,6 +381,29 @@ def test_a_file_without_mini_batches_is_no_source(source: str) -> None:
     scenario = load(document("dgtp", {"workers": 1}), {"job": job})
     with pytest.raises(ScenarioError, match="says nothing of mini-batches"):
         as_system(scenario, "p3")
+
+
+@pytest.mark.parametrize("source", ["dgcl", "dorylus"])
+@pytest.mark.parametrize("by", ["rates", "times"])
+def test_a_whole_graph_is_a_row_of_its_own(source: str, by: str) -> None:
+    """On machines of its choice by rates; stated times are of all its parts."""
+    job: dict[str, Any] = {"system": source, "epochs": 3}
+    job |= {"dataset": {"name": "products-like", "scale": 0.002}}
+    job |= {"model": {"hidden": 8, "layers": 2}, "rates": RATES}
+    job |= {"parameter_servers": ["c"], "intervals": 2} if source == "dorylus" else {}
+    if by == "times":
+        kinds = ["forward", "backward"]
+        kinds = ["gather", "apply", "scatter"] if source == "dorylus" else kinds
+        job |= {"rates": None, "times": dict.fromkeys(kinds, "3 ms")}
+    scenario = load(document("dgtp", {"workers": 1}), {"job": job})
+    results = compare_systems(scenario, [source, "all"])
+    rows = {row.system: row for row in results if not row.refused}
+    assert {name.partition(".")[0] for name in rows} == {source}
+    for row in rows.values():
+        made = row.scenarios[scenario.seed]
+        assert prepare(made).simulate().makespan == row.makespan
+    if by == "times":
+        assert rows[source].makespan == prepare(scenario).simulate().makespan
 
 
 def test_several_jobs_are_one_error() -> None:

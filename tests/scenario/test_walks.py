@@ -1,4 +1,4 @@
-"""How samplers walk the training set where the file does not say."""
+"""Walks of samplers over the training set where the file states none."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_each_of_several_jobs_has_its_own() -> None:
 
 @pytest.mark.parametrize("first", ["distdgl", "etp"])
 def test_what_ifs_are_edits_of_the_file(first: str) -> None:
-    """Who writes one into the file trains what was simulated, whatever its default."""
+    """The file with such an edit trains what was simulated, whatever its default."""
     text = f"{FILE % 'dgtp'}placement: {{policy: {first}}}\n"
     scenario = loads(text)
     before = build_job(scenario).settings["epoch"]

@@ -160,7 +160,7 @@ def test_times_are_counts_by_rates(system: str) -> None:
     job = build_job(scenario)
     times = realize(scenario, job).times
     _, counts = operations_of(scenario)
-    rates = dict(scenario.job.stated_rates or ())
+    rates = dict(scenario.job.operation_rates or ())
     by_hand = sum(rates[name] * counts[name] for name in OPERATIONS)
     np.testing.assert_allclose(times, by_hand, rtol=1e-12)
     assert times.any()
@@ -178,7 +178,7 @@ def test_each_rate_moves_the_time_of_who_does_it(system: str) -> None:
 
 @pytest.mark.parametrize("system", [*JOBS])
 def test_a_device_has_rates_of_its_own(system: str) -> None:
-    """Of machine a alone, whether its tasks are pinned there or come to stand there."""
+    """Machine a has some: for tasks pinned there, and for those placed there."""
     rates = RATES | {"multiply": {"default": "4 ps", "quick": "1 ps"}}
     rates |= {"collect": {"default": "200 ps", "quick": "50 ps"}}
     rates |= {"aggregate": {"default": "20 ps", "quick": "80 ps"}}
@@ -208,7 +208,7 @@ def test_a_device_has_rates_of_its_own(system: str) -> None:
 def test_translations_take_the_rates_along(system: str) -> None:
     for source in ("dgtp", "data_parallel", "p3"):
         job = as_system(scenario_of(source), system).job
-        assert job.stated_rates == scenario_of(source).job.stated_rates
+        assert job.operation_rates == scenario_of(source).job.operation_rates
         assert job.times == type(job.times)()
 
 
