@@ -266,6 +266,8 @@ def compare(
         When a row missed an ``expect:``; a single value is of the first row alone, or
         of the system that the file states.
     """
+    if to and not systems:
+        raise ScenarioError("write --systems all as well", file=f"--to {to}")
     if all(path.is_dir() for path in what):
         runs = [emu.load_run(path) for path in what]
         say_missing(*runs)
@@ -287,8 +289,6 @@ def compare(
             _show_systems(results, to)
         # Of all systems some cannot be: their rows say so, and the others stand.
         _judge(of, reached if "all" in rows else results)
-    elif to:
-        raise ScenarioError("write --systems all as well", file=f"--to {to}")
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
