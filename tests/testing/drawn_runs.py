@@ -125,6 +125,17 @@ def _whole_way(file: Path, folder: Path) -> tuple[str, str]:
     return "ran", "; ".join(_complaints(*of_run))
 
 
+def _is_parted(verdict: dict[str, Any]) -> bool:
+    """Return True where its own delays, below 1e-8 of a run, simulated, end as it did.
+
+    The end of 300000711 moves by 21 % under delays of 1e-12 of an iteration, too, and
+    its own (2e-9) simulated end where it did to 14 digits: they parted a tie of fifo.
+    """
+    unexplained = verdict["unexplained"]
+    late = max(verdict["lateness"].values())
+    return late < 1e-8 and unexplained is not None and unexplained < 1e-9
+
+
 def _is_tie(experiment: Experiment, makespan: float, simulated: float) -> bool:
     """Return True where a simulation whose ties part has this makespan, to 0.1 %.
 
@@ -164,7 +175,9 @@ def _complaints(
     is_apart = apart > (EXACT + chance) * max(1.0, simulated)
     agrees = result["prediction"]["outcome"] == "agrees"
     is_odd = is_apart or not agrees or verdict["trust"] != "trusted"
-    is_tie = is_odd and _is_tie(experiment, makespan, simulated)
+    is_tie = is_odd and (
+        _is_parted(verdict) or _is_tie(experiment, makespan, simulated)
+    )
     if is_apart and not is_tie:
         said.append(f"it took {makespan:g} s, simulated are {simulated:g}")
     fired = {finding["guard"] for finding in verdict["guards"]}
