@@ -575,9 +575,13 @@ void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of
                 RandomDouble next, void *generator, int64_t *slots, int64_t capacity,
                 int64_t *keys);
 
-/* Placement: candidates.c, moves.c, etp.c, search.c. `best` of the walks is filled with
+/* Placement: packing.c, candidates.c, moves.c, etp.c, search.c. `best` of the walks is filled with
  * the best makespan after every proposal; `machine_of` is per task, `machines` per
  * unit. */
+int64_t extend(const int64_t *states, int64_t count, const int64_t *options,
+               int64_t choices, const int64_t *sizes, const int64_t *strides,
+               int64_t groups, bool *seen, int64_t codes, int32_t *origin,
+               int32_t *addition);
 int64_t room_of_candidates(const Candidates *c);
 double excess(const Candidates *c, const double *used);
 double lower_bound(const Candidates *c, const int64_t *machine_of);

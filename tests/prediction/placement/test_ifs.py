@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.errors import InfeasiblePlacement
+from emu.prediction.placement import packing as packing_room
 from emu.prediction.placement import place
 from emu.prediction.placement.baselines import place_ifs
-from emu.prediction.placement.packing import Packing
+from emu.prediction.placement.packing import Counts, Packing
 from emu.problem import Cluster, Edge, Job, Machine, Profile, Task
 from tests.prediction.placement.placement_cases import (
     dgtp_job,
@@ -192,6 +197,64 @@ def test_packing_visits_states_in_the_order_of_the_paper() -> None:
     assert packing.solve([0, 1]) == [(0, (1,)), (1, (2,))]
     assert packing.solve([1, 0]) == [(1, (1,)), (0, (2,))]
     assert packing.most_per_bin() == (2,)
+
+
+def solve_plainly(
+    packing: Packing, order: list[int]
+) -> list[tuple[int, Counts]] | None:
+    """Return what Algorithm 2 finds, by lists of counts and the ways to them."""
+    sizes, ways = packing.sizes, {tuple(0 for _ in packing.sizes): ()}
+    for where in order:
+        options = [tuple(one) for one in packing.options(where).tolist()]
+        for state, way in ways.items():
+            rest = tuple(np.subtract(sizes, state).tolist())
+            if rest in options:
+                return [*way, (where, rest)]
+        longer: dict[Counts, tuple[tuple[int, Counts], ...]] = {}
+        for state, way in ways.items():
+            for option in options:
+                total = tuple(np.add(state, option).tolist())
+                if all(np.less_equal(total, sizes)):
+                    longer.setdefault(total, (*way, (where, option)))
+        ways = longer
+    return None
+
+
+@given(st.integers(0, 2**32))
+@pytest.mark.parametrize("most_steps", [packing_room.MAX_STEPS, 0])
+def test_packing_finds_what_a_plain_program_finds(most_steps: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups, bins = rng.integers(1, 4, 2)
+    packing = Packing(
+        rng.integers(1, 4, (groups, 2)).astype(float),
+        tuple(rng.integers(0, 6, groups).tolist()),
+        rng.choice([2, 3, 5, 8, np.inf], (bins, 2)),
+    )
+    order = rng.permutation(bins).tolist()
+
+    with mock.patch.object(packing_room, "MAX_STEPS", most_steps):
+        solution = packing.solve(order)
+    plain = solve_plainly(packing, order)
+
+    if most_steps:
+        assert solution == plain
+    assert (solution is None) == (plain is None)
+    use = np.zeros(groups)
+    for where, counts in solution or ():
+        assert (np.array(counts) @ packing.demand <= packing.free[where]).all()
+        use += counts
+    assert solution is None or use.tolist() == list(packing.sizes)
+
+
+def test_many_machines_are_filled_without_the_program() -> None:
+    """The program has 9 million states on each of 256 machines."""
+    demand = np.array([[2.0, 0.0, 7.0], [1.0, 1.0, 3.0], [1.0, 0.0, 5.0]])
+    packing = Packing(demand, (768, 384, 16), np.tile([8.0, 2.0, 34.0], (256, 1)))
+
+    solution = packing.solve(range(256))
+
+    assert solution is not None
+    assert np.sum([counts for _, counts in solution], 0).tolist() == [768, 384, 16]
 
 
 def test_what_only_pinned_tasks_demand_is_not_to_blame() -> None:
