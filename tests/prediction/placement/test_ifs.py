@@ -203,7 +203,8 @@ def solve_plainly(
     packing: Packing, order: list[int]
 ) -> list[tuple[int, Counts]] | None:
     """Return what Algorithm 2 finds, by lists of counts and the ways to them."""
-    sizes, ways = packing.sizes, {tuple(0 for _ in packing.sizes): ()}
+    sizes = packing.sizes
+    ways: dict[Counts, tuple[tuple[int, Counts], ...]] = {(0,) * len(sizes): ()}
     for where in order:
         options = [tuple(one) for one in packing.options(where).tolist()]
         for state, way in ways.items():
