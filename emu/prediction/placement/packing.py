@@ -156,8 +156,8 @@ class Packing:
             pointer(sizes), pointer(strides), len(sizes),
             pointer(seen), count, pointer(origin), pointer(addition),
         )  # fmt: skip
-        counts = options[addition[:new]]
-        return states[origin[:new]] + counts, (origin[:new], counts)
+        counts, before = options[addition[:new]], origin[:new].astype(np.int64)
+        return states[before] + counts, (before, counts)
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.
