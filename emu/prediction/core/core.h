@@ -175,6 +175,7 @@ typedef struct {
     int64_t port, flows;       /* active flows of the wave over it */
     double load;               /* bytes left of them, by `Wave.since` */
     double base, sent;         /* bytes per second that they have by MADD, and in all */
+    bool sends, receives;      /* it is the first port of some of them, the last of some */
 } WavePort;
 
 typedef struct {
@@ -195,6 +196,9 @@ typedef struct {
     Wave *wave;                /* in the place of its first member when it was made */
     WavePort *port;
     int64_t *member;           /* groups, -1 where gone, in the places of `coflow_edge` */
+    int64_t *from, *to;        /* in their places: first and last port */
+    int64_t *run_end;          /* and the place behind those that stand there and have one
+                                  last port */
     int64_t *built;            /* per coflow: where its members end */
     int64_t *port_start;       /* per coflow: where its ports begin */
     int64_t *at;               /* per hop of a group: the port of its wave */

@@ -19,6 +19,9 @@ static void take_waves(const Layout *layout, Room *room, Waves *waves)
     waves->wave = taken(room, layout->edges, sizeof *waves->wave, true);
     waves->port = taken(room, layout->hops, sizeof *waves->port, true);
     waves->member = integers(room, layout->edges);
+    waves->from = integers(room, layout->edges);
+    waves->to = integers(room, layout->edges);
+    waves->run_end = integers(room, layout->edges);
     waves->built = copied(room, coflows, layout->coflow_start);
     waves->port_start = integers(room, coflows + 1);
     waves->at = integers(room, layout->hops);

@@ -61,8 +61,12 @@ static int64_t count_ports(const Layout *layout, State *state, int64_t w, int64_
     wave->port_first = wave->port_end = port;
     for (int64_t i = wave->first; i < wave->end; i++) {
         int64_t group = waves->member[i];
+        int64_t from = layout->hop[layout->hop_start[group]];
+        int64_t to = layout->hop[layout->hop_start[group + 1] - 1];
         waves->place[group] = i;
         waves->wave_of[group] = w;
+        waves->from[i] = from;
+        waves->to[i] = to;
         FOR_HOPS(hop, layout, group) {
             int64_t *slot = state->scratch.head + layout->hop[hop];
             if (*slot < 0) {
@@ -72,6 +76,13 @@ static int64_t count_ports(const Layout *layout, State *state, int64_t w, int64_
             waves->at[hop] = *slot;
             waves->port[*slot].flows++;
         }
+    }
+    for (int64_t i = wave->end - 1; i >= wave->first; i--) {
+        int64_t group = waves->member[i];
+        bool ends = i + 1 == wave->end || waves->to[i + 1] != waves->to[i];
+        waves->run_end[i] = ends ? i + 1 : waves->run_end[i + 1];
+        waves->port[waves->at[layout->hop_start[group]]].sends = true;
+        waves->port[waves->at[layout->hop_start[group + 1] - 1]].receives = true;
     }
     FOR_WAVE_PORTS(at, waves, wave)
         state->scratch.head[at->port] = -1;
@@ -302,23 +313,39 @@ static void add_rest(const Layout *layout, State *state, Wave *wave, int64_t gro
     set_rate(state, group, state->scratch.rate[group] + more, now);
 }
 
-/* Give the flows of a wave what is left on their ports. Those to a full port stand side by
- * side: of `next_run` the first behind them. */
+/* Give the flows of a wave what is left on their ports. Those to one task stand side by
+ * side: where its port is full they are passed over. */
 static void fill_wave(const Layout *layout, State *state, Wave *wave, double now)
 {
     Waves *waves = &state->scratch.waves;
-    int64_t free = 0;
-    FOR_WAVE_PORTS(at, waves, wave)
-        free += at->flows > 0 && state->scratch.residual[at->port] > 0.0;
-    if (free < 2 && !wave->fresh && layout->hops > layout->groups)
-        return;
-    FOR_ALIVE(group, waves, wave) {
-        double more = spare(layout, state, group);
-        if (more > 0.0)
-            add_rest(layout, state, wave, group, more, now);
-        else if (wave->fresh)
-            set_rate(state, group, state->scratch.rate[group], now);
+    const double *residual = state->scratch.residual;
+    int64_t senders = 0, receivers = 0; /* ports with something left */
+    FOR_WAVE_PORTS(at, waves, wave) {
+        bool free = at->flows > 0 && residual[at->port] > 0.0;
+        senders += free && at->sends;
+        receivers += free && at->receives;
     }
+    for (int64_t i = wave->first, end; senders > 0 && receivers > 0 && i < wave->end; i++) {
+        end = waves->run_end[i];
+        i = residual[waves->to[i]] == 0.0 ? end : i;
+        while (i < end && residual[waves->from[i]] == 0.0)
+            i++;
+        if (i == end) {
+            i--;
+            continue;
+        }
+        if (waves->member[i] < 0)
+            continue;
+        double more = spare(layout, state, waves->member[i]);
+        if (more > 0.0)
+            add_rest(layout, state, wave, waves->member[i], more, now);
+        senders -= residual[waves->from[i]] == 0.0;
+        receivers -= residual[waves->to[i]] == 0.0;
+    }
+    if (wave->fresh)
+        FOR_ALIVE(group, waves, wave)
+            if (!waves->has_more[group])
+                set_rate(state, group, state->scratch.rate[group], now);
 }
 
 /* Hang flows that had more than their part on their waves. */
