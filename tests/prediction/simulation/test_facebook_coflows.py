@@ -41,8 +41,8 @@ NIC, MEGABYTE = 2.0**27, 2.0**20
 def load(path: Path) -> tuple[Problem, Realization]:
     """Return the trace: a gate per coflow, its mappers and its reducers.
 
-    A port is two machines, one that sends and one that receives: in CoflowSim what stays
-    on a port crosses it, too.
+    A port is two machines, one that sends and one that receives: in CoflowSim what
+    stays on a port crosses it, too.
     """
     head, *lines = path.read_text(encoding="ascii").splitlines()
     ports = int(head.split()[0])
@@ -105,8 +105,8 @@ def coflowsim(name: str) -> dict[str, tuple[float, float]]:
     return found
 
 
-#: While coflow 68 is served, coflow 71 takes what is left. CoflowSim hands that out when
-#: a coflow comes or goes, we do whenever a flow ends: 4.94 s for 6.41.
+#: While coflow 68 is served, coflow 71 takes what is left. CoflowSim hands that out
+#: when a coflow comes or goes, we do whenever a flow ends: 4.94 s for 6.41.
 LATER_THERE = {"71"}
 
 
