@@ -157,17 +157,15 @@ enum {
     OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB, OWN
 };
 
-/* What the coflow rules keep (omcoflow, its variants, sebf_madd), per group; a coflow is
+/* What omcoflow and its variants keep, per group; a coflow is
  * named by its first group. Owner: the state, as of all parts of `Scratch`. */
 typedef struct {
     double *left;              /* bytes that count as left of its flow */
     int64_t *first, *next;     /* first group of its coflow, kept while that is the same; and
                                   the next one by rank, -1 behind the last */
     bool *is_chained;          /* per `Layout.coflow`; all false between two events */
-    /* At the first of a coflow: a port that all its flows cross, -1 for none; and the
-     * seconds that its fullest port would need for it alone, negative: not known. */
-    int64_t *common;
-    double *gamma;
+    double *gamma;             /* at the first of a coflow: the seconds that its fullest port
+                                  would need for it alone */
 } Coflows;
 
 /* A port of a wave; and a wave, the active flows of a coflow to one iteration: waves.c. */
@@ -191,7 +189,7 @@ typedef struct {
     bool sends, listed;        /* some flow has a rate; it is in `Scratch.order` */
 } Wave;
 
-/* Waves, under sebf_madd where coflows have names; NULL elsewhere. */
+/* Waves, under sebf_madd; NULL elsewhere. */
 typedef struct {
     Wave *wave;                /* in the place of its first member when it was made */
     WavePort *port;

@@ -7,14 +7,13 @@ static void take_coflows(const Layout *layout, Room *room, Coflows *coflows)
     coflows->first = integers(room, groups);
     coflows->next = integers(room, groups);
     coflows->is_chained = marks(room, layout->coflows);
-    coflows->common = integers(room, groups);
     coflows->gamma = numbers(room, groups);
 }
 
 static void take_waves(const Layout *layout, Room *room, Waves *waves)
 {
     int64_t groups = layout->groups, coflows = layout->coflows;
-    if (layout->policy != SEBF_MADD || coflows == layout->tasks)
+    if (layout->policy != SEBF_MADD)
         return;
     waves->wave = taken(room, layout->edges, sizeof *waves->wave, true);
     waves->port = taken(room, layout->hops, sizeof *waves->port, true);

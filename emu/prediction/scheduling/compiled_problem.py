@@ -224,7 +224,6 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     takes, frees, slots, tuners = pools_by_name(job, cluster)
     coflow, coflows = coflows_of(job, destination)
     rank = np.array(job.edge_ranks, dtype=np.int64)
-    incoming = list_by_owner(destination, len(job.tasks))
     return JobArrays(
         job.iterations,
         policy.code,
@@ -241,8 +240,8 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         coflow,
         latest if latest.any() else latest[:0],
         *list_by_owner(source, len(job.tasks)),
-        *incoming,
-        *(list_by_owner(coflow, coflows, rank) if job.coflows else incoming),
+        *list_by_owner(destination, len(job.tasks)),
+        *list_by_owner(coflow, coflows, rank),
         np.array(job.order, dtype=np.int64),
         Routes(
             links.nic,
