@@ -53,6 +53,7 @@ def random_problem(
     speeds: bool = False,
     tuned: bool = False,
     latencies: bool = False,
+    coflows: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -82,6 +83,8 @@ def random_problem(
         Whether quotas of slots are tuned; of use with ``slots``.
     latencies
         Whether links add latencies to the way of a flow.
+    coflows
+        Whether some edges share a coflow.
     """
     machines, tasks = int(rng.integers(1, 3 if tuned else 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -96,7 +99,9 @@ def random_problem(
             channel = str(rng.choice(["", "a", "a", "b"])) if channels else ""
             credit = bool(rng.random() < 0.1)
             newest = latest and not credit and bool(rng.random() < 0.4)
-            edges.append(Edge(source, destination, lag, credit, channel, newest))
+            coflow = str(rng.choice(["", "a", "b", "b"])) if coflows else ""
+            more = credit, channel, newest, coflow
+            edges.append(Edge(source, destination, lag, *more))
     job = Job(
         tuple(
             Task(

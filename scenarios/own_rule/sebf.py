@@ -8,7 +8,7 @@ class Sebf:
         """Return a rate per flow."""
         rates, free, coflows = dict.fromkeys(flows, 0.0), dict(capacity), {}
         for flow in flows:
-            coflows.setdefault((flow.serves, flow.destination), []).append(flow)
+            coflows.setdefault((flow.serves, flow.coflow), []).append(flow)
 
         def bottleneck(coflow, free):
             pairs = [(link, flow.left) for flow in coflow for link in flow.links]

@@ -199,12 +199,13 @@ static void pass_on(const Layout *layout, State *state, int64_t port, double old
     int64_t felt = 0;
     for (int64_t i = 0; i < state->scratch.crowd[port]; i++) { /* without a branch */
         levels->felt[felt] = i;
+        __builtin_prefetch(state->fluid + over[i].group, 1);
         felt += (limit[i] > lower) | (lower < levels->target[over[i].across]) | !levels->pairs;
     }
     for (int64_t k = 0; k < felt; k++) {
         int64_t i = levels->felt[k], group = over[i].group;
         if (levels->pairs)
-            limit_anew(state, over[i].across, state->fluid[group].active, old, new);
+            limit_anew(state, over[i].across, (int64_t)over[i].flows, old, new);
         else
             limit_everywhere(layout, state, group, port, old);
         if (limit[i] > lower)

@@ -149,30 +149,20 @@ static int64_t place_among(const Layout *layout, const State *state, const int64
     return low;
 }
 
-/* Sort scratch.order by scratch.key: by insertion into the order of last time, which
- * changes little between events. */
-static void sort_flows(const Layout *layout, State *state)
+/* Give `rate` of what is left of `port` away. */
+static inline void take_of(State *state, int64_t port, double rate)
 {
-    int64_t *order = state->scratch.order;
-    for (int64_t i = 1; i < state->length[ORDERED]; i++) {
-        int64_t group = order[i], hole = i;
-        while (hole > 0 && precedes(layout, state, group, order[hole - 1])) {
-            order[hole] = order[hole - 1];
-            hole--;
-        }
-        order[hole] = group;
-    }
+    double *residual = state->scratch.residual + port;
+    *residual -= rate;
+    if (*residual < CRUMB * state->capacity[port])
+        *residual = 0.0;
 }
 
 /* Give `rate` to the only flow of `group`, at the cost of its ports. */
 static inline void take(const Layout *layout, State *state, int64_t group, double rate)
 {
-    double *residual = state->scratch.residual;
-    FOR_PORTS(port, layout, group) {
-        residual[port] -= rate;
-        if (residual[port] < CRUMB * state->capacity[port])
-            residual[port] = 0.0;
-    }
+    FOR_PORTS(port, layout, group)
+        take_of(state, port, rate);
 }
 
 /* The bandwidth left on the ports of `group`, bytes per second. */

@@ -51,7 +51,7 @@ class CustomTask:
 class CustomFlow:
     """One edge of a custom job by task names; ``volume`` in bytes per iteration.
 
-    ``channel`` and ``latest`` as in `Edge`.
+    ``channel``, ``latest`` and ``coflow`` as in `Edge`.
     """
 
     source: str
@@ -60,6 +60,7 @@ class CustomFlow:
     lag: int = 0
     channel: str = ""
     latest: bool = False
+    coflow: str = ""
 
 
 def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
@@ -166,6 +167,7 @@ def custom_job(
             flow.lag,
             channel=flow.channel,
             latest=flow.latest,
+            coflow=flow.coflow,
         )
         for flow in flows
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from emu.trust.rate_audit import remaining_paths
 from tests.prediction.simulation import flat, oracle
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
+COFLOW_RULES = [rule for rule in RULES if rule.startswith(("sebf", "omcoflow"))]
 
 
 def assert_equal(problem: Problem, realization: Realization, policy: str) -> None:
@@ -168,7 +170,44 @@ def test_many_flows_at_once(policy: str, seed: int) -> None:
     assert_equal(*many_flows(seed, None), policy)
 
 
-@pytest.mark.parametrize("policy", [r for r in RULES if r[:4] in {"sebf", "omco"}])
+def with_coflows(problem: Problem, names: list[str]) -> Problem:
+    """Return the problem with coflows named after those names, edge by edge."""
+    edges = zip(problem.job.edges, names, strict=True)
+    named = tuple(replace(edge, coflow=name) for edge, name in edges)
+    return replace(problem, job=replace(problem.job, edges=named))
+
+
+@pytest.mark.parametrize("policy", COFLOW_RULES)
+@settings.get_profile("each_rule")
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 4))
+def test_many_flows_of_few_coflows(policy: str, seed: int, count: int) -> None:
+    problem, realization = many_flows(seed, None)
+    names = np.random.default_rng(seed).integers(0, count, len(problem.job.edges))
+    assert_equal(with_coflows(problem, [f"c{n}" for n in names]), realization, policy)
+
+
+@pytest.mark.parametrize("policy", COFLOW_RULES)
+@settings.get_profile("each_rule")
+@given(drawn=problems(links=True, own=True, cuts=True, latencies=True, coflows=True))
+def test_random_problems_with_coflows(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(*drawn, policy)
+
+
+@given(drawn=problems(links=True, own=True, cuts=True))
+def test_coflows_named_after_tasks_are_those_without_names(
+    drawn: tuple[Problem, Realization],
+) -> None:
+    """waves.c serves the first, coflows.c the second."""
+    problem, realization = drawn
+    names = [str(edge.destination) for edge in problem.job.edges]
+    named = simulate(with_coflows(problem, names), realization, "sebf_madd")
+    plain = simulate(problem, realization, "sebf_madd")
+    np.testing.assert_allclose(named.flow_end, plain.flow_end, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("policy", COFLOW_RULES)
 @settings.get_profile("each_rule")
 @given(seed=st.integers(0, 2**32 - 1), receivers=st.integers(1, 5))
 def test_many_flows_to_few_tasks(policy: str, seed: int, receivers: int) -> None:
