@@ -74,7 +74,7 @@ def judgement(
     if by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
         figures = figures.without_pacing()
-        rows = run.received[["edge", "iteration", "first"]].tolist()
+        rows = run.sent[["edge", "iteration", "first"]].tolist()
         first = {(edge, iteration): at for edge, iteration, at in rows}
         # By waits for a core, at most what it is off: who agrees was not held up.
         counts = run.statistics.items()

@@ -175,11 +175,6 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     ----------
     stated
         Says times and volumes, instead of the copy in the run.
-
-    Raises
-    ------
-    DataError
-        When a part of the run is missing or torn.
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))

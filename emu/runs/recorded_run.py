@@ -103,13 +103,7 @@ class RecordedRun:
 
     @property
     def makespan(self) -> float:
-        """Makespan of `best`, seconds.
-
-        Raises
-        ------
-        DataError
-            When no schedule could be read.
-        """
+        """Makespan of `best`, seconds."""
         return self.best.makespan
 
     @override
@@ -132,13 +126,7 @@ class RecordedRun:
 
     @property
     def best(self) -> Schedule:
-        """The emulated schedule, else the simulated one.
-
-        Raises
-        ------
-        DataError
-            When neither could be read.
-        """
+        """The emulated schedule, else the simulated one."""
         schedule = self.emulated or self.simulated
         if schedule is None:
             raise DataError("; ".join(self.missing), path=str(self.path))
@@ -146,13 +134,7 @@ class RecordedRun:
 
     @property
     def realization(self) -> Realization:
-        """Measured times and volumes, else those that the schedules hold.
-
-        Raises
-        ------
-        DataError
-            When there are neither.
-        """
+        """Measured times and volumes, else those that the schedules hold."""
         return self.measured or realization_of(self.best)
 
     @property
@@ -171,11 +153,6 @@ class RecordedRun:
         run_code
             Whether a rule of others, which the manifest names, may run for that; else
             what would help is left out, and a note says so.
-
-        Raises
-        ------
-        DataError
-            When nothing of the run can be read.
         """
         notes, replay_run = self.missing, None
         verdict = self.result.get("verdict") or {"trust": "trusted"}
@@ -239,13 +216,7 @@ def _has_rates(result: dict[str, Any]) -> bool:
 
 
 def load_run(path: str | Path) -> RecordedRun:
-    """Return the readable content of a run directory, and the parts missing of it.
-
-    Raises
-    ------
-    DataError
-        When it is not a run directory, or nothing of it can be read.
-    """
+    """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
     if not path.is_dir():
         raise DataError("is not a run directory", path=str(path))
@@ -299,11 +270,6 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     They come from simulating again; where that gives another makespan (a run
     without its result), or a rule of others may not run, the schedule is returned
     without rates.
-
-    Raises
-    ------
-    DataError
-        When the run has no simulation.
     """
     schedule = run.simulated
     if schedule is None:
@@ -354,13 +320,7 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the content of manifest.json.
-
-    Raises
-    ------
-    DataError
-        When it is missing, damaged, or of another version of emu.
-    """
+    """Return the content of manifest.json."""
     return _read_versioned(path, manifest_shape())
 
 

@@ -175,14 +175,7 @@ def result_of(
 
 
 def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
-    """Read a result file, or ``result.json`` of a run directory.
-
-    Raises
-    ------
-    DataError
-        When it cannot be read, or is not whole: a task or flow of the job is missing or
-        occurs twice.
-    """
+    """Read a result file, or ``result.json`` of a run directory."""
     file = Path(path)
     if file.is_dir():
         file /= "result.json"

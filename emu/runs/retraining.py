@@ -50,12 +50,6 @@ def training_audit(run: Path, job: Job) -> Findings:
         Run directory, of which training.csv and weights.npz are read.
     job
         Job of its scenario, not of the run.
-
-    Raises
-    ------
-    DataError
-        When the job has trained nothing, training.csv holds no losses of it, or
-        weights.npz is damaged.
     """
     from emu.runs.frames import training_frame  # noqa: PLC0415 - pandas takes 0.5 s
 
@@ -162,11 +156,6 @@ def progress_of(
     ----------
     watch
         Called with steps so far and in all while something is trained.
-
-    Raises
-    ------
-    DataError
-        When a run does not train (`trains`), or its data are missing.
     """
     curves = []
     for run in runs:
@@ -195,11 +184,6 @@ def step_ends(run: RecordedRun) -> NDArray[np.float64]:
     """Return when the weights of every step were there, seconds, shape (iterations,).
 
     That is the end of the last parameter server, or of the last worker without one.
-
-    Raises
-    ------
-    DataError
-        When the run does not train (`trains`).
     """
     if not trains(run):
         raise DataError("has no training steps", path=str(run.path))

@@ -111,13 +111,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, name: str, parent: Path = Path("runs")) -> RunDirectory:
-        """Make ``parent/name-<time>`` and return it.
-
-        Raises
-        ------
-        DataError
-            When it cannot be made or written to.
-        """
+        """Make ``parent/name-<time>`` and return it."""
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for attempt in range(100):
             path = (
@@ -139,13 +133,7 @@ class RunDirectory:
     @classmethod
     @contextlib.contextmanager
     def passing(cls, name: str, parent: Path) -> Iterator[RunDirectory]:
-        """Make one for a block, and remove it; where that fails its log says why.
-
-        Raises
-        ------
-        DataError
-            When it cannot be made or written to.
-        """
+        """Make one for a block, and remove it; where that fails its log says why."""
         directory = cls.create(name, parent)
         try:
             yield directory
@@ -163,11 +151,6 @@ class RunDirectory:
         """Keep others from writing here at the same time; the kernel ends it with us.
 
         The directory is made where it is missing.
-
-        Raises
-        ------
-        DataError
-            When another emu writes here.
         """
         try:
             self.path.mkdir(exist_ok=True)
@@ -213,13 +196,7 @@ class RunDirectory:
         self._write(name, npz_content(arrays))
 
     def digests(self) -> dict[str, str]:
-        """Return the SHA-256 of every record in the directory, by its name.
-
-        Raises
-        ------
-        DataError
-            When one cannot be read.
-        """
+        """Return the SHA-256 of every record in the directory, by its name."""
         names = [name for name in RECORDS if (self.path / name).exists()]
         return {name: _digest(self.path / name) for name in names}
 
@@ -232,11 +209,6 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
     """Write the text of a scenario, and return what else is needed to read it again.
 
     A scenario that no text states, or which was changed since, is written as JSON.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
     """
     source, document = None, scenario.origin.document
     if document is not None and (stated := document.source) is not None:
@@ -335,11 +307,6 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     ----------
     job
         As `digest_of` returns it.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
     """
     folder = run / FOLDER / f"{cut.iteration:08d}"
     try:
@@ -378,13 +345,7 @@ def _list_cuts(run: Path) -> list[Path]:
 
 
 def drop_cuts(run: Path) -> None:
-    """Remove all cuts of a run: what emulated machines held of them is lost.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
+    """Remove all cuts of a run: what emulated machines held of them is lost."""
     try:
         for folder in _list_cuts(run):
             _remove(folder)
@@ -406,11 +367,6 @@ def newest_cut(
         Tasks whose state must be there.
     notify
         Called with a sentence on every cut that was passed over.
-
-    Raises
-    ------
-    DataError
-        When no cut that was committed can be used: the first thing that is wrong.
     """
     cuts = _list_cuts(run)
     wrong: list[DataError] = []
