@@ -73,7 +73,7 @@ def judgement(
     subject, first, held_up = schedule, dict[tuple[int, int], float](), 0.0
     if by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
-        figures = figures.without_pacing()
+        figures = replace(figures, late_sends=0, max_behind=0.0)
         rows = run.sent[["edge", "iteration", "first"]].tolist()
         first = {(edge, iteration): at for edge, iteration, at in rows}
         # By waits for a core, at most what it is off: who agrees was not held up.
@@ -368,8 +368,14 @@ def result_of(
             again,
             threshold=emulation.max_difference,
             time_scale=emulation.stated_time_scale,
-            timed=emulation.compute != "real",
+            timed=prepared.times != "measured",
             budget=budget,
+            policy=prepared.policy,
+            nics={
+                f"{host['name']} {way}": share
+                for host in run.hosts
+                for way, share in host.get("nic", {}).items()
+            },
         ),
         error_budget=budget,
         training=training,

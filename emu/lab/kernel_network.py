@@ -36,7 +36,6 @@ from emu.lab.machines import (
     SMALLEST_SEGMENT,
     Lab,
     LabMachine,
-    NicCheck,
     Paces,
     Sharing,
 )
@@ -373,7 +372,10 @@ def emulate_on_kernel(
             else SharedNics(lab, changes)
         ) as nics,
     ):
-        check = _check_lab_nics(lab, max_nic_error)
+        check = lab.check_nics(max_nic_error)
+        if refusal := check.refusal("emulation.max_nic_error"):
+            slower = "a larger time_scale makes NICs slower"
+            raise ScenarioError(f"{refusal}; {slower}", key="emulation.time_scale")
         run = emulate(
             problem if by_rates else _without_shaping(problem),
             policy if by_rates else "none",
@@ -399,17 +401,6 @@ def emulate_on_kernel(
         hosts=[{**h, "tcp": tcp[m], "nic": check.shares[m]} for m, h in hosts],
         startup={**run.startup, "nics": check.seconds},
     )
-
-
-def _check_lab_nics(lab: Lab, most: float) -> NicCheck:
-    """Return NICs as they were measured; refuse those that are off."""
-    check = lab.check_nics(most)
-    if refusal := check.refusal("emulation.max_nic_error"):
-        raise ScenarioError(
-            f"{refusal}; a larger time_scale makes NICs slower",
-            key="emulation.time_scale",
-        )
-    return check
 
 
 def _lab(

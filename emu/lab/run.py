@@ -183,13 +183,10 @@ class Samples:
         """Emulated seconds that each machine computed in less than its quota says."""
         return [wall / self._scale for wall in self._waits.early]
 
-    def take_when_due(self) -> None:
-        """Take a sample if the last one is long ago."""
-        if time.monotonic() >= self._taken + PERIOD:
-            self.take()
-
-    def take(self) -> None:
-        """Take a sample now."""
+    def take(self, *, when_due: bool = False) -> None:
+        """Take a sample now, or only if the last one is long ago."""
+        if when_due and time.monotonic() < self._taken + PERIOD:
+            return
         self._taken = time.monotonic()
         self._waits.sample()
         self._ports.sample()
@@ -270,6 +267,7 @@ class LabPrograms:
         traffic: Traffic,
         predicted: Schedule | None,
         tcp: Mapping[str, Mapping[str, int]],
+        nics: Mapping[str, Mapping[str, float]],
     ) -> dict[str, Any]:
         """Return ``prediction`` of lab.json, by the marks that the file names."""
         stated = self._file.lab.prediction
@@ -289,6 +287,11 @@ class LabPrograms:
             marks=marks,
             timeouts=sum(counts["timeouts"] for counts in tcp.values()),
             time_scale=self._lab.time_scale,
+            nics={
+                f"{machine} {way}": share
+                for machine, ways in nics.items()
+                for way, share in ways.items()
+            },
         )
         return {"prediction": verdict}
 
@@ -315,8 +318,12 @@ class LabPrograms:
         for run in self.runs.values():
             run.stopped = run.end is None
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if number == signal.SIGKILL:
-                self._say_who_stayed()
+            stayed = [run for run in self.runs.values() if run.end is None]
+            for run in stayed if number == signal.SIGKILL else ():
+                self._watch(
+                    f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
+                    "SIGTERM: it is killed"
+                )
             with contextlib.suppress(RunError):
                 self._lab.signal_all(number)
             limit = time.monotonic() + GRACE * self._lab.time_scale
@@ -324,14 +331,6 @@ class LabPrograms:
                 if time.monotonic() > limit:
                     break
                 self._collect_ends(0.1)
-
-    def _say_who_stayed(self) -> None:
-        for run in self.runs.values():
-            if run.end is None:
-                self._watch(
-                    f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
-                    "SIGTERM: it is killed"
-                )
 
     def _collect_ends(self, patience: float = PERIOD) -> list[int]:
         """Return programs that have ended; take a sample when it is time for one."""
@@ -342,7 +341,7 @@ class LabPrograms:
         for program in ends:
             run = self.runs[program.number]
             run.end, run.code = self.samples.seconds, program.code
-        self.samples.take_when_due()
+        self.samples.take(when_due=True)
         return [program.number for program in ends]
 
 
@@ -394,7 +393,11 @@ def run_lab(
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     runs = running.runs.values()
     result = {
-        **_describe_lab(lab, seconds),
+        "wall_seconds": seconds * lab.time_scale,
+        "time_scale": lab.time_scale,
+        "startup_seconds": lab.startup_seconds,
+        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
+        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
         "sharing": file.lab.sharing,
         **summary(lab.machines, [*runs], samples, running.samples.early),
         "measured": check.to_json(),
@@ -406,19 +409,8 @@ def run_lab(
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
         by_fair, changes = file.lab.sharing == "fair", running.changes
         result["crossed"] = what_crossed(traffic, seconds, changes, fair=by_fair)
-        result |= running.judge(traffic, prediction, counts["tcp"])
+        result |= running.judge(traffic, prediction, counts["tcp"], check.shares)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
-
-
-def _describe_lab(lab: Lab, seconds: float) -> dict[str, Any]:
-    """Return what lab.json says of the machines, and of so many emulated seconds."""
-    return {
-        "wall_seconds": seconds * lab.time_scale,
-        "time_scale": lab.time_scale,
-        "startup_seconds": lab.startup_seconds,
-        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
-        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
-    }

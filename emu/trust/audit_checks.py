@@ -1,4 +1,7 @@
-"""Checks of an audit that stand alone: stated values, slots, channels, latest reads."""
+"""Checks of an audit that stand alone: stated values, slots, channels, latest reads.
+
+A ``tolerance`` is the seconds by which a time may be off.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +86,6 @@ def task_times(
 
     Parameters
     ----------
-    tolerance
-        Seconds by which a time may be off.
     exact, least
         Seconds of (task, iteration); None is not compared.
     """
@@ -254,11 +255,6 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
 
     No flow starts before the one ends that went before it on its channel, and none
     before a flow that got ready earlier.
-
-    Parameters
-    ----------
-    tolerance
-        Seconds by which a time may be off.
     """
     job = schedule.problem.job
     ends, _ = _ends_as_known(schedule)
@@ -332,11 +328,6 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
 
     No more tasks hold slots than there are, no task gets one before a task of the same
     pool that came earlier, and quotas change as tuners may change them.
-
-    Parameters
-    ----------
-    tolerance
-        Seconds by which a time may be off.
     """
     violations: list[Violation] = []
     arrivals = arrival_at_slot(schedule) if schedule.problem.pools else np.empty((0, 0))
@@ -431,11 +422,6 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
 
     An iteration older than the lag allows, one that had not arrived, or one where a
     newer had.
-
-    Parameters
-    ----------
-    tolerance
-        Seconds by which a time may be off.
     """
     latest = [e for e, edge in enumerate(schedule.problem.job.edges) if edge.latest]
     landed, known = landings(schedule), _ends_as_known(schedule)[1]

@@ -149,11 +149,6 @@ def seconds_of_waits(
 SHARE, WALL = 0.01, 0.002
 
 
-def tolerance_of(length: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how many wall seconds flows of these wall seconds may end late."""
-    return np.maximum(SHARE * length, WALL)
-
-
 @dataclass(frozen=True, eq=False)
 class FlowCompletion:
     """Flows between machines, in wall seconds."""
@@ -166,7 +161,7 @@ class FlowCompletion:
     @property
     def excess(self) -> NDArray[np.float64]:
         """Error over what is allowed: max(1 % of the length, 2 ms of wall time)."""
-        return np.abs(self.error) / tolerance_of(self.length)
+        return np.abs(self.error) / np.maximum(SHARE * self.length, WALL)
 
     @property
     def share(self) -> NDArray[np.float64]:

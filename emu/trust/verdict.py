@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -56,10 +56,6 @@ class HostFigures:
             + max(self.pacer_lag_max, self.max_behind)
             + self.loop_lag_max
         )
-
-    def without_pacing(self) -> HostFigures:
-        """Return the figures of a run of which no sender was to keep to rates."""
-        return replace(self, late_sends=0, max_behind=0.0)
 
     def to_json(self) -> dict[str, float]:
         """Return the figures by name."""
