@@ -164,7 +164,9 @@ def judge_lab(
 
 def unknown(threshold: float, why: Exception) -> dict[str, Any]:
     """Return the verdict where no iterations were found, with the reason."""
-    nothing = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(str(why),))
+    text = str(why).replace("--mark LINE", "lab.prediction.mark: LINE")
+    text = text.replace("--skip", "lab.prediction.skip").replace("--mark", "mark")
+    nothing = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(text,))
     return nothing.to_json()
 
 

@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import Lab, LabMachine, Program, leaf_of, leaves_among
+from emu.lab.machines import Lab, LabMachine, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
+from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
-from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
+from emu.lab.setup import COMMAND, cores_here, event_nic, open_lab, programs_of
 from emu.prediction.analysis.traffic import (
     CONNECTION,
     OWNER,
@@ -48,6 +49,8 @@ from emu.scenario.run_sections import LabFile
 #: Share of their computing that programs may wait for a core in a ``trusted`` lab, and
 #: of its length that machines may have gained by what their pauses left of quotas.
 MOST_WAITS = 0.05
+#: Remedy where programs wait for cores.
+MORE_CORES = "state cpu: N of every machine and lab.time_scale: auto"
 #: Parts of the time of a lab for which lab.json says how much of a NIC was used.
 BINS = 60
 
@@ -228,6 +231,7 @@ class LabPrograms:
         self._lab, self._file, self._folder, self._watch = lab, file, folder, watch
         self.samples = Samples(lab)
         self._output = OutputLines(lambda: self.samples.seconds)
+        self._ssh = SshServer(lab)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[NicChange] = []
         self._events = sorted(file.events, key=lambda event: event.time)
@@ -242,8 +246,14 @@ class LabPrograms:
         hosts = self._folder / "hosts.txt"
         hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
         paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
-        settings = {TIME_SCALE: f"{self._lab.time_scale:g}"}
-        for one in starts(programs, addresses, dict(zip(PLACES, paths, strict=True))):
+        settings = {TIME_SCALE: f"{self._lab.time_scale:g}", "PATH": self._ssh.path}
+        todo = starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))
+        if len(todo) > (here := cores_here()) and not self._file.cores:
+            self._watch(
+                f"{len(todo)} programs, and this computer has {here:g} cores: waits "
+                f"for them would look like computing; {MORE_CORES}"
+            )
+        for one in todo:
             words = [*one.command, COMMAND, *command] if command else list(one.command)
             log = self._folder / log_name(one.program, one.machine)
             output = self._output.add(log)
@@ -259,6 +269,7 @@ class LabPrograms:
 
     def close(self) -> dict[str, NDArray[Any]]:
         """Write lines.npz; return the samples."""
+        self._ssh.close()
         write_lines(self._folder, self._output.close())
         return self.samples.close()
 
@@ -337,12 +348,14 @@ class LabPrograms:
         due = patience
         if self._events:
             due = (self._events[0].time - self.samples.seconds) * self._lab.time_scale
-        ends: list[Program] = self._lab.wait(max(0.0, min(due, patience)))
-        for program in ends:
+        ssh, until = self._ssh, max(0.0, min(due, patience))
+        ends = self._lab.wait(until, ssh.sockets, ssh.take)
+        mine = [one for one in ends if not ssh.tell(one) and one.number in self.runs]
+        for program in mine:
             run = self.runs[program.number]
             run.end, run.code = self.samples.seconds, program.code
         self.samples.take(when_due=True)
-        return [program.number for program in ends]
+        return [program.number for program in mine]
 
 
 PCAP = "traffic.pcap"

@@ -209,7 +209,9 @@ def all_rates(evidence: Evidence) -> Iterator[Finding]:
     The coordinator numbers the segments of an edge, and senders compare the number of
     the newest with how many came.
     """
-    rows = [row for each in evidence.statistics.values() for row in each["sent"]]
+    rows = [
+        row for each in evidence.statistics.values() for row in each.get("sent", ())
+    ]
     gaps = {row["edge"]: row.get("missed", 0) for row in rows if row.get("missed", 0)}
     if gaps:
         edge = evidence.schedule.problem.job.edge_names[min(gaps)]
