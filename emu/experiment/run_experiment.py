@@ -374,7 +374,8 @@ def result_of(
             nics={
                 f"{host['name']} {way}": share
                 for host in run.hosts
-                for way, share in host.get("nic", {}).items()
+                if "tcp" in host  # others name theirs
+                for way, share in host["nic"].items()
             },
         ),
         error_budget=budget,

@@ -16,7 +16,7 @@ from emu.host.files import whole_file
 from emu.host.input_file import open_input, read_json
 from emu.names import printable
 from emu.runs.recorded_run import load_run
-from emu.runs.run_directory import RECORDS
+from emu.runs.run_directory import RECORDS, RunDirectory
 
 #: Files of a shared run, the verdicts last, and the bytes that all may have.
 _NAMES, MOST = (*RECORDS, "result.json"), 1 << 28
@@ -35,6 +35,9 @@ def share_run(run: Path, out: Path) -> None:
     contents = _read(run)
     if "result.json" not in contents or "processes.json" not in contents:
         raise DataError("holds no emulated run that has ended", path=str(run))
+    result = json.loads(contents["result.json"])
+    if result.get("records") != RunDirectory(run).digests():
+        raise DataError("is not what the run has written: it was edited", path=str(run))
     rows = read_json(run / "processes.json")["hosts"]
     hosts = {str(row.get(key)) for row in rows for key in ("host", "name")}
     hosts -= {"None", "localhost", *(one.name for one in problem.cluster.machines)}
