@@ -137,11 +137,12 @@ def fit_run(
         )
     if lab["trust"] != "trusted" and not force:
         gain = max(lab["waited_share"], lab.get("early_share", 0.0))
+        remedy = "state a larger lab.time_scale" if lab.get("cpu") else MORE_CORES
         raise DataError(
             f"cannot be fitted: waits for cores, or what pauses left of quotas, were "
             f"{100 * gain:.2g} % of what programs computed ({100 * MOST_WAITS:g} % may "
-            f"be), and would be taken for computing; {MORE_CORES} and run it again, or "
-            "fit it with --force",
+            f"be), and would be taken for computing; {remedy} and run it again, or fit "
+            "it with --force",
             path=str(run),
         )
     name, cores = file_part(run.resolve().name), lab.get("cpu", {})

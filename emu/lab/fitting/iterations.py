@@ -118,9 +118,10 @@ def fit_traffic(
             f"{why}{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
             f"iterations: a fit needs {FEWEST}"
         )
-    # Those of one process count where all go together.
+    # Those of one process count where all go together: within half of an iteration, as
+    # those that only share a server may all begin one before any begins the next.
     times = np.array([own[:fewest] for own in clocks.values()])
-    together = times.max(0)[:-1] < times.min(0)[1:]
+    together = 2 * np.ptp(times, axis=0)[:-1] < np.diff(times.max(0))
     if max(lengths) == fewest and np.mean(together) >= ALWAYS:
         clocks = {ALL: times[0]}
     return find_causes(steps_between(packets, traffic, clocks), clocks, skip)
