@@ -42,6 +42,7 @@ from emu.problem import Kill, Schedule
 from emu.problem.cut import Cut
 from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
+from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
 from emu.runs.run_directory import SETUP, RunDirectory, write_scenario
@@ -306,7 +307,7 @@ def _write_beginning(
         rest, all_kills = experiment.kills, experiment.whole.kills
         content["killed"] = [n for n, k in enumerate(all_kills) if k not in rest]
     directory.write_json("manifest.json", content | {"source": source})
-    directory.write_problem(experiment.problem)
+    directory.write_json("problem.json", problem_to_json(experiment.problem))
 
 
 def _emulate_experiment(
@@ -429,7 +430,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
         },
     )
     if run.schedule.rates is not None:
-        directory.write_rates(run.schedule.rates)
+        directory.write_arrays("rates.npz", **vars(run.schedule.rates))
     directory.write_arrays(REALIZATION, **vars(run.realization))
     directory.write_arrays(REPORTS, **reports(run))
     # Every frame by its sender, by its receiver, and its arrival as it was reported;

@@ -80,10 +80,7 @@ class Fit:
     def text(self, name: str) -> str:
         """Return the content of a scenario file of this name, YAML or JSON.
 
-        Raises
-        ------
-        DataError
-            When it is more than is read of a YAML file.
+        Raises DataError when it is more than is read of a YAML file.
         """
         head = (
             f"# By `emu fit` from {self.document['name']}: what crossed in "
@@ -121,11 +118,9 @@ def fit_run(
     are like the mean one. ``mark`` is text in the lines that a program printed when an
     iteration began. With ``force`` also of a lab that is not trusted.
 
-    Raises
-    ------
-    DataError
-        When the directory is no run of a lab, its traffic was not noted, NICs changed,
-        programs waited for cores, or what crossed is none of what a fit understands.
+    Raises DataError when the directory is no run of a lab, its traffic was not noted,
+    NICs changed, programs waited for cores, or what crossed is none of what a fit
+    understands.
     """
     traffic = read_traffic(run)
     lab = read_lab(run)

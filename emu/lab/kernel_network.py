@@ -230,10 +230,7 @@ _LOOK = 0.25
 def check_network(scenario: Scenario) -> None:
     """Refuse links that are no NICs, and rates that are not assigned there.
 
-    Raises
-    ------
-    ScenarioError
-        Names the key.
+    Raises ScenarioError, which names the key.
     """
     policy = scenario.schedule.rule
     if scenario.emulation.network != "kernel":
@@ -352,12 +349,9 @@ def emulate_on_kernel(
     schedule holds rates only where some were assigned; hosts hold what their NICs
     carried beforehand, and what their TCP counted.
 
-    Raises
-    ------
-    RunError
-        When the run could not be finished, or this computer cannot hold machines.
-    ScenarioError
-        When a NIC at these scales is one that no kernel, or not this host, carries.
+    Raises RunError when the run could not be finished, or this computer cannot hold
+    machines. Raises ScenarioError when a NIC at these scales is one that no kernel, or
+    not this host, carries.
     """
     per_second = settings.byte_scale / settings.time_scale
     changes = list_nic_changes(problem, per_second)

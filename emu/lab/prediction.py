@@ -61,11 +61,8 @@ _MOST = 20_000_000
 def predict_lab(file: LabFile) -> Schedule | None:
     """Return the simulation of the scenario that predicts a lab; None without one.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be read, has other machines than the lab, or its times say
-        nothing of its cores.
+    Raises ScenarioError when it cannot be read, has other machines than the lab, or its
+    times say nothing of its cores.
     """
     section = file.lab.prediction
     if section is None:

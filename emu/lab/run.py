@@ -69,16 +69,6 @@ class ProgramRun:
     """True where the lab ended it, at the lab's own end."""
 
 
-@dataclass(frozen=True)
-class NicChange:
-    """A NIC as it became: seconds, machine, bytes of payload per second."""
-
-    time: float
-    machine: str
-    nic_out: float
-    nic_in: float
-
-
 def summary(
     machines: Sequence[LabMachine],
     programs: Sequence[ProgramRun],
@@ -135,7 +125,11 @@ def traffic_of(
 
 
 def what_crossed(
-    traffic: Traffic, seconds: float, changes: Sequence[NicChange], *, fair: bool
+    traffic: Traffic,
+    seconds: float,
+    changes: Sequence[tuple[float, LabMachine]],
+    *,
+    fair: bool,
 ) -> dict[str, Any]:
     """Return the key ``crossed`` of lab.json: payload by pair, NICs over time.
 
@@ -144,7 +138,7 @@ def what_crossed(
     """
     packets, names = traffic.packets, traffic.machines
     leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
-    rates = [(c.time, names.index(c.machine), c.nic_out, c.nic_in) for c in changes]
+    rates = [(at, names.index(m.name), m.nic_out, m.nic_in) for at, m in changes]
     use = nic_use(packets, nic_rates(traffic.nics, rates, seconds, BINS), seconds)
     return {
         "packets": len(packets),
@@ -233,7 +227,7 @@ class LabPrograms:
         self._output = OutputLines(lambda: self.samples.seconds)
         self._ssh = SshServer(lab)
         self.runs: dict[int, ProgramRun] = {}
-        self.changes: list[NicChange] = []
+        self.changes: list[tuple[float, LabMachine]] = []
         self._events = sorted(file.events, key=lambda event: event.time)
 
     def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
@@ -323,8 +317,7 @@ class LabPrograms:
             while self._events and self._events[0].time <= self.samples.seconds:
                 new, now = event_nic(self._events.pop(0)), self.samples.seconds
                 self._lab.change_nic(new)
-                change = NicChange(now, new.name, new.nic_out, new.nic_in)
-                self.changes.append(change)
+                self.changes.append((now, new))
                 self._watch(f"the NIC of {new.name} has changed")
         for run in self.runs.values():
             run.stopped = run.end is None
@@ -376,12 +369,8 @@ def run_lab(
     the headers of all packets for Wireshark; ``watch`` gets a line when something has
     started or ended.
 
-    Raises
-    ------
-    ScenarioError
-        When the file describes no lab that can be had here.
-    RunError
-        When the lab cannot be started, or a machine dies.
+    Raises ScenarioError when the file describes no lab that can be had here. Raises
+    RunError when the lab cannot be started, or a machine dies.
     """
     programs, prediction = programs_of(file, command), predict_lab(file)
     plain = file.lab.sharing == "tcp" and file.lab.queue is None
@@ -414,7 +403,10 @@ def run_lab(
         "sharing": file.lab.sharing,
         **summary(lab.machines, [*runs], samples, running.samples.early),
         "measured": check.to_json(),
-        "events": [vars(change) for change in running.changes],
+        "events": [
+            {"time": at, "machine": m.name, "nic_out": m.nic_out, "nic_in": m.nic_in}
+            for at, m in running.changes
+        ],
         **counts,
     }
     if capture is not None and packets is not None:

@@ -33,12 +33,9 @@ _ROUNDED = 1.0 + 1e-9
 def open_lab(file: LabFile) -> Lab:
     """Return the lab that a file describes, not started yet.
 
-    Raises
-    ------
-    ScenarioError
-        When a NIC is one that no kernel here carries, a name is no host name, a program
-        names a place that there is none of, or a machine a share of the cores here that
-        it cannot have.
+    Raises ScenarioError when a NIC is one that no kernel here carries, a name is no
+    host name, a program names a place that there is none of, or a machine a share of
+    the cores here that it cannot have.
     """
     for one in _errors(file):
         raise file.origin.error(*one)

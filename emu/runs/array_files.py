@@ -175,10 +175,7 @@ def read_samples(run: Path) -> dict[str, NDArray[Any]]:
 def write_lines(run: Path, times: Sequence[NDArray[np.float64]]) -> None:
     """Write lines.npz: ``program`` and ``time`` of every line that was printed.
 
-    Parameters
-    ----------
-    times
-        Seconds by line, of every program in the order of lab.json.
+    ``times``: seconds by line, of every program in the order of lab.json.
     """
     counts = [len(each) for each in times]
     RunDirectory(run).write_arrays(

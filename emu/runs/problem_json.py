@@ -97,10 +97,7 @@ def _in_file(hint: Any, number: Any = _Amount) -> Any:
 def shape_of(kind: Any, number: Any = _Amount) -> Any:
     """Return the type of a class's fields as JSON has them; its lists may be missing.
 
-    Parameters
-    ----------
-    number
-        Type of its floats.
+    ``number``: type of its floats.
     """
     return create_model(
         kind.__name__,
@@ -286,10 +283,8 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
 def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
     """Return the schedule of the rows ``tasks`` and ``flows``, without what was read.
 
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        When a row is missing, unknown, occurs twice, or holds what is no number.
+    Raises KeyError, TypeError or ValueError when a row is missing, unknown, occurs
+    twice, or holds what is no number.
     """
     job = problem.job
     count, iterations = len(data["tasks"]), job.iterations

@@ -86,10 +86,8 @@ class RecordedRun:
     def policy(self) -> str:
         """Rate policy of the run; ``oes`` where no file states one.
 
-        Raises
-        ------
-        DataError
-            When it is a rule of one's own of which the manifest states nothing.
+        Raises DataError when it is a rule of one's own of which the manifest states
+        nothing.
         """
         schedule = self.manifest.get("scenario", {}).get("schedule", {})
         of_scenario, of_result = schedule.get("policy"), self.result.get("policy")
@@ -148,11 +146,8 @@ class RecordedRun:
     def explain(self, *, helpful: bool = True, run_code: bool = False) -> Explanation:
         """Return why it took so long and, if wanted, what would help.
 
-        Parameters
-        ----------
-        run_code
-            Whether a rule of others, which the manifest names, may run for that; else
-            what would help is left out, and a note says so.
+        ``run_code``: whether a rule of others, which the manifest names, may run for
+        that; else what would help is left out, and a note says so.
         """
         notes, replay_run = self.missing, None
         verdict = self.result.get("verdict") or {"trust": "trusted"}
@@ -210,11 +205,6 @@ def _frames() -> ModuleType:
     return importlib.import_module("emu.runs.frames")
 
 
-def _has_rates(result: dict[str, Any]) -> bool:
-    """Return False where TCP has shared kernel NICs: no rate was assigned."""
-    return result.get("network") != "kernel" or result.get("sharing") == "assigned"
-
-
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
@@ -237,7 +227,9 @@ def load_run(path: str | Path) -> RecordedRun:
     result = try_read("result.json", _read_result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
     rates = realization = None
-    if _has_rates(result) or (path / "rates.npz").exists():
+    # Where TCP has shared kernel NICs no rate was assigned.
+    by_tcp = result.get("network") == "kernel" and result.get("sharing") != "assigned"
+    if not by_tcp or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it

@@ -44,12 +44,8 @@ def training_audit(run: Path, job: Job) -> Findings:
     the end. Sampling, models and optimisers are the same code in both: their faults
     change neither, and only their own tests find them.
 
-    Parameters
-    ----------
-    run
-        Run directory, of which training.csv and weights.npz are read.
-    job
-        Job of its scenario, not of the run.
+    ``run``: run directory, of which training.csv and weights.npz are read. ``job``: job
+    of its scenario, not of the run.
     """
     from emu.runs.frames import training_frame  # noqa: PLC0415 - pandas takes 0.5 s
 
@@ -152,10 +148,7 @@ def progress_of(
 
     It is left in every run directory.
 
-    Parameters
-    ----------
-    watch
-        Called with steps so far and in all while something is trained.
+    ``watch``: called with steps so far and in all while something is trained.
     """
     curves = []
     for run in runs:

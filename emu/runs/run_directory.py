@@ -54,9 +54,8 @@ from emu.host.input_file import (
     read_text,
 )
 from emu.names import file_part
-from emu.problem import Problem, RateHistory
 from emu.problem.cut import Cut
-from emu.runs.problem_json import problem_to_json, read_shape
+from emu.runs.problem_json import read_shape
 from emu.scenario import Scenario
 from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
@@ -183,14 +182,6 @@ class RunDirectory:
         ):
             file.writelines(f"{line}\n" for line in lines)
 
-    def write_problem(self, problem: Problem) -> None:
-        """Write problem.json."""
-        self.write_json("problem.json", problem_to_json(problem))
-
-    def write_rates(self, rates: RateHistory) -> None:
-        """Write rates.npz."""
-        self.write_arrays("rates.npz", **vars(rates))
-
     def write_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
         """Write named arrays as one npz file."""
         self._write(name, npz_content(arrays))
@@ -229,12 +220,8 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
 def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
     """Return the scenario that the text in a run directory states.
 
-    Raises
-    ------
-    DataError
-        When the manifest names no text, or it cannot be read.
-    ScenarioError
-        When it states no scenario.
+    Raises DataError when the manifest names no text, or it cannot be read. Raises
+    ScenarioError when it states no scenario.
     """
     path = run / NAME
     stated = manifest.get("source")
@@ -303,10 +290,7 @@ def digest_of(scenario: Mapping[str, Any]) -> str:
 def write_cut(run: Path, job: str, cut: Cut) -> None:
     """Write a cut, its commit record last, and remove all but the one before it.
 
-    Parameters
-    ----------
-    job
-        As `digest_of` returns it.
+    ``job``: as `digest_of` returns it.
     """
     folder = run / FOLDER / f"{cut.iteration:08d}"
     try:
@@ -361,12 +345,8 @@ def newest_cut(
 
     One that is damaged is passed over if there is an older one.
 
-    Parameters
-    ----------
-    owners
-        Tasks whose state must be there.
-    notify
-        Called with a sentence on every cut that was passed over.
+    ``owners``: tasks whose state must be there. ``notify``: called with a sentence on
+    every cut that was passed over.
     """
     cuts = _list_cuts(run)
     wrong: list[DataError] = []

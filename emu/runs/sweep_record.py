@@ -94,19 +94,11 @@ class SweepRecord:
     ) -> None:
         """Append a finished point.
 
-        Parameters
-        ----------
-        values
-            Values that were varied, and the seed.
-        figures
-            Results of the point; finite numbers or text.
+        ``values``: values that were varied, and the seed. ``figures``: results of the
+        point; finite numbers or text.
 
-        Raises
-        ------
-        DataError
-            When the disk refuses.
-        ValueError
-            When a figure is NaN or infinite.
+        Raises DataError when the disk refuses. Raises ValueError when a figure is NaN
+        or infinite.
         """
         row = {
             "version": VERSION,

@@ -52,10 +52,7 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
 def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
     """Return the seconds that tasks worked at the full speed of their machines.
 
-    Parameters
-    ----------
-    start, end
-        Seconds of (task, iteration); gates stand on no machine.
+    ``start`` and ``end``: seconds of (task, iteration); gates stand on no machine.
     """
     cluster, work = problem.cluster, end - start
     for task, machine in enumerate(problem.placement.machine_of):
@@ -84,10 +81,7 @@ def task_times(
 ) -> Iterator[Findings]:
     """(6): every task takes the time that was measured, and what was stated at least.
 
-    Parameters
-    ----------
-    exact, least
-        Seconds of (task, iteration); None is not compared.
+    ``exact`` and ``least``: seconds of (task, iteration); None is not compared.
     """
     job = schedule.problem.job
     took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
@@ -123,10 +117,7 @@ def rate_rows(
 ) -> Iterator[Findings]:
     """(12): rates are numbers, in the order of time, of flows that are under way.
 
-    Parameters
-    ----------
-    rates
-        As they were written; the schedule holds those of them that are `sound`.
+    ``rates``: as they were written; the schedule holds those of them that are `sound`.
     """
     if rates is None or schedule.rates is None:
         return
@@ -232,10 +223,7 @@ class Line(NamedTuple):
 def lines(problem: Problem, ready: Floats) -> Iterator[Line]:
     """Yield the line of every channel.
 
-    Parameters
-    ----------
-    ready
-        When (edge, iteration) got ready, seconds; NaN where nothing is sent.
+    ``ready``: when (edge, iteration) got ready, seconds; NaN where nothing is sent.
     """
     job = problem.job
     ranks = np.array(job.edge_ranks, dtype=np.int64)

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -211,10 +212,7 @@ def links_to_blame(
 
     Of links that lost the same, the one that has more to carry comes first.
 
-    Parameters
-    ----------
-    late
-        Edge of each flow, and seconds that it lost, or won.
+    ``late``: edge of each flow, and seconds that it lost, or won.
     """
     problem = emulated.problem
     losses: defaultdict[int, float] = defaultdict(float)
@@ -448,12 +446,11 @@ class Witnesses:
         time_scale
             Wall seconds per emulated second, of the packets.
         """
-        by_packets = _judge_pair(
-            (self.packets, self.fluid), prediction.threshold, time_scale, {}
+        judge = partial(
+            judge_prediction, threshold=prediction.threshold, time_scale=time_scale
         )
-        run = _judge_pair(
-            (self.measured, self.packets), prediction.threshold, time_scale, budget
-        )
+        by_packets = judge(self.packets, self.fluid, self.fluid, budget={})
+        run = judge(self.measured, self.packets, self.packets, budget=budget)
         maxmin, fluid = self.maxmin.makespan, self.fluid.makespan
         of_packets = [*self._of_rule(maxmin, fluid, by_packets)]
         if self.dropped:
@@ -499,17 +496,6 @@ class Witnesses:
                 f"kernel NICs let a flow's first bytes go at once after a pause: up to "
                 f"{math.fsum(gifts):.3g} s of the {len(gifts)} on the critical path"
             )
-
-
-def _judge_pair(
-    both: tuple[Schedule, Schedule],
-    threshold: float,
-    time_scale: float,
-    budget: Mapping[str, float],
-) -> Prediction:
-    of, over = both
-    how: Any = {"threshold": threshold, "time_scale": time_scale, "budget": budget}
-    return judge_prediction(of, over, over, **how)
 
 
 def _lead_with(reasons: list[str], verdict: Prediction) -> Prediction:

@@ -65,10 +65,7 @@ class HostFigures:
 def host_figures(statistics: Statistics) -> HostFigures:
     """Return the figures of a run.
 
-    Parameters
-    ----------
-    statistics
-        Of every node process, as `emu_nodes.runtime` counts them.
+    ``statistics``: of every node process, as `emu_nodes.runtime` counts them.
     """
     host_metrics = [figures["host_metrics"] for figures in statistics.values()]
     pacers = [figures["pacer"] for figures in statistics.values()]

@@ -114,11 +114,8 @@ class Lab:
         Wall seconds of an emulated one: what NICs carry, and cores compute, is as much
         less.
 
-    Raises
-    ------
-    ValueError
-        When there are no machines, too many, two of a name, or a NIC or a quota of CPU
-        time is out of range.
+    Raises ValueError when there are no machines, too many, two of a name, or a NIC or a
+    quota of CPU time is out of range.
     """
 
     def __init__(

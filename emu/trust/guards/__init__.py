@@ -55,10 +55,7 @@ GUARDS = (
 def examine(evidence: Evidence, more: Iterable[Guard] = ()) -> tuple[Finding, ...]:
     """Return the findings of the guards in a run; none when all of it is possible.
 
-    Parameters
-    ----------
-    more
-        Guards beside those of every run: those of its systems.
+    ``more``: guards beside those of every run: those of its systems.
     """
     guards = (*GUARDS, *more)
     return tuple(finding for guard in guards for finding in guard(evidence))
