@@ -32,7 +32,7 @@ def measured(setting: str, home: Path) -> Fit:
         command += ["--set", f"cluster.machines=[{machines}]", "--runs", str(folder)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         (folder / "done").write_text(str(max(folder.glob("*-lab-*"))))
-    return fit_run(Path((folder / "done").read_text()), skip=1, mark="step ")
+    return fit_run(Path((folder / "done").read_text()), skip=2, mark="step ")
 
 
 def main() -> None:

@@ -91,7 +91,7 @@ def _whole(packets: Packets, traffic: Traffic, times: NDArray[np.float64]) -> in
     share = float(packets.bytes[when].sum() / packets.bytes.sum())
     if share < _MOST:
         raise Unfittable(f"{1 - share:.0%} of all bytes crossed before and after")
-    whole = len(times[longest(steps_between(packets, traffic, {ALL: times}), 0)])
+    whole = len(times[longest(steps_between(packets, traffic, {ALL: times}))])
     if whole < MOST * (len(times) - 1):
         raise Unfittable(f"{whole} in a row have all of their parts")
     return whole
