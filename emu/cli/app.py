@@ -78,6 +78,7 @@ Run your own programs
 Look at a run
     report   report     Write a run as a page, a trace, a figure or tables.
     audit    audit      Check a schedule against the paper's constraints.
+    audit    share      Write a run's records and verdicts into one file for others.
     audit    evaluate   Evaluate a run's weights on the whole graph.
 This host
     host     clean      Remove files that a killed process or a power cut left.

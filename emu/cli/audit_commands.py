@@ -15,12 +15,15 @@ from emu.report import audit_table, terminal
 from emu.report.explanation_tables import accuracy_table
 from emu.report.facts import payload_line
 from emu.runs.audit_inputs import read_to_audit
+from emu.runs.shared_run import share_run, unpack_shared
 from emu.units import DURATION, RATIO, format_duration
 
 
 @app.command()
 def audit(
-    result: Annotated[Path, argument("RUN", "Run directory or result file.")],
+    result: Annotated[
+        Path, argument("RUN", "Run directory, result file, or a .zip of emu share.")
+    ],
     tolerance: Annotated[
         str | None,
         option(
@@ -42,7 +45,7 @@ def audit(
     training: Annotated[  # noqa: FBT002 - typer makes it an option
         bool, option("--training", "Train again in one process; compare the losses.")
     ] = False,
-    run_code: RunCode = False,  # noqa: ARG001, FBT002 - see emu.cli.app.Command
+    run_code: RunCode = False,  # noqa: FBT002 - see emu.cli.app.Command
     json_target: JsonTarget = None,
 ) -> None:
     """Check a schedule against the paper's constraints.
@@ -57,16 +60,21 @@ def audit(
         share = RATIO.parse(relative)
     except ValueError as error:
         raise ScenarioError(str(error), file="--tolerance or --relative") from error
-    subject = read_to_audit(result, scenario)
-    limit = subject.tolerance if seconds is None else seconds
-    report, silent = audit_whole(
-        subject,
-        limit,
-        share,
-        rule=policy,
-        training=training,
-        stated=None if scenario is None else subject.scenario,
-    )
+    if run_code and result.suffix == ".zip":
+        problem = "is a run of others, whose code no audit runs: leave --run-code out"
+        raise ScenarioError(problem, file=str(result))
+    with unpack_shared(result) as run:
+        subject = read_to_audit(run, scenario)
+        limit = subject.tolerance if seconds is None else seconds
+        report, silent = audit_whole(
+            subject,
+            limit,
+            share,
+            rule=policy,
+            training=training,
+            stated=None if scenario is None else subject.scenario,
+        )
+    name = subject.name if run == result else result.name
     content = {
         "tolerance": limit,
         "relative": share,
@@ -86,12 +94,30 @@ def audit(
             console.print(f"\n{line}")
         verdict = "keeps" if report.passed else "breaks"
         console.print(
-            f"\n{subject.name}: {verdict} (5)-(15) to within "
+            f"\n{name}: {verdict} (5)-(15) to within "
             f"{format_duration(limit)} and {share:.2g}"
         )
     if not report.passed:
         broken = report.violations
         raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")
+
+
+@app.command()
+def share(
+    run: Annotated[Path, argument("RUN", "Run directory.")],
+    out: Annotated[Path, argument("OUT.zip", "File to write.")],
+) -> None:
+    """Write a run's records and verdicts into one file for others.
+
+    Without paths and names of hosts. Whoever has it checks it by `emu audit OUT.zip`,
+    which runs no code of it.
+    """
+    if out.suffix != ".zip":
+        raise ScenarioError(
+            "is to be named .zip: emu audit knows it by that", file=str(out)
+        )
+    share_run(run, out)
+    terminal().print(f"written to {out}")
 
 
 @app.command()

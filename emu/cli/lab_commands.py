@@ -119,6 +119,10 @@ def fit(
             "What the job is: every iteration is then the mean one.",
         ),
     ] = None,
+    *,
+    force: Annotated[
+        bool, option("--force", "Fit a lab whose programs waited for cores, too.")
+    ] = False,
     json_target: JsonTarget = None,
 ) -> None:
     """Make a scenario of what crossed in a lab.
@@ -128,7 +132,7 @@ def fit(
     which iterations end; those of two programs ask and answer. Without such sums
     iterations are what repeats, or what --mark says.
     """
-    outcome = fit_run(run, skip=skip, template=template, mark=mark)
+    outcome = fit_run(run, skip=skip, template=template, mark=mark, force=force)
     write_atomic(out, outcome.text(out.name))
     if emit(json_target, outcome.to_json()):
         terminal().print(_tabulate(outcome))

@@ -19,6 +19,7 @@ from emu.host.input_file import one_error, read_json
 from emu.names import printable
 from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Problem, Profile, Realization
+from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (
     Experiment,
@@ -196,7 +197,7 @@ def measure_profile(
     """
     settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
-    directory.write_problem(experiment.problem)
+    directory.write_json("problem.json", problem_to_json(experiment.problem))
     what = experiment.problem, "none", settings, experiment.realization
     run = emulate(*what, log=directory.path / "agent.log", observer=observer)
     return Profile(run.cpu, run.realization.volumes)

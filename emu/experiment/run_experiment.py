@@ -42,6 +42,7 @@ from emu.problem import Kill, Schedule
 from emu.problem.cut import Cut
 from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
+from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
 from emu.runs.run_directory import SETUP, RunDirectory, write_scenario
@@ -73,8 +74,8 @@ def judgement(
     subject, first, held_up = schedule, dict[tuple[int, int], float](), 0.0
     if by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
-        figures = figures.without_pacing()
-        rows = run.received[["edge", "iteration", "first"]].tolist()
+        figures = replace(figures, late_sends=0, max_behind=0.0)
+        rows = run.sent[["edge", "iteration", "first"]].tolist()
         first = {(edge, iteration): at for edge, iteration, at in rows}
         # By waits for a core, at most what it is off: who agrees was not held up.
         counts = run.statistics.items()
@@ -306,7 +307,7 @@ def _write_beginning(
         rest, all_kills = experiment.kills, experiment.whole.kills
         content["killed"] = [n for n, k in enumerate(all_kills) if k not in rest]
     directory.write_json("manifest.json", content | {"source": source})
-    directory.write_problem(experiment.problem)
+    directory.write_json("problem.json", problem_to_json(experiment.problem))
 
 
 def _emulate_experiment(
@@ -368,8 +369,15 @@ def result_of(
             again,
             threshold=emulation.max_difference,
             time_scale=emulation.stated_time_scale,
-            timed=emulation.compute != "real",
+            timed=prepared.times != "measured",
             budget=budget,
+            policy=prepared.policy,
+            nics={
+                f"{host['name']} {way}": share
+                for host in run.hosts
+                if "tcp" in host  # others name theirs
+                for way, share in host["nic"].items()
+            },
         ),
         error_budget=budget,
         training=training,
@@ -422,7 +430,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
         },
     )
     if run.schedule.rates is not None:
-        directory.write_rates(run.schedule.rates)
+        directory.write_arrays("rates.npz", **vars(run.schedule.rates))
     directory.write_arrays(REALIZATION, **vars(run.realization))
     directory.write_arrays(REPORTS, **reports(run))
     # Every frame by its sender, by its receiver, and its arrival as it was reported;

@@ -66,6 +66,16 @@ class PreparedRun:
         return self.experiment.scenario.emulation
 
     @property
+    def times(self) -> str:
+        """Where the times of the prediction are from; ``measured``: it had none."""
+        scenario = self.experiment.scenario
+        if any(section.operation_rates for *_, section in scenario.each_job()):
+            return "counted"
+        if scenario.profile is not None:
+            return "profiled"
+        return "measured" if self.emulation.compute == "real" else "stated"
+
+    @property
     def by_kernel(self) -> bool:
         """True where machines have NICs of the kernel, and no sender is paced."""
         return self.emulation.network == "kernel"
@@ -126,11 +136,6 @@ class RunResult(PreparedRun):
         depth = pipeline_depth(job)
         end = self.experiment.began + self.run.schedule.length
         failures = count_failures(self.experiment, end)
-        times = "stated" if scenario.profile is None else "profiled"
-        if any(section.operation_rates for *_, section in scenario.each_job()):
-            times = "counted"
-        if scenario.emulation.compute == "real":
-            times = "measured"
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
@@ -141,7 +146,7 @@ class RunResult(PreparedRun):
             "processes": len(job.processes),
             "network": scenario.emulation.network,
             "sharing": scenario.emulation.sharing,
-            "times": times,
+            "times": self.times,
             "flow_ends": scenario.emulation.flow_ends,
             **self.experiment.cause_of_length,
             **({"first_iteration": first} if first else {}),

@@ -26,6 +26,7 @@ from emu.lab.fitting import (
     write_fit,
 )
 from emu.lab.output_lines import marks_of
+from emu.lab.run import MORE_CORES, MOST_WAITS
 from emu.names import file_part
 from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_traffic
@@ -79,10 +80,7 @@ class Fit:
     def text(self, name: str) -> str:
         """Return the content of a scenario file of this name, YAML or JSON.
 
-        Raises
-        ------
-        DataError
-            When it is more than is read of a YAML file.
+        Raises DataError when it is more than is read of a YAML file.
         """
         head = (
             f"# By `emu fit` from {self.document['name']}: what crossed in "
@@ -107,19 +105,22 @@ class Fit:
 
 
 def fit_run(
-    run: Path, *, skip: int = 0, template: Template | None = None, mark: str = ""
+    run: Path,
+    *,
+    skip: int = 0,
+    template: Template | None = None,
+    mark: str = "",
+    force: bool = False,
 ) -> Fit:
     """Return a scenario with the job that ran in a lab, by its run directory.
 
     ``skip`` iterations at the beginning are left out. With a template all iterations
     are like the mean one. ``mark`` is text in the lines that a program printed when an
-    iteration began.
+    iteration began. With ``force`` also of a lab that is not trusted.
 
-    Raises
-    ------
-    DataError
-        When the directory is no run of a lab, its traffic was not noted, NICs changed,
-        or what crossed is none of what a fit understands.
+    Raises DataError when the directory is no run of a lab, its traffic was not noted,
+    NICs changed, programs waited for cores, or what crossed is none of what a fit
+    understands.
     """
     traffic = read_traffic(run)
     lab = read_lab(run)
@@ -127,6 +128,16 @@ def fit_run(
         raise DataError(
             "cannot be fitted: NICs changed while it ran (events), and times fitted "
             "across that would be of neither",
+            path=str(run),
+        )
+    if lab["trust"] != "trusted" and not force:
+        gain = max(lab["waited_share"], lab.get("early_share", 0.0))
+        remedy = "state a larger lab.time_scale" if lab.get("cpu") else MORE_CORES
+        raise DataError(
+            f"cannot be fitted: waits for cores, or what pauses left of quotas, were "
+            f"{100 * gain:.2g} % of what programs computed ({100 * MOST_WAITS:g} % may "
+            f"be), and would be taken for computing; {remedy} and run it again, or fit "
+            "it with --force",
             path=str(run),
         )
     name, cores = file_part(run.resolve().name), lab.get("cpu", {})

@@ -36,7 +36,6 @@ from emu.lab.machines import (
     SMALLEST_SEGMENT,
     Lab,
     LabMachine,
-    NicCheck,
     Paces,
     Sharing,
 )
@@ -231,10 +230,7 @@ _LOOK = 0.25
 def check_network(scenario: Scenario) -> None:
     """Refuse links that are no NICs, and rates that are not assigned there.
 
-    Raises
-    ------
-    ScenarioError
-        Names the key.
+    Raises ScenarioError, which names the key.
     """
     policy = scenario.schedule.rule
     if scenario.emulation.network != "kernel":
@@ -353,12 +349,9 @@ def emulate_on_kernel(
     schedule holds rates only where some were assigned; hosts hold what their NICs
     carried beforehand, and what their TCP counted.
 
-    Raises
-    ------
-    RunError
-        When the run could not be finished, or this computer cannot hold machines.
-    ScenarioError
-        When a NIC at these scales is one that no kernel, or not this host, carries.
+    Raises RunError when the run could not be finished, or this computer cannot hold
+    machines. Raises ScenarioError when a NIC at these scales is one that no kernel, or
+    not this host, carries.
     """
     per_second = settings.byte_scale / settings.time_scale
     changes = list_nic_changes(problem, per_second)
@@ -373,7 +366,10 @@ def emulate_on_kernel(
             else SharedNics(lab, changes)
         ) as nics,
     ):
-        check = _check_lab_nics(lab, max_nic_error)
+        check = lab.check_nics(max_nic_error)
+        if refusal := check.refusal("emulation.max_nic_error"):
+            slower = "a larger time_scale makes NICs slower"
+            raise ScenarioError(f"{refusal}; {slower}", key="emulation.time_scale")
         run = emulate(
             problem if by_rates else _without_shaping(problem),
             policy if by_rates else "none",
@@ -399,17 +395,6 @@ def emulate_on_kernel(
         hosts=[{**h, "tcp": tcp[m], "nic": check.shares[m]} for m, h in hosts],
         startup={**run.startup, "nics": check.seconds},
     )
-
-
-def _check_lab_nics(lab: Lab, most: float) -> NicCheck:
-    """Return NICs as they were measured; refuse those that are off."""
-    check = lab.check_nics(most)
-    if refusal := check.refusal("emulation.max_nic_error"):
-        raise ScenarioError(
-            f"{refusal}; a larger time_scale makes NICs slower",
-            key="emulation.time_scale",
-        )
-    return check
 
 
 def _lab(

@@ -110,10 +110,7 @@ def marks_of(
     Of those that printed any; where none of these sent anything, of the first. Programs
     have names of program and machine, in the order of lab.json.
 
-    Raises
-    ------
-    DataError
-        When none did, or they all came at once.
+    Raises DataError when none did, or they all came at once.
     """
     times, count = read_lines(run), 0
     found: dict[tuple[str, str], NDArray[np.float64]] = {}

@@ -9,7 +9,8 @@ programs'.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from emu.lab.fitting import FittedIterations, FittedSteps, Unfittable, fit_traff
 from emu.lab.fitting.steps import Marks
 from emu.prediction.analysis.link_load import FullQueues, full_queues
 from emu.prediction.analysis.traffic import CONNECTION, Traffic, messages
-from emu.prediction.simulation import simulate
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -33,7 +34,15 @@ from emu.problem import (
 )
 from emu.scenario import load, prepare
 from emu.scenario.run_sections import LabFile
-from emu.trust.prediction import SHARE, Outcome, Prediction, links_to_blame, of_network
+from emu.trust.prediction import (
+    SHARE,
+    Cause,
+    Outcome,
+    Prediction,
+    largest_cause,
+    links_to_blame,
+    of_network,
+)
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
 _PACKET = 1448
@@ -45,8 +54,6 @@ _SILENCE, _PACKETS = 0.005, 4
 _ROUGH = 4
 #: Wall seconds that a timeout of TCP takes at least; it parts a message in two.
 _TIMEOUT = 0.2
-#: Share by which bytes per iteration may be others before that is a reason.
-_BYTES = 0.01
 #: Starts of messages that are laid out at most, by connection and number.
 _MOST = 20_000_000
 
@@ -54,11 +61,8 @@ _MOST = 20_000_000
 def predict_lab(file: LabFile) -> Schedule | None:
     """Return the simulation of the scenario that predicts a lab; None without one.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be read, has other machines than the lab, or its times say
-        nothing of its cores.
+    Raises ScenarioError when it cannot be read, has other machines than the lab, or its
+    times say nothing of its cores.
     """
     section = file.lab.prediction
     if section is None:
@@ -119,13 +123,14 @@ def judge_lab(
     marks: Marks | None = None,
     timeouts: int = 0,
     time_scale: float = 1.0,
+    nics: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the verdict on the prediction of a lab, as result.json has those of runs.
 
     The error is of seconds per iteration, of which ``skip`` at the beginning are left
     out. Where no iterations are found in what crossed, the outcome is ``unknown``, with
     the reason. ``threshold`` is the share by which they may differ; marks are as in
-    `fit_traffic`; TCP waited for ``timeouts``.
+    `fit_traffic`; TCP waited for ``timeouts``; ``nics`` are as in `judge_prediction`.
     """
     try:
         outcome = fit_traffic(traffic, skip=skip, marks=marks)
@@ -136,11 +141,12 @@ def judge_lab(
     if abs(error) <= threshold:
         return Prediction(Outcome.AGREES, error, threshold).to_json()
     apart = (outcome.seconds - period) * outcome.count
-    links, reasons = _likely(traffic, outcome, predicted, apart)
     one = _TIMEOUT / time_scale
-    if one * timeouts > SHARE * abs(apart):
-        of = f"{timeouts} timeouts, {one:.3g} s each or more"
-        reasons.insert(0, f"TCP waited for {of}")
+    waits = f"TCP waited for {timeouts} timeouts, {one:.3g} s each or more"
+    lost = min(one * timeouts, abs(apart))  # of several connections at once
+    causes = [_of_bytes(traffic, outcome, predicted), Cause(waits, lost)]
+    links, more = _of_messages(traffic, outcome, apart, nics)
+    reasons = largest_cause([*causes, *more], apart)
     simulated = np.nanmax(predicted.task_end, axis=0)
     turn, number = np.divmod(np.arange(outcome.count), len(simulated))
     ends = turn * predicted.makespan + simulated[number]
@@ -148,68 +154,76 @@ def judge_lab(
     wrong = off > threshold * ends[-1]
     since = float(np.min(outcome.ends, initial=outcome.ends[-1], where=wrong))
     differs = Prediction(
-        Outcome.DIFFERS, error, threshold, since, tuple(links), tuple(reasons)
+        Outcome.DIFFERS, error, threshold, since, tuple(links), reasons
     )
     return differs.to_json()
 
 
 def unknown(threshold: float, why: Exception) -> dict[str, Any]:
     """Return the verdict where no iterations were found, with the reason."""
-    nothing = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(str(why),))
+    text = str(why).replace("--mark LINE", "lab.prediction.mark: LINE")
+    text = text.replace("--skip", "lab.prediction.skip").replace("--mark", "mark")
+    nothing = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(text,))
     return nothing.to_json()
 
 
-def _likely(
+def _of_messages(
     traffic: Traffic,
     found: FittedIterations | FittedSteps,
-    predicted: Schedule,
     apart: float,
-) -> tuple[list[str], list[str]]:
-    """Return the links that moved the iterations, and likely reasons."""
-    within = (found.starts[0], found.ends[-1])
-    reasons = [*_of_bytes(traffic, found, predicted)]
-    laid = laid_out(traffic, within)
+    nics: Mapping[str, float],
+) -> tuple[list[str], list[Cause]]:
+    """Return the links whose messages moved the iterations, and what may have done it.
+
+    How far a cause moves them is its part of what messages lost to max-min, each from
+    its own beginning; where none lost or won, the programs took other times.
+    """
+    laid = laid_out(traffic, (found.starts[0], found.ends[-1]))
     if laid is None:
-        return [], [*reasons, "too many messages to compare each with max-min"]
+        return [], []
     schedule, fluid = laid
     flows = schedule.flows()
     at = tuple(flows.T)
     ideal = (fluid.flow_end - fluid.flow_start)[at]
     late = (schedule.flow_end - schedule.flow_start)[at] - ideal
     late[np.abs(late) < _ROUGH * _PACKET / traffic.nics.min()] = 0.0
-    drifts = [
-        (edge, n, seconds)
-        for (edge, n), seconds in zip(flows.tolist(), late.tolist(), strict=True)
-        if seconds * apart > 0
-    ]
-    losses = [(edge, seconds) for edge, _, seconds in drifts]
+    pairs = zip(map(tuple, flows.tolist()), late.tolist(), strict=True)
+    drifts = {flow: seconds for flow, seconds in pairs if seconds * apart > 0}
+    losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
     links = links_to_blame(schedule, losses, SHARE * abs(apart))
-    if links:
-        problem = schedule.problem
-        ports = {p for p in range(len(problem.links)) if problem.links[p].name in links}
-        worst = [(e, n) for e, n, _ in drifts if not ports.isdisjoint(problem.hops[e])]
-        reasons += of_network(schedule, links, worst, 1.0)
-        reasons = reasons or ["messages took longer than max-min makes them there"]
-    elif not reasons:
-        reasons.append(
+    if not links:
+        own = (
             "programs took other times than predicted between what they received and "
             "what they sent next: messages took what max-min makes of them"
         )
-    return links, reasons
+        return [], [Cause(own, apart)]
+    problem = schedule.problem
+    ports = {p for p in range(len(problem.links)) if problem.links[p].name in links}
+    worst = [each for each in drifts if not ports.isdisjoint(problem.hops[each[0]])]
+    suspects = of_network(schedule, links, worst, 1.0, nics) if apart > 0 else ()
+    per_second = apart / sum(drifts.values())
+    return links, [
+        Cause(text, per_second * sum(drifts.get(flow, 0.0) for flow in of))
+        for text, of in suspects
+    ]
 
 
 def _of_bytes(
     traffic: Traffic, found: FittedIterations | FittedSteps, predicted: Schedule
-) -> Iterator[str]:
-    """Yield a reason where other volumes crossed than was predicted."""
-    packets = traffic.packets
+) -> Cause:
+    """Return other volumes than predicted, and what they make of the simulation."""
+    packets, problem = traffic.packets, predicted.problem
     when = (packets["time"] > found.starts[0]) & (packets["time"] <= found.ends[-1])
     size = float(packets["bytes"][when].sum()) / found.count
-    between = [bool(hops) for hops in predicted.problem.hops]
-    aim = float(np.nansum(predicted.flow_bytes[between]))
-    aim /= predicted.problem.job.iterations
-    if aim and abs(size / aim - 1) > _BYTES:
-        yield f"{100 * (size / aim - 1):+.2g} % of bytes crossed per iteration"
+    volumes, count = np.nan_to_num(predicted.flow_bytes), problem.job.iterations
+    aim = float(volumes[[bool(hops) for hops in problem.hops]].sum()) / count
+    share = size / aim if aim else 1.0
+    lengths = [
+        makespan(problem, Realization(predicted.work, volumes * times), "maxmin")
+        for times in (1.0, share)
+    ]
+    text = f"{100 * (share - 1):+.2g} % of bytes crossed per iteration"
+    return Cause(text, (lengths[1] - lengths[0]) / count * found.count)
 
 
 def laid_out(

@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import Lab, LabMachine, Program, leaf_of, leaves_among
+from emu.lab.machines import Lab, LabMachine, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
+from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
-from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
+from emu.lab.setup import COMMAND, cores_here, event_nic, open_lab, programs_of
 from emu.prediction.analysis.traffic import (
     CONNECTION,
     OWNER,
@@ -48,6 +49,8 @@ from emu.scenario.run_sections import LabFile
 #: Share of their computing that programs may wait for a core in a ``trusted`` lab, and
 #: of its length that machines may have gained by what their pauses left of quotas.
 MOST_WAITS = 0.05
+#: Remedy where programs wait for cores.
+MORE_CORES = "state cpu: N of every machine and lab.time_scale: auto"
 #: Parts of the time of a lab for which lab.json says how much of a NIC was used.
 BINS = 60
 
@@ -64,16 +67,6 @@ class ProgramRun:
     """Exit code, negative for a signal; None while it runs."""
     stopped: bool = False
     """True where the lab ended it, at the lab's own end."""
-
-
-@dataclass(frozen=True)
-class NicChange:
-    """A NIC as it became: seconds, machine, bytes of payload per second."""
-
-    time: float
-    machine: str
-    nic_out: float
-    nic_in: float
 
 
 def summary(
@@ -132,7 +125,11 @@ def traffic_of(
 
 
 def what_crossed(
-    traffic: Traffic, seconds: float, changes: Sequence[NicChange], *, fair: bool
+    traffic: Traffic,
+    seconds: float,
+    changes: Sequence[tuple[float, LabMachine]],
+    *,
+    fair: bool,
 ) -> dict[str, Any]:
     """Return the key ``crossed`` of lab.json: payload by pair, NICs over time.
 
@@ -141,7 +138,7 @@ def what_crossed(
     """
     packets, names = traffic.packets, traffic.machines
     leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
-    rates = [(c.time, names.index(c.machine), c.nic_out, c.nic_in) for c in changes]
+    rates = [(at, names.index(m.name), m.nic_out, m.nic_in) for at, m in changes]
     use = nic_use(packets, nic_rates(traffic.nics, rates, seconds, BINS), seconds)
     return {
         "packets": len(packets),
@@ -183,13 +180,10 @@ class Samples:
         """Emulated seconds that each machine computed in less than its quota says."""
         return [wall / self._scale for wall in self._waits.early]
 
-    def take_when_due(self) -> None:
-        """Take a sample if the last one is long ago."""
-        if time.monotonic() >= self._taken + PERIOD:
-            self.take()
-
-    def take(self) -> None:
-        """Take a sample now."""
+    def take(self, *, when_due: bool = False) -> None:
+        """Take a sample now, or only if the last one is long ago."""
+        if when_due and time.monotonic() < self._taken + PERIOD:
+            return
         self._taken = time.monotonic()
         self._waits.sample()
         self._ports.sample()
@@ -231,8 +225,9 @@ class LabPrograms:
         self._lab, self._file, self._folder, self._watch = lab, file, folder, watch
         self.samples = Samples(lab)
         self._output = OutputLines(lambda: self.samples.seconds)
+        self._ssh = SshServer(lab)
         self.runs: dict[int, ProgramRun] = {}
-        self.changes: list[NicChange] = []
+        self.changes: list[tuple[float, LabMachine]] = []
         self._events = sorted(file.events, key=lambda event: event.time)
 
     def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
@@ -245,8 +240,14 @@ class LabPrograms:
         hosts = self._folder / "hosts.txt"
         hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
         paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
-        settings = {TIME_SCALE: f"{self._lab.time_scale:g}"}
-        for one in starts(programs, addresses, dict(zip(PLACES, paths, strict=True))):
+        settings = {TIME_SCALE: f"{self._lab.time_scale:g}", "PATH": self._ssh.path}
+        todo = starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))
+        if len(todo) > (here := cores_here()) and not self._file.cores:
+            self._watch(
+                f"{len(todo)} programs, and this computer has {here:g} cores: waits "
+                f"for them would look like computing; {MORE_CORES}"
+            )
+        for one in todo:
             words = [*one.command, COMMAND, *command] if command else list(one.command)
             log = self._folder / log_name(one.program, one.machine)
             output = self._output.add(log)
@@ -262,6 +263,7 @@ class LabPrograms:
 
     def close(self) -> dict[str, NDArray[Any]]:
         """Write lines.npz; return the samples."""
+        self._ssh.close()
         write_lines(self._folder, self._output.close())
         return self.samples.close()
 
@@ -270,6 +272,7 @@ class LabPrograms:
         traffic: Traffic,
         predicted: Schedule | None,
         tcp: Mapping[str, Mapping[str, int]],
+        nics: Mapping[str, Mapping[str, float]],
     ) -> dict[str, Any]:
         """Return ``prediction`` of lab.json, by the marks that the file names."""
         stated = self._file.lab.prediction
@@ -289,6 +292,11 @@ class LabPrograms:
             marks=marks,
             timeouts=sum(counts["timeouts"] for counts in tcp.values()),
             time_scale=self._lab.time_scale,
+            nics={
+                f"{machine} {way}": share
+                for machine, ways in nics.items()
+                for way, share in ways.items()
+            },
         )
         return {"prediction": verdict}
 
@@ -309,14 +317,17 @@ class LabPrograms:
             while self._events and self._events[0].time <= self.samples.seconds:
                 new, now = event_nic(self._events.pop(0)), self.samples.seconds
                 self._lab.change_nic(new)
-                change = NicChange(now, new.name, new.nic_out, new.nic_in)
-                self.changes.append(change)
+                self.changes.append((now, new))
                 self._watch(f"the NIC of {new.name} has changed")
         for run in self.runs.values():
             run.stopped = run.end is None
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if number == signal.SIGKILL:
-                self._say_who_stayed()
+            stayed = [run for run in self.runs.values() if run.end is None]
+            for run in stayed if number == signal.SIGKILL else ():
+                self._watch(
+                    f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
+                    "SIGTERM: it is killed"
+                )
             with contextlib.suppress(RunError):
                 self._lab.signal_all(number)
             limit = time.monotonic() + GRACE * self._lab.time_scale
@@ -325,25 +336,19 @@ class LabPrograms:
                     break
                 self._collect_ends(0.1)
 
-    def _say_who_stayed(self) -> None:
-        for run in self.runs.values():
-            if run.end is None:
-                self._watch(
-                    f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
-                    "SIGTERM: it is killed"
-                )
-
     def _collect_ends(self, patience: float = PERIOD) -> list[int]:
         """Return programs that have ended; take a sample when it is time for one."""
         due = patience
         if self._events:
             due = (self._events[0].time - self.samples.seconds) * self._lab.time_scale
-        ends: list[Program] = self._lab.wait(max(0.0, min(due, patience)))
-        for program in ends:
+        ssh, until = self._ssh, max(0.0, min(due, patience))
+        ends = self._lab.wait(until, ssh.sockets, ssh.take)
+        mine = [one for one in ends if not ssh.tell(one) and one.number in self.runs]
+        for program in mine:
             run = self.runs[program.number]
             run.end, run.code = self.samples.seconds, program.code
-        self.samples.take_when_due()
-        return [program.number for program in ends]
+        self.samples.take(when_due=True)
+        return [program.number for program in mine]
 
 
 PCAP = "traffic.pcap"
@@ -364,12 +369,8 @@ def run_lab(
     the headers of all packets for Wireshark; ``watch`` gets a line when something has
     started or ended.
 
-    Raises
-    ------
-    ScenarioError
-        When the file describes no lab that can be had here.
-    RunError
-        When the lab cannot be started, or a machine dies.
+    Raises ScenarioError when the file describes no lab that can be had here. Raises
+    RunError when the lab cannot be started, or a machine dies.
     """
     programs, prediction = programs_of(file, command), predict_lab(file)
     plain = file.lab.sharing == "tcp" and file.lab.queue is None
@@ -394,11 +395,18 @@ def run_lab(
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     runs = running.runs.values()
     result = {
-        **_describe_lab(lab, seconds),
+        "wall_seconds": seconds * lab.time_scale,
+        "time_scale": lab.time_scale,
+        "startup_seconds": lab.startup_seconds,
+        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
+        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
         "sharing": file.lab.sharing,
         **summary(lab.machines, [*runs], samples, running.samples.early),
         "measured": check.to_json(),
-        "events": [vars(change) for change in running.changes],
+        "events": [
+            {"time": at, "machine": m.name, "nic_out": m.nic_out, "nic_in": m.nic_in}
+            for at, m in running.changes
+        ],
         **counts,
     }
     if capture is not None and packets is not None:
@@ -406,19 +414,8 @@ def run_lab(
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
         by_fair, changes = file.lab.sharing == "fair", running.changes
         result["crossed"] = what_crossed(traffic, seconds, changes, fair=by_fair)
-        result |= running.judge(traffic, prediction, counts["tcp"])
+        result |= running.judge(traffic, prediction, counts["tcp"], check.shares)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
-
-
-def _describe_lab(lab: Lab, seconds: float) -> dict[str, Any]:
-    """Return what lab.json says of the machines, and of so many emulated seconds."""
-    return {
-        "wall_seconds": seconds * lab.time_scale,
-        "time_scale": lab.time_scale,
-        "startup_seconds": lab.startup_seconds,
-        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
-        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
-    }

@@ -33,12 +33,9 @@ _ROUNDED = 1.0 + 1e-9
 def open_lab(file: LabFile) -> Lab:
     """Return the lab that a file describes, not started yet.
 
-    Raises
-    ------
-    ScenarioError
-        When a NIC is one that no kernel here carries, a name is no host name, a program
-        names a place that there is none of, or a machine a share of the cores here that
-        it cannot have.
+    Raises ScenarioError when a NIC is one that no kernel here carries, a name is no
+    host name, a program names a place that there is none of, or a machine a share of
+    the cores here that it cannot have.
     """
     for one in _errors(file):
         raise file.origin.error(*one)
@@ -65,10 +62,10 @@ def time_scale(file: LabFile) -> float:
     scale = file.lab.time_scale
     if scale != "auto":
         return float(scale)
-    return scale_for([*file.cores.values()], _cores_here())
+    return scale_for([*file.cores.values()], cores_here())
 
 
-def _cores_here() -> float:
+def cores_here() -> float:
     """Return the cores of this computer that groups may use, or else all."""
     try:
         return Hierarchy.find().cores()
@@ -138,7 +135,7 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             yield ("cluster", "machines", number, "cpu"), problem
     if is_wrong or not cores:
         return
-    scale, here = time_scale(file), _cores_here()
+    scale, here = time_scale(file), cores_here()
     for name, position in file.cluster.names_and_positions():
         try:
             plan_cpu(cores[name], scale)

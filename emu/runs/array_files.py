@@ -54,13 +54,7 @@ def _read(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
 
 
 def read_realization(job: Job, path: Path) -> Realization:
-    """Return the content of realization.npz.
-
-    Raises
-    ------
-    DataError
-        When it is missing, cut short, or not of ``job``.
-    """
+    """Return the content of realization.npz."""
     arrays = _read(path, ("times", "volumes"))
     try:
         realization = Realization(arrays["times"], arrays["volumes"])
@@ -76,11 +70,6 @@ def read_frames(job: Job, path: Path) -> dict[str, NDArray[Any]]:
     ``sent`` and ``received`` are rows of `emu.emulation.wire.frame_layout`;
     ``notified`` arrivals of (edge, iteration) as reported to the coordinator; ``began``
     when (task, iteration) began to compute, NaN in runs of an earlier emu.
-
-    Raises
-    ------
-    DataError
-        When the file is missing, cut short, holds other rows, or is not of ``job``.
     """
     shape = len(job.tasks), job.iterations
     arrays = {"began": np.full(shape, np.nan)}
@@ -104,11 +93,6 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     and the iteration in ``reads``; ``task_settled`` and ``flow_settled`` of the
     schedule; ``sends``: rows of `emu.emulation.network.send_log.SendLog`; ``quotas`` of
     the schedule where some are tuned.
-
-    Raises
-    ------
-    DataError
-        When the file is missing, cut short, or not of ``problem``.
     """
     job, tuners = problem.job, len(problem.cluster.tuners)
     names = (*_OF_TASKS, *_OF_FLOWS, "reads", "sends", *(["quotas"] if tuners else []))
@@ -140,13 +124,7 @@ def _check_floats(
 
 
 def read_rates(job: Job, path: Path) -> RateHistory:
-    """Return the content of rates.npz.
-
-    Raises
-    ------
-    DataError
-        When it is missing, cut short, or names flows that ``job`` does not have.
-    """
+    """Return the content of rates.npz."""
     arrays = _read(path, ("time", "edge", "iteration", "rate"))
     try:
         rates = RateHistory(
@@ -167,13 +145,7 @@ def read_rates(job: Job, path: Path) -> RateHistory:
 
 
 def write_traffic(run: Path, traffic: Traffic) -> None:
-    """Write traffic.npz: the fields of `Traffic`, and the ``messages`` in it.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
+    """Write traffic.npz: the fields of `Traffic`, and the ``messages`` in it."""
     RunDirectory(run).write_arrays(
         FILE,
         packets=traffic.packets,
@@ -186,13 +158,7 @@ def write_traffic(run: Path, traffic: Traffic) -> None:
 
 
 def read_samples(run: Path) -> dict[str, NDArray[Any]]:
-    """Return the samples of a lab, arrays by the names of `SAMPLED`.
-
-    Raises
-    ------
-    DataError
-        When the file is missing or cannot be read.
-    """
+    """Return the samples of a lab, arrays by the names of `SAMPLED`."""
     path = run / SAMPLES
     arrays = read_arrays(path, SAMPLED, inflation=1)
     samples = len(arrays["time"]) if arrays["time"].ndim else 0
@@ -209,15 +175,7 @@ def read_samples(run: Path) -> dict[str, NDArray[Any]]:
 def write_lines(run: Path, times: Sequence[NDArray[np.float64]]) -> None:
     """Write lines.npz: ``program`` and ``time`` of every line that was printed.
 
-    Parameters
-    ----------
-    times
-        Seconds by line, of every program in the order of lab.json.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
+    ``times``: seconds by line, of every program in the order of lab.json.
     """
     counts = [len(each) for each in times]
     RunDirectory(run).write_arrays(
@@ -228,13 +186,7 @@ def write_lines(run: Path, times: Sequence[NDArray[np.float64]]) -> None:
 
 
 def read_lines(run: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of `write_lines`.
-
-    Raises
-    ------
-    DataError
-        When the file is missing, as in runs of an earlier emu, or damaged.
-    """
+    """Return the arrays of `write_lines`."""
     path = run / LINES
     arrays = _read(path, ("program", "time"))
     program, time = arrays["program"], arrays["time"]
@@ -246,14 +198,7 @@ def read_lines(run: Path) -> dict[str, NDArray[Any]]:
 
 
 def read_traffic(run: Path) -> Traffic:
-    """Return the traffic of a lab.
-
-    Raises
-    ------
-    DataError
-        When the directory is of no lab, its traffic was not noted, or the file cannot
-        be read.
-    """
+    """Return the traffic of a lab."""
     path = run / FILE
     if not path.exists():
         if not run.is_dir():
@@ -294,13 +239,7 @@ def _check(traffic: Traffic) -> None:
 
 
 def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:
-    """Write weights.npz: ``parameters``, and name, shape and offset of each part.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
+    """Write weights.npz: ``parameters``, and name, shape and offset of each part."""
     most = max(part.ndim for part in parts.values())
     sizes = [part.size for part in parts.values()]
     RunDirectory(run).write_arrays(
@@ -315,13 +254,7 @@ def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(run: Path) -> dict[str, NDArray[Any]]:
-    """Return the parts of weights.npz by name, in the order of the parameters.
-
-    Raises
-    ------
-    DataError
-        When it is missing or damaged, or its arrays do not fit together.
-    """
+    """Return the parts of weights.npz by name, in the order of the parameters."""
     path = run / NAME
     arrays = read_arrays(path, _ARRAYS)
     flat, names, shapes, offsets = (arrays[name] for name in _ARRAYS)

@@ -98,12 +98,8 @@ class ToAudit:
         training
             True to train again in one process, and compare the losses.
 
-        Raises
-        ------
-        DataError
-            When nothing was trained, or the data set is missing.
-        ValueError
-            When a tolerance is negative.
+        Raises DataError when nothing was trained, or the data set is missing. Raises
+        ValueError when a tolerance is negative.
         """
         report = audit(
             self.schedule,
@@ -134,17 +130,10 @@ class ToAudit:
 def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     """Return a run directory or result file with all that it must agree with.
 
-    Parameters
-    ----------
-    scenario
-        File that states times and volumes, instead of the copy in the run.
+    ``scenario``: file that states times and volumes, instead of the copy in the run.
 
-    Raises
-    ------
-    DataError
-        When it cannot be read, or is not whole.
-    ScenarioError
-        When ``scenario`` cannot be used.
+    Raises DataError when it cannot be read, or is not whole. Raises ScenarioError when
+    ``scenario`` cannot be used.
     """
     scenario_of_run = None if scenario is None else load(scenario, [])
     directory = path if path.is_dir() else path.parent
@@ -171,19 +160,14 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
 def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """Return the emulated schedule of a run with all that it must agree with.
 
-    Parameters
-    ----------
-    stated
-        Says times and volumes, instead of the copy in the run.
-
-    Raises
-    ------
-    DataError
-        When a part of the run is missing or torn.
+    ``stated``: says times and volumes, instead of the copy in the run.
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    own = stated or _read_noted_scenario(run)
+    own = stated
+    if own is None and "scenario" in run.manifest:
+        with one_error(run.path / "manifest.json"):
+            own = Scenario.model_validate(run.manifest["scenario"])
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
@@ -238,14 +222,6 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     arrays = read_reports(run.problem, path)
     task, flow = arrays["task_settled"], arrays["flow_settled"]
     return replace(schedule, task_settled=task, flow_settled=flow), []
-
-
-def _read_noted_scenario(run: RecordedRun) -> Scenario | None:
-    """Return the scenario of the manifest, None where it holds none."""
-    if "scenario" not in run.manifest:
-        return None
-    with one_error(run.path / "manifest.json"):
-        return Scenario.model_validate(run.manifest["scenario"])
 
 
 def _evidence(

@@ -70,13 +70,7 @@ def port_frame(schedule: Schedule) -> pd.DataFrame:
 
 
 def training_frame(path: Path) -> pd.DataFrame:
-    """Return training.csv: time, task, iteration, figure, value; no rows if missing.
-
-    Raises
-    ------
-    DataError
-        When it is not such a file. A last line that was cut off is left out.
-    """
+    """Return training.csv: time, task, iteration, figure, value; no rows if missing."""
     columns = ["time", "task", "iteration", "figure", "value"]
     if not path.exists():
         return pd.DataFrame(columns=columns)

@@ -79,13 +79,7 @@ def duration_of(lab: dict[str, Any]) -> float:
 
 
 def read_lab(run: Path) -> dict[str, Any]:
-    """Return the content of lab.json.
-
-    Raises
-    ------
-    DataError
-        When it is missing or damaged, or its parts speak of different machines.
-    """
+    """Return the content of lab.json."""
     path = run / FILE
     lab: dict[str, Any] = read_json(path)
     check_shape(lab, _lab_shape(), path)
@@ -117,13 +111,7 @@ def read_lab(run: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running_lab(run: Path, holders: Mapping[str, int]) -> Iterator[None]:
-    """Say for the time of the block which process holds each machine.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
+    """Say for the time of the block which process holds each machine."""
     RunDirectory(run).write_json(_FILE, holders)
     path = run / _FILE
     with path.open() as file:
@@ -135,13 +123,7 @@ def running_lab(run: Path, holders: Mapping[str, int]) -> Iterator[None]:
 
 
 def holder_of(run: Path, machine: str) -> int:
-    """Return the process that holds a machine of a lab that runs.
-
-    Raises
-    ------
-    DataError
-        When no lab runs in this directory, or it has no such machine.
-    """
+    """Return the process that holds a machine of a lab that runs."""
     if not run.is_dir():
         raise DataError("there is no such run directory", path=str(run))
     is_locked = False

@@ -97,10 +97,7 @@ def _in_file(hint: Any, number: Any = _Amount) -> Any:
 def shape_of(kind: Any, number: Any = _Amount) -> Any:
     """Return the type of a class's fields as JSON has them; its lists may be missing.
 
-    Parameters
-    ----------
-    number
-        Type of its floats.
+    ``number``: type of its floats.
     """
     return create_model(
         kind.__name__,
@@ -118,13 +115,7 @@ def shape_of(kind: Any, number: Any = _Amount) -> Any:
 
 
 def read_shape(content: Any, kind: type[T], path: Path, at: str = "") -> T:
-    """Return the instance of a dataclass that a JSON object stands for.
-
-    Raises
-    ------
-    DataError
-        As `check_shape`.
-    """
+    """Return the instance of a dataclass that a JSON object stands for."""
     check_shape(content, shape_of(cast("Any", kind)), path, at)
     instance: T = TypeAdapter(kind).validate_python(content)
     return instance
@@ -239,13 +230,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
 
 
 def problem_from_json(data: Any, path: str) -> Problem:
-    """Return the problem of `problem_to_json`.
-
-    Raises
-    ------
-    DataError
-        When it is of another version or not a problem.
-    """
+    """Return the problem of `problem_to_json`."""
     version = data.get("version") if isinstance(data, dict) else None
     if version != VERSION:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
@@ -279,11 +264,6 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
     """Return the schedule that `Schedule.to_json` wrote for ``problem``.
 
     Handoffs within a machine are not in the file; they follow from the task ends.
-
-    Raises
-    ------
-    DataError
-        When a task, flow or iteration is missing, unknown, or not a number.
     """
     try:
         schedule, job = schedule_of(problem, data), problem.job
@@ -303,10 +283,8 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
 def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
     """Return the schedule of the rows ``tasks`` and ``flows``, without what was read.
 
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        When a row is missing, unknown, occurs twice, or holds what is no number.
+    Raises KeyError, TypeError or ValueError when a row is missing, unknown, occurs
+    twice, or holds what is no number.
     """
     job = problem.job
     count, iterations = len(data["tasks"]), job.iterations

@@ -86,10 +86,8 @@ class RecordedRun:
     def policy(self) -> str:
         """Rate policy of the run; ``oes`` where no file states one.
 
-        Raises
-        ------
-        DataError
-            When it is a rule of one's own of which the manifest states nothing.
+        Raises DataError when it is a rule of one's own of which the manifest states
+        nothing.
         """
         schedule = self.manifest.get("scenario", {}).get("schedule", {})
         of_scenario, of_result = schedule.get("policy"), self.result.get("policy")
@@ -103,13 +101,7 @@ class RecordedRun:
 
     @property
     def makespan(self) -> float:
-        """Makespan of `best`, seconds.
-
-        Raises
-        ------
-        DataError
-            When no schedule could be read.
-        """
+        """Makespan of `best`, seconds."""
         return self.best.makespan
 
     @override
@@ -132,13 +124,7 @@ class RecordedRun:
 
     @property
     def best(self) -> Schedule:
-        """The emulated schedule, else the simulated one.
-
-        Raises
-        ------
-        DataError
-            When neither could be read.
-        """
+        """The emulated schedule, else the simulated one."""
         schedule = self.emulated or self.simulated
         if schedule is None:
             raise DataError("; ".join(self.missing), path=str(self.path))
@@ -146,13 +132,7 @@ class RecordedRun:
 
     @property
     def realization(self) -> Realization:
-        """Measured times and volumes, else those that the schedules hold.
-
-        Raises
-        ------
-        DataError
-            When there are neither.
-        """
+        """Measured times and volumes, else those that the schedules hold."""
         return self.measured or realization_of(self.best)
 
     @property
@@ -166,16 +146,8 @@ class RecordedRun:
     def explain(self, *, helpful: bool = True, run_code: bool = False) -> Explanation:
         """Return why it took so long and, if wanted, what would help.
 
-        Parameters
-        ----------
-        run_code
-            Whether a rule of others, which the manifest names, may run for that; else
-            what would help is left out, and a note says so.
-
-        Raises
-        ------
-        DataError
-            When nothing of the run can be read.
+        ``run_code``: whether a rule of others, which the manifest names, may run for
+        that; else what would help is left out, and a note says so.
         """
         notes, replay_run = self.missing, None
         verdict = self.result.get("verdict") or {"trust": "trusted"}
@@ -233,19 +205,8 @@ def _frames() -> ModuleType:
     return importlib.import_module("emu.runs.frames")
 
 
-def _has_rates(result: dict[str, Any]) -> bool:
-    """Return False where TCP has shared kernel NICs: no rate was assigned."""
-    return result.get("network") != "kernel" or result.get("sharing") == "assigned"
-
-
 def load_run(path: str | Path) -> RecordedRun:
-    """Return the readable content of a run directory, and the parts missing of it.
-
-    Raises
-    ------
-    DataError
-        When it is not a run directory, or nothing of it can be read.
-    """
+    """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
     if not path.is_dir():
         raise DataError("is not a run directory", path=str(path))
@@ -266,7 +227,9 @@ def load_run(path: str | Path) -> RecordedRun:
     result = try_read("result.json", _read_result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
     rates = realization = None
-    if _has_rates(result) or (path / "rates.npz").exists():
+    # Where TCP has shared kernel NICs no rate was assigned.
+    by_tcp = result.get("network") == "kernel" and result.get("sharing") != "assigned"
+    if not by_tcp or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
@@ -299,11 +262,6 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     They come from simulating again; where that gives another makespan (a run
     without its result), or a rule of others may not run, the schedule is returned
     without rates.
-
-    Raises
-    ------
-    DataError
-        When the run has no simulation.
     """
     schedule = run.simulated
     if schedule is None:
@@ -354,13 +312,7 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the content of manifest.json.
-
-    Raises
-    ------
-    DataError
-        When it is missing, damaged, or of another version of emu.
-    """
+    """Return the content of manifest.json."""
     return _read_versioned(path, manifest_shape())
 
 

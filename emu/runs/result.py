@@ -38,10 +38,8 @@ def task_rows(
 
     Cycles of a pipeline in which a task has no mini-batch are not counted.
 
-    Parameters
-    ----------
-    times, late
-        Seconds of (task, iteration): start to end, and end after the profiled time.
+    ``times`` and ``late``: seconds of (task, iteration): start to end, and end after
+    the profiled time.
     """
     table: dict[str, dict[str, float]] = {}
     tasks = problem.job.tasks
@@ -73,10 +71,7 @@ def flow_rows(
 
     Flows of no bytes, as of iterations without a checkpoint, are not counted.
 
-    Parameters
-    ----------
-    simulated
-        The simulation that stands beside a run.
+    ``simulated``: the simulation that stands beside a run.
     """
     job = schedule.problem.job
     groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -175,14 +170,7 @@ def result_of(
 
 
 def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
-    """Read a result file, or ``result.json`` of a run directory.
-
-    Raises
-    ------
-    DataError
-        When it cannot be read, or is not whole: a task or flow of the job is missing or
-        occurs twice.
-    """
+    """Read a result file, or ``result.json`` of a run directory."""
     file = Path(path)
     if file.is_dir():
         file /= "result.json"

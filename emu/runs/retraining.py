@@ -44,18 +44,8 @@ def training_audit(run: Path, job: Job) -> Findings:
     the end. Sampling, models and optimisers are the same code in both: their faults
     change neither, and only their own tests find them.
 
-    Parameters
-    ----------
-    run
-        Run directory, of which training.csv and weights.npz are read.
-    job
-        Job of its scenario, not of the run.
-
-    Raises
-    ------
-    DataError
-        When the job has trained nothing, training.csv holds no losses of it, or
-        weights.npz is damaged.
+    ``run``: run directory, of which training.csv and weights.npz are read. ``job``: job
+    of its scenario, not of the run.
     """
     from emu.runs.frames import training_frame  # noqa: PLC0415 - pandas takes 0.5 s
 
@@ -158,15 +148,7 @@ def progress_of(
 
     It is left in every run directory.
 
-    Parameters
-    ----------
-    watch
-        Called with steps so far and in all while something is trained.
-
-    Raises
-    ------
-    DataError
-        When a run does not train (`trains`), or its data are missing.
+    ``watch``: called with steps so far and in all while something is trained.
     """
     curves = []
     for run in runs:
@@ -195,11 +177,6 @@ def step_ends(run: RecordedRun) -> NDArray[np.float64]:
     """Return when the weights of every step were there, seconds, shape (iterations,).
 
     That is the end of the last parameter server, or of the last worker without one.
-
-    Raises
-    ------
-    DataError
-        When the run does not train (`trains`).
     """
     if not trains(run):
         raise DataError("has no training steps", path=str(run.path))

@@ -54,9 +54,8 @@ from emu.host.input_file import (
     read_text,
 )
 from emu.names import file_part
-from emu.problem import Problem, RateHistory
 from emu.problem.cut import Cut
-from emu.runs.problem_json import problem_to_json, read_shape
+from emu.runs.problem_json import read_shape
 from emu.scenario import Scenario
 from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
@@ -111,13 +110,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, name: str, parent: Path = Path("runs")) -> RunDirectory:
-        """Make ``parent/name-<time>`` and return it.
-
-        Raises
-        ------
-        DataError
-            When it cannot be made or written to.
-        """
+        """Make ``parent/name-<time>`` and return it."""
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for attempt in range(100):
             path = (
@@ -139,13 +132,7 @@ class RunDirectory:
     @classmethod
     @contextlib.contextmanager
     def passing(cls, name: str, parent: Path) -> Iterator[RunDirectory]:
-        """Make one for a block, and remove it; where that fails its log says why.
-
-        Raises
-        ------
-        DataError
-            When it cannot be made or written to.
-        """
+        """Make one for a block, and remove it; where that fails its log says why."""
         directory = cls.create(name, parent)
         try:
             yield directory
@@ -163,11 +150,6 @@ class RunDirectory:
         """Keep others from writing here at the same time; the kernel ends it with us.
 
         The directory is made where it is missing.
-
-        Raises
-        ------
-        DataError
-            When another emu writes here.
         """
         try:
             self.path.mkdir(exist_ok=True)
@@ -200,26 +182,12 @@ class RunDirectory:
         ):
             file.writelines(f"{line}\n" for line in lines)
 
-    def write_problem(self, problem: Problem) -> None:
-        """Write problem.json."""
-        self.write_json("problem.json", problem_to_json(problem))
-
-    def write_rates(self, rates: RateHistory) -> None:
-        """Write rates.npz."""
-        self.write_arrays("rates.npz", **vars(rates))
-
     def write_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
         """Write named arrays as one npz file."""
         self._write(name, npz_content(arrays))
 
     def digests(self) -> dict[str, str]:
-        """Return the SHA-256 of every record in the directory, by its name.
-
-        Raises
-        ------
-        DataError
-            When one cannot be read.
-        """
+        """Return the SHA-256 of every record in the directory, by its name."""
         names = [name for name in RECORDS if (self.path / name).exists()]
         return {name: _digest(self.path / name) for name in names}
 
@@ -232,11 +200,6 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
     """Write the text of a scenario, and return what else is needed to read it again.
 
     A scenario that no text states, or which was changed since, is written as JSON.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
     """
     source, document = None, scenario.origin.document
     if document is not None and (stated := document.source) is not None:
@@ -257,12 +220,8 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
 def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
     """Return the scenario that the text in a run directory states.
 
-    Raises
-    ------
-    DataError
-        When the manifest names no text, or it cannot be read.
-    ScenarioError
-        When it states no scenario.
+    Raises DataError when the manifest names no text, or it cannot be read. Raises
+    ScenarioError when it states no scenario.
     """
     path = run / NAME
     stated = manifest.get("source")
@@ -331,15 +290,7 @@ def digest_of(scenario: Mapping[str, Any]) -> str:
 def write_cut(run: Path, job: str, cut: Cut) -> None:
     """Write a cut, its commit record last, and remove all but the one before it.
 
-    Parameters
-    ----------
-    job
-        As `digest_of` returns it.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
+    ``job``: as `digest_of` returns it.
     """
     folder = run / FOLDER / f"{cut.iteration:08d}"
     try:
@@ -378,13 +329,7 @@ def _list_cuts(run: Path) -> list[Path]:
 
 
 def drop_cuts(run: Path) -> None:
-    """Remove all cuts of a run: what emulated machines held of them is lost.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
+    """Remove all cuts of a run: what emulated machines held of them is lost."""
     try:
         for folder in _list_cuts(run):
             _remove(folder)
@@ -400,17 +345,8 @@ def newest_cut(
 
     One that is damaged is passed over if there is an older one.
 
-    Parameters
-    ----------
-    owners
-        Tasks whose state must be there.
-    notify
-        Called with a sentence on every cut that was passed over.
-
-    Raises
-    ------
-    DataError
-        When no cut that was committed can be used: the first thing that is wrong.
+    ``owners``: tasks whose state must be there. ``notify``: called with a sentence on
+    every cut that was passed over.
     """
     cuts = _list_cuts(run)
     wrong: list[DataError] = []

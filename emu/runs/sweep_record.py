@@ -43,11 +43,6 @@ class SweepRecord:
     ----------
     rows
         Key of a point to its row, in the order of finishing.
-
-    Raises
-    ------
-    DataError
-        When the directory cannot be made, or holds points of another version.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -82,13 +77,7 @@ class SweepRecord:
             self.rows[row["key"]] = row
 
     def row(self, key: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the row of a point, None where it is not finished.
-
-        Raises
-        ------
-        DataError
-            When the row is of a sweep of other keys.
-        """
+        """Return the row of a point, None where it is not finished."""
         row = self.rows.get(key)
         if row is not None and row["values"] != dict(values):
             before, now = (
@@ -105,19 +94,11 @@ class SweepRecord:
     ) -> None:
         """Append a finished point.
 
-        Parameters
-        ----------
-        values
-            Values that were varied, and the seed.
-        figures
-            Results of the point; finite numbers or text.
+        ``values``: values that were varied, and the seed. ``figures``: results of the
+        point; finite numbers or text.
 
-        Raises
-        ------
-        DataError
-            When the disk refuses.
-        ValueError
-            When a figure is NaN or infinite.
+        Raises DataError when the disk refuses. Raises ValueError when a figure is NaN
+        or infinite.
         """
         row = {
             "version": VERSION,
@@ -137,13 +118,7 @@ class SweepRecord:
         self.rows[key] = row
 
     def write_table(self, keys: Iterable[str]) -> Path:
-        """Write ``points.csv`` with the finished ones of ``keys``; return its path.
-
-        Raises
-        ------
-        DataError
-            When the disk refuses.
-        """
+        """Write ``points.csv`` with the finished ones of ``keys``; return its path."""
         rows = [self.rows[key] for key in keys if key in self.rows]
         columns = dict.fromkeys(
             name for part in ("values", "figures") for row in rows for name in row[part]

@@ -370,7 +370,8 @@ class ProgramSection(Section):
     on: Literal["all"] | tuple[Name, ...] = "all"
     """Machines that run it, once each."""
     run: str = Field(min_length=1)
-    """Shell command; ``{rank}``, ``{machine}``, ``{machines}`` (their number),
+    """Shell command; ``{rank}``, ``{machine}``, ``{address}`` (its own), ``{machines}``
+    or ``{world_size}`` (their number),
     ``{address of NAME}``, ``{hosts file}`` (an address per line), ``{folder}`` (of the
     lab file) and ``{python}`` (which runs emu) are filled in."""
     env: dict[str, str] = Field(default_factory=dict)

@@ -88,10 +88,7 @@ def audit(
     AuditReport
         All violations.
 
-    Raises
-    ------
-    ValueError
-        When a tolerance is negative or an array has the wrong shape.
+    Raises ValueError when a tolerance is negative or an array has the wrong shape.
     """
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")

@@ -1,4 +1,7 @@
-"""Checks of an audit that stand alone: stated values, slots, channels, latest reads."""
+"""Checks of an audit that stand alone: stated values, slots, channels, latest reads.
+
+A ``tolerance`` is the seconds by which a time may be off.
+"""
 
 from __future__ import annotations
 
@@ -49,10 +52,7 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
 def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
     """Return the seconds that tasks worked at the full speed of their machines.
 
-    Parameters
-    ----------
-    start, end
-        Seconds of (task, iteration); gates stand on no machine.
+    ``start`` and ``end``: seconds of (task, iteration); gates stand on no machine.
     """
     cluster, work = problem.cluster, end - start
     for task, machine in enumerate(problem.placement.machine_of):
@@ -81,12 +81,7 @@ def task_times(
 ) -> Iterator[Findings]:
     """(6): every task takes the time that was measured, and what was stated at least.
 
-    Parameters
-    ----------
-    tolerance
-        Seconds by which a time may be off.
-    exact, least
-        Seconds of (task, iteration); None is not compared.
+    ``exact`` and ``least``: seconds of (task, iteration); None is not compared.
     """
     job = schedule.problem.job
     took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
@@ -122,10 +117,7 @@ def rate_rows(
 ) -> Iterator[Findings]:
     """(12): rates are numbers, in the order of time, of flows that are under way.
 
-    Parameters
-    ----------
-    rates
-        As they were written; the schedule holds those of them that are `sound`.
+    ``rates``: as they were written; the schedule holds those of them that are `sound`.
     """
     if rates is None or schedule.rates is None:
         return
@@ -231,10 +223,7 @@ class Line(NamedTuple):
 def lines(problem: Problem, ready: Floats) -> Iterator[Line]:
     """Yield the line of every channel.
 
-    Parameters
-    ----------
-    ready
-        When (edge, iteration) got ready, seconds; NaN where nothing is sent.
+    ``ready``: when (edge, iteration) got ready, seconds; NaN where nothing is sent.
     """
     job = problem.job
     ranks = np.array(job.edge_ranks, dtype=np.int64)
@@ -254,11 +243,6 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
 
     No flow starts before the one ends that went before it on its channel, and none
     before a flow that got ready earlier.
-
-    Parameters
-    ----------
-    tolerance
-        Seconds by which a time may be off.
     """
     job = schedule.problem.job
     ends, _ = _ends_as_known(schedule)
@@ -332,11 +316,6 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
 
     No more tasks hold slots than there are, no task gets one before a task of the same
     pool that came earlier, and quotas change as tuners may change them.
-
-    Parameters
-    ----------
-    tolerance
-        Seconds by which a time may be off.
     """
     violations: list[Violation] = []
     arrivals = arrival_at_slot(schedule) if schedule.problem.pools else np.empty((0, 0))
@@ -431,11 +410,6 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
 
     An iteration older than the lag allows, one that had not arrived, or one where a
     newer had.
-
-    Parameters
-    ----------
-    tolerance
-        Seconds by which a time may be off.
     """
     latest = [e for e, edge in enumerate(schedule.problem.job.edges) if edge.latest]
     landed, known = landings(schedule), _ends_as_known(schedule)[1]

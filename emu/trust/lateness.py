@@ -149,11 +149,6 @@ def seconds_of_waits(
 SHARE, WALL = 0.01, 0.002
 
 
-def tolerance_of(length: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how many wall seconds flows of these wall seconds may end late."""
-    return np.maximum(SHARE * length, WALL)
-
-
 @dataclass(frozen=True, eq=False)
 class FlowCompletion:
     """Flows between machines, in wall seconds."""
@@ -166,7 +161,7 @@ class FlowCompletion:
     @property
     def excess(self) -> NDArray[np.float64]:
         """Error over what is allowed: max(1 % of the length, 2 ms of wall time)."""
-        return np.abs(self.error) / tolerance_of(self.length)
+        return np.abs(self.error) / np.maximum(SHARE * self.length, WALL)
 
     @property
     def share(self) -> NDArray[np.float64]:
@@ -180,17 +175,10 @@ class FlowCompletion:
 def flow_completion(schedule: Schedule, time_scale: float) -> FlowCompletion:
     """Return the finish of every flow that was assigned rates.
 
-    Parameters
-    ----------
-    schedule
-        Emulated, with its rates.
-    time_scale
-        Wall seconds per emulated second.
+    ``schedule``: emulated, with its rates. ``time_scale``: wall seconds per emulated
+    second.
 
-    Raises
-    ------
-    ValueError
-        When the schedule holds no rates.
+    Raises ValueError when the schedule holds no rates.
     """
     at = tuple(schedule.flows().T)
     due = fluid_ends(schedule)[at]
@@ -210,11 +198,8 @@ def clock_uncertainty(
     what is not known of both, and the last task what is not known of its own. Within a
     host nothing is unknown: its processes read one clock.
 
-    Parameters
-    ----------
-    hosts
-        What is known of each: its ``machines``, and the ``uncertainty`` of its
-        ``clock``, wall seconds.
+    ``hosts``: what is known of each: its ``machines``, and the ``uncertainty`` of its
+    ``clock``, wall seconds.
     """
     unknown = {
         machine: (place, float(host.get("clock", {}).get("uncertainty", 0.0)))
@@ -302,10 +287,8 @@ class HostEffect:
     def after(self, ended: Outages, expected: Outages) -> HostEffect:
         """Return the effect on the whole job.
 
-        Parameters
-        ----------
-        ended, expected
-            Seconds of the attempts that deaths ended, in the run and simulated.
+        ``ended`` and ``expected``: seconds of the attempts that deaths ended, in the
+        run and simulated.
         """
         return replace(
             self,
@@ -367,10 +350,7 @@ def late_times(schedule: Schedule) -> NDArray[np.float64]:
     ndarray
         Seconds, shape (tasks, iterations).
 
-    Raises
-    ------
-    ValueError
-        When the schedule holds no rates, or not when ends were settled.
+    Raises ValueError when the schedule holds no rates, or not when ends were settled.
     """
     problem, settle_times = schedule.problem, schedule.task_settled
     if settle_times is None or schedule.flow_settled is None:
@@ -405,12 +385,9 @@ def delay(
 ) -> Realization:
     """Return times and volumes whose simulation has these ends late.
 
-    Parameters
-    ----------
-    schedule
-        The simulation of ``realization``: what slack it leaves takes lateness up.
-    tasks, flows
-        Seconds by which (task, iteration) and (edge, iteration) end late, 0 or more.
+    ``schedule``: the simulation of ``realization``: what slack it leaves takes lateness
+    up. ``tasks`` and ``flows``: seconds by which (task, iteration) and (edge,
+    iteration) end late, 0 or more.
     """
     job = schedule.problem.job
     waits = np.zeros_like(tasks)
@@ -438,12 +415,8 @@ def sensitivity(
     What moves by percents, chance decides: which of two coflows is the shorter, say. No
     host and no time scale emulates such a makespan.
 
-    Parameters
-    ----------
-    realization, policy, profile
-        As for `emu.prediction.simulation.simulate`.
-    schedule
-        What that returned.
+    ``realization`` and ``policy`` and ``profile``: as for
+    `emu.prediction.simulation.simulate`. ``schedule``: what that returned.
     """
     if schedule.length <= 0:
         return 0.0

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.prediction.analysis.critical_path import (
-    CriticalPath,
-    critical_path,
-    divergences,
-)
-from emu.problem import Schedule
+from emu.prediction.analysis.critical_path import critical_path, divergences
+from emu.prediction.simulation import makespan
+from emu.problem import Realization, Schedule
 from emu.trust.rate_audit import shares_of_max_min
 from emu.units import format_size
 
@@ -41,12 +40,13 @@ _SMALL = 0.1
 _SOUND = 0.97
 #: Late flows whose shares are computed, those that lost the most.
 _MOST = 8
-_OTHER_TIMES = (
-    "tasks took other times than predicted, or flows other volumes: they alone move "
-    "the end by {:+.2g} %"
-)
-#: Reasons where there are none.
-NO_REASON = ("no likely reason was found",)
+_OTHER_TIMES = "tasks took other times than predicted, or flows other volumes"
+#: Causes of a budget that are of the network, or of no part of the run.
+_OF_OTHERS = ("kernel network", "rates of others", "other paths")
+#: Share of a difference that a cause must explain to be named.
+LEAST = 0.5
+#: Reasons where none does.
+NO_REASON = ("cause not found",)
 
 
 class Outcome(StrEnum):
@@ -74,7 +74,8 @@ class Prediction:
     links: tuple[str, ...] = ()
     """Links of the flows that moved the end, the most first."""
     reasons: tuple[str, ...] = ()
-    """Likely reasons, sentences."""
+    """The cause that explains most of it, a sentence; of witnesses what stands beside
+    it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
@@ -91,7 +92,8 @@ def judge_prediction(
     time_scale: float,
     timed: bool = True,
     budget: Mapping[str, float],
-    chain: CriticalPath | None = None,
+    policy: str = "maxmin",
+    nics: Mapping[str, float] = MappingProxyType({}),
 ) -> Prediction:
     """Return the verdict on a prediction.
 
@@ -107,8 +109,10 @@ def judge_prediction(
         Whether times were predicted; else ``replayed`` alone counts.
     budget
         Of `emu.prediction.analysis.critical_path`.
-    chain
-        Critical path of ``emulated``, where it is known already.
+    policy
+        Rule by which causes are simulated.
+    nics
+        Shares of their stated rates that links were measured at before the run.
     """
     beside = [replayed, *([predicted] if timed else [])]
     errors = [emulated.error_over(other) for other in beside]
@@ -122,20 +126,19 @@ def judge_prediction(
     by_network = abs(apart) > SHARE * abs(off)
     late = [
         drift
-        for drift in divergences(emulated, replayed, chain)
+        for drift in divergences(emulated, replayed)
         if by_network and drift.link.edge >= 0 and drift.seconds * apart > 0
     ]
     drifts = [(drift.link.edge, drift.seconds) for drift in late]
     links = links_to_blame(emulated, drifts, SHARE * abs(apart))
-    reasons, shift = [], replayed.error_over(predicted)
-    if timed and abs(shift) > SHARE * threshold:
-        reasons.append(_OTHER_TIMES.format(100 * shift))
-    if by_network:
+    causes = [Cause(_OTHER_TIMES, replayed.makespan - other.makespan)]
+    causes += [Cause(name, of) for name, of in budget.items() if name not in _OF_OTHERS]
+    if by_network and apart > 0:
         late.sort(key=lambda drift: -abs(drift.seconds))
         flows = [(drift.link.edge, drift.link.iteration) for drift in late]
-        reasons += of_network(emulated, links, flows, time_scale)
-    if by_network or emulated.outages != replayed.outages:
-        reasons += _of_causes(budget, off)
+        own = math.fsum(one.seconds for one in causes[1:] if one.seconds > 0)
+        suspects = of_network(emulated, links, flows, time_scale, nics)
+        causes += simulate_suspects(emulated, replayed, policy, suspects, apart - own)
     # Since the first task that ended so far off, whatever came later.
     wrong = np.abs(emulated.task_end - other.task_end) > threshold * other.length
     return Prediction(
@@ -144,8 +147,62 @@ def judge_prediction(
         threshold,
         float(np.min(emulated.task_end, initial=emulated.length, where=wrong)),
         tuple(links),
-        tuple(reasons) or NO_REASON,
+        largest_cause(causes, off),
     )
+
+
+class Cause(NamedTuple):
+    """A cause that may be, and the seconds by which it moves the end."""
+
+    sentence: str
+    seconds: float
+
+
+class Suspect(NamedTuple):
+    """A cause that may have made some flows late, (edge, iteration) each."""
+
+    sentence: str
+    flows: Collection[tuple[int, int]]
+
+
+def largest_cause(causes: Iterable[Cause], off: float) -> tuple[str, ...]:
+    """Return the cause that explains most of a difference, and `LEAST` of it, in words.
+
+    One that moves the end the other way explains nothing of it.
+    """
+    most = max(causes, key=lambda cause: cause.seconds / off)
+    if most.seconds / off < LEAST:
+        return NO_REASON
+    return (f"{most.sentence}: {100 * most.seconds / off:.0f} % of the difference",)
+
+
+def simulate_suspects(
+    emulated: Schedule,
+    replayed: Schedule,
+    policy: str,
+    suspects: Iterable[Suspect],
+    most: float,
+) -> Iterator[Cause]:
+    """Yield what each suspect moves the end by: its late flows have as many more bytes.
+
+    So they take as long as in the run, and those behind them on their edges wait. At
+    most ``most``: what is measured to be of others is not the network's.
+    """
+    problem = replayed.problem.following(replayed)
+    volumes = np.nan_to_num(replayed.flow_bytes)
+    base = makespan(problem, Realization(replayed.work, volumes), policy)
+    ideal = replayed.flow_end - replayed.flow_start
+    took = np.divide(
+        emulated.flow_end - emulated.flow_start,
+        ideal,
+        out=np.ones_like(ideal),
+        where=ideal > 0,
+    )
+    for sentence, flows in suspects:
+        at, slow = tuple(np.array([*flows]).reshape(-1, 2).T), volumes.copy()
+        slow[at] *= np.maximum(took[at], 1.0)
+        end = makespan(problem, Realization(replayed.work, slow), policy)
+        yield Cause(sentence, min(end - base, most))
 
 
 def links_to_blame(
@@ -155,10 +212,7 @@ def links_to_blame(
 
     Of links that lost the same, the one that has more to carry comes first.
 
-    Parameters
-    ----------
-    late
-        Edge of each flow, and seconds that it lost, or won.
+    ``late``: edge of each flow, and seconds that it lost, or won.
     """
     problem = emulated.problem
     losses: defaultdict[int, float] = defaultdict(float)
@@ -173,64 +227,64 @@ def links_to_blame(
     return [problem.links[port].name for port in most if losses[port] >= least]
 
 
-def _of_causes(budget: Mapping[str, float], off: float) -> Iterator[str]:
-    """Yield what the error budget blames, but for what is of the network itself."""
-    for cause, seconds in budget.items():
-        own = cause not in ("kernel network", "rates of others")
-        if own and seconds * off > 0 and abs(seconds) > SHARE * abs(off):
-            yield f"{cause}: {100 * seconds / off:.0f} % of the difference"
-
-
 def of_network(
     emulated: Schedule,
     links: list[str],
     late: list[tuple[int, int]],
     time_scale: float,
-) -> Iterator[str]:
-    """Yield likely reasons by what flows over ``links`` did.
+    nics: Mapping[str, float] = MappingProxyType({}),
+) -> Iterator[Suspect]:
+    """Yield what the network may have done to flows over ``links``, by what they did.
 
     Parameters
     ----------
     late
         (Edge, iteration) of the flows that moved the end, those that did most first.
+    nics
+        Of `judge_prediction`: a link that was measured to be sound is not below its
+        rate, whatever flows did there.
     """
-    problem = emulated.problem
+    problem, every = emulated.problem, [(e, n) for e, n in emulated.flows().tolist()]
     ports = {link.name: port for port, link in enumerate(problem.links)}
     slow = lone_rates(emulated)
     # Rates that were assigned are others than max-min's.
     by_capture = emulated.rates is None and bool(late)
     shares = shares_of_max_min(emulated, {*late[:_MOST]}) if by_capture else {}
+    lone: dict[tuple[tuple[int, int], ...], list[str]] = {}
     for name in links:
         port, of = ports[name], problem.links[ports[name]]
-        if lone := slow.get(port):
-            share = float(np.median(lone))
-            if share < _SOUND:
-                yield (
-                    f"{name} is below its stated rate: flows alone on their way had "
-                    f"{100 * share:.3g} % of it"
-                )
-                continue  # which explains whatever else is to be seen there
+        there = tuple(flow for flow in every if port in problem.hops[flow[0]])
+        if np.median(slow.get(port, 1.0)) < _SOUND and nics.get(name, 0.0) < _SOUND:
+            lone.setdefault(there, []).append(name)
+            continue  # which explains whatever else is to be seen there
         senders = most_senders(emulated, port)
-        there = [
-            each for (e, _), each in shares.items() if port in emulated.problem.hops[e]
-        ]
+        both = [shares[flow] for flow in shares if port in problem.hops[flow[0]]]
         full = (
-            sum(got for got, _ in there) / (sum(fair for _, fair in there) or math.inf)
+            sum(got for got, _ in both) / (sum(fair for _, fair in both) or math.inf)
         ) >= _SOUND
         if of.direction == "in" and senders > 1 and not full:
-            yield f"incast on {name}: up to {senders} machines sent to it at once"
+            text = f"incast on {name}: up to {senders} machines sent to it at once"
+            yield Suspect(text, there)
+    for there, names in lone.items():  # of the same flows: none says which it is
+        share = float(np.median(slow[ports[names[0]]]))
+        yield Suspect(
+            f"{' or '.join(names)} is below its stated rate: flows alone on their way "
+            f"had {100 * share:.3g} % of it",
+            there,
+        )
     yield from _of_shares(emulated, links, late[:_MOST], shares)
-    if late:
-        at = tuple(np.array(late).T)
-        rates = np.array([_narrowest(emulated, e, n) for e, n in late])
-        alone = emulated.flow_bytes[at] / rates * time_scale
-        small = alone < _SMALL
-        if small.mean() > 0.5:
-            size = float(emulated.flow_bytes[at][small].max())
-            yield (
-                f"slow start of small flows: {int(small.sum())} of {len(late)} on the "
-                f"critical path have {format_size(size)} or less"
-            )
+    small = [
+        flow
+        for flow in every
+        if emulated.flow_bytes[flow] / _narrowest(emulated, *flow) * time_scale < _SMALL
+    ]
+    if 2 * len({*small} & {*late}) > len(late):
+        size = max(float(emulated.flow_bytes[flow]) for flow in small)
+        text = (
+            f"slow start of small flows: {len({*small} & {*late})} of {len(late)} on "
+            f"the critical path have {format_size(size)} or less"
+        )
+        yield Suspect(text, small)
 
 
 def _of_shares(
@@ -238,8 +292,8 @@ def _of_shares(
     links: list[str],
     late: list[tuple[int, int]],
     shares: Shares,
-) -> Iterator[str]:
-    """Yield the late flow that lost most to one beside it on one of the links."""
+) -> Iterator[Suspect]:
+    """Yield the late flows that lost to one beside them on one of the links."""
     problem, names = emulated.problem, emulated.problem.job.edge_names
     start, end = emulated.flow_start, emulated.flow_end
     ports = {link.name: port for port, link in enumerate(problem.links)}
@@ -256,11 +310,13 @@ def _of_shares(
     _, flow, other, link = max(pairs)
     one, two = (shares[each][0] / shares[each][1] for each in (flow, other))
     if one < _SOUND and two > 1 / _SOUND:
-        yield (
+        text = (
             f"unequal shares of {link}: {names[flow[0]]} had {100 * one:.3g} % of its "
             f"max-min share in iteration {flow[1]}, {names[other[0]]} beside it "
             f"{100 * two:.3g} %"
         )
+        over = emulated.flows().tolist()
+        yield Suspect(text, [(e, n) for e, n in over if ports[link] in problem.hops[e]])
 
 
 def _narrowest(emulated: Schedule, edge: int, iteration: int) -> float:
@@ -390,12 +446,11 @@ class Witnesses:
         time_scale
             Wall seconds per emulated second, of the packets.
         """
-        by_packets = _judge_pair(
-            (self.packets, self.fluid), prediction.threshold, time_scale, {}
+        judge = partial(
+            judge_prediction, threshold=prediction.threshold, time_scale=time_scale
         )
-        run = _judge_pair(
-            (self.measured, self.packets), prediction.threshold, time_scale, budget
-        )
+        by_packets = judge(self.packets, self.fluid, self.fluid, budget={})
+        run = judge(self.measured, self.packets, self.packets, budget=budget)
         maxmin, fluid = self.maxmin.makespan, self.fluid.makespan
         of_packets = [*self._of_rule(maxmin, fluid, by_packets)]
         if self.dropped:
@@ -441,17 +496,6 @@ class Witnesses:
                 f"kernel NICs let a flow's first bytes go at once after a pause: up to "
                 f"{math.fsum(gifts):.3g} s of the {len(gifts)} on the critical path"
             )
-
-
-def _judge_pair(
-    both: tuple[Schedule, Schedule],
-    threshold: float,
-    time_scale: float,
-    budget: Mapping[str, float],
-) -> Prediction:
-    of, over = both
-    how: Any = {"threshold": threshold, "time_scale": time_scale, "budget": budget}
-    return judge_prediction(of, over, over, **how)
 
 
 def _lead_with(reasons: list[str], verdict: Prediction) -> Prediction:

@@ -160,11 +160,8 @@ def shares_of_max_min(
     machine what it sends in 1 ms at the rate that its window allows, and the window of
     one that has sent for longer is larger.
 
-    Parameters
-    ----------
-    flows
-        Between machines. With them come those that were under way beside them on one
-        of their links.
+    ``flows``: between machines. With them come those that were under way beside them on
+    one of their links.
     """
     hops, start, end = (
         list_hops(schedule.problem),
@@ -504,12 +501,8 @@ def rule_audit(
     own
         Answers for ``policy`` where that is a rule of one's own: asked again.
 
-    Raises
-    ------
-    ValueError
-        When the schedule holds no rates, or there is no such rule.
-    DataError
-        When a rule of one's own fails.
+    Raises ValueError when the schedule holds no rates, or there is no such rule. Raises
+    DataError when a rule of one's own fails.
     """
     if schedule.rates is None:
         raise ValueError("the schedule holds no rates")

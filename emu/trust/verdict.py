@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +57,6 @@ class HostFigures:
             + self.loop_lag_max
         )
 
-    def without_pacing(self) -> HostFigures:
-        """Return the figures of a run of which no sender was to keep to rates."""
-        return replace(self, late_sends=0, max_behind=0.0)
-
     def to_json(self) -> dict[str, float]:
         """Return the figures by name."""
         return asdict(self)
@@ -69,10 +65,7 @@ class HostFigures:
 def host_figures(statistics: Statistics) -> HostFigures:
     """Return the figures of a run.
 
-    Parameters
-    ----------
-    statistics
-        Of every node process, as `emu_nodes.runtime` counts them.
+    ``statistics``: of every node process, as `emu_nodes.runtime` counts them.
     """
     host_metrics = [figures["host_metrics"] for figures in statistics.values()]
     pacers = [figures["pacer"] for figures in statistics.values()]

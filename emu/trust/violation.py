@@ -129,12 +129,9 @@ def list_beyond(
 ) -> Findings:
     """Return how many values were compared, and a violation of each beyond its limit.
 
-    Parameters
-    ----------
-    off
-        By how much each is off, in ``unit``; NaN is not: what is missing is named once.
-    name, words
-        What a value is of, and what is wrong there, by its position in ``off``.
+    ``off``: by how much each is off, in ``unit``; NaN is not: what is missing is named
+    once. ``name`` and ``words``: what a value is of, and what is wrong there, by its
+    position in ``off``.
     """
     violations = []
     for at in map(tuple, np.argwhere(off > limit).tolist()):
@@ -203,10 +200,7 @@ def _tell(value: Any) -> str:
 def agreement(name: str, found: Any, wanted: Any, by: str) -> Findings:
     """Return how many values were compared, and those that differ, as violations.
 
-    Parameters
-    ----------
-    name
-        File, which is the constraint that a difference breaks.
+    ``name``: file, which is the constraint that a difference breaks.
     """
     lines = [*islice(differences(found, wanted, by), _MOST)]
     return _count(wanted), [disagreement(name, sentence) for sentence in lines]

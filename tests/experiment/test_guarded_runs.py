@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from emu.emulation.coordinator import run as coordinator_run
+from emu.emulation.network.rate_board import RateBoard
 from emu.experiment import run_experiment
 from emu.prediction.scheduling import Scheduler
 from emu.prediction.simulation import simulate
@@ -76,3 +77,25 @@ def test_links_read_at_one_and_a_half_times_what_is_stated_are_not_trusted(
     assert result["makespan"] == pytest.approx(28.67, rel=0.05)
     assert result["verdict"]["trust"] == "untrusted"
     assert "link bytes" in {found["guard"] for found in result["verdict"]["guards"]}
+
+
+def test_a_rate_that_never_came_to_a_board_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the makespan is: the flow goes on at its rate of before for a while."""
+    publish, changes = RateBoard.publish, list[int]()
+
+    def lose(board: RateBoard, edges: Any, iterations: Any, *columns: Any) -> None:
+        first = board.read(int(edges[0])) if len(edges) else None
+        if first is not None and first.iteration == iterations[0]:
+            changes.append(int(edges[0]))
+            if len(changes) == 3:
+                return
+        publish(board, edges, iterations, *columns)
+
+    monkeypatch.setattr(RateBoard, "publish", lose)
+    verdict = _result(tmp_path)["verdict"]
+
+    assert (verdict["trust"], verdict["cause"]) == ("untrusted", "guards")
+    (said,) = [one["sentence"] for one in verdict["guards"] if one["guard"] == "rates"]
+    assert "rates that the coordinator decided never came to the rate board" in said

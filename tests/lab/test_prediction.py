@@ -112,7 +112,9 @@ def test_timeouts_that_took_the_time_come_first() -> None:
         went(separate(LAB), m0="5 Mbit/s"), expected(), threshold=0.03, timeouts=9
     )
 
-    assert late["reasons"][0] == "TCP waited for 9 timeouts, 0.2 s each or more"
+    assert late["reasons"][0] == (
+        "TCP waited for 9 timeouts, 0.2 s each or more: 100 % of the difference"
+    )
 
 
 def test_since_is_the_first_iteration_that_is_off() -> None:

@@ -12,6 +12,7 @@ from emu.prediction.analysis.throughput import pace
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization
 from emu.runs.array_files import REALIZATION
+from emu.runs.problem_json import problem_to_json
 from emu.runs.result import (
     VERSION,
     flow_error,
@@ -75,11 +76,11 @@ def write_run_of(
     }
     directory = RunDirectory.create("recorded", parent)
     directory.write_json("manifest.json", {"version": VERSION})
-    directory.write_problem(problem)
+    directory.write_json("problem.json", problem_to_json(problem))
     directory.write_json("simulated.json", simulated.to_json())
     directory.write_arrays(REALIZATION, **vars(slower))
     assert emulated.rates is not None
-    directory.write_rates(emulated.rates)
+    directory.write_arrays("rates.npz", **vars(emulated.rates))
     lines = ["time,task,iteration,figure,value"]
     for n in range(iterations if problem.job.processes.get("w0") else 0):
         end = emulated.task_end[problem.job.index("w0"), n]

@@ -12,6 +12,7 @@ import numpy as np
 from emu.prediction.simulation import simulate
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import REALIZATION
+from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import with_rates
 from emu.runs.result import VERSION
 from emu.runs.run_directory import RunDirectory
@@ -47,10 +48,10 @@ def write_run(path: Path, *, policy: str = "oes") -> Path:
     directory = RunDirectory(path)
     scenario = {"name": "golden", "schedule": {"policy": policy}}
     directory.write_json("manifest.json", {"version": VERSION, "scenario": scenario})
-    directory.write_problem(emulated.problem)
+    directory.write_json("problem.json", problem_to_json(emulated.problem))
     directory.write_json("simulated.json", simulated.to_json())
     assert emulated.rates is not None
-    directory.write_rates(emulated.rates)
+    directory.write_arrays("rates.npz", **vars(emulated.rates))
     directory.write_arrays(REALIZATION, **vars(two_machine_realization(emulated)))
     losses = [f"{10.0 * n + 20},w0,{n},loss,{2.0 - n / 4}" for n in range(3)]
     directory.write_lines("training.csv", ["time,task,iteration,figure,value", *losses])

@@ -38,6 +38,7 @@ from emu.trust.prediction import (
 from emu.trust.verdict import Trust
 
 RATE, ITERATIONS = 100.0, 4
+ALL_OF_IT = "100 % of the difference"
 
 
 def problem_of(senders: int, slow: float = 1.0) -> Problem:
@@ -52,7 +53,10 @@ def problem_of(senders: int, slow: float = 1.0) -> Problem:
 
 
 def judged(
-    emulated: Schedule, stated: Schedule, again: Schedule | None = None
+    emulated: Schedule,
+    stated: Schedule,
+    again: Schedule | None = None,
+    **beside: Any,
 ) -> Prediction:
     replayed = again or stated
     free = replace(emulated, rates=None, problem=stated.problem)
@@ -61,8 +65,7 @@ def judged(
         stated,
         replayed,
         threshold=0.03,
-        time_scale=1.0,
-        budget=error_budget(free, replayed, {}),
+        **{"time_scale": 1.0, "budget": error_budget(free, replayed, {}), **beside},
     )
 
 
@@ -92,8 +95,15 @@ def test_a_nic_below_its_stated_rate_is_named(slow: float) -> None:
     )
     assert found.outcome is Outcome.DIFFERS
     assert "sink in" in found.links
-    said = f"sink in is below its stated rate: flows alone on their way had {slow:.0%}"
-    assert any(said.replace("%", " %") in reason for reason in found.reasons)
+    said = "m0 out or sink in is below its stated rate: flows alone on their way had "
+    assert found.reasons == (f"{said}{100 * slow:.0f} % of it: {ALL_OF_IT}",)
+    # Measured beforehand, neither is what it was.
+    sound = judged(
+        simulate(problem_of(1, slow), expected(stated), "maxmin"),
+        simulate(stated, expected(stated), "maxmin"),
+        nics={"sink in": 0.998, "m0 out": 1.001},
+    )
+    assert sound.reasons == ("cause not found",)
     off, makespan = 4 / slow - 4, 1 + 4 * ITERATIONS + 1
     first = math.floor(0.03 * makespan / off) + 1
     assert found.since == pytest.approx(1 + first * 4 / slow + 1)
@@ -142,7 +152,7 @@ def test_connections_that_share_a_nic_unequally_are_named() -> None:
         "unequal shares of m1 out: ps0->w0 had 22.2 % of its max-min share in "
         "iteration 0, s1->w0 beside it 200 %"
     )
-    assert found.reasons == (said,)
+    assert found.reasons == (f"{said}: {ALL_OF_IT}",)
 
 
 @pytest.mark.parametrize(("slow", "incast"), [(1.0, False), (0.9, True)])
@@ -153,7 +163,36 @@ def test_machines_that_fill_a_nic_together_are_no_incast(
     ran = simulate(problem_of(2, slow), expected(stated), "maxmin")
     free = replace(ran, rates=None, problem=stated)
     found = [*of_network(free, ["sink in"], [(0, 0)], 1.0)]
-    assert any(reason.startswith("incast") for reason in found) == incast
+    assert any(one.sentence.startswith("incast") for one in found) == incast
+
+
+def test_a_run_that_was_faster_is_explained_by_no_cause_that_makes_it_slower() -> None:
+    """Incast, a NIC below its rate and slow start would all make it longer."""
+    for senders, scale in ((2, 1.0), (5, 1.0), (5, 0.01)):
+        stated = problem_of(senders)
+        found = judged(
+            simulate(problem_of(senders, 1.2), expected(stated), "maxmin"),
+            simulate(stated, expected(stated), "maxmin"),
+            time_scale=scale,
+        )
+        assert (found.outcome, found.reasons) == (Outcome.DIFFERS, ("cause not found",))
+
+
+@pytest.mark.parametrize(
+    ("own", "named"), [(0.0, "incast"), (0.4, "incast"), (0.6, "first bytes")]
+)
+def test_what_emu_itself_made_late_is_not_the_networks(own: float, named: str) -> None:
+    stated = problem_of(2)
+    ran = simulate(problem_of(2, 0.8), expected(stated), "maxmin")
+    fluid = simulate(stated, expected(stated), "maxmin")
+    off = ran.makespan - fluid.makespan
+    budget = {"first bytes": own * off, "kernel network": (1 - own) * off}
+
+    found = judged(ran, fluid, budget=budget)
+
+    (reason,) = found.reasons
+    assert reason.startswith(named)
+    assert reason.endswith(f": {100 * max(own, 1 - own):.0f} % of the difference")
 
 
 class _Verdict:

@@ -53,12 +53,13 @@ from emu.emulation.wire.messages import (
     TaskEnded,
     WakeSender,
 )
-from emu.errors import NodeMisbehaved, RunError
+from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
 from emu.host.this_host import this_host, version_of_emu
 from emu.names import printable
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Due, Problem, Profile, Realization, next_kills
 from emu.problem.workloads import copies_of
+from emu.trust.guards.traffic import LOST_RATES
 
 __all__ = ["Coordinator", "EmulatedRun", "emulate"]
 
@@ -395,7 +396,24 @@ class Coordinator:
     def _look(self, clock: RunClock, awake: PauseAwareClock) -> None:
         """Raise what has gone wrong where cuts are kept, and what is overdue."""
         self._cuts.check()
-        self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
+        try:
+            self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
+        except DeadlineExceeded as error:
+            if loss := self._name_lost_rates():
+                raise DeadlineExceeded(f"{loss}; {error}") from error
+            raise
+
+    def _name_lost_rates(self) -> str:
+        """Return which rates never came to a board of this host, in words, if any."""
+        for agent in (
+            self._membership.agents if self._settings.kernel_nics is None else ()
+        ):
+            if agent.board is not None:
+                missing = self._driver.published - agent.board.counts.astype(np.int64)
+                if missing.any():
+                    edge = self._problem.job.edge_names[int(missing.argmax())]
+                    return LOST_RATES.format(int(missing.sum()), edge)
+        return ""
 
     def _take_states(self, said: Sequence[tuple[str, Message]]) -> None:
         """Take in what was said of states: nothing waits for it."""
@@ -452,6 +470,7 @@ class Coordinator:
             segments.served,
             segments.rate,
             segments.since,
+            self._driver.published[segments.edge],
         )
         for agent in self._membership.agents:
             if agent.board is None:

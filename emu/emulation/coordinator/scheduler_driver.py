@@ -18,6 +18,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.outcome import Recorder
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
@@ -75,6 +77,8 @@ class SchedulerDriver:
         self._reported: list[TaskEnded | FlowEnded] = []  # and not taken in yet
         self._arrived: dict[int, FlowEnded] = {}  # by edge, before the fluid's end
         self._fluid_ends: dict[int, float] = {}  # by edge, when the fluid ended, before
+        self.published = np.zeros(len(scheduler.volumes), np.int64)
+        """Rate segments of each edge so far, which number them on the boards."""
 
     @property
     def finished(self) -> bool:
@@ -209,7 +213,9 @@ class SchedulerDriver:
                 self._deadlines.task_ended(end)
                 self._outlet.task_ended(end)
         if news:
-            self._outlet.publish(newest(news))
+            segments = newest(news)
+            self.published[segments.edge] += 1
+            self._outlet.publish(segments)
         for decisions in decided:
             for task, n in decisions.tasks:
                 reads = self._scheduler.reads.of(task, n)

@@ -296,4 +296,5 @@ def publish_segments(board: RateBoard, segments: RateUpdate) -> None:
         np.frombuffer(segments.served, "<f8"),
         np.frombuffer(segments.rates, "<f8"),
         np.frombuffer(segments.since, "<f8"),
+        np.frombuffer(segments.numbers, "<i8"),
     )

@@ -38,7 +38,8 @@ class OutEdgeStatistics:
     """Amounts and delays of what one edge has sent so far (real bytes, wall seconds).
 
     ``max_stale``: the longest that a segment had held before it was seen.
-    ``lost_bytes``: what senders that stood still could not catch up.
+    ``lost_bytes``: what senders that stood still could not catch up. ``missed``: rates
+    that were decided and never came to its board.
     """
 
     edge: int
@@ -51,6 +52,7 @@ class OutEdgeStatistics:
     max_stale: float = 0.0
     blocked: int = 0
     lost_bytes: float = 0.0
+    missed: int = field(default_factory=int)
 
 
 @dataclass(slots=True, eq=False)
@@ -334,6 +336,7 @@ class OutEdge:
         if queued.shaped:
             counts.late_sends += behind > LATE
             counts.lost_bytes += queued.bucket.lost
+            counts.missed = self._pacer.missed(self.edge) if self._pacer else 0
             counts.max_behind = max(counts.max_behind, behind)
             if self._pacer is not None:
                 seconds = end, queued.queued, queued.informed, self._pacer.lag

@@ -104,6 +104,10 @@ class Pacer:
             clock.to_wall(segment.since),
         )
 
+    def missed(self, edge: int) -> int:
+        """Return how many rates of an edge never came to the board."""
+        return self._board.missed(edge)
+
     def to_wall_rate(self, rate: float) -> float:
         """Return emulated bytes per second as real bytes per wall second."""
         scale = self._clock.time_scale if self._clock is not None else 1.0

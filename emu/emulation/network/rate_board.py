@@ -31,11 +31,12 @@ _ENTRY = np.dtype(
         ("served", "f8"),
         ("rate", "f8"),
         ("since", "f8"),
+        ("number", "u8"),
         ("begun", "u8"),
-        ("unused", "u8", (2,)),
+        ("unused", "u8"),
     ]
 )
-_READ = struct.Struct("=QqdddQ")
+_READ = struct.Struct("=QqdddQQ")
 #: A writer holds an entry for some microseconds; a reader that meets a writer stopped
 #: in the middle gives up and looks again at its next poll.
 _ATTEMPTS = 1000
@@ -90,6 +91,7 @@ class RateBoard:
         served: ArrayLike,
         rates: ArrayLike,
         since: ArrayLike,
+        numbers: ArrayLike | None = None,
     ) -> None:
         """Replace the segments of some edges, lowered rates first.
 
@@ -101,6 +103,9 @@ class RateBoard:
             Emulated bytes and bytes per second, shape (segments,).
         since
             Emulated seconds, shape (segments,) or a scalar.
+        numbers
+            How many segments of its edge were to come with each; by default as many as
+            came.
         """
         where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
         if not where.size:
@@ -125,20 +130,31 @@ class RateBoard:
         entries["served"][where] = in_order(served)
         entries["rate"][where] = in_order(rates)
         entries["since"][where] = in_order(since)
+        entries["number"][where] = count if numbers is None else in_order(numbers)
         entries["ended"][where] = count
 
     def read(self, edge: int) -> RateSegment | None:
         """Return the newest segment of an edge, None if it has none (about 1 us)."""
-        offset = edge * 64
+        _, iteration, carried_bytes, rate, since, _ = self._read(edge)
+        there = RateSegment(iteration, carried_bytes, rate, since)
+        return there if iteration >= 0 else None
+
+    def missed(self, edge: int) -> int:
+        """Return how many segments of an edge never came, before its newest one."""
+        count, *_, number = self._read(edge)
+        return number - count
+
+    def _read(self, edge: int) -> tuple[int, int, float, float, float, int]:
         for _ in range(_ATTEMPTS):
-            end, iteration, carried_bytes, rate, since, start = _READ.unpack_from(
-                self._memory, offset
-            )
-            if end == start:  # no writer came in between
-                is_there = iteration >= 0
-                segment = RateSegment(iteration, carried_bytes, rate, since)
-                return segment if is_there else None
-        return None
+            *entry, start = _READ.unpack_from(self._memory, edge * 64)
+            if entry[0] == start:  # no writer came in between
+                return tuple(entry)
+        return 0, -1, 0.0, 0.0, 0.0, 0
+
+    @property
+    def counts(self) -> NDArray[np.uint64]:
+        """Segments of each edge that came, shape (edges,)."""
+        return np.array(self._entries["ended"][: self.edges])
 
     def publish_clock(self, line: ClockLine) -> None:
         """Say how the coordinator's clock goes by that of this host."""

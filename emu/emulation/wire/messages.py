@@ -62,8 +62,8 @@ class BoardReady(Message):
 class RateUpdate(Message):
     """Rate segments for the rate board of another host; little-endian array bytes.
 
-    ``edges`` and ``iterations`` are int64, ``served``, ``rates`` and ``since`` (run
-    time, seconds) float64, all of one length.
+    ``edges``, ``iterations`` and ``numbers`` (of an edge's segments) are int64,
+    ``served``, ``rates`` and ``since`` (run time, seconds) float64, all of one length.
     """
 
     edges: bytes
@@ -71,6 +71,7 @@ class RateUpdate(Message):
     served: bytes
     rates: bytes
     since: bytes
+    numbers: bytes
 
 
 @dataclass(frozen=True)

@@ -84,12 +84,12 @@ def overtaken(found: FittedSteps) -> list[Step]:
 
 
 def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
-    """Return the steps with their causes, in the iterations that have all of them.
+    """Return the steps with their causes, in iterations with all, behind ``skip`` more.
 
     Raises Unfittable when there are too few.
     """
     count = min(len(step.first) for step in steps)
-    kept = longest(steps, skip)
+    kept = longest(steps)
     if kept.stop - kept.start < 4:
         raise Unfittable(
             f"{kept.stop - kept.start} iterations of {count} follow one another with "
@@ -101,16 +101,14 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     latest = np.max([*begins.values()], axis=0)
     starts, ends = latest[:-1][kept], latest[1:][kept]
     causes, holds = _behind_senders(some, _Order(some, phases).causes())
-    return _with_gaps(some, causes, holds, starts, ends, kept.start)
+    return _with_gaps(some, causes, holds, starts, ends, kept.start + skip)
 
 
-def longest(steps: Sequence[Step], skip: int) -> slice:
+def longest(steps: Sequence[Step]) -> slice:
     """Return the longest stretch of iterations that have all steps."""
     count = min(len(step.first) for step in steps)
     firsts = np.array([step.first[:count] for step in steps])
-    good = ~np.isnan(firsts).any(axis=0)
-    good[:skip] = False
-    return longest_run(good)
+    return longest_run(~np.isnan(firsts).any(axis=0))
 
 
 def longest_run(good: NDArray[np.bool_]) -> slice:

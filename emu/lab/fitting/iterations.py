@@ -111,6 +111,7 @@ def fit_traffic(
         clocks = find_marks(packets, traffic) if marks is None else marks
     except Unfittable as error:
         raise Unfittable(f"{why}{error}") from error
+    clocks = {one: times[skip:] for one, times in clocks.items()}
     lengths = [*map(len, clocks.values())]
     fewest = min(lengths)
     if fewest <= FEWEST:
@@ -118,10 +119,12 @@ def fit_traffic(
             f"{why}{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
             f"iterations: a fit needs {FEWEST}"
         )
-    # Those of one process count where all go together.
+    # Those of one process count where all go together: who only share a server may all
+    # begin one before any begins the next, but mostly not within half of one.
     times = np.array([own[:fewest] for own in clocks.values()])
     together = times.max(0)[:-1] < times.min(0)[1:]
-    if max(lengths) == fewest and np.mean(together) >= ALWAYS:
+    near = 2 * np.median(np.ptp(times, axis=0)) < np.median(np.diff(times))
+    if max(lengths) == fewest and near and np.mean(together) >= ALWAYS:
         clocks = {ALL: times[0]}
     return find_causes(steps_between(packets, traffic, clocks), clocks, skip)
 

@@ -52,8 +52,13 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
 
     Raises Unfittable when they have no period.
     """
+
+    def unsteadiness(times: NDArray[np.float64]) -> float:
+        apart = np.diff(times)
+        return float(np.median(np.abs(apart - np.median(apart))) / np.median(apart))
+
     tries = _candidates(packets)
-    candidates = sorted(tries, key=lambda one: (-len(one), _unsteady(one)))
+    candidates = sorted(tries, key=lambda one: (-len(one), unsteadiness(one)))
     nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
     most, best, choice = 0, 0, None
     trials: set[tuple[int, str]] = set()
@@ -86,7 +91,7 @@ def _whole(packets: Packets, traffic: Traffic, times: NDArray[np.float64]) -> in
     share = float(packets.bytes[when].sum() / packets.bytes.sum())
     if share < _MOST:
         raise Unfittable(f"{1 - share:.0%} of all bytes crossed before and after")
-    whole = len(times[longest(steps_between(packets, traffic, {ALL: times}), 0)])
+    whole = len(times[longest(steps_between(packets, traffic, {ALL: times}))])
     if whole < MOST * (len(times) - 1):
         raise Unfittable(f"{whole} in a row have all of their parts")
     return whole
@@ -145,8 +150,3 @@ def _alike(times: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.f
     apart = np.diff(began)
     rows = np.split(began, np.flatnonzero(apart > _MISSING * np.median(apart)) + 1)
     return max(rows, key=len)
-
-
-def _unsteady(times: NDArray[np.float64]) -> float:
-    apart = np.diff(times)
-    return float(np.median(np.abs(apart - np.median(apart))) / np.median(apart))

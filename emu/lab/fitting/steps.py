@@ -192,9 +192,9 @@ def _parts(
     before = np.append(0, np.cumsum(way.bytes))
     sent = np.diff(before[edges])
     if np.mean(sent > 0) < 0.5:
-        if before[-1] > _RARE * total:
+        if sent.sum() > _RARE * total:
             raise Unfittable(
-                f"{describe_ends(ends, traffic)} sent {before[-1]:,} bytes in "
+                f"{describe_ends(ends, traffic)} sent {sent.sum():,} bytes in "
                 f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
                 "common; --mark LINE states others, --skip leaves the first ones out"
             )

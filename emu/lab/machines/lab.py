@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
@@ -114,11 +114,8 @@ class Lab:
         Wall seconds of an emulated one: what NICs carry, and cores compute, is as much
         less.
 
-    Raises
-    ------
-    ValueError
-        When there are no machines, too many, two of a name, or a NIC or a quota of CPU
-        time is out of range.
+    Raises ValueError when there are no machines, too many, two of a name, or a NIC or a
+    quota of CPU time is out of range.
     """
 
     def __init__(
@@ -412,18 +409,27 @@ class Lab:
         self._programs.append(program)
         return program
 
-    def wait(self, timeout: float | None = None) -> list[Program]:
+    def wait(
+        self,
+        timeout: float | None = None,
+        others: Iterable[socket.socket] = (),
+        take: Callable[[socket.socket], None] = lambda _: None,
+    ) -> list[Program]:
         """Return programs that have ended since the last call; wait for one.
 
-        Raises RunError when a machine has gone.
+        Others of these sockets that are ready meanwhile are taken. Raises RunError when
+        a machine has gone.
         """
         if end := self._collect_ends():
             return end
         with selectors.DefaultSelector() as selector:
             for holder in self._holders:
-                selector.register(holder.socket, selectors.EVENT_READ, holder)
+                selector.register(holder.socket, selectors.EVENT_READ, holder.receive)
+            for other in others:
+                known = functools.partial(take, other)
+                selector.register(other, selectors.EVENT_READ, known)
             for key, _ in selector.select(timeout):
-                key.data.receive()
+                key.data()
         return self._collect_ends()
 
     def _collect_ends(self) -> list[Program]:

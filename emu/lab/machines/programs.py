@@ -80,6 +80,8 @@ def starts(
                 "rank": str(rank),
                 "machine": machine,
                 "machines": str(len(program.machines)),
+                "world_size": str(len(program.machines)),
+                "address": addresses[machine],
                 **files,
             } | {f"address of {name}": at for name, at in addresses.items()}
             environment = {

@@ -357,7 +357,7 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
     if lab["waited_share"] > MOST_GAINED:
         doubts.append(
             f"programs waited for a core {lab['waited_share']:.0%} of their computing: "
-            "with fewer machines, or slower NICs, this computer would be in it less"
+            "state cpu: N of every machine and lab.time_scale: auto"
         )
     if queues := lab.get("crossed", {}).get("shared_queues"):
         doubts.append(

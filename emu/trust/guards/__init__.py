@@ -21,7 +21,13 @@ from emu.trust.guards.schedule import (
     task_times,
     window,
 )
-from emu.trust.guards.traffic import bursts, clocks, enough_carried, link_bytes
+from emu.trust.guards.traffic import (
+    all_rates,
+    bursts,
+    clocks,
+    enough_carried,
+    link_bytes,
+)
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
@@ -38,6 +44,7 @@ GUARDS = (
     cause,
     latency,
     clocks,
+    all_rates,
     constraints,
     lower_bounds,
     task_times,
@@ -48,10 +55,7 @@ GUARDS = (
 def examine(evidence: Evidence, more: Iterable[Guard] = ()) -> tuple[Finding, ...]:
     """Return the findings of the guards in a run; none when all of it is possible.
 
-    Parameters
-    ----------
-    more
-        Guards beside those of every run: those of its systems.
+    ``more``: guards beside those of every run: those of its systems.
     """
     guards = (*GUARDS, *more)
     return tuple(finding for guard in guards for finding in guard(evidence))

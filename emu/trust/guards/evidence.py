@@ -65,10 +65,7 @@ class Evidence:
 
         None where a sender may catch up all.
 
-        Parameters
-        ----------
-        stood
-            Wall seconds that the receiver may have stood still.
+        ``stood``: wall seconds that the receiver may have stood still.
         """
         if self.catch_up is None:
             return None
@@ -77,10 +74,7 @@ class Evidence:
     def at_once(self, capacity: float) -> float:
         """Return the bytes that a link lets go at once after a pause, emulated ones.
 
-        Parameters
-        ----------
-        capacity
-            Bytes per second.
+        ``capacity``: bytes per second.
         """
         seconds, size = self.burst
         return max(capacity * seconds / self.time_scale, size / self.byte_scale)

@@ -107,12 +107,8 @@ def earliest_ends(
 ) -> Floats:
     """Return when every (task, iteration) can end at the earliest, seconds.
 
-    Parameters
-    ----------
-    times, volumes
-        Seconds of (task, iteration), bytes of (edge, iteration).
-    at_once
-        Bytes that a link of some capacity lets go at once after a pause.
+    ``times`` and ``volumes``: seconds of (task, iteration), bytes of (edge, iteration).
+    ``at_once``: bytes that a link of some capacity lets go at once after a pause.
     """
     job, capacities = problem.job, most_stated(problem)
     narrowest = [

@@ -195,6 +195,30 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+RATES = "rates"
+#: What kept rates from a board, told to a run that waits for their flows, too.
+LOST_RATES = (
+    "{} rates that the coordinator decided never came to the rate board of their "
+    "senders, the first of edge {}: its updates were lost"
+)
+
+
+def all_rates(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding where rates that were decided never came to their senders.
+
+    The coordinator numbers the segments of an edge, and senders compare the number of
+    the newest with how many came.
+    """
+    rows = [
+        row for each in evidence.statistics.values() for row in each.get("sent", ())
+    ]
+    gaps = {row["edge"]: row.get("missed", 0) for row in rows if row.get("missed", 0)}
+    if gaps:
+        edge = evidence.schedule.problem.job.edge_names[min(gaps)]
+        text = LOST_RATES.format(sum(gaps.values()), edge)
+        yield Finding(RATES, math.nan, text)
+
+
 CLOCKS_NAME = "clocks"
 
 

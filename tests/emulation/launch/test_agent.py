@@ -119,7 +119,7 @@ def test_rates_that_came_by_message_are_on_the_board() -> None:
     edge, iteration = (np.array([n], "<i8").tobytes() for n in (1, 5))
     served, rate, since = (np.array([x], "<f8").tobytes() for x in (3.0, 2.0, 7.0))
 
-    publish_segments(board, RateUpdate(edge, iteration, served, rate, since))
+    publish_segments(board, RateUpdate(edge, iteration, served, rate, since, edge))
 
     assert board.read(1) == RateSegment(5, 3.0, 2.0, 7.0)
     board.close()

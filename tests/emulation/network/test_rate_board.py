@@ -41,6 +41,20 @@ def test_a_line_is_read_as_published() -> None:
     board.close()
 
 
+def test_segments_that_never_came_are_missed() -> None:
+    """The second of edge 1, and with it the first of edge 0, were lost on the way."""
+    board = RateBoard.create(3)
+    board.publish([1], [0], [0.0], [1.0], 0.0, [1])
+    assert [board.missed(edge) for edge in range(3)] == [0, 0, 0]
+    board.publish([0, 1], [0, 0], [0.0, 0.0], [3.0, 0.5], 1.0, [2, 3])
+
+    assert [board.missed(edge) for edge in range(3)] == [1, 1, 0]
+    assert board.counts.tolist() == [1, 2, 0]
+    board.publish([0, 1], [1, 1], [0.0, 0.0], [3.0, 0.5], 2.0, [3, 4])
+    assert [board.missed(edge) for edge in range(3)] == [1, 1, 0]
+    board.close()
+
+
 def test_lines_that_change_places_stay_those_of_their_edges() -> None:
     """The second line is written first: its rate falls."""
     board = RateBoard.create(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ import emu
 from emu.cli import app
 from emu.errors import DataError
 from emu.lab.fit_run import Fit, fit_run
+from tests.lab.test_prediction import SEEN
 
 ITERATIONS = 8
 ANSWER, SUM = 20_000, 10_000
@@ -80,7 +82,9 @@ def test_what_crossed_becomes_a_scenario(tmp_path: Path) -> None:
     (run,) = (tmp_path / "runs").iterdir()
     fitted = tmp_path / "fitted.yaml"
 
-    code, output = invoke("fit", run, "-o", fitted, "--json", tmp_path / "fit.json")
+    code, output = invoke(
+        "fit", run, "-o", fitted, "--force", "--json", tmp_path / "fit.json"
+    )
 
     assert code == 0, output
     told = json.loads((tmp_path / "fit.json").read_text())
@@ -89,11 +93,11 @@ def test_what_crossed_becomes_a_scenario(tmp_path: Path) -> None:
     assert told["measured"] > 0.02 + 0.005 + 0.7 * (ANSWER + SUM) / 2.5e6
     assert told["simulated"] == pytest.approx(told["measured"], rel=0.2)
     mean = tmp_path / "mean.yaml"
-    code, output = invoke("fit", run, "-o", mean, "--template", "distdgl")
+    code, output = invoke("fit", run, "-o", mean, "--force", "--template", "distdgl")
     assert code == 0, output
     often = emu.simulate(emu.load(mean, {"job.iterations": 70})).makespan
     assert often / 70 == pytest.approx(told["measured"], rel=0.2)
-    code, output = invoke("fit", run, "-o", mean, "--template", "allreduce")
+    code, output = invoke("fit", run, "-o", mean, "--force", "--template", "allreduce")
     assert (code, "template allreduce has none" in output) == (3, True)
     scenario = emu.load(fitted, {"cluster.machines[0].nic": "1 Mbit/s"})
     slow = emu.simulate(scenario).makespan / told["iterations"]
@@ -180,13 +184,15 @@ def test_iterations_are_what_a_program_prints_or_what_repeats(tmp_path: Path) ->
     for name, mark in (("mark.json", ("--mark", "turn ")), ("period.json", ())):
         result = tmp_path / f"{name}.json"
         words = *mark, "--json", result
-        code, output = invoke("fit", run, "-o", tmp_path / name, *words)
+        code, output = invoke("fit", run, "-o", tmp_path / name, "--force", *words)
         assert code == 0, output
         found = json.loads(result.read_text())
         assert ITERATIONS - 2 <= found["iterations"] <= ITERATIONS
         assert found["simulated"] == pytest.approx(found["measured"], rel=0.2)
 
-    code, output = invoke("fit", run, "-o", tmp_path / "no.json", "--mark", "epoch")
+    code, output = invoke(
+        "fit", run, "-o", tmp_path / "no.json", "--force", "--mark", "epoch"
+    )
     assert (code, "no program printed a line with 'epoch'" in output) == (3, True)
     stated = ["scenario=mark.json", "mark='turn '", "max_difference=50%"]
     sets = [word for one in stated for word in ("--set", f"lab.prediction.{one}")]
@@ -219,6 +225,30 @@ def test_a_run_that_is_none_of_a_lab_is_said(
 
     with pytest.raises(DataError, match=said):
         fit_run(run)
+
+
+@pytest.mark.parametrize(
+    ("waited", "early", "refused"),
+    [(0.04, 0.0, False), (0.12, 0.0, True), (0.0, 0.09, True)],
+)
+def test_a_lab_whose_programs_waited_for_cores_is_not_fitted(
+    monkeypatch: pytest.MonkeyPatch, waited: float, early: float, *, refused: bool
+) -> None:
+    """Waits would become computing: fits were 15 % off, and looked right."""
+    trust = "degraded" if refused else "trusted"
+    content = {"trust": trust, "waited_share": waited, "early_share": early}
+    programs: list[Any] = []
+    content |= {"events": [], "programs": programs}
+    monkeypatch.setattr("emu.lab.fit_run.read_lab", lambda _: content)
+    monkeypatch.setattr("emu.lab.fit_run.read_traffic", lambda _: SEEN)
+
+    if not refused:
+        assert fit_run(Path("run")).iterations > 3
+        return
+    said = r"waits for cores.* (12|9) % .*cpu: N of every machine and lab.time_scale"
+    with pytest.raises(DataError, match=said):
+        fit_run(Path("run"))
+    assert fit_run(Path("run"), force=True).iterations > 3
 
 
 def test_a_fit_too_long_for_yaml_is_written_as_json() -> None:

@@ -223,3 +223,18 @@ lab: {time_scale: auto}
 
     assert lab.time_scale == pytest.approx(12.0)
     assert [m.cpu for m in lab.machines] == [0.75] * 16
+
+
+def test_ssh_runs_a_command_on_the_machine_that_it_names(tmp_path: Path) -> None:
+    ask = (
+        "echo hi | ssh -o BatchMode=yes root@slow 'read it; echo $it; hostname; exit 7'"
+    )
+    words = f"{ask}; echo $?; ssh nobody true; echo $?; cd /; ssh slow pwd"
+    text = f"lab: {{programs: [{{name: one, 'on': [fast], run: {json.dumps(words)}}}]}}"
+
+    code, output, run = invoke(tmp_path, f"{CLUSTER}{text}\n")
+
+    assert code == 0, output
+    said = (run / "one-fast.log").read_text().splitlines()
+    assert said[:3] == ["hi", "slow", "7"]
+    assert said[3:] == ["ssh: 'nobody' is no machine of this lab", "1", "/"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,11 @@ def test_every_machine_gets_its_rank_and_the_address_of_the_first() -> None:
         "trainer",
         ("slow0", "fast0"),
         "train --rank {rank} of {machines} on {machine}",
-        {"STORE": "{address of fast0}:7000", "HOSTS": "{hosts file}"},
+        {
+            "STORE": "{address of fast0}:7000",
+            "HOSTS": "{hosts file}",
+            "MINE": "{address} of {world_size}",
+        },
     )
 
     first, second = starts([program], ADDRESSES, FILES)
@@ -38,6 +43,7 @@ def test_every_machine_gets_its_rank_and_the_address_of_the_first() -> None:
         "EMU_MACHINE": "fast0",
         "STORE": "10.77.0.1:7000",
         "HOSTS": "/run/hosts.txt",
+        "MINE": "10.77.0.1 of 2",
     }
 
 
@@ -66,10 +72,12 @@ def test_braces_of_shells_and_json_are_left_alone() -> None:
 def test_an_unknown_place_is_named_with_those_that_there_are() -> None:
     program = LabProgram("one", ("fast0",), "run {ranks}")
 
-    with pytest.raises(
-        ValueError, match=r"program one: \{ranks\} is no place.*\{rank\}"
-    ):
-        starts([program], ADDRESSES, FILES)
+    in_environment = replace(program, run="run", environment={"A": "{ranks}"})
+    for one in (program, in_environment):
+        with pytest.raises(
+            ValueError, match=r"program one: \{ranks\} is no place.*\{rank\}"
+        ):
+            starts([one], ADDRESSES, FILES)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""A run directory as one file for others: records and verdicts, no paths, no hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from emu.errors import DataError
+from emu.host.files import whole_file
+from emu.host.input_file import open_input, read_json
+from emu.names import printable
+from emu.runs.recorded_run import load_run
+from emu.runs.run_directory import RECORDS, RunDirectory
+
+#: Files of a shared run, the verdicts last, and the bytes that all may have.
+_NAMES, MOST = (*RECORDS, "result.json"), 1 << 28
+#: Path from the root of a file system, whose last name stays.
+_PATH = re.compile(r"(?<![\w./:])/(?:[\w.+@-]+/)*([\w.+@-]+)")
+_TEXT = (".json", ".txt")
+
+
+def share_run(run: Path, out: Path) -> None:
+    """Write the records of an emulated run into a zip file that `unpack_shared` takes.
+
+    Of paths the last names stay, and hosts are numbered, so that nothing says where it
+    ran; the digests are of what stands there then.
+    """
+    problem = load_run(run).problem
+    contents = _read(run)
+    if "result.json" not in contents or "processes.json" not in contents:
+        raise DataError("holds no emulated run that has ended", path=str(run))
+    result = json.loads(contents["result.json"])
+    if result.get("records") != RunDirectory(run).digests():
+        raise DataError("is not what the run has written: it was edited", path=str(run))
+    rows = read_json(run / "processes.json")["hosts"]
+    hosts = {str(row.get(key)) for row in rows for key in ("host", "name")}
+    hosts -= {"None", "localhost", *(one.name for one in problem.cluster.machines)}
+    for name in (name for name in contents if name.endswith(_TEXT)):
+        text = _PATH.sub(r"\1", contents[name].decode())
+        for number, host in enumerate(sorted(hosts), 1):
+            alone = rf"(?<![\w.-]){re.escape(host)}(?![\w.-])"
+            text = re.sub(alone, f"host-{number}", text)
+        contents[name] = text.encode()
+    result = json.loads(contents["result.json"])
+    result["records"] = {
+        name: hashlib.sha256(contents[name]).hexdigest()
+        for name in RECORDS
+        if name in contents
+    }
+    contents["result.json"] = json.dumps(result, indent=1).encode()
+    with (
+        whole_file(out) as partial,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
+        for name, content in contents.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+
+
+def _read(run: Path) -> dict[str, bytes]:
+    contents, room = dict[str, bytes](), MOST
+    for name in (name for name in _NAMES if (run / name).exists()):
+        with open_input(run / name, room) as file:
+            contents[name] = file.read()
+        room -= len(contents[name])
+    return contents
+
+
+@contextlib.contextmanager
+def unpack_shared(path: Path) -> Iterator[Path]:
+    """Give the run directory in a file of `share_run`; what is no zip file, itself.
+
+    Nothing but the files of a run is written, and no more than `MOST` bytes of them.
+    """
+    if path.suffix != ".zip":
+        yield path
+        return
+    with TemporaryDirectory(prefix="emu-shared-") as folder:
+        room = MOST
+        try:
+            with open_input(path, MOST) as file, zipfile.ZipFile(file) as archive:
+                for name in archive.namelist():
+                    if name not in _NAMES:
+                        text = f"holds {printable(name)}, which is no record of a run"
+                        raise DataError(text, path=str(path))
+                    with archive.open(name) as member:
+                        content = member.read(room + 1)
+                    if (room := room - len(content)) < 0:
+                        text = f"holds more than {MOST:,} bytes"
+                        raise DataError(text, path=str(path))
+                    there = Path(folder, name)
+                    there.parent.mkdir(exist_ok=True)
+                    there.write_bytes(content)
+        except (
+            zipfile.BadZipFile,
+            OSError,
+            RuntimeError,
+            NotImplementedError,
+        ) as error:
+            raise DataError(f"is no shared run: {error}", path=str(path)) from error
+        yield Path(folder)

@@ -1,0 +1,113 @@
+"""A run in one file for others: whole, checked without its code, of no host."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli import app
+from emu.errors import DataError
+from emu.runs.run_directory import RunDirectory
+from emu.runs.shared_run import MOST, share_run, unpack_shared
+from emu.scenario.scenario_file import loads
+from tests.experiment.test_divergence import carried_out
+from tests.testing.trial_cases import DGTP
+
+HOST, FOLDER = "node17.example", "/home/somebody/my-runs"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a shared run, whose own directory names a host and a folder."""
+    folder = tmp_path_factory.mktemp("shared")
+    run = carried_out(loads(f"name: shared\n{DGTP}\nseed: 7\n"), folder)
+    processes = json.loads((run / "processes.json").read_text())
+    processes["hosts"] = [{"host": HOST, "name": HOST, "machines": []}]
+    (run / "processes.json").write_text(json.dumps(processes))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["source"]["folder"] = FOLDER
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="it was edited"):
+        share_run(run, folder / "edited.zip")
+    result = json.loads((run / "result.json").read_text())
+    result["records"] = RunDirectory(run).digests()
+    (run / "result.json").write_text(json.dumps(result))
+    share_run(run, folder / "shared.zip")
+    return folder / "shared.zip"
+
+
+def audited(file: Path, *more: str) -> tuple[int, str]:
+    found = CliRunner().invoke(app, ["audit", str(file), *more])
+    return found.exit_code, found.output + str(found.exception)
+
+
+def changed(
+    shared: Path, there: Path, name: str, change: Callable[[bytes], bytes]
+) -> Path:
+    """Return a copy with one member changed, or added."""
+    with zipfile.ZipFile(shared) as old, zipfile.ZipFile(there, "w") as new:
+        for each in {*old.namelist(), name}:
+            content = old.read(each) if each in old.namelist() else b""
+            new.writestr(each, change(content) if each == name else content)
+    return there
+
+
+def test_a_shared_run_passes_an_audit_and_says_nothing_of_its_host(
+    shared: Path,
+) -> None:
+    code, output = audited(shared)
+
+    assert (code, "shared.zip: keeps (5)-(15)" in output) == (0, True), output
+    with zipfile.ZipFile(shared) as archive:
+        everything = b"".join(map(archive.read, archive.namelist()))
+    assert b"host-1" in everything
+    for secret in (HOST, FOLDER, "somebody", str(shared.parent)):
+        assert secret.encode() not in everything
+    code, output = audited(shared, "--run-code")
+    assert (code, "whose code no audit runs" in output) == (2, True), output
+
+
+def test_an_edit_of_a_shared_run_is_named(shared: Path, tmp_path: Path) -> None:
+    def longer(content: bytes) -> bytes:
+        result = json.loads(content)
+        return json.dumps(result | {"makespan": 1.1 * result["makespan"]}).encode()
+
+    edited = changed(shared, tmp_path / "edited.zip", "result.json", longer)
+
+    code, output = audited(edited)
+    assert (code, "makespan" in output) == (6, True), output
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("../escaped.json", "which is no record of a run"),
+        ("agent.log", "which is no record of a run"),
+        ("frames.npz", f"holds more than {MOST:,} bytes"),
+        ("", "is no shared run"),
+    ],
+)
+def test_what_is_no_shared_run_is_refused(
+    shared: Path, tmp_path: Path, name: str, said: str
+) -> None:
+    bad = tmp_path / "bad.zip"
+    if name:
+        size = MOST + 1 if name == "frames.npz" else 10
+        with (
+            zipfile.ZipFile(bad, "w", zipfile.ZIP_DEFLATED) as archive,
+            archive.open(name, "w") as member,
+        ):
+            for _ in range(0, size, 1 << 20):
+                member.write(bytes(1 << 20))
+    else:
+        bad.write_bytes(io.BytesIO(shared.read_bytes()[:500]).read())
+
+    with pytest.raises(DataError, match=said), unpack_shared(bad):
+        pass
+    assert not (tmp_path / "escaped.json").exists()
