@@ -81,13 +81,7 @@ class WallClockTimer:
 
 
 class NewestInputs:
-    """Payloads that a task has read last of every in-edge that reads the newest.
-
-    Parameters
-    ----------
-    arrival
-        Waits for one iteration of an edge.
-    """
+    """Payloads that a task has read last of every in-edge that reads the newest."""
 
     def __init__(self, arrival: Callable[[int, int], Awaitable[Delivery]]) -> None:
         self._arrival = arrival
@@ -134,13 +128,7 @@ class TaskContext:
 
 
 class TaskRunner:
-    """Runs the iterations of one task as the coordinator orders them.
-
-    Parameters
-    ----------
-    spec
-        The task's part of the specification of its process.
-    """
+    """Runs the iterations of one task as the coordinator orders them."""
 
     def __init__(
         self, spec: ProcessTask, program: Program, around: TaskContext

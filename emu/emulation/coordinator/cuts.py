@@ -54,13 +54,7 @@ class CutPlan:
 
 
 class CutKeeper:
-    """Gathers the states of one cut after the other, and has them kept.
-
-    Parameters
-    ----------
-    plan
-        None where nothing is kept: no state may come then.
-    """
+    """Gathers the states of one cut after the other, and has them kept."""
 
     def __init__(self, job: Job, plan: CutPlan | None) -> None:
         self._plan = plan

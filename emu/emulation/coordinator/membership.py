@@ -71,13 +71,6 @@ class Membership:
     """Everybody who takes part in a run; an asynchronous context manager.
 
     Leaving it ends every process that the run started, whatever happened.
-
-    Parameters
-    ----------
-    log
-        File for what the local agent and its processes print.
-    doing, story
-        What a process, and the whole run, is at: for messages.
     """
 
     def __init__(

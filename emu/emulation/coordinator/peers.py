@@ -71,13 +71,7 @@ def cause(reports: Sequence[Report]) -> EmulatorError:
 # A coordinator that was stopped, or starved of the cores, sees all others as dead, and
 # its agents give it up: a failure soon after has no other cause.
 class Standstill:
-    """Follows how much wall time passes between two looks at the clock.
-
-    Parameters
-    ----------
-    fatal
-        Wall seconds after which others give this process up.
-    """
+    """Follows how much wall time passes between two looks at the clock."""
 
     def __init__(self, fatal: float) -> None:
         self._fatal = fatal
@@ -207,10 +201,7 @@ class Mailbox(Generic[T]):
     async def everything(self, patience: float) -> list[T]:
         """Return all that has come since the last call, in its order.
 
-        Parameters
-        ----------
-        patience
-            Wall seconds after which [] is returned when nothing comes.
+        [] after ``patience`` wall seconds in which nothing comes.
         """
         if not self._there:
             loop = asyncio.get_running_loop()
@@ -254,15 +245,7 @@ class RunLog:
 
 
 class Barrier:
-    """Waits of the coordinator outside the run itself.
-
-    Parameters
-    ----------
-    deadline
-        Wall seconds that a wait may take, pauses of this process apart.
-    log
-        File whose output may show why a process or agent is missing.
-    """
+    """Waits of the coordinator outside the run itself."""
 
     def __init__(self, events: Events, deadline: float, log: Path) -> None:
         self._events, self._deadline, self._log = events, deadline, log

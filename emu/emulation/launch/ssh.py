@@ -108,17 +108,7 @@ def is_here(host: str) -> bool:
 
 
 class SshLauncher(ChildAgents):
-    """Starts an agent on each of these hosts by one ssh each.
-
-    Parameters
-    ----------
-    hosts
-        Addresses, or names that ssh knows; ``user@host`` will do.
-    ssh
-        The command, with options if need be.
-    agent
-        Command that starts an agent there, in a shell; this interpreter's by default.
-    """
+    """Starts an agent on each of these hosts by one ssh each."""
 
     def __init__(
         self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""

@@ -43,10 +43,7 @@ AGAIN = "too many strangers are at this port: try again"
 def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``, ``[IPV6]:PORT``.
 
-    Parameters
-    ----------
-    port
-        What may be left out; None if nothing may.
+    The port may be left out where ``port`` is what it is then.
 
     Raises
     ------
@@ -186,10 +183,7 @@ class Challenge:
 class Rejections(deque[tuple[str, str]]):
     """The last hundred strangers that a port has dropped and why; how many in all.
 
-    Parameters
-    ----------
-    notify
-        Called with a line for each of the first hundred: a log must not grow for ever.
+    A line goes out for each of the first hundred: a log must not grow for ever.
     """
 
     def __init__(self, notify: Callable[[str], None] | None = None) -> None:

@@ -41,13 +41,6 @@ class ControlConnection(asyncio.BufferedProtocol):
     """One control connection, either side.
 
     Made by `connect_control` and `ControlServer`.
-
-    Parameters
-    ----------
-    limits
-        ``message`` bounds the size of one message.
-    owner, peer
-        Who we are and who is at the other end (its address if empty), for messages.
     """
 
     def __init__(
@@ -98,13 +91,6 @@ class ControlConnection(asyncio.BufferedProtocol):
         self, challenge: Challenge, side: Side, limits: WireLimits | None = None
     ) -> None:
         """Exchange nothing but sealed messages from now on.
-
-        Parameters
-        ----------
-        challenge, side
-            What both sides have proved, and which of them we are.
-        limits
-            Larger messages, with which the peer is trusted now.
 
         Raises
         ------
@@ -182,12 +168,7 @@ class ControlConnection(asyncio.BufferedProtocol):
     ) -> Fields:
         """Return the peer's next message.
 
-        Parameters
-        ----------
-        within
-            Wall seconds; None waits without end.
-        waiting_for
-            What, for the message of the error.
+        It comes ``within`` wall seconds; None waits without end.
 
         Raises
         ------

@@ -272,15 +272,6 @@ class DataConnection:
 
     The socket is read by our own calls: a transport does not hand on the kernel's note
     of when bytes came.
-
-    Parameters
-    ----------
-    server
-        Notified of everything.
-    sock
-        Accepted, non-blocking; closed with the connection.
-    peer
-        Host and port of the other end.
     """
 
     def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:

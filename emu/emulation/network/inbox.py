@@ -64,13 +64,7 @@ class PooledBuffer:
 
 
 class BufferPool:
-    """Buffers by size class, with a hard cap on what may be in use at once.
-
-    Parameters
-    ----------
-    limit
-        Most bytes in use at once; memory in flight is bounded by it.
-    """
+    """Buffers by size class, with a hard cap on what may be in use at once."""
 
     def __init__(self, limit: int = 4 << 30) -> None:
         if limit < _LEAST:
@@ -137,12 +131,7 @@ def size_class(size: int) -> int:
 class Handoff:
     """Takes what an `OutEdge` takes, and delivers it at once.
 
-    Parameters
-    ----------
-    inbox
-        Of the process, which both ends share.
-    departures, arrivals
-        Logs of the process: a handoff is a row of each, as a frame is.
+    It is a row of both logs of the process, as a frame is.
     """
 
     def __init__(
@@ -221,13 +210,7 @@ class InboxStatistics:
 
 
 class Inbox:
-    """Deliveries of one process.
-
-    Parameters
-    ----------
-    owner
-        Who waits, for messages.
-    """
+    """Deliveries of one process."""
 
     def __init__(self, owner: str = "this process") -> None:
         self.owner = owner
@@ -263,12 +246,7 @@ class Inbox:
     ) -> Delivery:
         """Return the payload of one iteration of one edge, waiting until it is here.
 
-        Parameters
-        ----------
-        edge, iteration
-            Which. One waiter at a time.
-        within
-            Wall seconds; None waits without end.
+        One waiter at a time, for so many wall seconds; None waits without end.
 
         Raises
         ------

@@ -68,11 +68,6 @@ class ArrivalReader:
     that is sent again. Its note is older than a call that emptied the socket: the time
     of reading counts then. By the note alone a flow counted as ended 0.2 s before it
     could be read, and its consumer as slow (a timeout of TCP on kernel NICs).
-
-    Parameters
-    ----------
-    sock
-        Connected.
     """
 
     pending = False  #: nothing waits but with the kernel

@@ -298,12 +298,7 @@ class FrameReader:
 def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     """Return the data header that a peer's map describes.
 
-    Parameters
-    ----------
-    fields
-        As unpacked.
-    limit
-        Most bytes that one tensor may take.
+    No tensor takes more than ``limit`` bytes.
 
     Raises
     ------

@@ -102,13 +102,7 @@ def encode_data(
 
 
 class Outgoing:
-    """A frame on its way out: hands out views of what is left of its buffers.
-
-    Parameters
-    ----------
-    buffers
-        As returned by `encode_data`; the first one is prefix and header.
-    """
+    """A frame on its way out: hands out views of what is left of its buffers."""
 
     def __init__(self, buffers: tuple[memoryview, ...]) -> None:
         self._buffers = buffers

@@ -162,11 +162,6 @@ class Seal:
 
     A seal is the first half of an HMAC-SHA256 over the number of the message and its
     bytes: 4 us for a message of 100 bytes, measured beside other work.
-
-    Parameters
-    ----------
-    key
-        Known to both ends and used for nothing else.
     """
 
     def __init__(self, key: bytes) -> None:

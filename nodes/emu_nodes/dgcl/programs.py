@@ -34,13 +34,6 @@ class Device(Carrier):
     With ``compute: timed`` nothing is learnt and torch is not loaded: rows of layers
     beyond the features are zeros of the right size.
 
-    Parameters
-    ----------
-    brief
-        Of any of its tasks.
-    process
-        Shared by them.
-
     Raises
     ------
     DataError

@@ -58,15 +58,7 @@ _LOOKED_AT = 8
 
 
 class JobData:
-    """Data set and batch plan, opened once per process.
-
-    Parameters
-    ----------
-    brief
-        Of any task of the process.
-    process
-        Shared by the tasks of one process.
-    """
+    """Data set and batch plan, opened once per process."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "dataset" not in process:

@@ -50,13 +50,6 @@ class P3Machine:
     With ``compute: timed`` nothing is learnt and torch is not loaded: what is sent are
     zeros of the right size.
 
-    Parameters
-    ----------
-    brief
-        Of any of its tasks.
-    process
-        Shared by them.
-
     Raises
     ------
     DataError
@@ -218,10 +211,7 @@ class P3Machine:
         Those of mini-batch k are due for that of mini-batch k + 1 + tau, which both
         parts of the parameters keep to: they form one version.
 
-        Parameters
-        ----------
-        cycle
-            None after the last one: all that is left.
+        After the last one, None, with all that is left.
         """
         due = self.batches
         if cycle is not None:
