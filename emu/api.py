@@ -200,7 +200,6 @@ def run(
     from emu.experiment.dry_run import check_ready  # noqa: PLC0415
     from emu.experiment.host_load import check_load, host_load  # noqa: PLC0415
     from emu.report.html import write_report  # noqa: PLC0415
-    from emu.report.trace import write_trace  # noqa: PLC0415
 
     packets = _packets("witness", witness, None, (sharing, congestion_control))
     scenario = _with_placement(what, placement)
@@ -220,7 +219,6 @@ def run(
     else:
         with ThreadPoolExecutor(1) as elsewhere:
             elsewhere.submit(work).result()
-    write_trace(directory.path)
     write_report(directory.path)
     return load_run(directory.path)
 

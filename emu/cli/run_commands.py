@@ -298,9 +298,7 @@ def run(
             for line in remarks_on(both, outcome.experiment.choose_policy()):
                 terminal().print(line)
         progress.print(f"written to {directory.path}/")
-        job = experiment.problem.job
-        size = sum(job.flow_counts) + sum(job.rounds)
-        draw(directory.path, progress, tasks_and_flows=size)
+        draw(directory.path, progress)
         views.linger()
     judge(scenario, outcome.content, strict=strict)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Protocol
 
@@ -67,6 +67,9 @@ class RunSettings(EmulationSettings):
     """State that the job keeps, and begins with; None for neither."""
     kills: tuple[Kill, ...] = ()
     """Kills of the scenario that have not come yet."""
+    meanwhile: Callable[[], object] | None = None
+    """Done in a thread while processes load, for the end of the run: what it imports
+    no user waits for then, and the other core is idle."""
     began: float = 0.0
     """Seconds since the whole job began when this attempt does."""
 

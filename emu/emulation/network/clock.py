@@ -314,7 +314,7 @@ class Alarm:
             loop.add_reader(self._timer.fd, self._on_expiry, self._timer)
 
     def set(self, wall: float) -> None:
-        """Ring at this wall time (at once if it is past), instead of any time before."""
+        """Ring at this wall time (at once if it is past), not any time before."""
         if self._timer is not None:  # to a timerfd 0 means never
             self._timer.set(max(wall, 1e-9))
         else:

@@ -27,9 +27,12 @@ TIMED = "emu_nodes.timed:Timed"
 def test_torch_is_preloaded_only_where_it_is_needed() -> None:
     heavy = "emu.emulation.launch.preload"
 
-    assert heavy not in modules_to_preload({TIMED})
-    assert heavy in modules_to_preload({TIMED, "emu_nodes.dgtp.programs:Worker"})
-    assert modules_to_preload({"a.b:C", "a.b:D"}).count("a.b") == 1
+    assert heavy not in modules_to_preload({TIMED}, compute="real")
+    trains = {TIMED, "emu_nodes.dgtp.programs:Worker"}
+    assert heavy in modules_to_preload(trains, compute="padded")
+    assert heavy not in modules_to_preload(trains, compute="timed")
+    both = modules_to_preload({"a.b:C", "a.b:D"}, compute="timed")
+    assert both.count("a.b") == 1
 
 
 def test_product_s_own_programs_and_named_ones_are_allowed() -> None:
