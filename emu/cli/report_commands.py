@@ -22,7 +22,7 @@ from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.host.files import write_atomic
 from emu.names import for_terminal
-from emu.report.html import write_report
+from emu.report.html.page import write_report
 from emu.report.terminal import terminal
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import RecordedRun, load_run

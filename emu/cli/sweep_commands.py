@@ -27,8 +27,8 @@ from emu.experiment.expectations import (
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.prediction.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
 from emu.problem import Job
-from emu.report import terminal
 from emu.report.comparison import sweep_table
+from emu.report.terminal import terminal
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare

@@ -31,10 +31,10 @@ from emu.experiment.expectations import list_unchecked
 from emu.experiment.systems import write_rows
 from emu.experiment.target import WITHIN, Target
 from emu.prediction.analysis.bounds import placement_gap, placement_line
-from emu.report import comparison_table, terminal
 from emu.report.comparison import (
     Candidate,
     SystemResult,
+    comparison_table,
     crossover_table,
     edit_lines,
     ranking,
@@ -51,6 +51,7 @@ from emu.report.explanation_tables import (
     warn_unclaimed,
 )
 from emu.report.many_runs import runs_json, runs_table
+from emu.report.terminal import terminal
 from emu.runs.result import Result
 from emu.scenario import Scenario
 from emu.scenario.document import value_at

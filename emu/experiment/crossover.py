@@ -31,8 +31,7 @@ from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
 from emu.prediction.simulation import sensitivity
 from emu.problem import Job, Problem, Schedule
 from emu.problem.fields.suggestion import nearest
-from emu.report import Candidate, Crossover, Side, SystemResult
-from emu.report.comparison import Comparison
+from emu.report.comparison import Candidate, Comparison, Crossover, Side, SystemResult
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit

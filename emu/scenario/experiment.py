@@ -39,7 +39,6 @@ from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
-from emu.scenario.virtual_training import look_until
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 from emu.units import format_duration
 
@@ -461,6 +460,8 @@ def prepare(
     """
     check_rule(scenario)
     if scenario.until is not None:
+        from emu.scenario.virtual_training import look_until  # noqa: PLC0415 - 0.1 s
+
         whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
         try:
             stated = scenario.model_copy(update={"job": whole.scenario.job})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import PrivateAttr, model_validator
 from typing_extensions import override
 
 from emu.problem import Kill, with_faults
@@ -41,11 +41,12 @@ from emu.scenario.run_sections import (
     PlacementSection,
     PricesSection,
     ScheduleSection,
+    SectionOfSystem,
     SeveralJobsSection,
     UntilSection,
     pin,
 )
-from emu.systems.job_section import BuildContext, with_slowness
+from emu.systems.job_section import BuildContext, JobSection, with_slowness
 from emu.systems.system import section_types, tasks_with_state_of, updates_missed
 from emu.systems.training_section import TrainingSection
 from emu.units import DURATION, RATE
@@ -54,14 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from emu.problem import Cluster, Job, Problem
-    from emu.systems.job_section import JobSection
-
-    _Job = JobSection
-else:
-    _Job = Annotated[
-        Union[*section_types(), SeveralJobsSection],
-        Field(discriminator="system"),
-    ]
 
 
 class Scenario(FileSection):
@@ -71,7 +64,7 @@ class Scenario(FileSection):
     """Name of the run directory; default is the file's."""
     cluster: ClusterSection
     """The emulated machines."""
-    job: _Job
+    job: Annotated[JobSection, SectionOfSystem(several=SeveralJobsSection)]
     """The job; or ``jobs``."""
     jobs: tuple[JobsItemSection, ...] = ()
     """Several jobs on the one cluster, in place of ``job``."""

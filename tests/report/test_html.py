@@ -23,8 +23,8 @@ from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.analysis.throughput import pace
 from emu.report.explanation_tables import moves_line
 from emu.report.html import page as sections
-from emu.report.html import report_page, write_report
 from emu.report.html.chart_data import rates_by_bytes, thin, training_data
+from emu.report.html.page import report_page, write_report
 from emu.report.trace import pack, pack_lanes
 from emu.runs.recorded_run import RecordedRun, load_run, with_rates
 from emu.units import format_duration
