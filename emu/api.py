@@ -258,6 +258,7 @@ def compare(
     swaps: Sequence[tuple[str, str]] = (),
     seeds: int = 1,
     keep_placement: bool = False,
+    jobs: int = 1,
 ) -> Comparison:
     """Simulate a scenario as it is, and variants of it.
 
@@ -278,11 +279,15 @@ def compare(
         How many: the scenario's own and those that follow it.
     keep_placement
         Whether every placement is that of the scenario's rate policy.
+    jobs
+        Processes that the seeds are spread over; 0 is one for each core.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
         As `place`, where a name is unknown, or when a move cannot be.
+    RunError
+        When a process was killed.
     """
     from emu.experiment.crossover import compare_variants  # noqa: PLC0415 - rich
 
@@ -294,6 +299,7 @@ def compare(
         swaps=swaps,
         seeds=seeds,
         keep_placement=keep_placement,
+        jobs=jobs,
     )
 
 

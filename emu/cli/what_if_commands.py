@@ -14,6 +14,7 @@ import emu
 from emu.cli.app import app, argument, option
 from emu.cli.options import (
     BoundTime,
+    Jobs,
     JsonTarget,
     Overrides,
     RunCode,
@@ -249,6 +250,7 @@ def compare(
     same_machines: Annotated[
         bool, option("--same-machines", "With --systems: on those of the first.")
     ] = False,
+    jobs: Jobs = 0,
 ) -> None:
     """Compare placements and policies, or recorded runs.
 
@@ -300,6 +302,7 @@ def compare(
             swaps=[_pair(text, ",", "--swap TASK,TASK") for text in swap or ()],
             seeds=seeds,
             keep_placement=keep_placement,
+            jobs=jobs,
         )
         of = placed.scenario
         if emit(json_target, _to_json(of, candidates, candidates[0], write)):
