@@ -22,7 +22,13 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
-from emu.emulation.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
+from emu.emulation.shaping import (
+    ComputeMode,
+    EmulationSettings,
+    FlowEnds,
+    Processes,
+    Tls,
+)
 from emu.prediction import placement
 from emu.prediction.analysis.throughput import Prices
 from emu.problem import Cluster, Job
@@ -300,6 +306,10 @@ class EmulationSection(Section):
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
+    processes: Processes = EmulationSettings.processes
+    """``task``: each has a process of its own; ``machine``: those of an emulated
+    machine share one, which is killed as a whole; ``auto``: where processes outnumber
+    cores 8 to 1, nothing computes and nothing is killed."""
     ports: Ports | None = None
     """Range in which a run listens: ``20000-20100``."""
     tls: Tls = EmulationSettings.tls
@@ -324,6 +334,7 @@ class EmulationSection(Section):
             deadline=self.deadline,
             heartbeat_timeout=self.silence,
             tls=self.tls,
+            processes=self.processes,
             ports=self.ports,
             **limit,
         )

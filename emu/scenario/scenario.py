@@ -233,6 +233,16 @@ class Scenario(FileSection):
             of_host = {hosts[home]} if home in hosts else set[str]()
             for name in {home, *of_host, *({process, *names} - machines)}:
                 processes.setdefault(name, []).append(process)
+        if self.emulation.processes == "machine":
+            home = {
+                p: tasks[problem.job.tasks[t].name]
+                for p, (t, *_) in problem.job.processes.items()
+            }
+            for name, own in processes.items():
+                homes = {home[process] for process in own}
+                processes[name] = [
+                    process for process in home if home[process] in homes
+                ]
         kills = [
             Kill(at, name, (*processes[name],), recovery, count)
             for at, name, recovery, count in rows

@@ -9,8 +9,9 @@ import importlib
 import resource
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -176,11 +177,29 @@ async def follow_host_clock(clock: RunClock, board: RateBoard) -> None:
         await asyncio.sleep(BEAT)
 
 
-def main(description: Fields) -> int:
-    """Run the process of a specification; return its exit status."""
-    spec = ProcessSpec.from_map(description)
-    process = NodeProcess(spec, Surroundings(tune_process()))
-    return uvloop.run(process.exit_status())
+def main(descriptions: Sequence[Fields]) -> int:
+    """Be the processes of some specifications, in one loop; return the exit status.
+
+    Each has its own sockets, memory, compute thread and place in the run. What is slow
+    once, and the look at the loop, they share.
+    """
+    specs = [ProcessSpec.from_map(fields) for fields in descriptions]
+    tuning, count = tune_process(), len(specs)
+    if count > 1:
+        tuning["processes"] = "machine"
+    warming: list[asyncio.Future[None]] = []
+
+    def warm_up(compute: Executor) -> Awaitable[None]:
+        if not warming:
+            warming.append(asyncio.ensure_future(warm_up_process(compute)))
+        return warming[0]
+
+    async def serve() -> int:
+        around = Surroundings(tuning, warm_up, cache(HostMetrics), count)
+        each = (NodeProcess(spec, around).exit_status() for spec in specs)
+        return max(await asyncio.gather(*each))
+
+    return uvloop.run(serve())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,6 +211,8 @@ class Surroundings:
     warm_up: Callable[[Executor], Awaitable[None]] = warm_up_process
     """Does once before the run what is slow the first time."""
     metrics: Callable[[], HostMetrics] = HostMetrics
+    members: int = 1
+    """Node processes that share the process of the system."""
 
 
 class NodeProcess:
@@ -310,6 +331,13 @@ class NodeProcess:
         with contextlib.closing(self._around.metrics()) as host_metrics:
             await self._obey()
             cpu_seconds, peak_memory = host_metrics.usage()
+            if (
+                members := self._around.members
+            ) > 1:  # its thread, its share of the loop
+                clock = this_host.thread_time
+                own = await loop.run_in_executor(self._compute, clock)
+                cpu_seconds = own + clock() / members
+                peak_memory //= members
             statistics = ProcessStatistics(
                 received=ends.server.statistics(),
                 memory=ends.pool.statistics,

@@ -168,10 +168,8 @@ class Membership:
         if not self.embedded:
             return 0  # their process ids are those of other hosts
         try:
-            return sum(
-                psutil.Process(process.pid).memory_full_info().pss
-                for process in self.processes.values()
-            )
+            pids = {process.pid for process in self.processes.values()}
+            return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
         except (psutil.Error, AttributeError):
             return 0  # a system without it
 

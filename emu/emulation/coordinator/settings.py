@@ -81,8 +81,10 @@ class RunSettings(EmulationSettings):
     @property
     def of_processes(self) -> EmulationSettings:
         """Settings that every process gets: nothing of hosts, no secret."""
-        names = (one.name for one in fields(EmulationSettings))
-        return EmulationSettings(**{name: getattr(self, name) for name in names})
+        values = {f.name: getattr(self, f.name) for f in fields(EmulationSettings)}
+        if self.kills and self.processes == "auto":  # a task is killed alone
+            values["processes"] = "task"
+        return EmulationSettings(**values)
 
     @property
     def hosts(self) -> int:

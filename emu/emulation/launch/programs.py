@@ -6,18 +6,25 @@ so nothing is imported only because a message names it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import resource
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 
 from emu.emulation.network.authentication import derive_key
 from emu.emulation.wire.process_spec import EdgeEnd, HostSide, ProcessSpec
-from emu.errors import NodeMisbehaved
+from emu.errors import NodeMisbehaved, RunError
 from emu.host.foreign_code import INSTALL_TORCH
 from emu.names import printable
 from emu.problem.workloads.copies import COPY
 from emu.systems.system import systems
 
+#: Processes per core beyond which those of a machine share one, under ``auto``: 200
+#: tasks on two cores took 33 s of CPU apart, and 14 together.
+_MANY = 8
+#: Open files of a node process beside one for each end of an edge: links to the
+#: coordinator and the board, where it listens, two timers, and a rehearsal's.
+_FILES = 12
 #: What every node process runs; it makes the programs of its tasks.
 RUNTIME = "emu_nodes.runtime:main"
 
@@ -88,6 +95,35 @@ def modules_to_preload(programs: Collection[str], *, compute: str) -> list[str]:
     heavy = [] if light else ["torch", "emu.emulation.launch.preload"]
     modules = [name.partition(":")[0] for name in sorted(programs)]
     return [*heavy, *dict.fromkeys(modules)]
+
+
+def share_processes(
+    specs: Sequence[ProcessSpec], cores: int
+) -> list[list[ProcessSpec]]:
+    """Return the specifications by process of the system; see `EmulationSettings`.
+
+    Raises
+    ------
+    RunError
+        When one would need more descriptors than a process of this host may have.
+    """
+    groups: dict[str, list[ProcessSpec]] = {}
+    for spec in specs:
+        how, compute = spec.settings.processes, spec.settings.compute
+        many = compute == "timed" and len(specs) > _MANY * cores
+        shares = how == "machine" or (how == "auto" and many)
+        name = f"machine {spec.machine}" if shares else spec.process
+        groups.setdefault(name, []).append(spec)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for name, members in groups.items():
+        ends = (e for m in members for t in m.tasks for e in (*t.inputs, *t.outputs))
+        needs = _FILES * len(members) + sum(1 for _ in ends)
+        if len(members) > 1 and needs > most >= 0:
+            raise RunError(
+                f"{name} has {len(members)} processes in one, which needs {needs} open "
+                f"files, and this host allows {most}: write emulation.processes: task"
+            )
+    return [*groups.values()]
 
 
 def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
