@@ -281,8 +281,7 @@ def compare(
 
             plot(runs, "compare", out)
     elif len(what) > 1:
-        problem = "compare one scenario, or run directories"
-        raise ScenarioError(problem, file=str(what[-1]))
+        raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
     elif systems:
         of, rows = emu.load(what[0], overrides or []), split_words(systems)
         target = Target.parse(to, within) if to else None
@@ -304,10 +303,10 @@ def compare(
             keep_placement=keep_placement,
             jobs=jobs,
         )
-        of = placed.scenario
+        of, job = placed.scenario, placed.problem.job
         if emit(json_target, _to_json(of, candidates, candidates[0], write)):
-            job = job_line(placed.problem.job, "", of.job.credit_window, of.pins)
-            terminal().print(comparison_table(candidates, job))
+            line = job_line(job, "", of.job.credit_window, of.pins)
+            terminal().print(comparison_table(candidates, line))
             print_placing(placed.placing, terminal())
         _judge(of, candidates)
 

@@ -237,11 +237,8 @@ class EmulationSettings:
 
     The defaults of the scenario's keys are these, and every process gets them whole.
 
-    Raises
-    ------
-    ValueError
-        When a scale, a timeout or the limit is not positive and finite,
-        or ``catch_up`` is negative.
+    Raises ValueError when a scale, a timeout or the limit is not positive and finite,
+    or ``catch_up`` is negative.
     """
 
     time_scale: float = 1.0

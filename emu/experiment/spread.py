@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 def spread(
     work: Callable[[int], T], count: int, jobs: int = 0
-) -> Iterator[tuple[int, T | EmulatorError]]:
+) -> Generator[tuple[int, T | EmulatorError], None, None]:
     """Yield the number and result of every piece of work, as they end.
 
     An error of ours is a result; any other ends all. Processes are forked, so that
@@ -55,7 +55,8 @@ def spread(
             ours.send(n := next(left))
             busy[ours] = n
         while busy:
-            for ours in wait([*busy]):
+            ready = wait([*busy])
+            for ours in [one for one in busy if one in ready]:
                 n = busy.pop(ours)
                 try:
                     is_done, result = ours.recv()

@@ -188,8 +188,9 @@ class SectionOfSystem:
 
     @cached_property
     def _union(self) -> TypeAdapter[Any]:
-        kinds = Union[(*section_types(), *self._beside.values())]
-        return TypeAdapter(Annotated[kinds, Field(discriminator="system")])
+        kinds: Any = Union[(*section_types(), *self._beside.values())]
+        either: Any = Annotated[kinds, Field(discriminator="system")]
+        return TypeAdapter(either)
 
     def _validate(self, value: Any) -> Any:
         name = value.get("system") if isinstance(value, dict) else None

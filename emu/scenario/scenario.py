@@ -223,29 +223,24 @@ class Scenario(FileSection):
         ]
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
-            rows += [(at, name, None, None) for at, name in deaths]
+            rows += [(when, name, None, None) for when, name in deaths]
         processes, hosts = dict[str, list[str]](), self.emulation.hosts
         machines = {machine.name for machine in problem.cluster.machines}
+        at = dict[str, str]()  # and the machine of every process
         for process, own in problem.job.processes.items():
             names = [problem.job.tasks[task].name for task in own]
             # The process of a DGCL device is called as its machine, which is meant.
-            home = tasks[names[0]]
+            home = at[process] = tasks[names[0]]
             of_host = {hosts[home]} if home in hosts else set[str]()
             for name in {home, *of_host, *({process, *names} - machines)}:
                 processes.setdefault(name, []).append(process)
         if self.emulation.processes == "machine":
-            home = {
-                p: tasks[problem.job.tasks[t].name]
-                for p, (t, *_) in problem.job.processes.items()
-            }
-            for name, own in processes.items():
-                homes = {home[process] for process in own}
-                processes[name] = [
-                    process for process in home if home[process] in homes
-                ]
+            for name, some in [*processes.items()]:
+                whole = (p for process in some for p in processes[at[process]])
+                processes[name] = [*dict.fromkeys(whole)]
         kills = [
-            Kill(at, name, (*processes[name],), recovery, count)
-            for at, name, recovery, count in rows
+            Kill(when, name, (*processes[name],), recovery, count)
+            for when, name, recovery, count in rows
             if name in processes
         ]
         return tuple(sorted(kills, key=lambda kill: kill.time))

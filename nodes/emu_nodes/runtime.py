@@ -86,10 +86,8 @@ T = TypeVar("T", bound=Message)
 def load_program(path: str) -> type:
     """Return the class of a program, ``module:Class``.
 
-    Raises
-    ------
-    NodeMisbehaved
-        When it is anything else than a class with a method ``run``: not called then.
+    Raises NodeMisbehaved when it is anything else than a class with a method ``run``:
+    not called then.
     """
     module, name = path.split(":")
     target = getattr(importlib.import_module(module), name, None)
@@ -330,27 +328,29 @@ class NodeProcess:
         self._make_runners(programs)
         with contextlib.closing(self._around.metrics()) as host_metrics:
             await self._obey()
-            cpu_seconds, peak_memory = host_metrics.usage()
-            if (
-                members := self._around.members
-            ) > 1:  # its thread, its share of the loop
-                clock = this_host.thread_time
-                own = await loop.run_in_executor(self._compute, clock)
-                cpu_seconds = own + clock() / members
-                peak_memory //= members
-            statistics = ProcessStatistics(
-                received=ends.server.statistics(),
-                memory=ends.pool.statistics,
-                waiting=ends.inbox.statistics,
-                sent=[edge.statistics for edge in ends.connections.values()],
-                pacer=pacer.statistics(),
-                host_metrics=host_metrics.use(),
-                cpu_seconds=cpu_seconds,
-                peak_memory=peak_memory,
-                clock=[self._clock.now()],
-                flows=pacer.log.pack(self._clock),
-            )
+            statistics = await self._count(host_metrics)
         await self._hand_over(statistics)
+
+    async def _count(self, host_metrics: HostMetrics) -> ProcessStatistics:
+        """Return the figures of this process alone, where it shares another as well."""
+        ends, pacer, members = self._ends, self._pacer, self._around.members
+        cpu_seconds, peak_memory = host_metrics.usage()
+        if members > 1:  # its own thread, and its share of the loop
+            clock, loop = this_host.thread_time, asyncio.get_running_loop()
+            own = await loop.run_in_executor(self._compute, clock)
+            cpu_seconds = own + clock() / members
+        return ProcessStatistics(
+            received=ends.server.statistics(),
+            memory=ends.pool.statistics,
+            waiting=ends.inbox.statistics,
+            sent=[edge.statistics for edge in ends.connections.values()],
+            pacer=pacer.statistics(),
+            host_metrics=host_metrics.use(),
+            cpu_seconds=cpu_seconds,
+            peak_memory=peak_memory // members,
+            clock=[self._clock.now()],
+            flows=pacer.log.pack(self._clock),
+        )
 
     async def _next(self, kind: type[T], what: str) -> T:
         """Return the coordinator's next message, which is of this kind.

@@ -293,10 +293,8 @@ def payload_bytes(payload: Payload) -> int:
 async def warm_up_process(compute: Executor) -> None:
     """Do what the run will do: compute, hold, send by a board, receive, report.
 
-    Raises
-    ------
-    EmulatorError
-        When this host has no loopback address that can be connected to.
+    Raises EmulatorError when this host has no loopback address that can be connected
+    to.
     """
     inbox, keys = Inbox("warm-up"), edge_keys(secrets.token_hex(8), [0])
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}

@@ -71,10 +71,7 @@ class CutKeeper:
     def add(self, process: str, part: StatePart) -> None:
         """Take in a piece of the state of a task.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When it is not the process's, of no cut, or damaged.
+        Raises NodeMisbehaved when it is not the process's, of no cut, or damaged.
         """
         plan, n = self._plan, part.iteration
         if (
@@ -121,10 +118,7 @@ class CutKeeper:
     def check(self) -> None:
         """Raise what has gone wrong where a cut is kept.
 
-        Raises
-        ------
-        DataError
-            When one could not be.
+        Raises DataError when one could not be.
         """
         if self._keeping is not None and self._keeping.done():
             keeping, self._keeping = self._keeping, None
@@ -133,10 +127,7 @@ class CutKeeper:
     async def finish(self) -> None:
         """Wait until all cuts are kept.
 
-        Raises
-        ------
-        DataError
-            When one could not be.
+        Raises DataError when one could not be.
         """
         if self._keeping is not None:
             await self._keeping

@@ -241,10 +241,7 @@ class Membership:
     async def gather_agents(self) -> None:
         """Wait until the agent of every host has joined.
 
-        Raises
-        ------
-        DeadlineExceeded
-            When one has not within the deadline.
+        Raises DeadlineExceeded when one has not within the deadline.
         """
         known, count = list(map(agent_name, self._launcher.hosts)), self._launcher.count
 
@@ -266,10 +263,7 @@ class Membership:
         with kernel NICs are of this host: by messages their agents, all awake at once
         for every rate, took the cores from the senders.
 
-        Raises
-        ------
-        RunError
-            When a board in reach has gone with its agent.
+        Raises RunError when a board in reach has gone with its agent.
         """
         names = [agent.name for agent in self.agents]
         boards = await self.barrier.messages(names, "open a rate board", BoardReady)

@@ -122,10 +122,7 @@ class ClockRelation:
     def note(self, line: list[Any]) -> None:
         """Take the clock's line of a beat.
 
-        Raises
-        ------
-        MalformedFrame
-            When that is no clock.
+        Raises MalformedFrame when that is no clock.
         """
         if not line:
             return
@@ -259,10 +256,8 @@ class Barrier:
         Messages of other kinds are kept for the next call: the processes of one host
         may be up before another host has its rate board.
 
-        Raises
-        ------
-        DeadlineExceeded
-            When one has not within the deadline; names the first few.
+        Raises DeadlineExceeded when one has not within the deadline; names the first
+        few.
         """
         waiting, said = set(missing), {}
 

@@ -227,10 +227,8 @@ def check_hosts(
 ) -> None:
     """Refuse what no hosts can meet; to be called before and after they have joined.
 
-    Raises
-    ------
-    ScenarioError
-        When a stated host is not there, or there are more hosts than machines.
+    Raises ScenarioError when a stated host is not there, or there are more hosts than
+    machines.
     """
     names = sorted(set(stated.values()))
     absent = [host for host in names if hosts and host not in hosts]

@@ -228,10 +228,8 @@ class Coordinator:
     async def run(self) -> EmulatedRun:
         """Run to the end.
 
-        Raises
-        ------
-        RunError
-            When a process died, misbehaved, or nothing happened for too long.
+        Raises RunError when a process died, misbehaved, or nothing happened for too
+        long.
         """
         began = this_host.monotonic()
         # What is there already the garbage collector takes 0.1 s to see. Where it is

@@ -56,10 +56,7 @@ class ForkServer:
     async def start(self) -> None:
         """Start the server, which at once imports what every process needs (0.4 s).
 
-        Raises
-        ------
-        OSError
-            When it cannot be started.
+        Raises OSError when it cannot be started.
         """
         ours, theirs = socket.socketpair()
         with theirs:

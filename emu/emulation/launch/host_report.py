@@ -52,10 +52,7 @@ class ClockComparison:
     async def compare(self, pings: int = _FIRST) -> None:
         """Put the coordinator's clock on the board of this host.
 
-        Raises
-        ------
-        EmulatorError
-            When the coordinator has gone.
+        Raises EmulatorError when the coordinator has gone.
         """
         if self.same:
             return

@@ -55,10 +55,8 @@ class RayLauncher(Launcher):
 
     Made once Ray has room for all of them, and holds it until `aclose`.
 
-    Raises
-    ------
-    RunError
-        When ray is not installed, the cluster cannot be reached, or it has no room.
+    Raises RunError when ray is not installed, the cluster cannot be reached, or it has
+    no room.
     """
 
     def __init__(
@@ -124,10 +122,7 @@ class RayLauncher(Launcher):
     ) -> None:
         """Start the agents; Ray carries the token sealed to each host's actor.
 
-        Raises
-        ------
-        OSError
-            When Ray's client has gone.
+        Raises OSError when Ray's client has gone.
         """
         arguments = agent_arguments(address, _PATIENCE, allow)
         self._say({"token": token, "arguments": arguments, "log": str(log)})

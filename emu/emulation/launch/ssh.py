@@ -78,10 +78,7 @@ def _is_ipv6(name: str) -> bool:
 def address_towards(host: str) -> str:
     """Return the address of this computer by which ``host`` reaches it.
 
-    Raises
-    ------
-    RunError
-        When there is no way to it, or only ssh knows its name.
+    Raises RunError when there is no way to it, or only ssh knows its name.
     """
     name = host.rpartition("@")[2]
     try:

@@ -45,10 +45,7 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
 
     The port may be left out where ``port`` is what it is then.
 
-    Raises
-    ------
-    ValueError
-        When it is no address; says what would be right.
+    Raises ValueError when it is no address; says what would be right.
     """
     match = _ADDRESS.fullmatch(text)
     six, host = (match["six"], match["host"]) if match else (None, None)
@@ -143,10 +140,7 @@ class Challenge:
     ) -> Challenge:
         """Return the challenge with a nonce that a stranger sent.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When that is no nonce.
+        Raises NodeMisbehaved when that is no nonce.
         """
         for nonce in (client, server):
             if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
@@ -164,10 +158,7 @@ class Challenge:
     def check(self, fields: Mapping[str, Any], side: Side) -> None:
         """Take the proof of ``side`` out of its message.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When it is wrong or missing.
+        Raises NodeMisbehaved when it is wrong or missing.
         """
         proof = fields.get("proof")
         if not (

@@ -147,10 +147,7 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
     `asyncio.timeout` counts pauses as well: a host that goes on after them looks at its
     timers first, and at what came meanwhile afterwards.
 
-    Raises
-    ------
-    TimeoutError
-        When they are over.
+    Raises TimeoutError when they are over.
     """
     loop, start = asyncio.get_running_loop(), this_host.monotonic()
     every = min(_LOOK, within / 4)

@@ -92,10 +92,8 @@ class ControlConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Exchange nothing but sealed messages from now on.
 
-        Raises
-        ------
-        NodeMisbehaved
-            If more has come than the handshake asked for: it may be anybody's.
+        Raises NodeMisbehaved if more has come than the handshake asked for: it may be
+        anybody's.
         """
         if self._queue or self._reader.inside:
             raise NodeMisbehaved(f"{self.peer} said more than it was asked")
@@ -106,10 +104,7 @@ class ControlConnection(asyncio.BufferedProtocol):
     async def encrypt(self, context: ssl.SSLContext, *, server: bool) -> ssl.SSLObject:
         """Speak TLS from now on.
 
-        Raises
-        ------
-        NodeMisbehaved
-            If the peer does not.
+        Raises NodeMisbehaved if the peer does not.
         """
         try:
             transport = await asyncio.get_running_loop().start_tls(

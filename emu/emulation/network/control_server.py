@@ -183,10 +183,7 @@ class ControlServer:
 
         A socket that listens already, maybe in another network, counts alone.
 
-        Raises
-        ------
-        OSError
-            If the port is in use or the address is not of this host.
+        Raises OSError if the port is in use or the address is not of this host.
         """
         serve = partial(
             asyncio.get_running_loop().create_server, self._stranger, backlog=1024

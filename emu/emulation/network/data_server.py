@@ -181,10 +181,7 @@ class DataServer:
     ) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became: one of a range.
 
-        Raises
-        ------
-        OSError
-            If the port is in use or the address is not of this host.
+        Raises OSError if the port is in use or the address is not of this host.
         """
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -214,10 +211,8 @@ class DataServer:
     async def wait_connected(self, *, within: float) -> None:
         """Wait until every edge has its connection.
 
-        Raises
-        ------
-        DeadlineExceeded
-            If some did not connect within ``within`` wall seconds; names them.
+        Raises DeadlineExceeded if some did not connect within ``within`` wall seconds;
+        names them.
         """
         try:
             async with awake_timeout(within):

@@ -52,10 +52,7 @@ class PooledBuffer:
     def release(self) -> None:
         """Give the memory back; its arrays will be overwritten. Once only.
 
-        Raises
-        ------
-        ValueError
-            If it was given back before.
+        Raises ValueError if it was given back before.
         """
         if self._pool is None:
             raise ValueError("this buffer was released before")
@@ -83,10 +80,7 @@ class BufferPool:
     def acquire(self, size: int) -> PooledBuffer:
         """Return a buffer of ``size`` bytes, its content undefined.
 
-        Raises
-        ------
-        RunError
-            If more than ``limit`` bytes would be in use.
+        Raises RunError if more than ``limit`` bytes would be in use.
         """
         length, counts = size_class(size), self.statistics
         if counts.in_use + length > counts.limit:
@@ -148,10 +142,7 @@ class Handoff:
         The receiver gets views that it cannot write to: the arrays are still those of
         the sender, and of whoever else it gave them to. Nothing is shaped or checked.
 
-        Raises
-        ------
-        NodeMisbehaved
-            If this iteration was delivered before and not taken.
+        Raises NodeMisbehaved if this iteration was delivered before and not taken.
         """
         views = {name: array.view() for name, array in payload.items()}
         for view in views.values():
@@ -222,10 +213,7 @@ class Inbox:
     def deliver(self, delivery: Delivery) -> None:
         """Accept a payload; also the way of a handoff within one process.
 
-        Raises
-        ------
-        NodeMisbehaved
-            If this iteration of this edge is already here.
+        Raises NodeMisbehaved if this iteration of this edge is already here.
         """
         key = (delivery.edge, delivery.iteration)
         if key in self._ready:

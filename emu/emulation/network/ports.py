@@ -23,11 +23,8 @@ async def listen_within(
 
     The range is its first and last port; without one the kernel chooses.
 
-    Raises
-    ------
-    OSError
-        When the port is in use, or all of the range are, or the address is not of this
-        host.
+    Raises OSError when the port is in use, or all of the range are, or the address is
+    not of this host.
     """
     if port or ports is None:
         return await listen(port)

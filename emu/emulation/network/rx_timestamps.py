@@ -89,10 +89,7 @@ class ArrivalReader:
         Wall seconds of CLOCK_MONOTONIC, never falling from call to call; 0 bytes are
         the end of the stream.
 
-        Raises
-        ------
-        OSError
-            As from the socket: `BlockingIOError` when nothing has come.
+        Raises OSError as from the socket: `BlockingIOError` when nothing has come.
         """
         notes: list[tuple[int, int, bytes]] = []
         start = this_host.monotonic()

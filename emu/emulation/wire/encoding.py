@@ -146,10 +146,7 @@ class Outgoing:
     def advance(self, count: int) -> None:
         """Note that the next ``count`` bytes have left.
 
-        Raises
-        ------
-        ValueError
-            If that is more than was left.
+        Raises ValueError if that is more than was left.
         """
         if not 0 <= count <= self.size - self.sent:
             raise ValueError(f"{count} bytes left of {self.size - self.sent}")

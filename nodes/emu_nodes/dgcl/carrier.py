@@ -74,10 +74,7 @@ class Rows:
 
         Rows are by sender; they are added to what is there, or replace it.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When a sender's rows are missing, or of another shape.
+        Raises NodeMisbehaved when a sender's rows are missing, or of another shape.
         """
         for sender, at in self._tables.rows_from(stage):
             expected = len(at), self.values.shape[1]
@@ -96,10 +93,7 @@ class Rows:
 class Carrier:
     """Rows of all passes, and what was received for them.
 
-    Raises
-    ------
-    DataError
-        When the data set, its parts or the plans are missing or damaged.
+    Raises DataError when the data set, its parts or the plans are missing or damaged.
     """
 
     def __init__(self, brief: TaskSpec) -> None:

@@ -34,10 +34,7 @@ class Device(Carrier):
     With ``compute: timed`` nothing is learnt and torch is not loaded: rows of layers
     beyond the features are zeros of the right size.
 
-    Raises
-    ------
-    DataError
-        As `Carrier`.
+    Raises DataError as `Carrier`.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:

@@ -50,10 +50,7 @@ class P3Machine:
     With ``compute: timed`` nothing is learnt and torch is not loaded: what is sent are
     zeros of the right size.
 
-    Raises
-    ------
-    DataError
-        When the data set or the columns cannot be used.
+    Raises DataError when the data set or the columns cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -256,10 +253,8 @@ class P3Machine:
     def restore(self, state: Payload) -> None:
         """Go on from what `state` and `arrived` returned.
 
-        Raises
-        ------
-        ValueError
-            When it is of another optimiser or cut, or of other parameters.
+        Raises ValueError when it is of another optimiser or cut, or of other
+        parameters.
         """
         held = self.own_gradients, self.upper_gradients
         for part, optimizer, gradients in zip(

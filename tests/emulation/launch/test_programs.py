@@ -30,7 +30,7 @@ TIMED = "emu_nodes.timed:Timed"
 
 
 def test_torch_is_preloaded_only_where_it_is_needed() -> None:
-    heavy = "emu.emulation.launch.preload"
+    heavy = "torch"
 
     assert heavy not in modules_to_preload({TIMED}, compute="real")
     trains = {TIMED, "emu_nodes.dgtp.programs:Worker"}
