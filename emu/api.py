@@ -199,8 +199,7 @@ def run(
     # asyncio, sockets and the charts take half a second to import.
     from emu.experiment.dry_run import check_ready  # noqa: PLC0415
     from emu.experiment.host_load import check_load, host_load  # noqa: PLC0415
-    from emu.report.html import write_report  # noqa: PLC0415
-    from emu.report.trace import write_trace  # noqa: PLC0415
+    from emu.report.html.page import write_report  # noqa: PLC0415
 
     packets = _packets("witness", witness, None, (sharing, congestion_control))
     scenario = _with_placement(what, placement)
@@ -220,7 +219,6 @@ def run(
     else:
         with ThreadPoolExecutor(1) as elsewhere:
             elsewhere.submit(work).result()
-    write_trace(directory.path)
     write_report(directory.path)
     return load_run(directory.path)
 
@@ -260,6 +258,7 @@ def compare(
     swaps: Sequence[tuple[str, str]] = (),
     seeds: int = 1,
     keep_placement: bool = False,
+    jobs: int = 1,
 ) -> Comparison:
     """Simulate a scenario as it is, and variants of it.
 
@@ -280,11 +279,15 @@ def compare(
         How many: the scenario's own and those that follow it.
     keep_placement
         Whether every placement is that of the scenario's rate policy.
+    jobs
+        Processes that the seeds are spread over; 0 is one for each core.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
         As `place`, where a name is unknown, or when a move cannot be.
+    RunError
+        When a process was killed.
     """
     from emu.experiment.crossover import compare_variants  # noqa: PLC0415 - rich
 
@@ -296,6 +299,7 @@ def compare(
         swaps=swaps,
         seeds=seeds,
         keep_placement=keep_placement,
+        jobs=jobs,
     )
 
 

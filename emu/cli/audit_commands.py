@@ -11,9 +11,9 @@ from emu.cli.options import JsonTarget, RunCode, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.experiment.recompute import audit_whole
 from emu.experiment.training_results import evaluate_run
-from emu.report import audit_table, terminal
-from emu.report.explanation_tables import accuracy_table
+from emu.report.explanation_tables import accuracy_table, audit_table
 from emu.report.facts import payload_line
+from emu.report.terminal import terminal
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.shared_run import share_run, unpack_shared
 from emu.units import DURATION, RATIO, format_duration

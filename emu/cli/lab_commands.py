@@ -78,7 +78,7 @@ def lab(
         names = ", ".join(program.name for program in spec.lab.programs)
         ask_to_run(str(file), f"programs {names}")
     result = run_lab(spec, directory, command or [], pcap=pcap, watch=console.print)
-    draw(directory.path, console, ["report.html"])
+    draw(directory.path, console)
     if emit(json_target, result):
         terminal().print(lab_tables(result))
     console.print(f"written to {directory.path}/")

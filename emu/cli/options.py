@@ -57,6 +57,9 @@ JsonTarget: TypeAlias = Annotated[
         callback=_target,
     ),
 ]
+Jobs: TypeAlias = Annotated[
+    int, option("N", "Processes at a time; 0 is one for each core.", min=0)
+]
 RunCode: TypeAlias = Annotated[
     bool, option("--run-code", "Run rules and models of others that a run names.")
 ]

@@ -51,7 +51,6 @@ from emu.prediction.simulation import sensitivity
 from emu.prediction.simulation import simulate as simulate_rates
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
-from emu.report import flow_table, placement_table, port_table, terminal
 from emu.report.explanation_tables import (
     cost_row,
     job_line,
@@ -59,11 +58,14 @@ from emu.report.explanation_tables import (
     model_rows,
     most_failing,
     pace_line,
+    placement_table,
     print_placing,
     recovery_lines,
     setup_row,
     training_table,
 )
+from emu.report.facts import flow_table, port_table
+from emu.report.terminal import terminal
 from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.deaths import count_failures, refuse_deaths, with_deaths
@@ -71,7 +73,6 @@ from emu.scenario.experiment import cost_of
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
 from emu.scenario.setup import setup_rows
-from emu.scenario.virtual_training import seconds_to, virtual_training
 from emu.systems.system import figures_on, remarks_on
 from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
@@ -314,6 +315,13 @@ def _training(
     Where ``train``, with losses and accuracy over the time of the schedule.
     """
     more, scenario = experiment.cause_of_length, experiment.scenario
+    if not (train or experiment.reached):
+        return more
+    from emu.scenario.virtual_training import (  # noqa: PLC0415 - 0.1 s
+        seconds_to,
+        virtual_training,
+    )
+
     if (until := experiment.until) and (look := experiment.reached):
         seconds = more["reached"]["seconds"] = seconds_to(look, scenario, schedule)
         console.print(

@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import webbrowser
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.host.files import write_atomic
 from emu.names import for_terminal
-from emu.report.html import write_report
+from emu.report.html.page import write_report
 from emu.report.terminal import terminal
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import RecordedRun, load_run
@@ -86,41 +86,19 @@ def _parse_inches(text: str) -> float:
     return inches
 
 
-_PICTURES = {"trace.json": write_trace, "report.html": write_report}
-#: Tasks and flows of a run above which no trace is written unless one asks for it: so
-#: many have 75 MB and take 10 s; 1.8 million have 1.3 GB.
-MOST_TRACED = 100_000
+def draw(run: Path, console: Console) -> None:
+    """Write report.html of ``run``; a failure to draw is only printed.
 
-
-def draw(
-    run: Path,
-    console: Console,
-    pictures: Iterable[str] = _PICTURES,
-    *,
-    tasks_and_flows: int = 0,
-) -> None:
-    """Write trace.json and report.html of ``run``; a failure to draw is only printed.
-
-    The run itself is finished and written down. A trace of very many tasks and flows
-    is left out, in a line that has the command for it.
+    The run itself is finished and written down. The page draws what the run knows:
+    what would help, and a trace of 34 MB for 10,000 flows, are for who asks.
     """
-    for name in pictures:
-        if name == "trace.json" and tasks_and_flows > MOST_TRACED:
-            console.print(
-                f"no trace.json of {tasks_and_flows:,} tasks and flows, which is "
-                f"large; to write it: emu report {run} --as trace",
-                soft_wrap=True,
-            )
-            continue
-        write = _PICTURES[name]
-        try:
-            path = write(run)
-        except Exception as error:  # noqa: BLE001 - a picture must not fail a run
-            line = f"{name} could not be drawn: {type(error).__name__}: {error}"
-            console.print(line, style="yellow")
-            continue
-        if name == "report.html":
-            console.print(f"the picture is {path}", soft_wrap=True)
+    try:
+        path = write_report(run)
+    except Exception as error:  # noqa: BLE001 - a picture must not fail a run
+        line = f"report.html could not be drawn: {type(error).__name__}: {error}"
+        console.print(line, style="yellow")
+    else:
+        console.print(f"the picture is {path}", soft_wrap=True)
 
 
 def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
@@ -187,6 +165,9 @@ def report(
     only: Annotated[
         Only | None, option("emulated|simulated", "One schedule of each run.")
     ] = None,
+    explain: Annotated[
+        bool, option("--explain", "Look for what would help, on the page.")
+    ] = False,
     open_it: Annotated[
         bool, option("--open", "Open it in the browser afterwards.")
     ] = False,
@@ -194,8 +175,8 @@ def report(
 ) -> None:
     """Write a run as a page, a trace, a figure or tables.
 
-    The page opens offline; it shows what ran when, why the run took so long, and what
-    would help. Options from --figure to --only are of figures.
+    The page opens offline; it shows what ran when, why the run took so long and, with
+    --explain, what would help. Options from --figure to --only are of figures.
     """
     if form in _OF_FIGURES:
         kind = figure or Figure.GANTT
@@ -221,7 +202,10 @@ def report(
             raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
         if figure or dark or width or since or until or machines or only:
             raise ScenarioError("draws no figure: add --as svg", file=f"--as {form}")
-        path = _WRITERS[form](runs[0], out)
+        if explain and form is not Form.HTML:
+            raise ScenarioError("is of the page: add --as html", file="--explain")
+        how = {"helpful": True} if explain else {}
+        path = _WRITERS[form](runs[0], out, **how)
         if form is not Form.CSV:  # which has said so
             say_missing(load_run(runs[0]))
     typer.echo(f"written to {path}" if form is not Form.HTML else path)

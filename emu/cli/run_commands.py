@@ -52,10 +52,9 @@ from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command
 from emu.problem import Profile
-from emu.report import terminal
 from emu.report.explanation_tables import ranges_table, rates_lines, times_lines
 from emu.report.facts import run_tables
-from emu.report.terminal import plain_table
+from emu.report.terminal import plain_table, terminal
 from emu.runs.result import Result
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (
@@ -298,9 +297,7 @@ def run(
             for line in remarks_on(both, outcome.experiment.choose_policy()):
                 terminal().print(line)
         progress.print(f"written to {directory.path}/")
-        job = experiment.problem.job
-        size = sum(job.flow_counts) + sum(job.rounds)
-        draw(directory.path, progress, tasks_and_flows=size)
+        draw(directory.path, progress)
         views.linger()
     judge(scenario, outcome.content, strict=strict)
 

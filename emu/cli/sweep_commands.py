@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +13,10 @@ from rich.console import Console
 from rich.progress import TextColumn, TimeRemainingColumn
 
 from emu.cli.app import app, option
-from emu.cli.options import Overrides, ScenarioFile, judge_simulated
+from emu.cli.options import Jobs, Overrides, ScenarioFile, judge_simulated
 from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
-from emu.errors import EmulatorError, ExpectationMissed
+from emu.errors import EmulatorError, ExpectationMissed, ScenarioError
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.dry_run import check_ready
 from emu.experiment.expectations import (
@@ -25,10 +26,11 @@ from emu.experiment.expectations import (
     run_figures,
 )
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.spread import spread
 from emu.prediction.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
 from emu.problem import Job
-from emu.report import terminal
 from emu.report.comparison import sweep_table
+from emu.report.terminal import terminal
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
@@ -58,6 +60,7 @@ def sweep(
     emulate: Annotated[
         bool, option("--emulate/--simulate", "Over sockets, or simulated.")
     ] = False,
+    jobs: Jobs = 0,
 ) -> None:
     """Carry out many variations of a scenario.
 
@@ -65,13 +68,16 @@ def sweep(
     command goes on after whatever ended it: what is finished is not done again.
     """
     changes = overrides or []
+    if emulate and jobs > 1:
+        raise ScenarioError("over sockets points run one by one", file="--jobs")
     points = variations(file, changes, vary, seeds)
     directory = out or Path("sweeps") / load(file, [*changes, "expect=null"]).name
     mode = "emulate" if emulate else "simulate"
     record = SweepRecord(directory)
     over_sockets = partial(_emulate_point, runs=directory / "runs")
     carry, console = over_sockets if emulate else _simulate_point, terminal(sys.stderr)
-    failures = run_points(points, record, mode, carry, console)
+    many = 1 if emulate else jobs
+    failures = run_points(points, record, mode, carry, console, jobs=many)
     expect = load(file, changes).expect
     misses = _find_misses(points, record, mode, expect)
     for name, missed_there in misses:
@@ -109,6 +115,8 @@ def run_points(
     mode: str,
     carry: Callable[[Point], Figures],
     console: Console,
+    *,
+    jobs: int = 1,
 ) -> list[EmulatorError]:
     """Carry out the points that ``record`` lacks; return the errors of those that fail.
 
@@ -118,19 +126,24 @@ def run_points(
         ``simulate`` or ``emulate``: part of a point's key.
     console
         Where progress is drawn. On what is no terminal nothing is drawn.
+    jobs
+        Processes that points are spread over, 0 for one per core; see `spread`.
     """
     failures: list[EmulatorError] = []
     rest = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
     left = TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
-    with progress_bar(console, *left) as progress:
+    results = spread(lambda n: carry(rest[n]), len(rest), jobs)
+    with closing(results), progress_bar(console, *left) as progress:
         bar = progress.add_task("points", total=len(rest))
-        for number, point in enumerate(rest, start=1):
-            note_stage(f"point {number} of {len(rest)}")
-            try:
-                record.add(point.key(mode), _values(point, mode), carry(point))
-            except EmulatorError as error:
-                failures.append(error)
-                console.print(f"{_name(point)}: {error}")
+        note_stage(f"point 1 of {len(rest)}")
+        for done, (n, figures) in enumerate(results, start=1):
+            point = rest[n]
+            if isinstance(figures, EmulatorError):
+                failures.append(figures)
+                console.print(f"{_name(point)}: {figures}")
+            else:
+                record.add(point.key(mode), _values(point, mode), figures)
+            note_stage(f"point {min(done + 1, len(rest))} of {len(rest)}")
             progress.advance(bar)
     return failures
 

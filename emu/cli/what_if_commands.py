@@ -14,6 +14,7 @@ import emu
 from emu.cli.app import app, argument, option
 from emu.cli.options import (
     BoundTime,
+    Jobs,
     JsonTarget,
     Overrides,
     RunCode,
@@ -31,10 +32,10 @@ from emu.experiment.expectations import list_unchecked
 from emu.experiment.systems import write_rows
 from emu.experiment.target import WITHIN, Target
 from emu.prediction.analysis.bounds import placement_gap, placement_line
-from emu.report import comparison_table, terminal
 from emu.report.comparison import (
     Candidate,
     SystemResult,
+    comparison_table,
     crossover_table,
     edit_lines,
     ranking,
@@ -51,6 +52,7 @@ from emu.report.explanation_tables import (
     warn_unclaimed,
 )
 from emu.report.many_runs import runs_json, runs_table
+from emu.report.terminal import terminal
 from emu.runs.result import Result
 from emu.scenario import Scenario
 from emu.scenario.document import value_at
@@ -248,6 +250,7 @@ def compare(
     same_machines: Annotated[
         bool, option("--same-machines", "With --systems: on those of the first.")
     ] = False,
+    jobs: Jobs = 0,
 ) -> None:
     """Compare placements and policies, or recorded runs.
 
@@ -278,8 +281,7 @@ def compare(
 
             plot(runs, "compare", out)
     elif len(what) > 1:
-        problem = "compare one scenario, or run directories"
-        raise ScenarioError(problem, file=str(what[-1]))
+        raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
     elif systems:
         of, rows = emu.load(what[0], overrides or []), split_words(systems)
         target = Target.parse(to, within) if to else None
@@ -299,11 +301,12 @@ def compare(
             swaps=[_pair(text, ",", "--swap TASK,TASK") for text in swap or ()],
             seeds=seeds,
             keep_placement=keep_placement,
+            jobs=jobs,
         )
-        of = placed.scenario
+        of, job = placed.scenario, placed.problem.job
         if emit(json_target, _to_json(of, candidates, candidates[0], write)):
-            job = job_line(placed.problem.job, "", of.job.credit_window, of.pins)
-            terminal().print(comparison_table(candidates, job))
+            line = job_line(job, "", of.job.credit_window, of.pins)
+            terminal().print(comparison_table(candidates, line))
             print_placing(placed.placing, terminal())
         _judge(of, candidates)
 

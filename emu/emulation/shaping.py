@@ -43,6 +43,8 @@ _IDLE = 0.1
 _QUANTITIES = ("time_scale", "byte_scale", "compute", "flow_ends", "catch_up")
 ComputeMode: TypeAlias = Literal["timed", "real", "padded"]
 Tls: TypeAlias = Literal["control", "all"]
+#: What shares a process of the system: nothing, or all tasks of an emulated machine.
+Processes: TypeAlias = Literal["task", "machine", "auto"]
 
 
 class RateSegment(NamedTuple):
@@ -235,11 +237,8 @@ class EmulationSettings:
 
     The defaults of the scenario's keys are these, and every process gets them whole.
 
-    Raises
-    ------
-    ValueError
-        When a scale, a timeout or the limit is not positive and finite,
-        or ``catch_up`` is negative.
+    Raises ValueError when a scale, a timeout or the limit is not positive and finite,
+    or ``catch_up`` is negative.
     """
 
     time_scale: float = 1.0
@@ -266,6 +265,10 @@ class EmulationSettings:
     """Encrypted links: ``control`` ones, where the coordinator listens beyond
     loopback, or ``all`` of them and data."""
 
+    processes: Processes = "task"
+    """``machine``: what stands on an emulated machine shares a process and its loop;
+    ``auto``: where processes outnumber cores 8 to 1, nothing computes and nothing is
+    killed."""
     ports: Sequence[int] | None = None
     """First and last port at which coordinator and processes listen; None for any."""
 

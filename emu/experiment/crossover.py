@@ -10,12 +10,14 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.expectations import figures_of_simulation, list_misses
+from emu.experiment.spread import spread
 from emu.experiment.systems import (
     chosen_system,
     edits,
@@ -31,8 +33,7 @@ from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
 from emu.prediction.simulation import sensitivity
 from emu.problem import Job, Problem, Schedule
 from emu.problem.fields.suggestion import nearest
-from emu.report import Candidate, Crossover, Side, SystemResult
-from emu.report.comparison import Comparison
+from emu.report.comparison import Candidate, Comparison, Crossover, Side, SystemResult
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
@@ -53,6 +54,7 @@ def compare_variants(
     swaps: Pairs = (),
     seeds: int = 1,
     keep_placement: bool = False,
+    jobs: int = 1,
 ) -> Comparison:
     """Return the simulated makespans of all variants of ``base``.
 
@@ -70,6 +72,8 @@ def compare_variants(
         How many: that of ``base`` and those that follow it.
     keep_placement
         Find each placement once, under the rule of ``base``, for all policies.
+    jobs
+        Processes that seeds are spread over, 0 for one per core; see `spread`.
 
     Raises
     ------
@@ -82,16 +86,21 @@ def compare_variants(
         edited = load(base.scenario, {"schedule.policy": policy, "expect": None})
         check_rule(edited)
         rules[policy] = edited.schedule.rule
-    first, rows = base.scenario.seed, list[Candidate]()
-    for seed in range(first, first + seeds):
-        if seed > first:
-            stated = base.stated or base.unchosen or base.scenario
-            base = prepare(load(stated, {"seed": seed}))
-        near = [*_near(base.problem, moves, swaps, again=seed > first)]
-        own = base.scenario.placed_by, base.policy
-        variants = [_candidate(base, base, *own, exact=seed == first)]
+    stated = base.stated or base.unchosen or base.scenario
+
+    def of_seed(n: int) -> list[Candidate]:
+        seed = base.scenario.seed + n
+        here = prepare(load(stated, {"seed": seed})) if n else base
+        near = [*_near(here.problem, moves, swaps, again=n > 0)]
+        own = here.scenario.placed_by, here.policy
         rules_here = rules or {"": own[1]}
-        variants += _variants(base, placements, rules_here, near, keep=keep_placement)
+        others = _variants(here, placements, rules_here, near, keep=keep_placement)
+        return [_candidate(here, here, *own, exact=n == 0), *others]
+
+    rows: list[Candidate] = []
+    for _, variants in sorted(spread(of_seed, seeds, jobs), key=itemgetter(0)):
+        if isinstance(variants, EmulatorError):
+            raise variants
         pairs = zip(rows, variants, strict=True)
         rows = [one.beside(other) for one, other in pairs] if rows else variants
     return Comparison(rows)

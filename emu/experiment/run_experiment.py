@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.metadata
 import math
 import platform
@@ -45,6 +46,7 @@ from emu.runs.audit_inputs import list_windows, margins, real_volumes
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
+from emu.runs.retraining import list_training
 from emu.runs.run_directory import SETUP, RunDirectory, write_scenario
 from emu.scenario import Experiment, Scenario
 from emu.scenario.realize import model_programs, with_figures
@@ -320,6 +322,8 @@ def _emulate_experiment(
     experiment, log = prepared.experiment, directory.path / "agent.log"
     began, kills = experiment.began, experiment.kills
     settings = replace(prepared.settings, cuts=cuts, kills=kills, began=began)
+    if [*list_training(experiment.problem.job)]:  # accuracy takes torch at the end
+        settings = replace(settings, meanwhile=_import_torch)
     what = experiment.problem, prepared.policy, settings, experiment.realization
     if not prepared.by_kernel:
         return emulate(*what, log=log, observer=observer)
@@ -328,6 +332,12 @@ def _emulate_experiment(
     return emulate_on_kernel(
         *what, sharing=sharing, max_nic_error=most, log=log, observer=observer
     )
+
+
+def _import_torch() -> None:
+    """Have torch there; where it does not import, who needs it says so."""
+    with contextlib.suppress(ImportError, OSError):
+        importlib.import_module("torch")
 
 
 def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:

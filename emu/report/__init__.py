@@ -5,28 +5,3 @@ made, nor the command line.
 Start at ``facts.py``; ``html/page.py`` makes pages, ``dashboard/`` shows a run as it
 goes.
 """
-
-from emu.report.comparison import (
-    Candidate,
-    Crossover,
-    Side,
-    SystemResult,
-    comparison_table,
-)
-from emu.report.explanation_tables import audit_table, placement_table
-from emu.report.facts import flow_table, port_table
-from emu.report.terminal import WIDTH, terminal
-
-__all__ = [
-    "WIDTH",
-    "Candidate",
-    "Crossover",
-    "Side",
-    "SystemResult",
-    "audit_table",
-    "comparison_table",
-    "flow_table",
-    "placement_table",
-    "port_table",
-    "terminal",
-]

@@ -16,7 +16,7 @@
 - ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
                       written last, its keys are in docs/results.md, and stable
 - ``agent.log``       what the processes printed
-- ``trace.json``      the run and its simulation for Perfetto
+- ``trace.json``      the run and its simulation for Perfetto, where asked for
 - ``report.html``     the picture, from all of the above; made by ``emu report`` again
 - ``checkpoints/``    the last two, where the scenario asks for any: whole, or none
 - ``setup/``          a run directory of what was sent before time 0, where asked for
@@ -169,10 +169,21 @@ class RunDirectory:
         finally:
             os.close(handle)
 
-    def write_json(self, name: str, data: Any) -> None:
-        """Write ``data`` as JSON; NaN and infinity are refused with ValueError."""
-        text = json.dumps(data, indent=1, allow_nan=False)
-        self._write(name, (text + "\n").encode())
+    def write_json(self, name: str, data: Mapping[str, Any]) -> None:
+        """Write ``data`` as JSON; NaN and infinity are refused with ValueError.
+
+        A key is a line, and a row of a table: an indent would leave the compiled
+        encoder, 0.5 s of CPU for 4,000 tasks and flows.
+        """
+        encode = json.JSONEncoder(allow_nan=False).encode
+        lines = []
+        for key, value in data.items():
+            text = encode({key: value})[1:-1]
+            if isinstance(value, list) and value and isinstance(value[0], dict):
+                rows = ",\n  ".join(map(encode, value))
+                text = f"{encode({key: []})[1:-2]}\n  {rows}\n ]"
+            lines.append(text)
+        self._write(name, ("{\n " + ",\n ".join(lines) + "\n}\n").encode())
 
     def write_lines(self, name: str, lines: Iterable[str]) -> None:
         """Write text lines, each as it comes: a trace of a long run has gigabytes."""

@@ -13,7 +13,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import PlacementError, ScenarioError
-from emu.graph_data.dataset import open_for
 from emu.prediction.placement import best_placement
 from emu.prediction.placement.place import SEARCHES
 from emu.problem import Job, Placement, Problem, Realization
@@ -152,6 +151,8 @@ class ScenarioEdits:
     @cached_property
     def _vertices(self) -> int:
         """Vertices of all graphs that tasks follow from."""
+        from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
+
         jobs = map(build_job, self._planned)
         return sum(len(open_for(job.settings).owner) for job in jobs)
 
@@ -294,6 +295,8 @@ class ScenarioEdits:
         if not alike and (self._measured or self._scenario.profile is not None):
             problem = "it would have tasks without measured times"
             return self._note_untried(problem)
+        from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
+
         for name in job.job_names:
             settings = job.settings_of(name)
             if settings.get("parts") == changed.settings_of(name).get("parts"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +174,34 @@ def show(found: object) -> str:
     """Return ``found`` as an error shows it, short."""
     text = repr(found)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def with_system(where: Trail, data: Any) -> Trail:
+    """Return a location in ``data`` with a job's system after ``job``.
+
+    So the JSON Schema has it; who validates by one system alone leaves it out.
+    """
+    steps: list[str | int] = []
+    for step in (*where, None):  # None: behind the last
+        tag = data.get("system") if isinstance(data, dict) else None
+        if steps[-1:] == ["job"] and isinstance(tag, str) and tag in systems():
+            steps.append(tag)
+            if step == tag:
+                continue
+        if step is not None:
+            steps.append(step)
+            data = data[step] if step in _steps_of(data) else None
+    return tuple(steps)
+
+
+def _steps_of(data: object) -> Collection[str | int]:
+    return (
+        data
+        if isinstance(data, dict)
+        else range(len(data))
+        if isinstance(data, list)
+        else ()
+    )
 
 
 def trail_of(error: ErrorDetails, data: object) -> Trail:

@@ -39,7 +39,6 @@ from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
-from emu.scenario.virtual_training import look_until
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 from emu.units import format_duration
 
@@ -356,12 +355,21 @@ class Experiment:
             makespan = self.attempts(schedule).makespan
         except NodeLost as error:
             return [str(error)]
-        there = {kill.name for kill in self.scenario.kills(self.problem)}
+        there = {kill.name: kill for kill in self.scenario.kills(self.problem)}
         idle = [
             f"events[{position}]: no process stands on {event.kill}: it changes nothing"
             for position, event in enumerate(self.scenario.events)
             if event.kill and event.kill not in there
         ]
+        if self.scenario.emulation.processes == "machine":
+            whole = {*self.problem.machine_of_task.values()}
+            whole |= {*self.scenario.emulation.hosts.values()}
+            long += [
+                f"{name} shares the process of its machine (emulation.processes): "
+                f"{', '.join(kill.processes)} die with it"
+                for name, kill in there.items()
+                if name not in whole and len(kill.processes) > 1
+            ]
         return long + idle + self.scenario.idle_events(self.began + makespan)
 
     def _long_latencies(self) -> Iterator[str]:
@@ -461,6 +469,8 @@ def prepare(
     """
     check_rule(scenario)
     if scenario.until is not None:
+        from emu.scenario.virtual_training import look_until  # noqa: PLC0415 - 0.1 s
+
         whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
         try:
             stated = scenario.model_copy(update={"job": whole.scenario.job})

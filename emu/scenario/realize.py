@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.graph_data import open_for
 from emu.problem import Job, Realization
 from emu.problem.fields.section import Section
 from emu.problem.workloads import JobPart, several_jobs, without_copies
@@ -26,7 +25,6 @@ from emu.systems.training_section import (
     ModelProgramSection,
     TrainingSection,
 )
-from emu.training import try_out
 
 if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario
@@ -63,6 +61,8 @@ def build_job(scenario: Scenario) -> Job:
         return scenario.to_job(opened=section.shaped_by_data)
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
+        from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
+
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
     job = _with_rated_devices(scenario, job)
     if (figures := model_figures(scenario)) is None:
@@ -175,6 +175,9 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
         return None
     if model.measured is not None:
         return model.measured
+    from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
+    from emu.training import try_out  # noqa: PLC0415 - 0.1 s
+
     settings = scenario.to_job(train_vertices=1).settings
     open_for(settings)  # its errors are the data set's
     try:

@@ -8,18 +8,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, Union
+from typing import Annotated, Any, Literal, TypeAlias, Union
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
     PrivateAttr,
+    TypeAdapter,
     WithJsonSchema,
 )
+from pydantic_core import core_schema
 
-from emu.emulation.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
+from emu.emulation.shaping import (
+    ComputeMode,
+    EmulationSettings,
+    FlowEnds,
+    Processes,
+    Tls,
+)
 from emu.prediction import placement
 from emu.prediction.analysis.throughput import Prices
 from emu.problem import Cluster, Job
@@ -54,7 +63,7 @@ from emu.scenario.own_rules import (
 )
 from emu.systems import Problems
 from emu.systems.job_section import JobSection
-from emu.systems.system import section_types
+from emu.systems.system import section_type, section_types, systems
 
 #: Where a scale is left to emu.
 AUTO = "auto"
@@ -159,14 +168,42 @@ PlacementPolicy: TypeAlias = Annotated[
 
 
 MostNicError: TypeAlias = Annotated[Ratio, Field(gt=0)]
-if TYPE_CHECKING:
-    AnyJob = JobSection
-else:
-    #: One job, by its system.
-    AnyJob = Annotated[
-        Union[section_types()],  # noqa: UP007 - of those that are installed
-        Field(discriminator="system"),
-    ]
+
+
+class SectionOfSystem:
+    """Validates a job by the section of its system, and imports no other.
+
+    All of them together, 0.2 s of CPU, say what is wrong with ``system`` itself, and
+    make the JSON Schema.
+    """
+
+    def __init__(self, **beside: type[JobSection]) -> None:
+        self._beside = beside
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return handler(self._union.core_schema)
+
+    @cached_property
+    def _union(self) -> TypeAdapter[Any]:
+        kinds: Any = Union[(*section_types(), *self._beside.values())]
+        either: Any = Annotated[kinds, Field(discriminator="system")]
+        return TypeAdapter(either)
+
+    def _validate(self, value: Any) -> Any:
+        name = value.get("system") if isinstance(value, dict) else None
+        if isinstance(value, JobSection):
+            return value
+        kind = self._beside.get(str(name))
+        if isinstance(name, str) and name in systems():
+            kind = section_type(name)
+        return (kind.model_validate if kind else self._union.validate_python)(value)
+
+
+#: One job, by its system.
+AnyJob: TypeAlias = Annotated[JobSection, SectionOfSystem()]
 
 
 def _of_a_whole(value: Expected) -> Expected:
@@ -270,6 +307,10 @@ class EmulationSection(Section):
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
+    processes: Processes = EmulationSettings.processes
+    """``task``: each has a process of its own; ``machine``: those of an emulated
+    machine share one, which is killed as a whole; ``auto``: where processes outnumber
+    cores 8 to 1, nothing computes and nothing is killed."""
     ports: Ports | None = None
     """Range in which a run listens: ``20000-20100``."""
     tls: Tls = EmulationSettings.tls
@@ -294,6 +335,7 @@ class EmulationSection(Section):
             deadline=self.deadline,
             heartbeat_timeout=self.silence,
             tls=self.tls,
+            processes=self.processes,
             ports=self.ports,
             **limit,
         )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import PrivateAttr, model_validator
 from typing_extensions import override
 
 from emu.problem import Kill, with_faults
@@ -42,11 +42,12 @@ from emu.scenario.run_sections import (
     PlacementSection,
     PricesSection,
     ScheduleSection,
+    SectionOfSystem,
     SeveralJobsSection,
     UntilSection,
     pin,
 )
-from emu.systems.job_section import BuildContext, with_slowness
+from emu.systems.job_section import BuildContext, JobSection, with_slowness
 from emu.systems.system import section_types, tasks_with_state_of, updates_missed
 from emu.systems.training_section import TrainingSection
 from emu.units import DURATION, RATE
@@ -55,14 +56,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from emu.problem import Cluster, Job, Problem
-    from emu.systems.job_section import JobSection
-
-    _Job = JobSection
-else:
-    _Job = Annotated[
-        Union[*section_types(), SeveralJobsSection],
-        Field(discriminator="system"),
-    ]
 
 
 class Scenario(FileSection):
@@ -72,7 +65,7 @@ class Scenario(FileSection):
     """Name of the run directory; default is the file's."""
     cluster: ClusterSection
     """The emulated machines."""
-    job: _Job
+    job: Annotated[JobSection, SectionOfSystem(several=SeveralJobsSection)]
     """The job; or ``jobs``."""
     jobs: tuple[JobsItemSection, ...] = ()
     """Several jobs on the one cluster, in place of ``job``."""
@@ -231,19 +224,24 @@ class Scenario(FileSection):
         ]
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
-            rows += [(at, name, None, None) for at, name in deaths]
+            rows += [(when, name, None, None) for when, name in deaths]
         processes, hosts = dict[str, list[str]](), self.emulation.hosts
         machines = {machine.name for machine in problem.cluster.machines}
+        at = dict[str, str]()  # and the machine of every process
         for process, own in problem.job.processes.items():
             names = [problem.job.tasks[task].name for task in own]
             # The process of a DGCL device is called as its machine, which is meant.
-            home = tasks[names[0]]
+            home = at[process] = tasks[names[0]]
             of_host = {hosts[home]} if home in hosts else set[str]()
             for name in {home, *of_host, *({process, *names} - machines)}:
                 processes.setdefault(name, []).append(process)
+        if self.emulation.processes == "machine":
+            for name, some in [*processes.items()]:
+                whole = (p for process in some for p in processes[at[process]])
+                processes[name] = [*dict.fromkeys(whole)]
         kills = [
-            Kill(at, name, (*processes[name],), recovery, count)
-            for at, name, recovery, count in rows
+            Kill(when, name, (*processes[name],), recovery, count)
+            for when, name, recovery, count in rows
             if name in processes
         ]
         return tuple(sorted(kills, key=lambda kill: kill.time))

@@ -21,7 +21,6 @@ from emu.errors import (
     ScenarioErrors,
     SchedulingError,
 )
-from emu.graph_data.sources import find_source
 from emu.host.files import write_atomic
 from emu.host.foreign_code import CodeWithheld, code_of_others
 from emu.host.input_file import one_error
@@ -43,7 +42,7 @@ from emu.scenario.document import (
     parse_document,
     read_document,
 )
-from emu.scenario.error_messages import MISSING, describe, either, trail_of
+from emu.scenario.error_messages import MISSING, describe, either, trail_of, with_system
 from emu.scenario.events_section import event_errors
 from emu.scenario.experiment import (
     following_placement,
@@ -56,7 +55,6 @@ from emu.scenario.realize import build_job, realize
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
-from emu.scenario.virtual_training import look_errors
 from emu.scenario.workload_file import (
     WORKLOAD_KEYS,
     expect_listed_makespan,
@@ -174,7 +172,11 @@ def preparation_errors(scenario: Scenario) -> Problems:
             yield ("profile",), str(error)
     if scenario.job.trains and not scenario.jobs:
         wrong = [*_data_errors(job)]
-        yield from wrong or (look_errors(scenario) if scenario.until else ())
+        if scenario.until and not wrong:
+            from emu.scenario.virtual_training import look_errors  # noqa: PLC0415 - 0.1 s
+
+            wrong = [*look_errors(scenario)]
+        yield from wrong
     try:
         _check_room(scenario, job, cluster)
     except PlacementError as error:
@@ -211,6 +213,8 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
 
 def _data_errors(job: Job) -> Problems:
     """Yield that data are missing, or that too few are there."""
+    from emu.graph_data.sources import find_source  # noqa: PLC0415 - 0.1 s
+
     dataset = job.settings["dataset"]
     keys = ("name", "scale", "seed", "root")
     name, scale, seed, root = (dataset[key] for key in keys)
@@ -517,6 +521,7 @@ def _describe_errors(
     trails = {trail for trail, _ in misspelt}
     problems: dict[Trail, str] = {}
     for error in caught.errors()[:_MOST_ERRORS]:
+        error["loc"] = with_system(error["loc"], data)
         trail = trail_of(error, data)
         # A list whose items are wrong is said to be too short as well.
         follows = error["type"] == "too_short" and bool(error["input"])

@@ -201,19 +201,29 @@ def section_types() -> tuple[type[JobSection], ...]:
     EmulatorError
         When one cannot be imported: it names the package that brings it.
     """
-    types, points = [], {point.name: point for point in entry_points(group=GROUP)}
-    for name, system in systems().items():
-        try:
-            types.append(system.section())
-        except Exception as error:  # of another package: anything
-            point = points[name]
-            package = point.dist.name if point.dist else "an unknown package"
-            said = printable(f"{type(error).__name__}: {error}", limit=300)
-            problem = f"{_describe_point(point)}, which {package} brings"
-            raise EmulatorError(
-                f"{problem}: its section cannot be imported: {said}"
-            ) from error
-    return tuple(types)
+    return tuple(map(section_type, systems()))
+
+
+@cache
+def section_type(name: str) -> type[JobSection]:
+    """Return the ``job`` section of a system, which is imported now.
+
+    Raises
+    ------
+    EmulatorError
+        As `section_types`.
+    """
+    try:
+        kind: type[JobSection] = systems()[name].section()
+    except Exception as error:  # of another package: anything
+        (point,) = (one for one in entry_points(group=GROUP) if one.name == name)
+        package = point.dist.name if point.dist else "an unknown package"
+        said = printable(f"{type(error).__name__}: {error}", limit=300)
+        problem = f"{_describe_point(point)}, which {package} brings"
+        raise EmulatorError(
+            f"{problem}: its section cannot be imported: {said}"
+        ) from error
+    return kind
 
 
 def system_guards() -> list[Guard]:

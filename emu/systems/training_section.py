@@ -12,7 +12,6 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
 
 from emu.errors import DataError, ScenarioError
-from emu.graph_data import ALL_NEIGHBOURS, Dataset, open_for
 from emu.host.foreign_code import class_problem
 from emu.host.input_file import read_text
 from emu.problem import Cluster, Job, Realization
@@ -43,6 +42,8 @@ from emu.systems.job_section import (
 )
 
 if TYPE_CHECKING:
+    from emu.graph_data import Dataset
+
     Fanouts = tuple[int, ...]
 else:
     Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
@@ -380,6 +381,8 @@ class TrainingSection(JobSection):
 
     def training_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
+        from emu.graph_data import ALL_NEIGHBOURS  # noqa: PLC0415 - 0.1 s
+
         every = [ALL_NEIGHBOURS] * self.hops
         if isinstance(self.model, ModelSection):
             model = self.model.model_dump()
@@ -497,6 +500,8 @@ def open_fitting(settings: Mapping[str, Any]) -> Dataset:
     DataError
         When the data set is missing or damaged.
     """
+    from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
+
     dataset = open_for(settings)
     if problem := batch_problem(settings, dataset.train_count):
         raise ScenarioError(problem, key="job.batch_size")

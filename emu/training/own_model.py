@@ -14,6 +14,7 @@ import json
 import os
 import random  # noqa: TID251 - of the program, whose generator is given a seed
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ from emu.training.layers import MiniBatch, Tensor, add_gradients, as_tensor
 
 Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
+#: Held by who runs a program: its output and its generators are of the process.
+_ALONE = threading.RLock()
 _BUILT, _CALLED = 6, 7  # streams of the job's seed
 
 #: Arguments offered to a constructor, by the names that examples of dgl and PyTorch
@@ -137,8 +140,9 @@ class OwnModel:
         import torch
 
         key = int(stream_key(self._seed, *stream))
-        before = np.random.get_state(), random.getstate()  # noqa: NPY002 - programs'
-        with torch.random.fork_rng([]), contextlib.redirect_stdout(sys.stderr):
+        quiet = contextlib.redirect_stdout(sys.stderr)
+        with _ALONE, torch.random.fork_rng([]), quiet:
+            before = np.random.get_state(), random.getstate()  # noqa: NPY002 - programs'
             torch.manual_seed(key)
             np.random.seed(key % 2**32)  # noqa: NPY002 - as above
             random.seed(key)

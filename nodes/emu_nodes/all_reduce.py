@@ -66,10 +66,7 @@ class Step(_Place):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the part for its receiver.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When what came in is of another length.
+        Raises NodeMisbehaved when what came in is of another length.
         """
         vector = self._shared.vectors[iteration]
         if (before := self._step - 1) >= 0:

@@ -22,15 +22,6 @@ class EdgeEnds:
 
     An edge from another process has a connection, one between two tasks of this
     process none.
-
-    Parameters
-    ----------
-    spec
-        Specification of the process.
-    report
-        Called with each flow that has arrived once the run has begun.
-    fail
-        Called when a connection broke by which more was to come.
     """
 
     def __init__(
@@ -88,11 +79,6 @@ class EdgeEnds:
 
     async def meet(self, addresses: Mapping[str, Sequence[Any]], pacer: Pacer) -> None:
         """Connect every edge, those that leave and those that arrive.
-
-        Parameters
-        ----------
-        addresses
-            Host and port by process.
 
         Raises
         ------

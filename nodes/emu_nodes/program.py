@@ -195,10 +195,7 @@ def tensor(
 ) -> NDArray[Any]:
     """Return one tensor of an input.
 
-    Raises
-    ------
-    NodeMisbehaved
-        When the sender left it out, or it is not of this shape.
+    Raises NodeMisbehaved when the sender left it out, or it is not of this shape.
     """
     if name not in payload:
         raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")

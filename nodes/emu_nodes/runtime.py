@@ -9,8 +9,9 @@ import importlib
 import resource
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -85,10 +86,8 @@ T = TypeVar("T", bound=Message)
 def load_program(path: str) -> type:
     """Return the class of a program, ``module:Class``.
 
-    Raises
-    ------
-    NodeMisbehaved
-        When it is anything else than a class with a method ``run``: not called then.
+    Raises NodeMisbehaved when it is anything else than a class with a method ``run``:
+    not called then.
     """
     module, name = path.split(":")
     target = getattr(importlib.import_module(module), name, None)
@@ -176,11 +175,29 @@ async def follow_host_clock(clock: RunClock, board: RateBoard) -> None:
         await asyncio.sleep(BEAT)
 
 
-def main(description: Fields) -> int:
-    """Run the process of a specification; return its exit status."""
-    spec = ProcessSpec.from_map(description)
-    process = NodeProcess(spec, Surroundings(tune_process()))
-    return uvloop.run(process.exit_status())
+def main(descriptions: Sequence[Fields]) -> int:
+    """Be the processes of some specifications, in one loop; return the exit status.
+
+    Each has its own sockets, memory, compute thread and place in the run. What is slow
+    once, and the look at the loop, they share.
+    """
+    specs = [ProcessSpec.from_map(fields) for fields in descriptions]
+    tuning, count = tune_process(), len(specs)
+    if count > 1:
+        tuning["processes"] = "machine"
+    warming: list[asyncio.Future[None]] = []
+
+    def warm_up(compute: Executor) -> Awaitable[None]:
+        if not warming:
+            warming.append(asyncio.ensure_future(warm_up_process(compute)))
+        return warming[0]
+
+    async def serve() -> int:
+        around = Surroundings(tuning, warm_up, cache(HostMetrics), count)
+        each = (NodeProcess(spec, around).exit_status() for spec in specs)
+        return max(await asyncio.gather(*each))
+
+    return uvloop.run(serve())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,6 +209,8 @@ class Surroundings:
     warm_up: Callable[[Executor], Awaitable[None]] = warm_up_process
     """Does once before the run what is slow the first time."""
     metrics: Callable[[], HostMetrics] = HostMetrics
+    members: int = 1
+    """Node processes that share the process of the system."""
 
 
 class NodeProcess:
@@ -309,20 +328,29 @@ class NodeProcess:
         self._make_runners(programs)
         with contextlib.closing(self._around.metrics()) as host_metrics:
             await self._obey()
-            cpu_seconds, peak_memory = host_metrics.usage()
-            statistics = ProcessStatistics(
-                received=ends.server.statistics(),
-                memory=ends.pool.statistics,
-                waiting=ends.inbox.statistics,
-                sent=[edge.statistics for edge in ends.connections.values()],
-                pacer=pacer.statistics(),
-                host_metrics=host_metrics.use(),
-                cpu_seconds=cpu_seconds,
-                peak_memory=peak_memory,
-                clock=[self._clock.now()],
-                flows=pacer.log.pack(self._clock),
-            )
+            statistics = await self._count(host_metrics)
         await self._hand_over(statistics)
+
+    async def _count(self, host_metrics: HostMetrics) -> ProcessStatistics:
+        """Return the figures of this process alone, where it shares another as well."""
+        ends, pacer, members = self._ends, self._pacer, self._around.members
+        cpu_seconds, peak_memory = host_metrics.usage()
+        if members > 1:  # its own thread, and its share of the loop
+            clock, loop = this_host.thread_time, asyncio.get_running_loop()
+            own = await loop.run_in_executor(self._compute, clock)
+            cpu_seconds = own + clock() / members
+        return ProcessStatistics(
+            received=ends.server.statistics(),
+            memory=ends.pool.statistics,
+            waiting=ends.inbox.statistics,
+            sent=[edge.statistics for edge in ends.connections.values()],
+            pacer=pacer.statistics(),
+            host_metrics=host_metrics.use(),
+            cpu_seconds=cpu_seconds,
+            peak_memory=peak_memory // members,
+            clock=[self._clock.now()],
+            flows=pacer.log.pack(self._clock),
+        )
 
     async def _next(self, kind: type[T], what: str) -> T:
         """Return the coordinator's next message, which is of this kind.

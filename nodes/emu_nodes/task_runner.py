@@ -81,13 +81,7 @@ class WallClockTimer:
 
 
 class NewestInputs:
-    """Payloads that a task has read last of every in-edge that reads the newest.
-
-    Parameters
-    ----------
-    arrival
-        Waits for one iteration of an edge.
-    """
+    """Payloads that a task has read last of every in-edge that reads the newest."""
 
     def __init__(self, arrival: Callable[[int, int], Awaitable[Delivery]]) -> None:
         self._arrival = arrival
@@ -134,13 +128,7 @@ class TaskContext:
 
 
 class TaskRunner:
-    """Runs the iterations of one task as the coordinator orders them.
-
-    Parameters
-    ----------
-    spec
-        The task's part of the specification of its process.
-    """
+    """Runs the iterations of one task as the coordinator orders them."""
 
     def __init__(
         self, spec: ProcessTask, program: Program, around: TaskContext
@@ -305,10 +293,8 @@ def payload_bytes(payload: Payload) -> int:
 async def warm_up_process(compute: Executor) -> None:
     """Do what the run will do: compute, hold, send by a board, receive, report.
 
-    Raises
-    ------
-    EmulatorError
-        When this host has no loopback address that can be connected to.
+    Raises EmulatorError when this host has no loopback address that can be connected
+    to.
     """
     inbox, keys = Inbox("warm-up"), edge_keys(secrets.token_hex(8), [0])
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}

@@ -45,10 +45,7 @@ class Timed(TaskProgram):
     the process; the window's start is a hash of the key. No payload is ever computed or
     copied.
 
-    Raises
-    ------
-    ValueError
-        When the settings lack the bytes of every out-edge.
+    Raises ValueError when the settings lack the bytes of every out-edge.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -70,10 +67,8 @@ class Timed(TaskProgram):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Compare what came.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When an input holds other bytes than its (seed, edge, iteration).
+        Raises NodeMisbehaved when an input holds other bytes than its (seed, edge,
+        iteration).
         """
         pool: NDArray[np.uint8] = self._process["timed bytes"]
         for sender in self._brief.inputs:

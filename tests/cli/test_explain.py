@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import emu
 from emu.cli import app
-from emu.cli.report_commands import MOST_TRACED, draw
+from emu.cli.report_commands import draw
 from emu.report.terminal import terminal
 from tests.report import trace_reader
 from tests.report.recorded import write_run
@@ -103,19 +103,20 @@ def test_no_run_at_all_is_bad_data(tmp_path: Path) -> None:
 
 
 def test_trace(run: Path) -> None:
+    draw(run, terminal(io.StringIO()))
+    assert (run / "report.html").exists()
+    assert not (run / "trace.json").exists()  # for who asks
+
     assert call("report", run, "--as", "trace").exit_code == 0
     assert len(trace_reader.read(run / "trace.json").processes) == 4
 
 
-def test_a_large_trace_is_left_out_with_the_command_for_it(run: Path) -> None:
-    shown = io.StringIO()
-    draw(run, terminal(shown), tasks_and_flows=MOST_TRACED + 1)
-
-    assert f"emu report {run} --as trace" in shown.getvalue()
-    assert not (run / "trace.json").exists()
-    assert (run / "report.html").exists()
-    draw(run, terminal(shown), tasks_and_flows=MOST_TRACED)
-    assert (run / "trace.json").exists()
+def test_what_would_help_is_of_the_page(run: Path) -> None:
+    refusal = call("report", run, "--as", "trace", "--explain")
+    assert refusal.exit_code == 2
+    assert "--explain: is of the page" in refusal.output
+    assert call("report", run, "--explain").exit_code == 0
+    assert 'id="moves"' in (run / "report.html").read_text()
 
 
 def test_tables(run: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from emu.cli.run_commands import Hosts
 from emu.cli.watching import ProgressLine
 from emu.emulation.launch.ray_cluster import bundles_of
 from emu.errors import ScenarioError
-from emu.report import terminal
+from emu.report.terminal import terminal
 from emu.scenario import load, prepare
 from emu.testing import two_machine_example
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from emu.cli import app
 from emu.cli.sweep_commands import run_points
 from emu.errors import ScenarioError
-from emu.report import terminal
+from emu.report.terminal import terminal
 from emu.runs.recorded_run import load_run
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario.variations import Point, variations
@@ -145,7 +145,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from emu.cli.sweep_commands import run_points
-from emu.report import terminal
+from emu.report.terminal import terminal
 from emu.runs.recorded_run import load_run
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario.variations import variations

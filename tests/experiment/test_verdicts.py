@@ -14,9 +14,9 @@ import pytest
 
 from emu.emulation.coordinator import Observer
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.report import terminal
 from emu.report.facts import run_tables
-from emu.report.html import write_report
+from emu.report.html.page import write_report
+from emu.report.terminal import terminal
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from tests.emulation.coordinator.emulated import Acts, named

@@ -71,6 +71,8 @@ def test_weights_equal_the_reference(
         tmp_path,
         f"placement.policy={placement}",
         f"schedule.policy={policy}",
+        # Two workers and their generators in one process, or in one each.
+        f"emulation.processes={'task' if servers == 1 else 'machine'}",
     )
     expected, losses = reference(precision, kind)
 

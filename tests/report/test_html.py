@@ -18,14 +18,15 @@ from hypothesis.extra.numpy import arrays
 import emu
 from emu.errors import DataError
 from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.analysis.explanation import Explanation
 from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.analysis.throughput import pace
 from emu.report.explanation_tables import moves_line
 from emu.report.html import page as sections
-from emu.report.html import report_page, write_report
 from emu.report.html.chart_data import rates_by_bytes, thin, training_data
+from emu.report.html.page import report_page, write_report
 from emu.report.trace import pack, pack_lanes
-from emu.runs.recorded_run import load_run, with_rates
+from emu.runs.recorded_run import RecordedRun, load_run, with_rates
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser
 from tests.integration.scenarios import custom, flow, read
@@ -111,25 +112,36 @@ def test_what_would_help_is_what_explain_says(tmp_path: Path) -> None:
     run, _ = write_run(tmp_path)
     recorded = load_run(run)
     explanation = recorded.explain()
-    moves = section_of(report_page(run), "moves")
+    page = report_page(run, helpful=True)
+    moves = section_of(page, "moves")
     assert moves_line(explanation) in html.unescape(moves)
     found = explanation.improvements_then or explanation.improvements
     stated = [one for one in found if one.change.edit is not None]
     first = (stated or found)[0]
-    rows = section_of(report_page(run), "helps").split("<tr>")[2:]
+    rows = section_of(page, "helps").split("<tr>")[2:]
     assert 0 < len(rows) <= sections.SHOWN
     assert first.change.what in html.unescape(rows[0])
     assert format_duration(first.makespan, 6) in rows[0]
 
 
-def test_a_run_of_many_flows_is_not_simulated_for_what_would_help(
+def test_a_page_draws_what_the_run_knows_and_searches_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, result = write_run(tmp_path)
-    monkeypatch.setattr(sections, "MOST_FLOWS", len(result["flows"]) - 1)
-    helps = section_of(report_page(run), "helps")
-    assert f"Not looked for: the run has {len(result['flows'])} flows" in helps
-    assert "<table>" not in helps
+    run, _ = write_run(tmp_path)
+    asked: list[Path] = []
+    explain = RecordedRun.explain
+
+    def note(of: RecordedRun, **how: bool) -> Explanation:
+        asked.append(of.path)
+        return explain(of, **how)
+
+    monkeypatch.setattr(RecordedRun, "explain", note)
+    page = report_page(run)
+    assert "emu report --explain" in section_of(page, "helps")
+    assert 'id="moves"' not in page
+    assert not asked
+    report_page(run, helpful=True)
+    assert asked == [run]
 
 
 def test_where_the_two_parted_sums_to_the_difference(tmp_path: Path) -> None:

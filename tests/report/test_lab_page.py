@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from emu.prediction.analysis.traffic import CONNECTION, OWNER, PACKET, Traffic
-from emu.report.html import write_report
+from emu.report.html.page import write_report
 from emu.runs.array_files import SAMPLES, write_traffic
 from emu.runs.run_directory import RunDirectory
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from emu.problem import Fault, with_faults
-from emu.report.html import write_report
+from emu.report.html.page import write_report
 from emu.testing import two_machine_example
 from tests.report.drawn_run import write_run, write_run_of
 from tests.report.recorded import with_deaths

@@ -24,25 +24,19 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.report import (
-    Candidate,
-    comparison_table,
-    flow_table,
-    placement_table,
-    port_table,
-    terminal,
-)
-from emu.report.comparison import sweep_table
+from emu.report.comparison import Candidate, comparison_table, sweep_table
 from emu.report.explanation_tables import (
+    placement_table,
     placing_line,
     print_placing,
     ranges,
     recovery_lines,
     warn_of_unclaimed,
 )
-from emu.report.facts import budget_table, run_facts, setting
+from emu.report.facts import budget_table, flow_table, port_table, run_facts, setting
 from emu.report.html.page import headline
 from emu.report.many_runs import Interval, _error, runs_json
+from emu.report.terminal import terminal
 from emu.runs.recorded_run import load_run
 from emu.runs.result import flow_rows, port_rows
 from emu.testing import two_machine_example

@@ -307,6 +307,22 @@ events: [{at: 2 ms, kill: NAME}]
         prepare(loads(text.replace("NAME", "w2")))
 
 
+def test_what_shares_a_process_is_killed_as_a_whole_and_told_beforehand() -> None:
+    text = TEXT.replace("pin: bare", "pin: m0") + KILL.replace("1 s", "0.5 s")
+    text += "on_failure: restart\nemulation: {processes: HOW}\n"
+    alone = prepare(loads(text.replace("HOW", "task")))
+    shared = prepare(loads(text.replace("HOW", "machine")))
+    assert alone.kills[0].processes == ("a",)
+    assert alone.remarks() == []
+    assert shared.kills[0].processes == ("a", "b")
+    (told,) = shared.remarks()
+    assert told.startswith("a shares the process of its machine")
+    whole = prepare(
+        loads(text.replace("HOW", "machine").replace("kill: a", "kill: m0"))
+    )
+    assert whole.remarks() == []
+
+
 def test_of_several_jobs_one_task_is_killed() -> None:
     job = """
   - name: NAME

@@ -104,7 +104,8 @@ def change(toy: Path, old: str, new: str) -> None:
 
 def test_a_section_that_fails_to_import_names_its_package(emu: Emu, toy: Path) -> None:
     change(toy, "import numpy as np", "import numpy_that_is_not_there as np")
-    (line,) = emu("simulate", "golden", code=1).splitlines()
+    emu("simulate", "golden")  # which imports no section but its own
+    (line,) = emu("simulate", "echo.yaml", code=1).splitlines()
     assert "echo = emu_echo:ECHO" in line
     assert "which emu_echo brings" in line
     assert "numpy_that_is_not_there" in line

@@ -54,13 +54,7 @@ class CutPlan:
 
 
 class CutKeeper:
-    """Gathers the states of one cut after the other, and has them kept.
-
-    Parameters
-    ----------
-    plan
-        None where nothing is kept: no state may come then.
-    """
+    """Gathers the states of one cut after the other, and has them kept."""
 
     def __init__(self, job: Job, plan: CutPlan | None) -> None:
         self._plan = plan
@@ -77,10 +71,7 @@ class CutKeeper:
     def add(self, process: str, part: StatePart) -> None:
         """Take in a piece of the state of a task.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When it is not the process's, of no cut, or damaged.
+        Raises NodeMisbehaved when it is not the process's, of no cut, or damaged.
         """
         plan, n = self._plan, part.iteration
         if (
@@ -127,10 +118,7 @@ class CutKeeper:
     def check(self) -> None:
         """Raise what has gone wrong where a cut is kept.
 
-        Raises
-        ------
-        DataError
-            When one could not be.
+        Raises DataError when one could not be.
         """
         if self._keeping is not None and self._keeping.done():
             keeping, self._keeping = self._keeping, None
@@ -139,10 +127,7 @@ class CutKeeper:
     async def finish(self) -> None:
         """Wait until all cuts are kept.
 
-        Raises
-        ------
-        DataError
-            When one could not be.
+        Raises DataError when one could not be.
         """
         if self._keeping is not None:
             await self._keeping

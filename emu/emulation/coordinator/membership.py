@@ -71,13 +71,6 @@ class Membership:
     """Everybody who takes part in a run; an asynchronous context manager.
 
     Leaving it ends every process that the run started, whatever happened.
-
-    Parameters
-    ----------
-    log
-        File for what the local agent and its processes print.
-    doing, story
-        What a process, and the whole run, is at: for messages.
     """
 
     def __init__(
@@ -175,10 +168,8 @@ class Membership:
         if not self.embedded:
             return 0  # their process ids are those of other hosts
         try:
-            return sum(
-                psutil.Process(process.pid).memory_full_info().pss
-                for process in self.processes.values()
-            )
+            pids = {process.pid for process in self.processes.values()}
+            return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
         except (psutil.Error, AttributeError):
             return 0  # a system without it
 
@@ -250,10 +241,7 @@ class Membership:
     async def gather_agents(self) -> None:
         """Wait until the agent of every host has joined.
 
-        Raises
-        ------
-        DeadlineExceeded
-            When one has not within the deadline.
+        Raises DeadlineExceeded when one has not within the deadline.
         """
         known, count = list(map(agent_name, self._launcher.hosts)), self._launcher.count
 
@@ -275,10 +263,7 @@ class Membership:
         with kernel NICs are of this host: by messages their agents, all awake at once
         for every rate, took the cores from the senders.
 
-        Raises
-        ------
-        RunError
-            When a board in reach has gone with its agent.
+        Raises RunError when a board in reach has gone with its agent.
         """
         names = [agent.name for agent in self.agents]
         boards = await self.barrier.messages(names, "open a rate board", BoardReady)

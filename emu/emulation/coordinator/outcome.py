@@ -112,10 +112,7 @@ class FrameRows:
     def add(self, message: Frames) -> None:
         """Take in some rows.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When a row is cut short.
+        Raises NodeMisbehaved when a row is cut short.
         """
         if (len(message.sent) | len(message.received)) % FRAME_ROWS.itemsize:
             raise NodeMisbehaved("a row of the frames is cut short")
@@ -138,10 +135,7 @@ class Results:
     def add(self, part: ResultPart) -> None:
         """Take in the next part of an array.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When the parts of an array are longer than it.
+        Raises NodeMisbehaved when the parts of an array are longer than it.
         """
         with self._blame(part.task):
             self._parts[part.task].add(part)
@@ -149,10 +143,7 @@ class Results:
     def arrays(self) -> dict[str, Arrays]:
         """Return the arrays by task name and name.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When one is cut short, or its type or shape cannot be.
+        Raises NodeMisbehaved when one is cut short, or its type or shape cannot be.
         """
         found = {}
         for task, parts in self._parts.items():

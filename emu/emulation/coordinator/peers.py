@@ -71,13 +71,7 @@ def cause(reports: Sequence[Report]) -> EmulatorError:
 # A coordinator that was stopped, or starved of the cores, sees all others as dead, and
 # its agents give it up: a failure soon after has no other cause.
 class Standstill:
-    """Follows how much wall time passes between two looks at the clock.
-
-    Parameters
-    ----------
-    fatal
-        Wall seconds after which others give this process up.
-    """
+    """Follows how much wall time passes between two looks at the clock."""
 
     def __init__(self, fatal: float) -> None:
         self._fatal = fatal
@@ -128,10 +122,7 @@ class ClockRelation:
     def note(self, line: list[Any]) -> None:
         """Take the clock's line of a beat.
 
-        Raises
-        ------
-        MalformedFrame
-            When that is no clock.
+        Raises MalformedFrame when that is no clock.
         """
         if not line:
             return
@@ -207,10 +198,7 @@ class Mailbox(Generic[T]):
     async def everything(self, patience: float) -> list[T]:
         """Return all that has come since the last call, in its order.
 
-        Parameters
-        ----------
-        patience
-            Wall seconds after which [] is returned when nothing comes.
+        [] after ``patience`` wall seconds in which nothing comes.
         """
         if not self._there:
             loop = asyncio.get_running_loop()
@@ -254,15 +242,7 @@ class RunLog:
 
 
 class Barrier:
-    """Waits of the coordinator outside the run itself.
-
-    Parameters
-    ----------
-    deadline
-        Wall seconds that a wait may take, pauses of this process apart.
-    log
-        File whose output may show why a process or agent is missing.
-    """
+    """Waits of the coordinator outside the run itself."""
 
     def __init__(self, events: Events, deadline: float, log: Path) -> None:
         self._events, self._deadline, self._log = events, deadline, log
@@ -276,10 +256,8 @@ class Barrier:
         Messages of other kinds are kept for the next call: the processes of one host
         may be up before another host has its rate board.
 
-        Raises
-        ------
-        DeadlineExceeded
-            When one has not within the deadline; names the first few.
+        Raises DeadlineExceeded when one has not within the deadline; names the first
+        few.
         """
         waiting, said = set(missing), {}
 

@@ -51,16 +51,7 @@ def process_task(
     times: NDArray[Any] | None,
     cuts: CutPlan | None = None,
 ) -> ProcessTask:
-    """Return one task as its process runs it.
-
-    Parameters
-    ----------
-    times
-        Profiled seconds per (task, iteration), or None when tasks take what their
-        work does.
-    cuts
-        State that is kept, and begun with.
-    """
+    """Return one task as its process runs it."""
     job = problem.job
     subject = job.tasks[task]
     keeps_state = cuts is not None and subject.name in cuts.owners
@@ -123,11 +114,6 @@ def process_specs(
     """Return the specification of every node process, in the order of the tasks.
 
     The agent completes each with what only its host knows (`HostSide`, keys of edges).
-
-    Parameters
-    ----------
-    expected
-        Times that tasks hold unless compute is ``real``, and volumes.
     """
     times = None if settings.compute == "real" else expected.times
     job, common = problem.job, settings.of_processes
@@ -216,13 +202,6 @@ def check_ports(
 ) -> None:
     """Refuse a range of ports that the processes of a host do not fit into.
 
-    Parameters
-    ----------
-    hosts
-        Of every process.
-    beside
-        Ports that the coordinator takes on the same host.
-
     Raises
     ------
     ScenarioError
@@ -248,17 +227,8 @@ def check_hosts(
 ) -> None:
     """Refuse what no hosts can meet; to be called before and after they have joined.
 
-    Parameters
-    ----------
-    hosts, count
-        Names of the hosts where they are known, and how many there are.
-    stated
-        Hosts of machines, by the names of both.
-
-    Raises
-    ------
-    ScenarioError
-        When a stated host is not there, or there are more hosts than machines.
+    Raises ScenarioError when a stated host is not there, or there are more hosts than
+    machines.
     """
     names = sorted(set(stated.values()))
     absent = [host for host in names if hosts and host not in hosts]

@@ -229,10 +229,8 @@ class Coordinator:
     async def run(self) -> EmulatedRun:
         """Run to the end.
 
-        Raises
-        ------
-        RunError
-            When a process died, misbehaved, or nothing happened for too long.
+        Raises RunError when a process died, misbehaved, or nothing happened for too
+        long.
         """
         began = this_host.monotonic()
         # What is there already the garbage collector takes 0.1 s to see. Where it is
@@ -346,11 +344,11 @@ class Coordinator:
             for process, members in job.processes.items():
                 for part in cuts.parts_for([job.tasks[task].name for task in members]):
                     membership.send(process, part)
-        ready = await barrier.messages(
-            processes,
-            "load its data and connect to its peers, before iteration 0",
-            Ready,
-        )
+        what = "load its data and connect to its peers, before iteration 0"
+        waits: list[Any] = [barrier.messages(processes, what, Ready)]
+        if (meanwhile := self._settings.meanwhile) is not None:
+            waits.append(asyncio.to_thread(meanwhile))
+        ready, *_ = await asyncio.gather(*waits)
         self._tuning = dict(next(iter(ready.values())).tuning)
 
     async def _drive(self, clock: RunClock) -> None:

@@ -98,10 +98,7 @@ class SchedulerDriver:
     def report(self, events: Sequence[TaskEnded | FlowEnded], now: float) -> None:
         """Take ends that processes have reported by ``now``, run time, in any order.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When one does not fit the job.
+        Raises NodeMisbehaved when one does not fit the job.
         """
         for event in events:
             time = event_time(event)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Protocol
 
@@ -67,6 +67,9 @@ class RunSettings(EmulationSettings):
     """State that the job keeps, and begins with; None for neither."""
     kills: tuple[Kill, ...] = ()
     """Kills of the scenario that have not come yet."""
+    meanwhile: Callable[[], object] | None = None
+    """Done in a thread while processes load, for the end of the run: what it imports
+    no user waits for then, and the other core is idle."""
     began: float = 0.0
     """Seconds since the whole job began when this attempt does."""
 
@@ -78,8 +81,10 @@ class RunSettings(EmulationSettings):
     @property
     def of_processes(self) -> EmulationSettings:
         """Settings that every process gets: nothing of hosts, no secret."""
-        names = (one.name for one in fields(EmulationSettings))
-        return EmulationSettings(**{name: getattr(self, name) for name in names})
+        values = {f.name: getattr(self, f.name) for f in fields(EmulationSettings)}
+        if self.kills and self.processes == "auto":  # a task is killed alone
+            values["processes"] = "task"
+        return EmulationSettings(**values)
 
     @property
     def hosts(self) -> int:

@@ -255,7 +255,12 @@ class Agent:
         names = ", ".join(spec.process for spec in specs)
         self._say(f"starts {len(specs)} processes: {printable(names)}")
         try:
-            await self._forks.fork(specs, modules_to_preload(programs))
+            compute = specs[0].settings.compute if specs else "timed"
+            preload = modules_to_preload(programs, compute=compute)
+            await self._forks.fork(specs, preload)
+        except RunError as error:
+            self._fail("ForkServerLost", str(error))
+            raise
         except OSError as error:
             loss = NodeLost(f"cannot fork node processes: {error}; see the log")
             self._fail("ForkServerLost", str(loss))

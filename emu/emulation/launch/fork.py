@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 import msgpack
 
 from emu.emulation.launch.fork_server import LENGTH, pack
+from emu.emulation.launch.host_report import usable_cores
+from emu.emulation.launch.programs import share_processes
 from emu.emulation.wire.process_spec import ProcessSpec
 
 # One compute thread per process: they share two or four cores with dozens of others,
@@ -54,10 +56,7 @@ class ForkServer:
     async def start(self) -> None:
         """Start the server, which at once imports what every process needs (0.4 s).
 
-        Raises
-        ------
-        OSError
-            When it cannot be started.
+        Raises OSError when it cannot be started.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -73,7 +72,7 @@ class ForkServer:
         self._following = asyncio.create_task(self._follow(reader))
 
     async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
-        """Order one process per specification.
+        """Order one process per specification, or some of them in one.
 
         The server imports the modules of ``preload`` first: 1.5-4 s where torch and dgl
         are needed.
@@ -82,6 +81,8 @@ class ForkServer:
         ------
         OSError
             When it was not started, or has ended.
+        RunError
+            When some cannot share a process.
         """
         if self._writer is None or self._lost:
             raise BrokenPipeError(self._lost or "the fork server was not started")
@@ -89,8 +90,8 @@ class ForkServer:
         self._alive = {spec.process for spec in specs}
         try:
             self._writer.write(pack({"preload": preload}))
-            for spec in specs:
-                self._writer.write(pack({"fork": spec}))
+            for members in share_processes(specs, usable_cores()):
+                self._writer.write(pack({"fork": members}))
                 await self._writer.drain()
         except OSError as error:  # the kernel tells of its end a little later
             if self._following is not None:

@@ -7,8 +7,8 @@ find or take first, and leaves nothing behind however it ends. Over it come orde
 go notes, msgpack maps behind their lengths:
 
     {"preload": [module, ...]}       import these beside the runtime's
-    {"fork": specification}          fork a process
-    {"kill": name}                   kill a process, if it is one of these
+    {"fork": [specification, ...]}   fork a process that is all of these
+    {"kill": name}                   kill the process that is this one, of these
     {"ended": name, "code": status}  how it ended; negative is the number of a signal
     {"broken": reason}               what does not import; nothing is forked after it
 """
@@ -47,7 +47,7 @@ def pack(message: Fields) -> bytes:
 class _ForkServer:
     def __init__(self, agent: socket.socket) -> None:
         self._agent = agent
-        self._names: dict[int, str] = {}
+        self._names: dict[int, list[str]] = {}  # of what a process is, by its id
         self._broken = False
         # A signal writes into it what select wakes up of.
         self._woken, self._wakes = socket.socketpair()
@@ -97,15 +97,15 @@ class _ForkServer:
             sys.stdout.flush()
             sys.stderr.flush()
             if pid := os.fork():
-                self._names[pid] = order["fork"]["process"]
+                self._names[pid] = [spec["process"] for spec in order["fork"]]
             else:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for ours in (self._agent, self._woken, self._wakes):
                     ours.close()
                 _enter(order["fork"])
-        for pid, name in self._names.items():
-            if name == order.get("kill"):
+        for pid, names in self._names.items():
+            if order.get("kill") in names:
                 os.kill(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
@@ -114,11 +114,11 @@ class _ForkServer:
             if not pid:
                 return
             code = os.waitstatus_to_exitcode(status)
-            if (name := self._names.pop(pid, None)) is not None:
+            for name in self._names.pop(pid, ()):
                 self._agent.sendall(pack({"ended": name, "code": code}))
 
 
-def _enter(spec: Fields) -> None:
+def _enter(specs: list[Fields]) -> None:
     """Run the runtime in the forked process, and end it."""
     code = 1
     try:
@@ -127,10 +127,10 @@ def _enter(spec: Fields) -> None:
         gc.freeze()
         die_with_parent()  # the fork server, which in turn dies with its agent
         with contextlib.suppress(OSError, AttributeError):  # for ps and top: 15 bytes
-            name = f"emu:{spec['process']}".encode()[:15]
+            name = f"emu:{specs[0]['process']}".encode()[:15]
             ctypes.CDLL(None).prctl(_PR_SET_NAME, name, 0, 0, 0)
         module, function = RUNTIME.split(":")
-        code = getattr(importlib.import_module(module), function)(spec)
+        code = getattr(importlib.import_module(module), function)(specs)
     except Exception:  # noqa: BLE001 -- whatever it is, its trace goes to the log
         traceback.print_exc()
     finally:

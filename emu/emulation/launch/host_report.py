@@ -38,11 +38,7 @@ _RANKS = (
 class ClockComparison:
     """Compares this host's clock with the coordinator's, once a beat.
 
-    Parameters
-    ----------
-    theirs
-        Name of the clock that the coordinator reads; who reads the same compares
-        nothing.
+    Who reads the same clock, by its name, compares nothing.
     """
 
     def __init__(
@@ -56,10 +52,7 @@ class ClockComparison:
     async def compare(self, pings: int = _FIRST) -> None:
         """Put the coordinator's clock on the board of this host.
 
-        Raises
-        ------
-        EmulatorError
-            When the coordinator has gone.
+        Raises EmulatorError when the coordinator has gone.
         """
         if self.same:
             return
@@ -94,13 +87,7 @@ def usable_cores() -> int:
 
 
 def describe_host(address: str = "") -> dict[str, Any]:
-    """Return the manifest's description of this host; msgpack-able.
-
-    Parameters
-    ----------
-    address
-        Of this host, by which others reach it: whose NIC is described.
-    """
+    """Return the manifest's description of this host; msgpack-able."""
     return {
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",

@@ -122,11 +122,8 @@ class ChildAgents(Launcher):
     ) -> None:
         """Start one, with its output in ``log`` and ``said`` at its standard input.
 
-        Raises
-        ------
-        OSError
-            When the log cannot be written, a pipe does not hold what is said, or the
-            process cannot be started.
+        Raises OSError when the log cannot be written, a pipe does not hold what is
+        said, or the process cannot be started.
         """
         # Written before the child is there: a pipe of the loop is closed where it has
         # ended at once, and its writes raise what only uvloop knows.
@@ -204,10 +201,7 @@ class LocalLauncher(ChildAgents):
     ) -> None:
         """Start the agent; the token is in its environment, which others cannot read.
 
-        Raises
-        ------
-        OSError
-            When the log cannot be written or the process cannot be started.
+        Raises OSError when the log cannot be written or the process cannot be started.
         """
         arguments = agent_arguments(address, _PATIENCE, allow, LOCALHOST)
         await self.start_child(

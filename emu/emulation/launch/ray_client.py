@@ -66,10 +66,7 @@ class Host:
 def seal(token: str, key: bytes) -> bytes:
     """Return the token as only the actor of this key can read it.
 
-    Raises
-    ------
-    TypeError
-        When the key is none of an actor.
+    Raises TypeError when the key is none of an actor.
     """
     public = serialization.load_der_public_key(key)
     if not isinstance(public, rsa.RSAPublicKey):

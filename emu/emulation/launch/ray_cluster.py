@@ -39,15 +39,7 @@ _ON_IT = 0.001  # of the resource that Ray gives every host under its address
 def bundles_of(
     problem: Problem, cpus: float, stated: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
-    """Return the share of a host that every emulated machine takes, as Ray counts.
-
-    Parameters
-    ----------
-    cpus
-        Processors that one process takes.
-    stated
-        Addresses of hosts that machines shall be on, by their names.
-    """
+    """Return the share of a host that every emulated machine takes, as Ray counts."""
     job, machine_of = problem.job, problem.placement.machine_of
     count = Counter(machine_of[members[0]] for members in job.processes.values())
     bundles = {}
@@ -63,17 +55,8 @@ class RayLauncher(Launcher):
 
     Made once Ray has room for all of them, and holds it until `aclose`.
 
-    Parameters
-    ----------
-    address
-        Of the cluster, as ``ray.init`` takes it.
-    bundles
-        What every machine takes, by its name.
-
-    Raises
-    ------
-    RunError
-        When ray is not installed, the cluster cannot be reached, or it has no room.
+    Raises RunError when ray is not installed, the cluster cannot be reached, or it has
+    no room.
     """
 
     def __init__(
@@ -139,10 +122,7 @@ class RayLauncher(Launcher):
     ) -> None:
         """Start the agents; Ray carries the token sealed to each host's actor.
 
-        Raises
-        ------
-        OSError
-            When Ray's client has gone.
+        Raises OSError when Ray's client has gone.
         """
         arguments = agent_arguments(address, _PATIENCE, allow)
         self._say({"token": token, "arguments": arguments, "log": str(log)})

@@ -38,15 +38,8 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
     one changes nothing, because the end is under way and takes a few seconds at most.
     One that this process was started to ignore, as by nohup, is ignored.
 
-    Parameters
-    ----------
-    story
-        What was under way, asked when the signal comes.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        When a signal came; its text names the signal and the story.
+    Raises KeyboardInterrupt when a signal came; its text names the signal and the
+    story.
     """
     signals: list[str] = []
 

@@ -78,10 +78,7 @@ def _is_ipv6(name: str) -> bool:
 def address_towards(host: str) -> str:
     """Return the address of this computer by which ``host`` reaches it.
 
-    Raises
-    ------
-    RunError
-        When there is no way to it, or only ssh knows its name.
+    Raises RunError when there is no way to it, or only ssh knows its name.
     """
     name = host.rpartition("@")[2]
     try:
@@ -108,17 +105,7 @@ def is_here(host: str) -> bool:
 
 
 class SshLauncher(ChildAgents):
-    """Starts an agent on each of these hosts by one ssh each.
-
-    Parameters
-    ----------
-    hosts
-        Addresses, or names that ssh knows; ``user@host`` will do.
-    ssh
-        The command, with options if need be.
-    agent
-        Command that starts an agent there, in a shell; this interpreter's by default.
-    """
+    """Starts an agent on each of these hosts by one ssh each."""
 
     def __init__(
         self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""

@@ -43,15 +43,9 @@ AGAIN = "too many strangers are at this port: try again"
 def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``, ``[IPV6]:PORT``.
 
-    Parameters
-    ----------
-    port
-        What may be left out; None if nothing may.
+    The port may be left out where ``port`` is what it is then.
 
-    Raises
-    ------
-    ValueError
-        When it is no address; says what would be right.
+    Raises ValueError when it is no address; says what would be right.
     """
     match = _ADDRESS.fullmatch(text)
     six, host = (match["six"], match["host"]) if match else (None, None)
@@ -146,10 +140,7 @@ class Challenge:
     ) -> Challenge:
         """Return the challenge with a nonce that a stranger sent.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When that is no nonce.
+        Raises NodeMisbehaved when that is no nonce.
         """
         for nonce in (client, server):
             if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
@@ -167,10 +158,7 @@ class Challenge:
     def check(self, fields: Mapping[str, Any], side: Side) -> None:
         """Take the proof of ``side`` out of its message.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When it is wrong or missing.
+        Raises NodeMisbehaved when it is wrong or missing.
         """
         proof = fields.get("proof")
         if not (
@@ -186,10 +174,7 @@ class Challenge:
 class Rejections(deque[tuple[str, str]]):
     """The last hundred strangers that a port has dropped and why; how many in all.
 
-    Parameters
-    ----------
-    notify
-        Called with a line for each of the first hundred: a log must not grow for ever.
+    A line goes out for each of the first hundred: a log must not grow for ever.
     """
 
     def __init__(self, notify: Callable[[str], None] | None = None) -> None:

@@ -147,10 +147,7 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
     `asyncio.timeout` counts pauses as well: a host that goes on after them looks at its
     timers first, and at what came meanwhile afterwards.
 
-    Raises
-    ------
-    TimeoutError
-        When they are over.
+    Raises TimeoutError when they are over.
     """
     loop, start = asyncio.get_running_loop(), this_host.monotonic()
     every = min(_LOOK, within / 4)
@@ -176,15 +173,7 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
 
 
 class SilenceWatch:
-    """Silence of a peer, in wall seconds in which this process ran.
-
-    Parameters
-    ----------
-    limit
-        Wall seconds of silence.
-    now
-        The monotonic clock.
-    """
+    """Silence of a peer, in wall seconds in which this process ran."""
 
     def __init__(self, limit: float, now: float) -> None:
         self.limit = limit
@@ -217,15 +206,7 @@ class SilenceWatch:
     async def heartbeats(
         self, beat: Callable[[], None], on_silence: Callable[[str], None]
     ) -> AsyncIterator[None]:
-        """Send signs of life in a block, and listen for the peer's.
-
-        Parameters
-        ----------
-        beat
-            Sends one; called every `BEAT` until it raises an error of ours.
-        on_silence
-            Called with how long the peer has been silent, in words, if it is too long.
-        """
+        """Send signs of life in a block, and listen for the peer's."""
 
         async def send() -> None:
             with contextlib.suppress(EmulatorError, OSError):
@@ -309,14 +290,7 @@ class RunClock:
 class Alarm:
     """Calls back once when a wall time has come.
 
-    Parameters
-    ----------
-    loop
-        The running loop.
-    ring
-        Called in the loop, never before the time that was set.
-    timerfd
-        Whether to use a timerfd where there is one; plain loop timers otherwise.
+    By a timerfd where there is one; plain loop timers otherwise.
     """
 
     def __init__(
@@ -337,13 +311,7 @@ class Alarm:
             loop.add_reader(self._timer.fd, self._on_expiry, self._timer)
 
     def set(self, wall: float) -> None:
-        """Ring at this wall time (at once if it is past), instead of any time before.
-
-        Parameters
-        ----------
-        wall
-            Seconds of CLOCK_MONOTONIC.
-        """
+        """Ring at this wall time (at once if it is past), not any time before."""
         if self._timer is not None:  # to a timerfd 0 means never
             self._timer.set(max(wall, 1e-9))
         else:

@@ -44,18 +44,7 @@ async def open_edge(
 ) -> OutEdge:
     """Return the connection of one edge, accepted by its receiver.
 
-    Parameters
-    ----------
-    address
-        Of the receiver's `DataServer`.
-    pacer, capacity
-        As in `OutEdge`.
-    source_port
-        Port of this end; any free one unless given.
-    encrypted
-        Whether to speak TLS, as the receiver must then.
-    within
-        Wall seconds for connecting and the answer.
+    Encrypted, where the receiver wants that; answered ``within`` wall seconds.
 
     Raises
     ------

@@ -41,13 +41,6 @@ class ControlConnection(asyncio.BufferedProtocol):
     """One control connection, either side.
 
     Made by `connect_control` and `ControlServer`.
-
-    Parameters
-    ----------
-    limits
-        ``message`` bounds the size of one message.
-    owner, peer
-        Who we are and who is at the other end (its address if empty), for messages.
     """
 
     def __init__(
@@ -99,17 +92,8 @@ class ControlConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Exchange nothing but sealed messages from now on.
 
-        Parameters
-        ----------
-        challenge, side
-            What both sides have proved, and which of them we are.
-        limits
-            Larger messages, with which the peer is trusted now.
-
-        Raises
-        ------
-        NodeMisbehaved
-            If more has come than the handshake asked for: it may be anybody's.
+        Raises NodeMisbehaved if more has come than the handshake asked for: it may be
+        anybody's.
         """
         if self._queue or self._reader.inside:
             raise NodeMisbehaved(f"{self.peer} said more than it was asked")
@@ -120,10 +104,7 @@ class ControlConnection(asyncio.BufferedProtocol):
     async def encrypt(self, context: ssl.SSLContext, *, server: bool) -> ssl.SSLObject:
         """Speak TLS from now on.
 
-        Raises
-        ------
-        NodeMisbehaved
-            If the peer does not.
+        Raises NodeMisbehaved if the peer does not.
         """
         try:
             transport = await asyncio.get_running_loop().start_tls(
@@ -182,12 +163,7 @@ class ControlConnection(asyncio.BufferedProtocol):
     ) -> Fields:
         """Return the peer's next message.
 
-        Parameters
-        ----------
-        within
-            Wall seconds; None waits without end.
-        waiting_for
-            What, for the message of the error.
+        It comes ``within`` wall seconds; None waits without end.
 
         Raises
         ------

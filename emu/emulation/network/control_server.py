@@ -44,10 +44,7 @@ async def connect_control(
 ) -> ControlConnection:
     """Return a control connection that the other side has accepted.
 
-    Parameters
-    ----------
-    limits, within
-        Size of messages; wall seconds for connecting and the answer.
+    Connected and answered ``within`` wall seconds.
 
     Raises
     ------
@@ -184,15 +181,9 @@ class ControlServer:
     ) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became: one of a range.
 
-        Parameters
-        ----------
-        listening
-            Socket that listens already, maybe in another network, and counts alone.
+        A socket that listens already, maybe in another network, counts alone.
 
-        Raises
-        ------
-        OSError
-            If the port is in use or the address is not of this host.
+        Raises OSError if the port is in use or the address is not of this host.
         """
         serve = partial(
             asyncio.get_running_loop().create_server, self._stranger, backlog=1024

@@ -181,10 +181,7 @@ class DataServer:
     ) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became: one of a range.
 
-        Raises
-        ------
-        OSError
-            If the port is in use or the address is not of this host.
+        Raises OSError if the port is in use or the address is not of this host.
         """
         loop = asyncio.get_running_loop()
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -214,10 +211,8 @@ class DataServer:
     async def wait_connected(self, *, within: float) -> None:
         """Wait until every edge has its connection.
 
-        Raises
-        ------
-        DeadlineExceeded
-            If some did not connect within ``within`` wall seconds; names them.
+        Raises DeadlineExceeded if some did not connect within ``within`` wall seconds;
+        names them.
         """
         try:
             async with awake_timeout(within):
@@ -272,15 +267,6 @@ class DataConnection:
 
     The socket is read by our own calls: a transport does not hand on the kernel's note
     of when bytes came.
-
-    Parameters
-    ----------
-    server
-        Notified of everything.
-    sock
-        Accepted, non-blocking; closed with the connection.
-    peer
-        Host and port of the other end.
     """
 
     def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:

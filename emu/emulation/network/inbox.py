@@ -52,10 +52,7 @@ class PooledBuffer:
     def release(self) -> None:
         """Give the memory back; its arrays will be overwritten. Once only.
 
-        Raises
-        ------
-        ValueError
-            If it was given back before.
+        Raises ValueError if it was given back before.
         """
         if self._pool is None:
             raise ValueError("this buffer was released before")
@@ -64,13 +61,7 @@ class PooledBuffer:
 
 
 class BufferPool:
-    """Buffers by size class, with a hard cap on what may be in use at once.
-
-    Parameters
-    ----------
-    limit
-        Most bytes in use at once; memory in flight is bounded by it.
-    """
+    """Buffers by size class, with a hard cap on what may be in use at once."""
 
     def __init__(self, limit: int = 4 << 30) -> None:
         if limit < _LEAST:
@@ -89,10 +80,7 @@ class BufferPool:
     def acquire(self, size: int) -> PooledBuffer:
         """Return a buffer of ``size`` bytes, its content undefined.
 
-        Raises
-        ------
-        RunError
-            If more than ``limit`` bytes would be in use.
+        Raises RunError if more than ``limit`` bytes would be in use.
         """
         length, counts = size_class(size), self.statistics
         if counts.in_use + length > counts.limit:
@@ -137,12 +125,7 @@ def size_class(size: int) -> int:
 class Handoff:
     """Takes what an `OutEdge` takes, and delivers it at once.
 
-    Parameters
-    ----------
-    inbox
-        Of the process, which both ends share.
-    departures, arrivals
-        Logs of the process: a handoff is a row of each, as a frame is.
+    It is a row of both logs of the process, as a frame is.
     """
 
     def __init__(
@@ -159,10 +142,7 @@ class Handoff:
         The receiver gets views that it cannot write to: the arrays are still those of
         the sender, and of whoever else it gave them to. Nothing is shaped or checked.
 
-        Raises
-        ------
-        NodeMisbehaved
-            If this iteration was delivered before and not taken.
+        Raises NodeMisbehaved if this iteration was delivered before and not taken.
         """
         views = {name: array.view() for name, array in payload.items()}
         for view in views.values():
@@ -221,13 +201,7 @@ class InboxStatistics:
 
 
 class Inbox:
-    """Deliveries of one process.
-
-    Parameters
-    ----------
-    owner
-        Who waits, for messages.
-    """
+    """Deliveries of one process."""
 
     def __init__(self, owner: str = "this process") -> None:
         self.owner = owner
@@ -239,10 +213,7 @@ class Inbox:
     def deliver(self, delivery: Delivery) -> None:
         """Accept a payload; also the way of a handoff within one process.
 
-        Raises
-        ------
-        NodeMisbehaved
-            If this iteration of this edge is already here.
+        Raises NodeMisbehaved if this iteration of this edge is already here.
         """
         key = (delivery.edge, delivery.iteration)
         if key in self._ready:
@@ -263,12 +234,7 @@ class Inbox:
     ) -> Delivery:
         """Return the payload of one iteration of one edge, waiting until it is here.
 
-        Parameters
-        ----------
-        edge, iteration
-            Which. One waiter at a time.
-        within
-            Wall seconds; None waits without end.
+        One waiter at a time, for so many wall seconds; None waits without end.
 
         Raises
         ------

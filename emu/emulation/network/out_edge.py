@@ -168,11 +168,6 @@ class OutEdge:
     def advance(self, now: float) -> float:
         """Send what the fluid allows of the first frame (called by the pacer).
 
-        Parameters
-        ----------
-        now
-            Wall seconds.
-
         Returns
         -------
         float

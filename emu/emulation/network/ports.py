@@ -21,18 +21,10 @@ async def listen_within(
 ) -> T:
     """Return what listens at ``port``, or where that is 0 at the first free of a range.
 
-    Parameters
-    ----------
-    ports
-        First and last of the range; None for none, the kernel chooses then.
-    listen
-        Listens at a port; 0 is any.
+    The range is its first and last port; without one the kernel chooses.
 
-    Raises
-    ------
-    OSError
-        When the port is in use, or all of the range are, or the address is not of this
-        host.
+    Raises OSError when the port is in use, or all of the range are, or the address is
+    not of this host.
     """
     if port or ports is None:
         return await listen(port)
@@ -50,10 +42,7 @@ async def listen_within(
 async def enter_port(enter: Callable[[float], Awaitable[T]], within: float) -> T:
     """Return what is entered, trying again where strangers take all the room.
 
-    Parameters
-    ----------
-    enter
-        Connects and proves who it is, within so many wall seconds.
+    ``enter`` connects and proves who it is, within so many wall seconds.
 
     Raises
     ------

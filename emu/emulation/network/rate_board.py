@@ -75,10 +75,7 @@ class RateBoard:
     def open(cls, path: str, *, writable: bool = False) -> RateBoard:
         """Return the board at a path.
 
-        Raises
-        ------
-        OSError
-            If it is not there (its creator has ended) or not ours to open.
+        Raises OSError if it is not there (its creator has ended) or not ours to open.
         """
         access = os.O_RDWR if writable else os.O_RDONLY
         fd = this_host.open_memory(path, access)

@@ -68,11 +68,6 @@ class ArrivalReader:
     that is sent again. Its note is older than a call that emptied the socket: the time
     of reading counts then. By the note alone a flow counted as ended 0.2 s before it
     could be read, and its consumer as slow (a timeout of TCP on kernel NICs).
-
-    Parameters
-    ----------
-    sock
-        Connected.
     """
 
     pending = False  #: nothing waits but with the kernel
@@ -94,10 +89,7 @@ class ArrivalReader:
         Wall seconds of CLOCK_MONOTONIC, never falling from call to call; 0 bytes are
         the end of the stream.
 
-        Raises
-        ------
-        OSError
-            As from the socket: `BlockingIOError` when nothing has come.
+        Raises OSError as from the socket: `BlockingIOError` when nothing has come.
         """
         notes: list[tuple[int, int, bytes]] = []
         start = this_host.monotonic()

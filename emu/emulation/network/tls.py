@@ -53,13 +53,7 @@ def draw_certificate() -> bytes:
 
 
 class ServerTls:
-    """TLS context of a listening port: its certificate as `ssl` wants it.
-
-    Parameters
-    ----------
-    pem
-        As from `draw_certificate`.
-    """
+    """TLS context of a listening port: its certificate as `ssl` wants it."""
 
     def __init__(self, pem: bytes) -> None:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -116,11 +110,6 @@ class TlsSocket:
 
     The handshake is made by whichever calls receive. What `socket.socket` would raise
     is raised: an `ssl.SSLError` is an `OSError`.
-
-    Parameters
-    ----------
-    server
-        Whether this end was connected to.
     """
 
     def __init__(

@@ -49,10 +49,7 @@ class ArrayParts:
     def add(self, part: ResultPart | StatePart) -> None:
         """Take in the next piece of an array.
 
-        Raises
-        ------
-        ValueError
-            When the pieces of an array are longer than it.
+        Raises ValueError when the pieces of an array are longer than it.
         """
         first, data = self._parts.setdefault(part.name, (part, bytearray()))
         data.extend(part.data)
@@ -62,10 +59,7 @@ class ArrayParts:
     def arrays(self) -> Arrays:
         """Return the arrays by name.
 
-        Raises
-        ------
-        ValueError
-            When one is cut short, or its type or shape cannot be.
+        Raises ValueError when one is cut short, or its type or shape cannot be.
         """
         arrays = {}
         for name, (first, data) in self._parts.items():

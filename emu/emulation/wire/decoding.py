@@ -109,10 +109,7 @@ class FrameReader:
     def get_buffer(self) -> memoryview:
         """Return the memory that the next bytes belong in, never empty.
 
-        Raises
-        ------
-        WireError
-            If the connection has already proved unusable.
+        Raises WireError if the connection has already proved unusable.
         """
         if self._error is not None:
             raise self._error
@@ -180,10 +177,7 @@ class FrameReader:
     def end(self) -> None:
         """Note the end of the stream, after the last `take`.
 
-        Raises
-        ------
-        TruncatedFrame
-            If a frame had begun and not ended.
+        Raises TruncatedFrame if a frame had begun and not ended.
         """
         if self._error is not None or not self.inside:
             return
@@ -298,17 +292,9 @@ class FrameReader:
 def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     """Return the data header that a peer's map describes.
 
-    Parameters
-    ----------
-    fields
-        As unpacked.
-    limit
-        Most bytes that one tensor may take.
+    No tensor takes more than ``limit`` bytes.
 
-    Raises
-    ------
-    MalformedFrame
-        If a key is missing, unknown or has an impossible value.
+    Raises MalformedFrame if a key is missing, unknown or has an impossible value.
     """
     if set(fields) != _KEYS:
         raise MalformedFrame(f"the header has the keys {sorted(fields)}")

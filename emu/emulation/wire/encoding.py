@@ -102,13 +102,7 @@ def encode_data(
 
 
 class Outgoing:
-    """A frame on its way out: hands out views of what is left of its buffers.
-
-    Parameters
-    ----------
-    buffers
-        As returned by `encode_data`; the first one is prefix and header.
-    """
+    """A frame on its way out: hands out views of what is left of its buffers."""
 
     def __init__(self, buffers: tuple[memoryview, ...]) -> None:
         self._buffers = buffers
@@ -152,10 +146,7 @@ class Outgoing:
     def advance(self, count: int) -> None:
         """Note that the next ``count`` bytes have left.
 
-        Raises
-        ------
-        ValueError
-            If that is more than was left.
+        Raises ValueError if that is more than was left.
         """
         if not 0 <= count <= self.size - self.sent:
             raise ValueError(f"{count} bytes left of {self.size - self.sent}")

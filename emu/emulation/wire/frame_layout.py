@@ -55,10 +55,7 @@ SEAL_BYTES = 16
 def prefix_of(kind: int, header: int, body: int) -> bytes:
     """Return the prefix of a frame with a header and a body of so many bytes.
 
-    Raises
-    ------
-    struct.error
-        When a length takes more than 32 bits.
+    Raises struct.error when a length takes more than 32 bits.
     """
     lengths = PREFIX.pack(MAGIC, VERSION, kind, header, body)
     return lengths + CHECKSUM.pack(isal_zlib.crc32(lengths))
@@ -162,11 +159,6 @@ class Seal:
 
     A seal is the first half of an HMAC-SHA256 over the number of the message and its
     bytes: 4 us for a message of 100 bytes, measured beside other work.
-
-    Parameters
-    ----------
-    key
-        Known to both ends and used for nothing else.
     """
 
     def __init__(self, key: bytes) -> None:

@@ -293,10 +293,8 @@ def pack(message: Message) -> Fields:
 def unpack(fields: Fields) -> Message:
     """Return the message that a map from the wire stands for.
 
-    Raises
-    ------
-    MalformedFrame
-        When the kind is unknown, a field is missing, unknown or of another type.
+    Raises MalformedFrame when the kind is unknown, a field is missing, unknown or of
+    another type.
     """
     values = dict(fields)
     name = values.pop("kind", None)
@@ -321,10 +319,7 @@ def unpack(fields: Fields) -> Message:
 def expect(message: Message, kind: type[T]) -> T:
     """Return ``message`` as a ``kind``.
 
-    Raises
-    ------
-    MalformedFrame
-        When it is of another kind.
+    Raises MalformedFrame when it is of another kind.
     """
     if not isinstance(message, kind):
         raise MalformedFrame(

@@ -101,10 +101,7 @@ class ProcessSpec:
     def here(self) -> HostSide:
         """The agent's part.
 
-        Raises
-        ------
-        MalformedFrame
-            When no agent has filled it in.
+        Raises MalformedFrame when no agent has filled it in.
         """
         if self.host is None:
             raise MalformedFrame(f"process {self.process} has nothing of its host")
@@ -114,10 +111,7 @@ class ProcessSpec:
     def from_map(cls, fields: Mapping[str, Any]) -> ProcessSpec:
         """Return the specification that a map from the wire stands for.
 
-        Raises
-        ------
-        MalformedFrame
-            When a field is missing, unknown, or cannot be.
+        Raises MalformedFrame when a field is missing, unknown, or cannot be.
         """
         try:
             host, tasks = fields.get("host"), []

@@ -23,6 +23,7 @@ from enum import StrEnum
 from itertools import groupby
 from types import MappingProxyType
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -137,9 +138,15 @@ def span(made: Schedule, part: ChainLink | _Part) -> tuple[float, float]:
     return float(made.task_start[at]), float(made.task_end[at])
 
 
+#: A run is judged, budgeted and drawn along one path.
+_PATHS: WeakKeyDictionary[Schedule, CriticalPath] = WeakKeyDictionary()
+
+
 def critical_path(schedule: Schedule) -> CriticalPath:
     """Return the critical path of ``schedule``, simulated or emulated."""
-    return CriticalPath(tuple(_Walk(schedule).links())[::-1])
+    if schedule not in _PATHS:
+        _PATHS[schedule] = CriticalPath(tuple(_Walk(schedule).links())[::-1])
+    return _PATHS[schedule]
 
 
 class _Walk:

@@ -7,7 +7,3 @@ drew after 1.2 s and took 0.5 s per zoom. These draw 440,000 bars after 1.5 s an
 0.05 to 0.12 s per zoom: a frame fills at most one rectangle per pixel and row. And
 Gantt, rates and losses share one time axis.
 """
-
-from emu.report.html.page import report_page, write_report
-
-__all__ = ["report_page", "write_report"]

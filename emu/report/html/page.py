@@ -198,23 +198,10 @@ def edges_section(result: Result) -> str:
     return line + table(flow_table(result["edges"]))
 
 
-#: Flows between machines above which the page does not look for what would help.
-MOST_FLOWS = 30_000
 #: Seconds that a report looks for a lower bound over all placements.
 BOUND_SECONDS = 2.0
 #: Improvements that are shown; ``emu explain`` has all.
 SHOWN = 10
-
-
-def explain_run(run: RecordedRun | None) -> Explanation | None:
-    """Return why a run took so long and what would help, as ``emu explain`` does.
-
-    Without what would help where simulating takes too long; None without a schedule.
-    """
-    if run is None or (run.emulated or run.simulated) is None:
-        return None
-    # Whether code of others may run, the command that draws has decided.
-    return run.explain(helpful=len(run.best.flows()) <= MOST_FLOWS, run_code=True)
 
 
 def which_task(found: Explanation) -> str:
@@ -235,25 +222,19 @@ def which_task(found: Explanation) -> str:
 def would_help(found: Explanation) -> str:
     """Return the changes that shorten the run most, each simulated; or why not."""
     if found.moves is NO_MOVES:
-        flows = len(found.schedule.flows())
-        if flows <= MOST_FLOWS:
-            return "".join(f"<p>{escape(note)}</p>" for note in found.notes)
-        return (
-            f"<p>Not looked for: the run has {flows:,} flows, more than {MOST_FLOWS:,}."
-            " <code>emu explain</code> takes the time it needs.</p>"
-        )
+        return "".join(f"<p>{escape(note)}</p>" for note in found.notes)
     text = improvements(found, SHOWN)
     return table(text) if text.row_count else "<p>Nothing that was tried.</p>"
 
 
-def difference_by_cause(run: RecordedRun, found: Explanation) -> str:
+def difference_by_cause(run: RecordedRun) -> str:
     """Return emulated minus simulated along the emulated chain, by cause and sum.
 
     Empty when one of the two is missing.
     """
     if run.emulated is None or run.simulated is None:
         return ""
-    parts = divergences(run.emulated, run.simulated, found.chain)
+    parts = divergences(run.emulated, run.simulated, critical_path(run.emulated))
     return table(apart(run.emulated, run.simulated, parts))
 
 
@@ -273,8 +254,14 @@ _SCRIPTS = ("scale.js", "export.js", "gantt.js", "curves.js", "report.js")
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
 
-def write_report(run: Path, out: Path | None = None) -> Path:
+def write_report(run: Path, out: Path | None = None, *, helpful: bool = False) -> Path:
     """Write report.html of a run directory, or ``out``, and return its path.
+
+    Parameters
+    ----------
+    helpful
+        Whether to look for what would help, which takes seconds: a search over
+        placements and an integer program.
 
     Raises
     ------
@@ -284,12 +271,12 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))
     target = out or run / "report.html"
-    write_atomic(target, report_page(run))
+    write_atomic(target, report_page(run, helpful=helpful))
     return target
 
 
-def report_page(run: Path) -> str:
-    """Return the page; what is missing of the run is named in it.
+def report_page(run: Path, *, helpful: bool = False) -> str:
+    """Return the page, as `write_report`; what is missing of the run is named in it.
 
     Raises
     ------
@@ -316,12 +303,17 @@ def report_page(run: Path) -> str:
     elif not isinstance(result := read(lambda: read_json(run / "result.json")), dict):
         result = {}
     data["training"] = read(lambda: training_data(run / "training.csv")) or []
-    body = _body(record, result, data, missing)
+    body = _body(record, result, data, missing, helpful=helpful)
     return _page(str(result.get("scenario", run.name)), body, data)
 
 
 def _body(
-    recorded: RecordedRun | None, result: Result, data: Charts, missing: list[str]
+    recorded: RecordedRun | None,
+    result: Result,
+    data: Charts,
+    missing: list[str],
+    *,
+    helpful: bool,
 ) -> str:
     """Return the sections; one whose numbers are damaged is named instead."""
 
@@ -345,7 +337,7 @@ def _body(
     reasons = part("verdict", lambda: verdict_reasons(result.get("verdict")))
     parts.append(section("doubt", "How far this run can be believed", reasons))
     if recorded is not None and data["runs"]:
-        parts += _causes(recorded, result, part)
+        parts += _causes(recorded, result, part, helpful=helpful)
     if data["training"]:
         parts.append(chart("training", "Training", _TRAINING))
     if best is not None:
@@ -369,18 +361,24 @@ def _causes(
     recorded: RecordedRun,
     result: Result,
     part: Callable[[str, Callable[[], str]], str],
+    *,
+    helpful: bool,
 ) -> Iterator[str]:
     """Yield what a schedule says of the run: which tasks should move, and why."""
-    if (explanation := explain_run(recorded)) is None:
+    if (recorded.emulated or recorded.simulated) is None:
         return
-    moves = part("schedule", lambda: which_task(explanation))
-    yield section("moves", QUESTION, moves, note=_MOVES)
+    helps = _UNASKED
+    if helpful:
+        # Whether code of others may run, the command that draws has decided.
+        explanation = recorded.explain(run_code=True)
+        helps = part("schedule", lambda: would_help(explanation))
+        moves = part("schedule", lambda: which_task(explanation))
+        yield section("moves", QUESTION, moves, note=_MOVES)
     yield chart("gantt", "What ran when, and what travelled", _GANTT)
     chain = part("critical path", lambda: chain_table(recorded))
     yield section("why", "Why this long", chain, note=_WHY)
-    helps = part("schedule", lambda: would_help(explanation))
-    yield section("helps", "What would help", helps, note=_HELPS)
-    distance = part("schedule", lambda: difference_by_cause(recorded, explanation))
+    yield section("helps", "What would help", helps, note=_HELPS if helpful else "")
+    distance = part("schedule", lambda: difference_by_cause(recorded))
     distance += part("error budget", lambda: budget(result))
     yield section("apart", _PARTED, distance, note=_APART)
     yield chart("ports", "Rate through every NIC and link", _PORTS)
@@ -436,6 +434,10 @@ _WHY = (
 _HELPS = (
     "The same run with one thing changed, after the moves where some help, simulated; "
     "the gain is of the simulated makespan."
+)
+_UNASKED = (
+    "<p>Not looked for: <code>emu report --explain</code> draws the page with it, "
+    "<code>emu explain</code> prints it.</p>"
 )
 _NICS = "NICs, per direction, and links"
 _PARTED = "Where emulation and simulation parted"

@@ -25,11 +25,6 @@ class Tables:
     """A device's tables of a plan: which of its rows it sends, which it gets.
 
     Its rows are those of its part, then of vertices that it only relays.
-
-    Parameters
-    ----------
-    transfers
-        Of the whole plan.
     """
 
     def __init__(self, rank: int, part: Part, transfers: Iterable[Transfer]) -> None:
@@ -60,10 +55,7 @@ class Tables:
 class Rows:
     """Values of a device's rows in one pass of one layer.
 
-    Parameters
-    ----------
-    values
-        Of its first rows; what the others hold at first is 0.
+    Beyond the first rows, whose values are given, they hold 0.
     """
 
     def __init__(self, tables: Tables, values: NDArray[Any]) -> None:
@@ -82,10 +74,7 @@ class Rows:
 
         Rows are by sender; they are added to what is there, or replace it.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When a sender's rows are missing, or of another shape.
+        Raises NodeMisbehaved when a sender's rows are missing, or of another shape.
         """
         for sender, at in self._tables.rows_from(stage):
             expected = len(at), self.values.shape[1]
@@ -104,15 +93,7 @@ class Rows:
 class Carrier:
     """Rows of all passes, and what was received for them.
 
-    Parameters
-    ----------
-    brief
-        Of any of the machine's tasks.
-
-    Raises
-    ------
-    DataError
-        When the data set, its parts or the plans are missing or damaged.
+    Raises DataError when the data set, its parts or the plans are missing or damaged.
     """
 
     def __init__(self, brief: TaskSpec) -> None:

@@ -34,17 +34,7 @@ class Device(Carrier):
     With ``compute: timed`` nothing is learnt and torch is not loaded: rows of layers
     beyond the features are zeros of the right size.
 
-    Parameters
-    ----------
-    brief
-        Of any of its tasks.
-    process
-        Shared by them.
-
-    Raises
-    ------
-    DataError
-        As `Carrier`.
+    Raises DataError as `Carrier`.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:

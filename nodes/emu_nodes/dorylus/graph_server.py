@@ -95,10 +95,7 @@ class GraphServer:
 
         Zeros where nothing has come yet.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When vertices came that are not of this part.
+        Raises NodeMisbehaved when vertices came that are not of this part.
         """
         pieces = [
             (int(name.removeprefix(ROWS)), rows, payload)

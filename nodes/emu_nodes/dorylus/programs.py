@@ -437,10 +437,7 @@ class Stash(Nothing):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the weights of the version asked for.
 
-        Raises
-        ------
-        NodeMisbehaved
-            When they are not held any more.
+        Raises NodeMisbehaved when they are not held any more.
         """
         if self.end_of(iteration) == IDLE:
             return {}

@@ -50,17 +50,7 @@ class P3Machine:
     With ``compute: timed`` nothing is learnt and torch is not loaded: what is sent are
     zeros of the right size.
 
-    Parameters
-    ----------
-    brief
-        Of any of its tasks.
-    process
-        Shared by them.
-
-    Raises
-    ------
-    DataError
-        When the data set or the columns cannot be used.
+    Raises DataError when the data set or the columns cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -218,10 +208,7 @@ class P3Machine:
         Those of mini-batch k are due for that of mini-batch k + 1 + tau, which both
         parts of the parameters keep to: they form one version.
 
-        Parameters
-        ----------
-        cycle
-            None after the last one: all that is left.
+        After the last one, None, with all that is left.
         """
         due = self.batches
         if cycle is not None:
@@ -266,10 +253,8 @@ class P3Machine:
     def restore(self, state: Payload) -> None:
         """Go on from what `state` and `arrived` returned.
 
-        Raises
-        ------
-        ValueError
-            When it is of another optimiser or cut, or of other parameters.
+        Raises ValueError when it is of another optimiser or cut, or of other
+        parameters.
         """
         held = self.own_gradients, self.upper_gradients
         for part, optimizer, gradients in zip(

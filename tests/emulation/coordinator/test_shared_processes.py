@@ -71,3 +71,53 @@ def test_a_killed_process_names_its_tasks(tmp_path: Path, leftovers: Leftovers) 
 
     expected = r"process node1 was killed by SIGKILL \(tasks g1, s1, p0: .* iteration"
     assert re.search(expected, str(caught.value))
+
+
+# Each task a process of the run, and all of a machine one of the system.
+
+
+def run_by_machine(tmp_path: Path, observer: Acts | None = None) -> EmulatedRun:
+    problem, realization = golden(3)
+    settings = RunSettings(
+        time_scale=0.05, byte_scale=BYTE_SCALE, deadline=30.0, processes="machine"
+    )
+    log = tmp_path / "agent.log"
+    return emulate(problem, "oes", settings, realization, log=log, observer=observer)
+
+
+@pytest.mark.untimed
+def test_tasks_of_a_machine_share_a_process_and_nothing_of_the_run(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, _ = golden(3)
+    names: set[str] = set()
+
+    def look() -> None:
+        names.update(process.name() for process in leftovers.note())
+
+    emulated = run_by_machine(tmp_path, Acts("task s0 1", look, problem))
+    assert {name for name in names if name.startswith("emu:")} == {"emu:g0", "emu:g1"}
+    assert emulated.statistics.keys() == problem.job.processes.keys()
+    connections = [s["received"]["connections"] for s in emulated.statistics.values()]
+    assert sum(connections) == len(problem.job.edges)  # of a machine, too
+    assert all(s["cpu_seconds"] > 0 for s in emulated.statistics.values())
+    assert audit(emulated.schedule, tolerance=9, relative=9).violations == []
+    for frames in (emulated.sent, emulated.received):
+        counted = np.bincount(frames["edge"], minlength=len(problem.job.edges))
+        np.testing.assert_array_equal(counted, problem.job.flow_counts)
+
+
+@pytest.mark.untimed
+def test_who_dies_in_a_shared_process_is_each_of_it(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, _ = golden(3)
+
+    def kill() -> None:
+        named(leftovers.note(), "g1").kill()
+
+    with pytest.raises(NodeLost, match=r"process (g1|s1|p0) was killed by SIGKILL"):
+        run_by_machine(tmp_path, Acts("task s0 0", kill, problem))
+    log = (tmp_path / "agent.log").read_text()
+    for name in ("g1", "s1", "p0"):
+        assert f"process {name} was killed by SIGKILL" in log

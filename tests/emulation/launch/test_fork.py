@@ -102,9 +102,7 @@ async def test_what_does_not_import_is_named_once_and_nothing_is_forked(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     ends = Ends()
     try:
-        await ends.start(
-            "one", "two", preload=["torch", "emu.emulation.launch.preload"]
-        )
+        await ends.start("one", "two", preload=["torch", "emu.graph_data"])
         await until(lambda: ends.lost)
         await asyncio.sleep(0.1)
         left = ends.children()

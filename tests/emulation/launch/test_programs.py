@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.emulation.launch.programs import (
     RUNTIME,
@@ -13,11 +16,13 @@ from emu.emulation.launch.programs import (
     model_programs,
     modules_to_preload,
     program_path,
+    share_processes,
     with_keys,
 )
 from emu.emulation.network.authentication import derive_key
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.process_spec import HostSide
-from emu.errors import NodeMisbehaved
+from emu.errors import NodeMisbehaved, RunError
 from emu.systems.dgtp.job import PROGRAMS
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
 
@@ -25,11 +30,14 @@ TIMED = "emu_nodes.timed:Timed"
 
 
 def test_torch_is_preloaded_only_where_it_is_needed() -> None:
-    heavy = "emu.emulation.launch.preload"
+    heavy = "torch"
 
-    assert heavy not in modules_to_preload({TIMED})
-    assert heavy in modules_to_preload({TIMED, "emu_nodes.dgtp.programs:Worker"})
-    assert modules_to_preload({"a.b:C", "a.b:D"}).count("a.b") == 1
+    assert heavy not in modules_to_preload({TIMED}, compute="real")
+    trains = {TIMED, "emu_nodes.dgtp.programs:Worker"}
+    assert heavy in modules_to_preload(trains, compute="padded")
+    assert heavy not in modules_to_preload(trains, compute="timed")
+    both = modules_to_preload({"a.b:C", "a.b:D"}, compute="timed")
+    assert both.count("a.b") == 1
 
 
 def test_product_s_own_programs_and_named_ones_are_allowed() -> None:
@@ -117,3 +125,40 @@ def test_each_process_gets_the_keys_of_its_own_edges_and_not_the_token() -> None
 
 def test_runtime_is_the_product_s() -> None:
     assert RUNTIME.startswith("emu_nodes.")
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=40),
+    st.sampled_from(["task", "machine", "auto"]),
+    st.sampled_from(["timed", "padded"]),
+    st.integers(1, 4),
+)
+def test_processes_are_shared_by_machine_where_that_is_meant(
+    machines: list[int], how: Any, compute: Any, cores: int
+) -> None:
+    settings = EmulationSettings(processes=how, compute=compute)
+    specs = [
+        replace(process_spec(f"p{n}"), machine=machine, settings=settings)
+        for n, machine in enumerate(machines)
+    ]
+    groups = share_processes(specs, cores)
+    many = len(specs) > 8 * cores and compute == "timed"
+    shared = how == "machine" or (how == "auto" and many)
+    assert sorted(s.process for g in groups for s in g) == sorted(
+        s.process for s in specs
+    )
+    assert len(groups) == len({*machines} if shared else specs)
+    assert all(len({spec.machine for spec in group}) == 1 for group in groups)
+
+
+def test_a_process_of_more_files_than_a_host_allows_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = EmulationSettings(processes="machine")
+    specs = [replace(process_spec(f"p{n}"), settings=settings) for n in range(500)]
+    assert len(share_processes(specs, 2)) == 1
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
+    with pytest.raises(RunError, match=r"machine 0 has 500 .* write .*processes: task"):
+        share_processes(specs, 2)
+    apart = [replace(spec, settings=EmulationSettings()) for spec in specs]
+    assert len(share_processes(apart, 2)) == 500

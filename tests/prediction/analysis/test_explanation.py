@@ -12,8 +12,8 @@ from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.explanation import Explanation, cause_rows, explain
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import Problem, Realization
-from emu.report import terminal
 from emu.report.explanation_tables import explanation_tables
+from emu.report.terminal import terminal
 from emu.runs.recorded_run import realization_of
 from tests.prediction.analysis.chains import cases, distorted
 from tests.prediction.simulation import oracle

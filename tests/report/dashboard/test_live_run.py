@@ -8,10 +8,10 @@ import pytest
 from emu.prediction.analysis.link_load import sum_rates
 from emu.prediction.scheduling import Decisions
 from emu.prediction.scheduling.scheduler import RateSegments
-from emu.report import terminal
 from emu.report.dashboard.live_run import live_table
 from emu.report.dashboard.server import metrics
 from emu.report.dashboard.status import NOTHING, SPANS, History
+from emu.report.terminal import terminal
 from tests.report.dashboard.replay import Replay
 
 

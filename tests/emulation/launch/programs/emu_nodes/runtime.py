@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 
-def main(description: dict[str, Any]) -> int:
+def main(descriptions: list[dict[str, Any]]) -> int:
     """Exit with a status, raise, or sleep."""
-    what, _, status = description["process"].partition(" ")
+    what, _, status = descriptions[0]["process"].partition(" ")
     if what == "raise":
         raise ArithmeticError(what)
     if what == "sleep":
