@@ -58,10 +58,8 @@ class BatchPlan:
     def from_settings(cls, settings: Mapping[str, Any]) -> BatchPlan:
         """Return the plan of a job, from ``Job.settings``.
 
-        Raises
-        ------
-        ValueError
-            When the worker's batch does not divide among its samplers; as the class.
+        Raises ValueError when the worker's batch does not divide among its samplers; as
+        the class.
         """
         size, samplers = settings["batch_size"], settings["samplers_per_worker"]
         each, remainder = divmod(size, samplers)
@@ -225,10 +223,7 @@ def count_samples(
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the sample counts of every sampler, batch by batch.
 
-    Raises
-    ------
-    ValueError
-        When a sampler would have no training vertex.
+    Raises ValueError when a sampler would have no training vertex.
     """
     structure, train = dataset.structure, plan.walk(dataset)
 

@@ -167,10 +167,8 @@ class JobSection(Section):
     def build(self, context: BuildContext) -> Job:
         """Return the job.
 
-        Raises
-        ------
-        ValueError
-            When it is not a job, or counts in epochs of an unknown training set.
+        Raises ValueError when it is not a job, or counts in epochs of an unknown
+        training set.
         """
         raise NotImplementedError
 
@@ -179,18 +177,14 @@ class JobSection(Section):
     ) -> Realization:
         """Return the times and volumes of ``job``, which `build` has made.
 
+        Raises ScenarioError when a time is missing, or they contradict the cluster or
+        the data set; DataError when a data set is needed and missing or damaged.
+
         Parameters
         ----------
         measured
             Kind of task -> seconds, of kinds whose times were measured here and hold
             where none are stated.
-
-        Raises
-        ------
-        ScenarioError
-            When a time is missing, or they contradict the cluster or the data set.
-        DataError
-            When a data set is needed and missing or damaged.
         """
         raise NotImplementedError
 

@@ -164,10 +164,8 @@ class System:
 def systems() -> Mapping[str, System]:
     """Return the installed systems by name, in the order of their names.
 
-    Raises
-    ------
-    EmulatorError
-        When an entry point cannot be imported, is no `System`, or two have one name.
+    Raises EmulatorError when an entry point cannot be imported, is no `System`, or two
+    have one name.
     """
     by_name: dict[str, System] = {}
     for point in sorted(entry_points(group=GROUP)):
@@ -196,10 +194,8 @@ def _describe_point(point: EntryPoint) -> str:
 def section_types() -> tuple[type[JobSection], ...]:
     """Return the ``job`` sections of all systems.
 
-    Raises
-    ------
-    EmulatorError
-        When one cannot be imported: it names the package that brings it.
+    Raises EmulatorError when one cannot be imported: it names the package that brings
+    it.
     """
     types, points = [], {point.name: point for point in entry_points(group=GROUP)}
     for name, system in systems().items():
@@ -251,10 +247,7 @@ def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
     Of every vector the parameters, two moments with Adam, the number of steps, and the
     gradients that are on their way at a cut: see `emu.training.optimizers`.
 
-    Raises
-    ------
-    DataError
-        When the data set is missing or damaged.
+    Raises DataError when the data set is missing or damaged.
     """
     system, settings = system_of(job.settings), job.settings
     if system is None:

@@ -117,10 +117,7 @@ class ModelProgramSection(Section):
 def program_text(program: str) -> str:
     """Return the text of ``FILE.py:NAME``.
 
-    Raises
-    ------
-    DataError
-        When the file is missing or cannot be read.
+    Raises DataError when the file is missing or cannot be read.
     """
     file = program.rpartition(":")[0] or program
     try:
@@ -360,10 +357,8 @@ class TrainingSection(JobSection):
         ``replicate``: epochs * ceil(train / B_s); ``shard``, ``local``: each sampler
         walks its whole share of the training set (specs, A4).
 
-        Raises
-        ------
-        ValueError
-            When the job counts in epochs, and the training set is not known.
+        Raises ValueError when the job counts in epochs, and the training set is not
+        known.
         """
         if self.epochs is None:
             return self.iterations or 1
@@ -470,15 +465,12 @@ class TrainingSection(JobSection):
     ) -> Realization:
         """Return seconds and real bytes of ``job`` on its data set.
 
+        Raises ScenarioError when the data set does not fit the job or the cluster.
+
         Parameters
         ----------
         times
             Kind of task -> seconds of one task, for every kind of the job.
-
-        Raises
-        ------
-        ScenarioError
-            When the data set does not fit the job or the cluster.
         """
         raise NotImplementedError
 
@@ -486,12 +478,8 @@ class TrainingSection(JobSection):
 def open_fitting(settings: Mapping[str, Any]) -> Dataset:
     """Return the data set of a job, whose training set holds its mini-batches.
 
-    Raises
-    ------
-    ScenarioError
-        When a mini-batch has more seeds than there are training vertices.
-    DataError
-        When the data set is missing or damaged.
+    Raises ScenarioError when a mini-batch has more seeds than there are training
+    vertices; DataError when the data set is missing or damaged.
     """
     dataset = open_for(settings)
     if problem := batch_problem(settings, dataset.train_count):

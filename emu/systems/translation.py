@@ -212,11 +212,8 @@ def write_whole_graph(common: CommonJob, *kinds: str) -> Keys:
 
     ``kinds`` are those of its models. Neighbours are averaged, as in mini-batches.
 
-    Raises
-    ------
-    ScenarioError
-        When it has no such model, or times are stated: those of mini-batches say
-        nothing of it.
+    Raises ScenarioError when it has no such model, or times are stated: those of
+    mini-batches say nothing of it.
     """
     model, rates = common.same["model"], common.same.get("rates")
     if (kind := model.get("kind", "sage")) not in kinds:

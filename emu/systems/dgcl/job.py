@@ -119,10 +119,7 @@ class Gathering:
 def dgcl_job(builder: DgclBuilder, settings: Mapping[str, Any]) -> Job:
     """Return the job that ``builder`` builds.
 
-    Raises
-    ------
-    ValueError
-        As `Job`.
+    Raises ValueError as `Job`.
     """
     epochs = builder.section.epochs
     return build_named_job(_tasks(builder), _edges(builder), epochs, settings)

@@ -103,15 +103,12 @@ def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
 def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
     """Return what a job's plans have to bring, from ``Job.settings``.
 
+    Raises DataError and ValueError as `open_layers`.
+
     Returns
     -------
     needs
         One for all layers, or with replicas one per layer.
-
-    Raises
-    ------
-    DataError, ValueError
-        As `open_layers`.
     """
     _, graphs = open_layers(settings)
     if boxes := settings.get("replicas"):
@@ -126,10 +123,7 @@ def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
 def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Plan:
     """Return the plan that ``Job.settings["plan"]`` asks for.
 
-    Raises
-    ------
-    PlanError
-        When a device that needs a row cannot be reached.
+    Raises PlanError when a device that needs a row cannot be reached.
     """
     if stated["kind"] == "swap":
         return swap(needs, topology.devices - 1)
@@ -148,13 +142,9 @@ def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Pl
 def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     """Return the plan of each layer, made on first use and kept beside the data set.
 
-    Raises
-    ------
-    DataError
-        When the data set or a plan is damaged or cannot be written, or a plan is of
-        another graph, parts, topology or version, or does not bring every row.
-    PlanError
-        As `make_plan`.
+    Raises DataError when the data set or a plan is damaged or cannot be written, or a
+    plan is of another graph, parts, topology or version, or does not bring every row;
+    PlanError as `make_plan`.
     """
     dataset, graphs = open_layers(settings)
     boxes, layers = settings.get("replicas", []), len(graphs)
@@ -212,10 +202,7 @@ def read_plans(
 ) -> tuple[Plan, ...]:
     """Return the plans in a folder, whose rows are mapped and not read.
 
-    Raises
-    ------
-    DataError
-        As `open_plans`.
+    Raises DataError as `open_plans`.
     """
     for name, value in facts.items():
         if (fact := prepared.facts.get(name)) != value:

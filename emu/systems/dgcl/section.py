@@ -206,12 +206,8 @@ class DgclJobSection(DgclKeys):
     ) -> DgclBuilder:
         """Return the job's builder; without a cluster, of one that gathers nothing.
 
-        Raises
-        ------
-        DataError
-            When data set or plan are missing or damaged.
-        ScenarioError
-            When there is no plan.
+        Raises DataError when data set or plan are missing or damaged; ScenarioError
+        when there is no plan.
         """
         ranks, none = self.ranks(context.machines), np.empty(0, np.int64)
         empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)

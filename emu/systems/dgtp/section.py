@@ -85,6 +85,8 @@ def dgtp_volumes(
 ) -> NDArray[np.float64]:
     """Return real bytes of (edge, iteration) for a job of `dgtp_job`; credits carry 0.
 
+    Raises ValueError when an edge is not one of a DGTP job.
+
     Parameters
     ----------
     counts
@@ -93,11 +95,6 @@ def dgtp_volumes(
         Parameters of the model, sharded over the servers or summed by an all-reduce.
     itemsize
         Bytes of a feature and of a parameter: 4 in float32, 8 in float64.
-
-    Raises
-    ------
-    ValueError
-        When an edge is not one of a DGTP job.
     """
     servers = sum(task.kind == "parameter_server" for task in job.tasks)
     shards = shard_sizes(parameters, servers) if servers else ()
@@ -126,15 +123,12 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
     They are exactly the bytes that the node programs send. Divide by the byte scale for
     emulated bytes; credit edges carry 0.
 
+    Raises ValueError when the settings contradict each other, or the job is not DGTP's.
+
     Returns
     -------
     volumes
         float64, shape (edges, iterations).
-
-    Raises
-    ------
-    ValueError
-        When the settings contradict each other, or the job is not DGTP's.
     """
     plan = BatchPlan.from_settings(job.settings)
     return dgtp_volumes(

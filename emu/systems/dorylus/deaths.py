@@ -59,15 +59,12 @@ def draw_attempts(
     Those alone are among them that need more than one in an epoch. Epochs that follow
     change none before.
 
+    Raises UnansweredLambda when as many as may be launched end without an answer.
+
     Parameters
     ----------
     shape
         Epochs, intervals, tensor tasks of an interval.
-
-    Raises
-    ------
-    UnansweredLambda
-        When as many as may be launched end without an answer.
     """
     if not dying.share:
         return {}

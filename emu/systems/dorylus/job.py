@@ -127,10 +127,7 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
 
     Tasks of every interval, then of the parameter servers, the gates, the receivers.
 
-    Raises
-    ------
-    UnansweredLambda, ValueError
-        As `Graph` and `Job`.
+    Raises UnansweredLambda and ValueError as `Graph` and `Job`.
     """
     graph = Graph(section, context)
     for interval in range(graph.count):

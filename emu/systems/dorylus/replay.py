@@ -117,10 +117,7 @@ def _once(compute: Callable[..., T]) -> Callable[..., T]:
 class Replay:
     """Values of a training run, each computed when it is first asked for.
 
-    Raises
-    ------
-    DataError, ValueError
-        As `open_for` and `cut_intervals`.
+    Raises DataError and ValueError as `open_for` and `cut_intervals`.
     """
 
     def __init__(
@@ -356,6 +353,8 @@ def replay_training(
 ) -> tuple[Array, list[float]]:
     """Train as a schedule of a Dorylus job has, simulated or emulated.
 
+    Raises DataError and ValueError as `Replay`.
+
     Parameters
     ----------
     watch
@@ -366,11 +365,6 @@ def replay_training(
     weights, losses
         After the last step, flat as of `emu.training.parameter_shapes`; mean loss of
         every epoch.
-
-    Raises
-    ------
-    DataError, ValueError
-        As `Replay`.
     """
     kind = AttentionReplay if section.attends else Replay
     replay, losses = kind(section, context, schedule), []

@@ -169,6 +169,8 @@ def dorylus_times(
     loop per vertex, an apply to its vertices, a scatter to its ghosts: "scatter time
     grows with ghosts, not edges" (paper, 7.5).
 
+    Raises ValueError when a kind of task has no time.
+
     Parameters
     ----------
     times
@@ -177,11 +179,6 @@ def dorylus_times(
         Of the lambdas that are slow.
     rated
         Seconds of every (task, epoch) by rates, in place of ``times``.
-
-    Raises
-    ------
-    ValueError
-        When a kind of task has no time.
     """
     sizes = {
         "gather": _relative(counts.edges),

@@ -136,17 +136,14 @@ class ColumnSplit:
     ) -> ForwardPass:
         """Return the rest of the forward pass of one mini-batch.
 
+        Raises ValueError as `Block`.
+
         Parameters
         ----------
         sizes, edges
             As in `SampledBatch`.
         summed
             The first layer's linear part, summed over all columns.
-
-        Raises
-        ------
-        ValueError
-            As `Block`.
         """
         import torch
         from torch.nn import functional

@@ -95,10 +95,7 @@ class GraphStore(TaskProgram):
     In ``oneshot`` sampling no one asks: the store derives each sampler's S_0 by itself.
     In ``multiround`` it returns the rows of the ids that it is sent.
 
-    Raises
-    ------
-    DataError
-        When the data set cannot be used.
+    Raises DataError when the data set cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -147,10 +144,7 @@ class GraphStore(TaskProgram):
 class GraphStoreHop(TaskProgram):
     """One hop of ``multiround`` sampling: neighbours of the vertices that it owns.
 
-    Raises
-    ------
-    DataError
-        When the data set cannot be used.
+    Raises DataError when the data set cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -187,10 +181,7 @@ class GraphStoreHop(TaskProgram):
 def add_replies(batch: GrowingBatch, brief: TaskSpec, inputs: Inputs) -> None:
     """Add what the stores sent a task to a batch.
 
-    Raises
-    ------
-    NodeMisbehaved
-        When an edge leads to a vertex that was not asked for.
+    Raises NodeMisbehaved when an edge leads to a vertex that was not asked for.
     """
     sources, destinations = (
         np.concatenate([tensor(inputs[one.edge], name, one) for one in brief.inputs])
@@ -234,10 +225,7 @@ class _SamplerTask(TaskProgram):
 class SamplerHop(_SamplerTask):
     """One hop: merges the replies to the last one, sends out the new frontier.
 
-    Raises
-    ------
-    DataError
-        When the data set cannot be used.
+    Raises DataError when the data set cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -514,10 +502,7 @@ class ParameterServer(TaskProgram):
     Workers are summed in the order of the edges, which is their rank: floating-point
     sums depend on the order, and the weights must not depend on who came first.
 
-    Raises
-    ------
-    DataError
-        When the data set cannot be used.
+    Raises DataError when the data set cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
