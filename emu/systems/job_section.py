@@ -177,14 +177,10 @@ class JobSection(Section):
     ) -> Realization:
         """Return the times and volumes of ``job``, which `build` has made.
 
-        Raises ScenarioError when a time is missing, or they contradict the cluster or
-        the data set; DataError when a data set is needed and missing or damaged.
-
-        Parameters
-        ----------
-        measured
-            Kind of task -> seconds, of kinds whose times were measured here and hold
-            where none are stated.
+        ``measured``: kind of task -> seconds, of kinds whose times were measured here
+        and hold where none are stated. Raises ScenarioError when a time is missing, or
+        they contradict the cluster or the data set; DataError when a data set is needed
+        and missing or damaged.
         """
         raise NotImplementedError
 

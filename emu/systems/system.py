@@ -285,10 +285,8 @@ def outlook_on(settings: Mapping[str, object]) -> list[str]:
 def content_of(name: str, kinds: tuple[str, str]) -> str:
     """Return the content of flows between two kinds of task, a plural.
 
-    Parameters
-    ----------
-    name
-        System of the job, asked first: custom and several jobs have kinds of others.
+    ``name``: system of the job, asked first: custom and several jobs have kinds of
+    others.
     """
     if kinds[1] == CHECKPOINT:
         return "checkpoints"

@@ -95,10 +95,7 @@ class ModelProgramSection(Section):
     def problems(self, fanouts: int) -> Iterator[tuple[str, str]]:
         """Yield (key, what is wrong and what would be right).
 
-        Parameters
-        ----------
-        fanouts
-            How many are stated; 0 where every neighbour is taken.
+        ``fanouts``: how many are stated; 0 where every neighbour is taken.
         """
         file, _, name = self.program.rpartition(":")
         if not (file.endswith(".py") and name.isidentifier()):
@@ -156,10 +153,7 @@ class DatasetSection(Section):
     def settings(self, seed: int) -> Settings:
         """Return the data set as ``Job.settings`` hold it.
 
-        Parameters
-        ----------
-        seed
-            The scenario's, where none is stated.
+        ``seed``: the scenario's, where none is stated.
         """
         return {
             "name": self.name,
@@ -465,12 +459,8 @@ class TrainingSection(JobSection):
     ) -> Realization:
         """Return seconds and real bytes of ``job`` on its data set.
 
+        ``times``: kind of task -> seconds of one task, for every kind of the job.
         Raises ScenarioError when the data set does not fit the job or the cluster.
-
-        Parameters
-        ----------
-        times
-            Kind of task -> seconds of one task, for every kind of the job.
         """
         raise NotImplementedError
 

@@ -31,12 +31,8 @@ def count_seeds(
 ) -> NDArray[np.int64]:
     """Return the seeds seen after every step, int64, shape (steps,).
 
-    Raises ValueError as `BatchPlan`, or when a sampler would have no training vertex.
-
-    Parameters
-    ----------
-    settings, train
-        ``Job.settings``; number of training vertices.
+    ``settings``, ``train``: ``Job.settings``; number of training vertices. Raises
+    ValueError as `BatchPlan`, or when a sampler would have no training vertex.
     """
     numbers = np.arange(1, steps + 1)
     if trains_whole_graph(settings):

@@ -81,10 +81,7 @@ def read_topology(settings: Mapping[str, Any]) -> Topology:
 def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
     """Return the remote vertices of all parts.
 
-    Parameters
-    ----------
-    boxes
-        Devices per box where each box has vertices that others have, too.
+    ``boxes``: devices per box where each box has vertices that others have, too.
     """
     parts = [graph.part(number) for number in range(graph.parts)]
     box = np.repeat(np.arange(len(boxes)), boxes) if boxes else np.zeros(graph.parts)

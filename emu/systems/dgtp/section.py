@@ -146,12 +146,8 @@ def count_sampled(job: Job, volumes: NDArray[np.float64]) -> Operations:
     """Return the operations of a job of stores, samplers and workers.
 
     Stores collect the rows that they send; who draws an edge is a sampler that has all
-    structure, else the store that answers.
-
-    Parameters
-    ----------
-    volumes
-        Real bytes of (edge, iteration).
+    structure, else the store that answers. ``volumes``: real bytes of (edge,
+    iteration).
     """
     settings, dataset = job.settings, open_for(job.settings)
     plan, itemsize = BatchPlan.from_settings(settings), number_bytes(settings)

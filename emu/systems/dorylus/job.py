@@ -61,11 +61,8 @@ def suffix(number: int) -> str:
 def add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
     """Add who works at a step of an interval where the first does not answer.
 
-    Parameters
-    ----------
-    server, away
-        What the tasks of this interval and step on its server, and in its lambda, have
-        in common.
+    ``server``, ``away``: what the tasks of this interval and step on its server, and in
+    its lambda, have in common.
     """
     i, tensor = away.settings["interval"], away.settings["tensor"]
     attempts = graph.attempts.get((i, tensor), [])

@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 class ReadLog:
     """Epochs of every value that the intervals of a schedule have read.
 
-    Parameters
-    ----------
-    section, context
-        Of the job that `schedule` is of; a recorded run holds no settings of tasks.
+    ``section``, ``context``: of the job that `schedule` is of; a recorded run holds no
+    settings of tasks.
     """
 
     def __init__(
@@ -353,12 +351,8 @@ def replay_training(
 ) -> tuple[Array, list[float]]:
     """Train as a schedule of a Dorylus job has, simulated or emulated.
 
-    Raises DataError and ValueError as `Replay`.
-
-    Parameters
-    ----------
-    watch
-        Called after every epoch with its number and all weights, flat; True ends it.
+    ``watch``: called after every epoch with its number and all weights, flat; True ends
+    it. Raises DataError and ValueError as `Replay`.
 
     Returns
     -------
