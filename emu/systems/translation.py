@@ -248,15 +248,11 @@ def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) 
         **common.same,
         "batch_size": common.batch_size,
         "demands": {kind: amounts for kind, amounts in demands.items() if amounts},
-        **({} if "rates" in common.same else {"times": _texts(times)}),
+        **({} if "rates" in common.same else {"times": _text(times)}),
     }
 
 
-def _texts(times: Mapping[str, Time]) -> Keys:
-    return {kind: _text(time) for kind, time in times.items()}
-
-
-def _text(time: Time) -> Any:
-    if isinstance(time, dict):
+def _text(time: Time | Mapping[str, Time]) -> Any:
+    if isinstance(time, Mapping):
         return {device: _text(seconds) for device, seconds in time.items()}
     return DURATION.format(time, 9)
