@@ -11,6 +11,7 @@ from emu.graph_data.batches import (
     batch_counts,
     count_samples,
 )
+from emu.graph_data.caches import CachePlan, SamplerCache, fixed_rows
 from emu.graph_data.dataset import (
     Dataset,
     open_columns,
@@ -43,14 +44,17 @@ __all__ = [
     "Adjacency",
     "Aggregation",
     "BatchPlan",
+    "CachePlan",
     "Dataset",
     "GrowingBatch",
     "Part",
     "SampledBatch",
+    "SamplerCache",
     "Structure",
     "WholeGraph",
     "batch_counts",
     "count_samples",
+    "fixed_rows",
     "open_columns",
     "open_dataset",
     "open_for",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -29,6 +28,7 @@ from emu.problem.workloads.all_reduce import (
 )
 from emu.problem.workloads.operations import Operations
 from emu.systems import Keys, Times
+from emu.systems.cache_section import CachedSection
 from emu.systems.dgtp.job import PROGRAMS, dgtp_times
 from emu.systems.dgtp.section import count_sampled, realize_volumes
 from emu.systems.job_section import BuildContext
@@ -37,7 +37,9 @@ from emu.systems.translation import (
     CommonJob,
     Translation,
     add_times,
+    cache_key,
     machines_key,
+    read_cache,
     read_replicas,
     write_common,
 )
@@ -76,7 +78,7 @@ def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator
         yield from (store, sampler, worker)
 
 
-class DataParallelJobSection(ReplicaSection):
+class DataParallelJobSection(ReplicaSection, CachedSection):
     """Data parallel training: features are pulled from their owners (DGL)."""
 
     system: Literal["data_parallel"]
@@ -115,7 +117,9 @@ class DataParallelJobSection(ReplicaSection):
             [*tasks, *all_reduce_tasks(workers)],
             edges,
             self.count_batches(context),
-            self.replica_settings(context) | {"partitioner": self.partitioner},
+            self.replica_settings(context)
+            | self.cache_settings(len(ranks), len(ranks))
+            | {"partitioner": self.partitioner},
             window=context.window,
         )
 
@@ -146,8 +150,12 @@ def _write(common: CommonJob) -> Keys:
     return {
         "partitioner": "hash" if by_import else common.partitioner,
         **machines_key(common),
+        **cache_key(common),
         **write_common(common, times, "replica", "graph_store"),
     }
 
 
-TRANSLATION = Translation(partial(read_replicas, by_hops=False), _write)
+TRANSLATION = Translation(
+    lambda job, cluster: read_replicas(job, cluster, by_hops=False) | read_cache(job),
+    _write,
+)

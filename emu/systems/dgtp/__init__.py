@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.system import System, Variant, calling, on_demand
+from emu.systems.setup import Transfer
+from emu.systems.system import System, Variant, calling, initial_weights, on_demand
 
 
 def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
@@ -29,6 +32,13 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     model, length = job.settings["model"], dataset.feature_length
     sizes = shard_sizes(parameter_count(model, length, dataset.classes), len(holders))
     return {name: (size,) for name, size in zip(holders, sizes, strict=True)}
+
+
+def _list_setup(job: Job) -> Iterator[Transfer]:
+    """Yield the first weights, and what caches begin with."""
+    yield from initial_weights(job)
+    if "cache" in job.settings:
+        yield from calling("emu.systems.cache_section:list_fills")(job)
 
 
 def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -56,6 +66,9 @@ DGTP = System(
     parameter_kinds=("parameter_server",),
     cuts=_tasks_with_state,
     vectors=_vectors,
+    setup=_list_setup,
+    remarks=calling("emu.systems.cache_section:cache_lines"),
+    figures=calling("emu.systems.cache_section:cache_figures"),
     carries=CARRIES,
     # DistDGL has no rule for its rates: TCP shares links.
     variants={

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.graph_data import BatchPlan, Dataset, count_samples, open_for
+from emu.graph_data import BatchPlan, CachePlan, Dataset, count_samples, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
@@ -35,7 +35,9 @@ from emu.systems.translation import (
     HOPS,
     CommonJob,
     Translation,
+    cache_key,
     demands_of,
+    read_cache,
     roomy_machines,
     scale_time,
     write_common,
@@ -58,13 +60,13 @@ def _edge_bytes(
     }  # the hop is the source's
     match source.kind:
         case "graph_store":
-            return itemsize * feature_length * counts.owned[place["store"]]
+            return itemsize * feature_length * counts.sent(place["store"])
         case "sampler":
             features = itemsize * feature_length * counts.inputs
             edges = BLOCK_EDGE_BYTES * counts.edges
             return features + edges + LABEL_BYTES * counts.seeds
         case "sampler_fetch":
-            return VERTEX_ID_BYTES * counts.owned[place["store"]]
+            return VERTEX_ID_BYTES * counts.sent(place["store"])
         case "sampler_hop":
             frontier = counts.frontier_owned[place["hop"] - 1]
             return VERTEX_ID_BYTES * frontier[place["store"]]
@@ -131,9 +133,10 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
         float64, shape (edges, iterations).
     """
     plan = BatchPlan.from_settings(job.settings)
+    cache = CachePlan.from_settings(job.settings, dataset.feature_length)
     return dgtp_volumes(
         job,
-        count_samples(dataset, plan, job.iterations),
+        count_samples(dataset, plan, job.iterations, cache),
         feature_length=dataset.feature_length,
         parameters=parameter_count(
             job.settings["model"], dataset.feature_length, dataset.classes
@@ -322,6 +325,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
         "machines": roomy_machines(job, cluster, replica, job.workers, ranks),
         "stores": len(ranks),
         "by_hops": job.sampling == "multiround",
+        **read_cache(job),
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
         "step": scale_time(times["parameter_server"], job.parameter_servers)
@@ -340,6 +344,7 @@ def _write(common: CommonJob) -> Keys:
     return {
         "workers": common.workers,
         **({"machines": [*common.stated]} if common.stated else {}),
+        **cache_key(common),
         "partitioner": common.partitioner,
         "sampling": "multiround" if common.by_hops else "oneshot",
         **write_common(common, times, "worker", "graph_store"),
