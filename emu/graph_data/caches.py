@@ -88,7 +88,7 @@ def fixed_rows(
     The first of those that others own: of ``degree`` by neighbours, of ``vip`` by the
     batches of the machine's samplers that have them; those of one worth by number.
     """
-    if cache.policy not in FIXED:
+    if cache.policy not in FIXED or home not in cache.homes:
         return np.empty(0, np.int64)
     worth = np.diff(dataset.structure.indptr).astype(np.float64)
     if cache.policy == "vip":

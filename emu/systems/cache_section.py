@@ -147,7 +147,6 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     stores = [task.name for task in job.tasks if task.kind == "graph_store"]
     row = dataset.feature_length * number_bytes(settings)
     reads = [fixed_rows(dataset, plan, cache, home) for home in range(len(stores))]
-    reads = [rows if h in cache.homes else rows[:0] for h, rows in enumerate(reads)]
     for one in ghost_features(stores, reads, dataset.owner, row):
         yield one._replace(cause=CACHED)
 

@@ -25,7 +25,7 @@ ROW = 800
 
 
 def feature_bytes(run: Carried) -> float:
-    """Return what stores have sent to samplers on the other machine, or on their own."""
+    """Return what stores have sent to samplers, wherever these stand."""
     schedule = run.outcome.run.schedule
     job = schedule.problem.job
     features = [job.tasks[edge.source].kind == "graph_store" for edge in job.edges]
