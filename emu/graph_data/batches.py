@@ -1,4 +1,4 @@
-"""Choose the vertices that a sampler learns in an iteration, and count its batch.
+"""Choose the vertices that a sampler learns in an iteration.
 
 Every process derives the same answer from the job's settings alone (specs A3): no
 message to the stores states what the samplers drew.
@@ -6,9 +6,7 @@ message to the stores states what the samplers drew.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,12 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.graph_data.caches import CachePlan, SamplerCache
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
-from emu.problem.workloads import SampleCounts
 
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
 
@@ -196,62 +192,3 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> NDArray[np.int64]:
             for part in (own[h][: room[h]], beyond[first[h] : first[h] + short[h]])
         ]
     )
-
-
-def batch_counts(
-    batch: SampledBatch,
-    owner: NDArray[np.int32],
-    stores: int,
-    hits: NDArray[np.bool_] | None = None,
-) -> SampleCounts:
-    """Count what each store owns of a mini-batch, without touching features.
-
-    ``hits``: which of its vertices' rows the sampler has, None without a cache.
-    """
-
-    def per_store(positions: slice | NDArray[Any]) -> tuple[int, ...]:
-        return tuple(np.bincount(owners[positions], minlength=stores).tolist())
-
-    owners = np.asarray(owner)[batch.vertices]
-    return SampleCounts(
-        owned=per_store(slice(None)),
-        edges=sum(len(source) for source, _ in batch.edges),
-        seeds=batch.sizes[-1],
-        outputs=batch.sizes[1],
-        first_edges=len(batch.edges[0][0]),
-        frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
-        answered=tuple(per_store(vertices) for _, vertices in batch.edges[::-1]),
-        hits=() if hits is None else per_store(hits),
-    )
-
-
-@lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
-def count_samples(
-    dataset: Dataset, plan: BatchPlan, batches: int, cache: CachePlan | None = None
-) -> tuple[tuple[SampleCounts, ...], ...]:
-    """Return the sample counts of every sampler, batch by batch.
-
-    Raises ValueError when a sampler would have no training vertex.
-    """
-    structure, train = dataset.structure, plan.walk(dataset)
-
-    def count(
-        sampler: int, iteration: int, held: SamplerCache | None = None
-    ) -> SampleCounts:
-        batch = plan.batch(structure, train, sampler, iteration)
-        hits = None if held is None else held.look(batch.vertices)
-        return batch_counts(batch, dataset.owner, dataset.parts, hits)
-
-    def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
-        assert cache is not None  # noqa: S101 - for mypy
-        held = SamplerCache(dataset, plan, cache, sampler)
-        return tuple(count(sampler, n, held) for n in range(batches))
-
-    pairs = [(s, n) for s in range(plan.samplers) for n in range(batches)]
-    # Compiled sampling lets others run.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        if cache is not None:
-            return tuple(pool.map(count_in_order, range(plan.samplers)))
-        counts = [*pool.map(count, *zip(*pairs, strict=True))]
-    firsts = range(0, len(counts), batches)
-    return tuple(tuple(counts[first : first + batches]) for first in firsts)

@@ -12,15 +12,13 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
-
-if TYPE_CHECKING:
-    from emu.graph_data.batches import BatchPlan
 
 #: Policies whose rows are chosen before the start.
 FIXED = ("degree", "vip")

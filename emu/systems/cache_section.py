@@ -48,6 +48,12 @@ class CachedSection(TrainingSection):
     again; whose rows are others' is decided by where a sampler stands. Searches for a
     placement take sampler s for one on machine s * machines // samplers."""
 
+    @property
+    @override
+    def unprofiled(self) -> str:
+        hint = "a profile knows no job.cache, write job.times instead"
+        return "" if self.cache is None else hint
+
     def cache_settings(self, stores: int, samplers: int) -> Settings:
         """Return the settings of node programs that follow from ``cache``, if any."""
         if self.cache is None:

@@ -127,8 +127,6 @@ class JobSection(Section):
     `build` returns a job of fewer tasks."""
     unmeasured: ClassVar[str] = ""
     """Why its tasks cannot be measured, empty where they can."""
-    unprofiled: ClassVar[str] = ""
-    """Why it takes no profile, empty where it does; measured are ``times`` then."""
     foreign: ClassVar[dict[str, str]] = {}
     """Keys of other systems that a user may expect here -> why there are none."""
 
@@ -144,6 +142,11 @@ class JobSection(Section):
         def iterations(self) -> int | None: ...  # noqa: D102
         @property
         def credit_window(self) -> int | str: ...  # noqa: D102
+
+    @property
+    def unprofiled(self) -> str:
+        """Why it takes no profile, empty where it does; measured are ``times`` then."""
+        return ""
 
     @property
     def operation_rates(self) -> RatesSection | None:

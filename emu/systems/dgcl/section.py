@@ -53,8 +53,12 @@ _EPOCH_TIMES: dict[str, dict[str, float]] = {}
 class DgclJobSection(DgclKeys):
     """DGCL: whole-graph training, embeddings gathered along planned trees of links."""
 
-    unprofiled: ClassVar[str] = "a profile knows no stages, write job.times instead"
     shaped_by_data: ClassVar[bool] = True
+
+    @property
+    @override
+    def unprofiled(self) -> str:
+        return "a profile knows no stages, write job.times instead"
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:

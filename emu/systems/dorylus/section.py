@@ -64,14 +64,17 @@ class DorylusJobSection(DorylusKeys):
     ``machines`` are the graph servers; default is all but the parameter servers.
     """
 
-    unprofiled: ClassVar[str] = "a profile knows no intervals, write job.times instead"
-
     @property
     @override
     def uncut(self) -> str:
         """Epochs of intervals overlap where reads are of the newest."""
         asynchronous = "mode async keeps no checkpoints: write pipe, or remove this key"
         return asynchronous if self.mode == "async" else ""
+
+    @property
+    @override
+    def unprofiled(self) -> str:
+        return "a profile knows no intervals, write job.times instead"
 
     @override
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:
