@@ -368,14 +368,8 @@ class JobSection(Section):
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales the times of tasks, and the tasks that it covers.
 
-        Parameters
-        ----------
-        tasks
-            All tasks of the job, name -> kind.
-        wanted
-            Those whose times are scaled.
-        scale
-            Returns a stated time times a factor.
+        ``tasks``: all tasks of the job, name -> kind; ``wanted``: those whose times are
+        scaled; ``scale``: returns a stated time times a factor.
         """
         return {}, set()
 
@@ -384,14 +378,8 @@ class JobSection(Section):
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales links of `with_machines`, and those it covers.
 
-        Parameters
-        ----------
-        cluster
-            As stated, without them.
-        links
-            Names of all links that are scaled.
-        scale
-            Returns a rate times a factor.
+        ``cluster``: as stated, without them; ``links``: names of all links that are
+        scaled; ``scale``: returns a rate times a factor.
         """
         return {}, set()
 

@@ -31,12 +31,9 @@ def ghost_features(
 ) -> Iterator[Transfer]:
     """Yield features that every part reads and others own, from their owners.
 
-    Parameters
-    ----------
-    tasks, reads
-        Per part one of its tasks, and the vertices whose features it reads.
-    owner, row
-        Part that owns each vertex, shape (vertices,); bytes of its features.
+    ``tasks``, ``reads``: per part one of its tasks, and the vertices whose features it
+    reads; ``owner``, ``row``: part that owns each vertex, shape (vertices,); bytes of
+    its features.
     """
     for reader, vertices in zip(tasks, reads, strict=True):
         counts = np.bincount(owner[vertices], minlength=len(tasks)).tolist()

@@ -43,12 +43,8 @@ def count_seeds(
 def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
     """Return the steps, from 1, after which to look: those that see the next multiple.
 
-    Parameters
-    ----------
-    seen
-        Seeds after every step, as of `count_seeds`.
-    spacing
-        Seeds from one look to the next; a step that sees more has one look.
+    ``seen``: seeds after every step, as of `count_seeds`; ``spacing``: seeds from one
+    look to the next; a step that sees more has one look.
     """
     return np.flatnonzero(np.diff(seen // spacing, prepend=0)) + 1
 

@@ -109,14 +109,9 @@ def p3_realization(
 ) -> Realization:
     """Return seconds and real bytes of the job that ``builder`` builds.
 
-    Raises ValueError when a kind of task has no time.
-
-    Parameters
-    ----------
-    times
-        Kind of task -> seconds; those of layer 1 are for an even share of the columns.
-    counts
-        Of each machine, of each of its mini-batches.
+    ``times``: kind of task -> seconds; those of layer 1 are for an even share of the
+    columns; ``counts``: of each machine, of each of its mini-batches. Raises ValueError
+    when a kind of task has no time.
     """
     tasks, edges = [*builder.tasks()], [*builder.edges()]
     seconds = np.zeros((len(tasks), builder.cycles))

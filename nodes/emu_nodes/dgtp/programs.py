@@ -62,12 +62,8 @@ _LOOKED_AT = 8
 class JobData:
     """Data set and batch plan, opened once per process.
 
-    Parameters
-    ----------
-    brief
-        Of any task of the process.
-    process
-        Shared by the tasks of one process.
+    ``brief``: of any task of the process; ``process``: shared by the tasks of one
+    process.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
