@@ -31,7 +31,7 @@ class CachePlan:
     policy: str
     """``degree``, ``vip``, ``lru`` or ``window``."""
     rows: int
-    """Of every machine."""
+    """Number of rows of every machine."""
     window: int
     """Batches that ``window`` looks ahead, else 0."""
     homes: tuple[int, ...]

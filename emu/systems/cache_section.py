@@ -15,7 +15,7 @@ from emu.problem import Cluster, Job, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Count, Size
 from emu.problem.fields.section import Section
-from emu.systems import Problems, Settings
+from emu.systems import Keys, Problems, Settings
 from emu.systems.setup import Transfer, ghost_features
 from emu.systems.training_section import TrainingSection, lacking_memory, number_bytes
 from emu.units import SIZE
@@ -47,6 +47,11 @@ class CachedSection(TrainingSection):
     """Rows that every machine keeps of those that others own, which they do not send
     again; whose rows are others' is decided by where a sampler stands. Searches for a
     placement take sampler s for one on machine s * machines // samplers."""
+
+    @property
+    def cache_keys(self) -> Keys:
+        """The key as a file states it, none where it does not."""
+        return self.model_dump(mode="json", exclude_none=True, include={"cache"})
 
     @property
     @override
@@ -153,8 +158,7 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     stores = [task.name for task in job.tasks if task.kind == "graph_store"]
     row = dataset.feature_length * number_bytes(settings)
     reads = [fixed_rows(dataset, plan, cache, home) for home in range(len(stores))]
-    for one in ghost_features(stores, reads, dataset.owner, row):
-        yield one._replace(cause=CACHED)
+    yield from ghost_features(stores, reads, dataset.owner, row, cause=CACHED)
 
 
 def cache_figures(schedule: Schedule) -> dict[str, Any]:

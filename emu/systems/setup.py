@@ -28,6 +28,7 @@ def ghost_features(
     reads: Sequence[NDArray[np.int64]],
     owner: NDArray[np.int32],
     row: int,
+    cause: str = GHOSTS,
 ) -> Iterator[Transfer]:
     """Yield features that every part reads and others own, from their owners.
 
@@ -39,4 +40,4 @@ def ghost_features(
         counts = np.bincount(owner[vertices], minlength=len(tasks)).tolist()
         for holder, count in zip(tasks, counts, strict=True):
             if holder != reader:
-                yield Transfer(GHOSTS, holder, reader, row * count)
+                yield Transfer(cause, holder, reader, row * count)

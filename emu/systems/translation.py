@@ -8,7 +8,7 @@ it. Times of what is done to a mini-batch are in proportion to its seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.systems import Keys
-from emu.systems.cache_section import CachedSection
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
@@ -67,8 +66,8 @@ class CommonJob:
     """Machines of the cluster, those with the fastest NIC first."""
     gpus: bool = False
     """True where machines state gpus."""
-    cache: Keys | None = None
-    """Rows of others that a machine keeps, where a system pulls features."""
+    cache: Keys = field(default_factory=dict)
+    """Key ``cache`` of systems that pull features, as stated, if it is."""
 
     def spread(self, workers: int, stores: int) -> CommonJob:
         """Return the same seeds per iteration over so many workers and stores.
@@ -197,17 +196,6 @@ def roomy_machines(
         )
     names = sorted(candidates)[:workers]
     return tuple(name for *_, name in sorted(names, key=lambda one: one[2]))
-
-
-def cache_key(common: CommonJob) -> Keys:
-    """Return what machines keep, where the file states it."""
-    return {} if common.cache is None else {"cache": common.cache}
-
-
-def read_cache(job: CachedSection) -> Keys:
-    """Return it as it is stated."""
-    stated = job.cache and job.cache.model_dump(mode="json", exclude_none=True)
-    return {"cache": stated}
 
 
 def machines_key(common: CommonJob) -> Keys:

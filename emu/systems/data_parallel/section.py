@@ -12,34 +12,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.graph_data import Dataset
-from emu.problem import Cluster, Job, Realization, Task
+from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import (
-    ALL_REDUCE,
     NamedEdge,
     all_reduce_edge_count,
     all_reduce_edges,
     all_reduce_tasks,
     build_named_job,
 )
-from emu.problem.workloads.operations import Operations
-from emu.systems import Keys, Times
-from emu.systems.cache_section import CachedSection
-from emu.systems.dgtp.job import PROGRAMS, dgtp_times
-from emu.systems.dgtp.section import count_sampled, realize_volumes
+from emu.systems import Keys
+from emu.systems.dgtp.job import PROGRAMS
+from emu.systems.dgtp.section import PullingSection
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import (
     CommonJob,
     Translation,
     add_times,
-    cache_key,
     machines_key,
-    read_cache,
     read_replicas,
     write_common,
 )
@@ -78,7 +70,7 @@ def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator
         yield from (store, sampler, worker)
 
 
-class DataParallelJobSection(ReplicaSection, CachedSection):
+class DataParallelJobSection(ReplicaSection, PullingSection):
     """Data parallel training: features are pulled from their owners (DGL)."""
 
     system: Literal["data_parallel"]
@@ -123,24 +115,6 @@ class DataParallelJobSection(ReplicaSection, CachedSection):
             window=context.window,
         )
 
-    @override
-    def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
-    ) -> Operations:
-        return count_sampled(job, volumes)
-
-    @override
-    def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
-    ) -> Realization:
-        seconds = dgtp_times(job, {ALL_REDUCE: 0.0, **times})
-        return Realization(seconds, realize_volumes(job, dataset))
-
 
 def _write(common: CommonJob) -> Keys:
     common = common.spread(len(common.machines), len(common.machines))
@@ -150,12 +124,14 @@ def _write(common: CommonJob) -> Keys:
     return {
         "partitioner": "hash" if by_import else common.partitioner,
         **machines_key(common),
-        **cache_key(common),
+        **common.cache,
         **write_common(common, times, "replica", "graph_store"),
     }
 
 
 TRANSLATION = Translation(
-    lambda job, cluster: read_replicas(job, cluster, by_hops=False) | read_cache(job),
+    lambda job, cluster: (
+        read_replicas(job, cluster, by_hops=False) | {"cache": job.cache_keys}
+    ),
     _write,
 )

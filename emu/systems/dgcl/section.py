@@ -26,24 +26,11 @@ from emu.systems import Edit, Keys, Problems, Settings, Times
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
-from emu.systems.dgcl.plans import (
-    EPOCHS,
-    gradient_plan,
-    open_plans,
-    topology_settings,
-)
+from emu.systems.dgcl.plans import EPOCHS, gradient_plan, open_plans, topology_settings
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
-from emu.systems.translation import (
-    CommonJob,
-    Translation,
-    add_times,
-    write_whole_graph,
-)
-from emu.systems.whole_graph_section import (
-    layer_time,
-    write_time,
-)
+from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
+from emu.systems.whole_graph_section import layer_time, write_time
 
 #: Simulated seconds by kind of plan, of a section in its context: a scenario is built
 #: several times.

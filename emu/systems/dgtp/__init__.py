@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.setup import Transfer
 from emu.systems.system import System, Variant, calling, initial_weights, on_demand
 
 
@@ -34,13 +31,6 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     return {name: (size,) for name, size in zip(holders, sizes, strict=True)}
 
 
-def _list_setup(job: Job) -> Iterator[Transfer]:
-    """Yield the first weights, and what caches begin with."""
-    yield from initial_weights(job)
-    if "cache" in job.settings:
-        yield from calling("emu.systems.cache_section:list_fills")(job)
-
-
 def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the tasks that hold all parameters together, and of workers.
 
@@ -52,6 +42,8 @@ def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
     return servers or workers[:1], workers
 
+
+_list_fills = calling("emu.systems.cache_section:list_fills")
 
 DGTP = System(
     "dgtp",
@@ -66,7 +58,7 @@ DGTP = System(
     parameter_kinds=("parameter_server",),
     cuts=_tasks_with_state,
     vectors=_vectors,
-    setup=_list_setup,
+    setup=lambda job: (*initial_weights(job), *_list_fills(job)),
     remarks=calling("emu.systems.cache_section:cache_lines"),
     figures=calling("emu.systems.cache_section:cache_figures"),
     carries=CARRIES,

@@ -27,9 +27,7 @@ from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dorylus.deaths import UnansweredLambda
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.keys import LAMBDA, DorylusKeys
-from emu.systems.dorylus.lambda_sections import (
-    TunerSection,
-)
+from emu.systems.dorylus.lambda_sections import TunerSection
 from emu.systems.dorylus.operations import count_steps
 from emu.systems.dorylus.steps import LAMBDAS, THREADS
 from emu.systems.dorylus.volumes import (
@@ -41,9 +39,7 @@ from emu.systems.dorylus.volumes import (
 from emu.systems.job_section import BuildContext, whole_kinds
 from emu.systems.training_section import lacking_memory, number_bytes
 from emu.systems.translation import CommonJob, Translation, write_whole_graph
-from emu.systems.whole_graph_section import (
-    write_time,
-)
+from emu.systems.whole_graph_section import write_time
 from emu.units import SIZE
 
 #: Keys that nothing but lambdas heeds.
