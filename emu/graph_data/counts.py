@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any
@@ -74,3 +75,15 @@ def count_samples(
         counts = [*pool.map(count, *zip(*pairs, strict=True))]
     firsts = range(0, len(counts), batches)
     return tuple(tuple(counts[first : first + batches]) for first in firsts)
+
+
+def count_job(
+    settings: Mapping[str, Any], dataset: Dataset, batches: int
+) -> tuple[tuple[SampleCounts, ...], ...]:
+    """Return `count_samples` of ``Job.settings``, with the cache that they state.
+
+    Raises ValueError as `BatchPlan.from_settings` and `count_samples`.
+    """
+    plan = BatchPlan.from_settings(settings)
+    cache = CachePlan.from_settings(settings, dataset.feature_length)
+    return count_samples(dataset, plan, batches, cache)

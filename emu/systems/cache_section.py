@@ -9,7 +9,7 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, CachePlan, count_samples, fixed_rows, open_for
+from emu.graph_data import BatchPlan, CachePlan, count_job, fixed_rows, open_for
 from emu.graph_data.caches import FIXED
 from emu.problem import Cluster, Job, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
@@ -173,8 +173,7 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
     dataset = open_for(job.settings)
     cache = CachePlan.from_settings(job.settings, dataset.feature_length)
     assert cache is not None  # noqa: S101 - for mypy
-    plan = BatchPlan.from_settings(job.settings)
-    counts = count_samples(dataset, plan, job.iterations, cache)
+    counts = count_job(job.settings, dataset, job.iterations)
     hits = misses = empty = 0
     for home, batches in zip(cache.homes, counts, strict=True):
         for one in batches:

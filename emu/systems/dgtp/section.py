@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.graph_data import BatchPlan, CachePlan, Dataset, count_samples, open_for
+from emu.graph_data import Dataset, count_job, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
@@ -131,11 +131,9 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
     volumes
         float64, shape (edges, iterations).
     """
-    plan = BatchPlan.from_settings(job.settings)
-    cache = CachePlan.from_settings(job.settings, dataset.feature_length)
     return dgtp_volumes(
         job,
-        count_samples(dataset, plan, job.iterations, cache),
+        count_job(job.settings, dataset, job.iterations),
         feature_length=dataset.feature_length,
         parameters=parameter_count(
             job.settings["model"], dataset.feature_length, dataset.classes
@@ -157,8 +155,8 @@ class PullingSection(CachedSection):
         all structure, else the store that answers.
         """
         settings, dataset = job.settings, open_for(job.settings)
-        plan, itemsize = BatchPlan.from_settings(settings), number_bytes(settings)
-        counts = count_samples(dataset, plan, job.iterations)
+        itemsize = number_bytes(settings)
+        counts = count_job(settings, dataset, job.iterations)
         sizes = settings["model"], dataset.feature_length, dataset.classes
         parameters = parameter_count(*sizes)
         servers = sum(task.kind == "parameter_server" for task in job.tasks)

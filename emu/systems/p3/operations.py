@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, count_samples, open_for
+from emu.graph_data import count_job, open_for
 from emu.problem import Job, Task
 from emu.problem.workloads.model_shapes import SampleCounts
 from emu.problem.workloads.operations import (
@@ -55,12 +55,11 @@ def count_phases(
     bytes of (edge, cycle).
     """
     settings, dataset = job.settings, open_for(job.settings)
-    plan = BatchPlan.from_settings(settings)
     phases = _Phases(
         builder=builder,
         model=settings["model"],
         sizes=(dataset.feature_length, dataset.classes),
-        counts=count_samples(dataset, plan, builder.batches),
+        counts=count_job(settings, dataset, builder.batches),
         steps=steps,
     )
     operations = Operations(job)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, Dataset, count_samples, open_for
+from emu.graph_data import Dataset, count_job, open_for
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import (
@@ -269,8 +269,7 @@ class P3JobSection(P3Keys):
                     f"{SIZE.format(lacking)} more than machine {name} has room for"
                 )
                 raise ScenarioError(problem, key="job.cache")
-        plan = BatchPlan.from_settings(settings)
-        counts = count_samples(dataset, plan, builder.batches)
+        counts = count_job(settings, dataset, builder.batches)
         itemsize = number_bytes(settings)
         split = split_model(settings["model"], length, dataset.classes, itemsize)
         return p3_realization(builder, times, counts, split)
