@@ -48,10 +48,6 @@ class CachePlan:
         rows, homes = int(stated["size"] // row), tuple(stated["homes"])
         return cls(stated["policy"], rows, stated["window"], homes)
 
-    def share(self, sampler: int) -> int:
-        """Return the rows of a sampler where they change: an even share."""
-        return self.rows // self.homes.count(self.homes[sampler])
-
 
 def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64]:
     """Return the probability that a batch of a sampler has each vertex, about.
@@ -114,7 +110,7 @@ class SamplerCache:
         self._owner, self._home = dataset.owner, cache.homes[sampler]
         self._dataset, self._plan, self._sampler = dataset, plan, sampler
         self._changes, self._window = cache.policy not in FIXED, cache.window
-        self._most = cache.share(sampler)
+        self._most = cache.rows // cache.homes.count(self._home)
         self._ahead = deque[NDArray[np.int64]]()
         self._iteration, self._used = 0, 0
         self.held = fixed_rows(dataset, plan, cache, self._home)

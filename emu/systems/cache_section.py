@@ -196,11 +196,10 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
 
 def cache_lines(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str]:
     """Yield a line on the hits of caches, which are those of every schedule."""
-    for figures in [*map(cache_figures, schedules.values())][:1]:
-        for one in figures.values():
-            yield (
-                f"caches of {one['rows']:,} rows ({one['policy']}): "
-                f"{one['hits']:,} hits, {one['misses']:,} misses of rows that others "
-                f"own ({one['hit_rate']:.1%}), {SIZE.format(one['bytes_saved'])} "
-                f"saved, {one['empty_messages']:,} messages without a row"
-            )
+    for one in cache_figures(next(iter(schedules.values()))).values():
+        yield (
+            f"caches of {one['rows']:,} rows ({one['policy']}): {one['hits']:,} hits, "
+            f"{one['misses']:,} misses of rows that others own ({one['hit_rate']:.1%}),"
+            f" {SIZE.format(one['bytes_saved'])} saved, {one['empty_messages']:,} "
+            "messages without a row"
+        )

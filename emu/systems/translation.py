@@ -16,6 +16,7 @@ from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.systems import Keys
+from emu.systems.cache_section import CachedSection
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
@@ -158,6 +159,7 @@ def read_replicas(
         "machines": ranks,
         "stores": len(ranks),
         "by_hops": by_hops,
+        "cache": job.cache_keys if isinstance(job, CachedSection) else {},
         "demands": {**demands, "replica": demands["worker"]},
         "step": 0.0,
     }

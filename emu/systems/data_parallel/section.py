@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from typing_extensions import override
@@ -129,9 +130,4 @@ def _write(common: CommonJob) -> Keys:
     }
 
 
-TRANSLATION = Translation(
-    lambda job, cluster: (
-        read_replicas(job, cluster, by_hops=False) | {"cache": job.cache_keys}
-    ),
-    _write,
-)
+TRANSLATION = Translation(partial(read_replicas, by_hops=False), _write)

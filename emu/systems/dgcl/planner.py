@@ -68,11 +68,6 @@ class Topology:
         flat = [link for pair in self._pairs() for link in self.routes.get(pair, ())]
         return np.array(flat, np.int32)
 
-    @property
-    def fastest(self) -> float:
-        """Capacity of the widest link."""
-        return float(self.capacities.max(initial=1.0, where=self.capacities > 0))
-
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
         """True where a device reaches another over any number of links."""

@@ -253,14 +253,14 @@ def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
         rows = sum(len(part.local) + len(part.held) for part in parts)
         factor = rows / graphs[0].vertices
         yield f"devices keep {factor:.2f} times the vertices (replication factor)"
-    if settings["plan"]["kind"] not in {"swap", "replication"} and plan_cannot_pay(
-        settings, read_topology(settings["topology"])
-    ):
+    kinds = {"swap", "replication"}
+    if settings["plan"]["kind"] not in kinds and plan_cannot_pay(settings):
         yield "SPST finds no plan of a lower t(S) than peer-to-peer's"
 
 
-def plan_cannot_pay(settings: Mapping[str, Any], topology: Topology) -> bool:
+def plan_cannot_pay(settings: Mapping[str, Any]) -> bool:
     """Return True where SPST finds no plan of a lower t(S) than peer-to-peer's."""
+    topology = read_topology(settings["topology"])
     if boxes := settings["replicas"]:
         topology = topology.within(boxes)
     costs = [

@@ -62,7 +62,7 @@ def spst(
         links=len(topology.links),
         starts=topology.starts,
         crossed=topology.crossed,
-        row_times=topology.fastest / topology.capacities,
+        row_times=topology.capacities.max(initial=1.0) / topology.capacities,
         groups=groups,
         width=width,
         owners=owners[first],

@@ -237,9 +237,8 @@ class P3Builder:
         order, pipeline = self.pipeline.order, self.pipeline
         ranks = range(len(self.machines))
         for rank in ranks:
-            asks = [f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1)] + [
-                f"s{rank}"
-            ]
+            hops = (f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1))
+            asks = [*hops, f"s{rank}"]
             for (hop, asker), store in itertools.product(
                 enumerate(asks[:-1], 1), ranks
             ):

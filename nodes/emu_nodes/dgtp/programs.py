@@ -321,7 +321,7 @@ class Sampler(_SamplerTask):
             self._compare(sender, vertices[mine], rows)
             features[mine] = rows
         if self._cache is not None and self._cache.held is not held:
-            self._hold(held, vertices, features)
+            self._hold(held, self._cache.held, vertices, features)
         mini_batch = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
         self._figures = {
             "input_vertices": float(batch.sizes[0]),
@@ -332,16 +332,18 @@ class Sampler(_SamplerTask):
         return mini_batch.tensors()
 
     def _hold(
-        self, before: NDArray[np.int64], batch: NDArray[np.int64], rows: NDArray[Any]
+        self,
+        before: NDArray[np.int64],
+        now: NDArray[np.int64],
+        batch: NDArray[np.int64],
+        features: NDArray[Any],
     ) -> None:
-        """Hold the rows of what the cache has now, of a batch or from before it."""
-        assert self._cache is not None  # noqa: S101 - for mypy
-        now, order = self._cache.held, np.argsort(batch)
-        kept = np.isin(now, before, assume_unique=True)
-        both = np.empty((len(now), rows.shape[1]), rows.dtype)
-        both[kept] = self._rows[np.searchsorted(before, now[kept])]
-        both[~kept] = rows[order[np.searchsorted(batch, now[~kept], sorter=order)]]
-        self._rows = both
+        """Hold the rows of what a cache has now, from before a batch or of it."""
+        order, kept = np.argsort(batch), np.isin(now, before, assume_unique=True)
+        rows = np.empty((len(now), features.shape[1]), features.dtype)
+        rows[kept] = self._rows[np.searchsorted(before, now[kept])]
+        rows[~kept] = features[order[np.searchsorted(batch, now[~kept], sorter=order)]]
+        self._rows = rows
 
     def _compare(
         self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]
