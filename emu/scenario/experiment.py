@@ -303,9 +303,11 @@ class Experiment:
             When nothing is left.
         """
         whole = self.whole or self
+        problem = whole.problem.beginning_at(first, began)
+        job = settle_caches(problem.job, problem.machine_of_task, first)
         return replace(
             self,
-            problem=whole.problem.beginning_at(first, began),
+            problem=problem if job is problem.job else replace(problem, job=job),
             realization=whole.realization.beginning_at(first, whole.problem.job),
             first=first,
             began=began,

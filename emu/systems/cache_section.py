@@ -125,10 +125,11 @@ def _beyond(window: int | None, iterations: int | None) -> str:
     return f"found {window} for a job of {iterations} batches: write {iterations}"
 
 
-def settle_caches(job: Job, machine_of: Mapping[str, str]) -> Job:
+def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Job:
     """Return a job whose caches are of the machines on which its samplers stand.
 
-    ``machine_of``: task -> machine. Those of several jobs are settled each by itself.
+    ``machine_of``: task -> machine; ``first``: iterations that are done, of the whole
+    job that this ends. Those of several jobs are settled each by itself.
     """
     by_name = {name: job.settings_of(name) for name in job.job_names}
     if not any(isinstance(one.get("cache"), Mapping) for one in by_name.values()):
@@ -141,7 +142,8 @@ def settle_caches(job: Job, machine_of: Mapping[str, str]) -> Job:
         stores = [machine for kind, machine in at if kind == "graph_store"]
         places = {machine: store for store, machine in enumerate(stores)}
         homes = [places.get(machine, -1) for kind, machine in at if kind == "sampler"]
-        by_name[name] = {**settings, "cache": {**cache, "homes": homes}}
+        settled = {**cache, "homes": homes, "first": first}
+        by_name[name] = {**settings, "cache": settled}
     if "jobs" in job.settings:
         return replace(job, settings={**job.settings, "jobs": by_name})
     (settings,) = by_name.values()
@@ -173,10 +175,11 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
     dataset = open_for(job.settings)
     cache = CachePlan.from_settings(job.settings, dataset.feature_length)
     assert cache is not None  # noqa: S101 - for mypy
-    counts = count_job(job.settings, dataset, job.iterations)
+    first = job.settings["cache"]["first"]
+    counts = count_job(job.settings, dataset, first + job.iterations)
     hits = misses = empty = 0
     for home, batches in zip(cache.homes, counts, strict=True):
-        for one in batches:
+        for one in batches[first:]:
             sent = [one.sent(s) for s in range(dataset.parts) if s != home]
             hits, misses = hits + sum(one.hits), misses + sum(sent)
             empty += sent.count(0)

@@ -62,6 +62,8 @@ def test_stores_send_what_the_machine_of_a_sampler_lacks(policy: str) -> None:
     assert saved == figures["bytes_saved"] == 400 * figures["hits"]
     assert figures["rows"] == 100
     assert ready.simulate().makespan < without.simulate().makespan
+    rest = cache_figures(ready.beginning_at(4).simulate())["cache"]
+    assert 400 * rest["hits"] == differ[:, 4:].sum()
 
 
 def test_fixed_rows_are_sent_before_time_0_from_their_owners() -> None:
