@@ -5,12 +5,9 @@ must not know sockets, schedules, training; torch and dgl only to read their fil
 Start at ``dataset.py``, then ``sampling.py``; ``readers/`` has one file per format.
 """
 
-from emu.graph_data.batches import (
-    ALL_NEIGHBOURS,
-    BatchPlan,
-    batch_counts,
-    count_samples,
-)
+from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan
+from emu.graph_data.caches import CachePlan, SamplerCache, fixed_rows
+from emu.graph_data.counts import batch_counts, count_job, count_samples
 from emu.graph_data.dataset import (
     Dataset,
     open_columns,
@@ -43,14 +40,18 @@ __all__ = [
     "Adjacency",
     "Aggregation",
     "BatchPlan",
+    "CachePlan",
     "Dataset",
     "GrowingBatch",
     "Part",
     "SampledBatch",
+    "SamplerCache",
     "Structure",
     "WholeGraph",
     "batch_counts",
+    "count_job",
     "count_samples",
+    "fixed_rows",
     "open_columns",
     "open_dataset",
     "open_for",

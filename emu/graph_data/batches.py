@@ -1,4 +1,4 @@
-"""Choose the vertices that a sampler learns in an iteration, and count its batch.
+"""Choose the vertices that a sampler learns in an iteration.
 
 Every process derives the same answer from the job's settings alone (specs A3): no
 message to the stores states what the samplers drew.
@@ -6,9 +6,7 @@ message to the stores states what the samplers drew.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -20,7 +18,6 @@ from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
-from emu.problem.workloads import SampleCounts
 
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
 
@@ -58,10 +55,8 @@ class BatchPlan:
     def from_settings(cls, settings: Mapping[str, Any]) -> BatchPlan:
         """Return the plan of a job, from ``Job.settings``.
 
-        Raises
-        ------
-        ValueError
-            When the worker's batch does not divide among its samplers; as the class.
+        Raises ValueError when the worker's batch does not divide among its samplers; as
+        the class.
         """
         size, samplers = settings["batch_size"], settings["samplers_per_worker"]
         each, remainder = divmod(size, samplers)
@@ -197,48 +192,3 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> NDArray[np.int64]:
             for part in (own[h][: room[h]], beyond[first[h] : first[h] + short[h]])
         ]
     )
-
-
-def batch_counts(
-    batch: SampledBatch, owner: NDArray[np.int32], stores: int
-) -> SampleCounts:
-    """Count what each store owns of a mini-batch, without touching features."""
-
-    def per_store(positions: slice | NDArray[np.int32]) -> tuple[int, ...]:
-        return tuple(np.bincount(owners[positions], minlength=stores).tolist())
-
-    owners = np.asarray(owner)[batch.vertices]
-    return SampleCounts(
-        owned=per_store(slice(None)),
-        edges=sum(len(source) for source, _ in batch.edges),
-        seeds=batch.sizes[-1],
-        outputs=batch.sizes[1],
-        first_edges=len(batch.edges[0][0]),
-        frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
-        answered=tuple(per_store(vertices) for _, vertices in batch.edges[::-1]),
-    )
-
-
-@lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
-def count_samples(
-    dataset: Dataset, plan: BatchPlan, batches: int
-) -> tuple[tuple[SampleCounts, ...], ...]:
-    """Return the sample counts of every sampler, batch by batch.
-
-    Raises
-    ------
-    ValueError
-        When a sampler would have no training vertex.
-    """
-    structure, train = dataset.structure, plan.walk(dataset)
-
-    def count(sampler: int, iteration: int) -> SampleCounts:
-        batch = plan.batch(structure, train, sampler, iteration)
-        return batch_counts(batch, dataset.owner, dataset.parts)
-
-    pairs = [(s, n) for s in range(plan.samplers) for n in range(batches)]
-    # Compiled sampling lets others run.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        counts = [*pool.map(count, *zip(*pairs, strict=True))]
-    firsts = range(0, len(counts), batches)
-    return tuple(tuple(counts[first : first + batches]) for first in firsts)

@@ -27,6 +27,7 @@ from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
+from emu.systems.cache_section import settle_caches
 from emu.systems.system import system_guards
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.guards import GUARDS, Evidence, examine
@@ -316,7 +317,8 @@ def _realize_scenario(
         # To measure it is to run it, which an audit does with --training alone.
         return None, ["times and volumes are not compared: no figures of its model"]
     try:
-        job = build_job(scenario)
+        places = schedule.problem.machine_of_task
+        job = settle_caches(build_job(scenario), places)
         realization = realize(scenario, job)
     except (DataError, ScenarioError) as error:
         return None, [f"times and volumes are not compared: {error}"]

@@ -39,6 +39,7 @@ from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
+from emu.systems.cache_section import settle_caches
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 from emu.units import format_duration
 
@@ -143,10 +144,11 @@ def _with_peers(
 
 
 def following_placement(scenario: Scenario, problem: Problem) -> Problem:
-    """Return the problem with rings and copies where its placement asks for.
+    """Return the problem with rings, copies and caches where its placement asks for.
 
     Rings of jobs with ``ring: placed``, whatever order they had before; copies of state
-    on peers.
+    on peers; caches of rows that others than a sampler's machine own, which change what
+    is sent.
     """
     placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
     problem = replace(problem, placement=placement)
@@ -154,7 +156,8 @@ def following_placement(scenario: Scenario, problem: Problem) -> Problem:
     for name, job in (alone or {"": scenario.job}).items():
         if job.rings_follow_placement:
             problem = with_placed_ring(problem, name)
-    return problem
+    settled = settle_caches(problem.job, problem.machine_of_task)
+    return problem if settled is problem.job else replace(problem, job=settled)
 
 
 def place_one_by_one(
@@ -299,9 +302,11 @@ class Experiment:
             When nothing is left.
         """
         whole = self.whole or self
+        problem = whole.problem.beginning_at(first, began)
+        job = settle_caches(problem.job, problem.machine_of_task, first)
         return replace(
             self,
-            problem=whole.problem.beginning_at(first, began),
+            problem=problem if job is problem.job else replace(problem, job=job),
             realization=whole.realization.beginning_at(first, whole.problem.job),
             first=first,
             began=began,
@@ -543,6 +548,8 @@ def _place_built(
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
     problem = following_placement(scenario, Problem(cluster, job, outcome.placement))
+    if problem.job.settings != job.settings:
+        realization = realize(scenario, problem.job)
     kills = scenario.kills(problem)
     return Experiment(
         scenario, problem, problem.stretch(realization), outcome, kills=kills

@@ -19,6 +19,7 @@ from emu.problem.workloads.copies import count_copy_bytes
 from emu.problem.workloads.several_jobs import several_realizations
 from emu.scenario.run_sections import pin
 from emu.scenario.workload_file import read_profile
+from emu.systems.cache_section import CachedSection
 from emu.systems.system import state_bytes, system_of, tasks_with_state_of
 from emu.systems.training_section import (
     FiguresSection,
@@ -64,6 +65,8 @@ def build_job(scenario: Scenario) -> Job:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
+    if isinstance(section, CachedSection):
+        job = section.reserve(job, scenario.to_cluster())
     job = _with_rated_devices(scenario, job)
     if (figures := model_figures(scenario)) is None:
         return job
@@ -254,7 +257,10 @@ def _realize_one(scenario: Scenario, job: Job) -> Realization:
         parts, realizations = _parts(scenario), []
         for number, (_, alone) in enumerate(scenario.parts()):
             try:
-                realizations.append(realize(alone, parts[number].job))
+                part = parts[number]  # with its caches where they stand
+                settings = job.settings_of(part.name)
+                part_job = replace(part.job, settings=settings)
+                realizations.append(realize(alone, part_job))
             except ScenarioError as error:
                 key = f"jobs.{number}.{error.key}"
                 raise ScenarioError(error.problem, key=key) from error

@@ -10,6 +10,7 @@ from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import load
+from emu.systems.cache_section import settle_caches
 from emu.systems.system import list_transfers
 from emu.units import SIZE
 
@@ -34,7 +35,10 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     sizes: dict[tuple[str, str, str], float] = {}
     parts = {f"{item.name}/": build_job(alone) for item, alone in scenario.parts()}
     for prefix, job in (parts or {"": problem.job}).items():
-        for cause, source, to, size in list_transfers(job):
+        places = {
+            task.name: machine_of.get(prefix + task.name, "") for task in job.tasks
+        }
+        for cause, source, to, size in list_transfers(settle_caches(job, places)):
             key = cause, machine_of[prefix + source], machine_of[prefix + to]
             sizes[key] = sizes.get(key, 0.0) + size / scale
     return {key: size for key, size in sizes.items() if size and key[1] != key[2]}

@@ -128,8 +128,6 @@ class JobSection(Section):
     `build` returns a job of fewer tasks."""
     unmeasured: ClassVar[str] = ""
     """Why its tasks cannot be measured, empty where they can."""
-    unprofiled: ClassVar[str] = ""
-    """Why it takes no profile, empty where it does; measured are ``times`` then."""
     foreign: ClassVar[dict[str, str]] = {}
     """Keys of other systems that a user may expect here -> why there are none."""
 
@@ -146,6 +144,11 @@ class JobSection(Section):
         def iterations(self) -> int | None: ...  # noqa: D102
         @property
         def credit_window(self) -> int | str: ...  # noqa: D102
+
+    @property
+    def unprofiled(self) -> str:
+        """Why it takes no profile, empty where it does; measured are ``times`` then."""
+        return ""
 
     @property
     def operation_rates(self) -> RatesSection | None:
@@ -169,10 +172,8 @@ class JobSection(Section):
     def build(self, context: BuildContext) -> Job:
         """Return the job.
 
-        Raises
-        ------
-        ValueError
-            When it is not a job, or counts in epochs of an unknown training set.
+        Raises ValueError when it is not a job, or counts in epochs of an unknown
+        training set.
         """
         raise NotImplementedError
 
@@ -181,18 +182,10 @@ class JobSection(Section):
     ) -> Realization:
         """Return the times and volumes of ``job``, which `build` has made.
 
-        Parameters
-        ----------
-        measured
-            Kind of task -> seconds, of kinds whose times were measured here and hold
-            where none are stated.
-
-        Raises
-        ------
-        ScenarioError
-            When a time is missing, or they contradict the cluster or the data set.
-        DataError
-            When a data set is needed and missing or damaged.
+        ``measured``: kind of task -> seconds, of kinds whose times were measured here
+        and hold where none are stated. Raises ScenarioError when a time is missing, or
+        they contradict the cluster or the data set; DataError when a data set is needed
+        and missing or damaged.
         """
         raise NotImplementedError
 
@@ -377,14 +370,8 @@ class JobSection(Section):
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales the times of tasks, and the tasks that it covers.
 
-        Parameters
-        ----------
-        tasks
-            All tasks of the job, name -> kind.
-        wanted
-            Those whose times are scaled.
-        scale
-            Returns a stated time times a factor.
+        ``tasks``: all tasks of the job, name -> kind; ``wanted``: those whose times are
+        scaled; ``scale``: returns a stated time times a factor.
         """
         return {}, set()
 
@@ -393,14 +380,8 @@ class JobSection(Section):
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales links of `with_machines`, and those it covers.
 
-        Parameters
-        ----------
-        cluster
-            As stated, without them.
-        links
-            Names of all links that are scaled.
-        scale
-            Returns a rate times a factor.
+        ``cluster``: as stated, without them; ``links``: names of all links that are
+        scaled; ``scale``: returns a rate times a factor.
         """
         return {}, set()
 

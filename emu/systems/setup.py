@@ -28,18 +28,16 @@ def ghost_features(
     reads: Sequence[NDArray[np.int64]],
     owner: NDArray[np.int32],
     row: int,
+    cause: str = GHOSTS,
 ) -> Iterator[Transfer]:
     """Yield features that every part reads and others own, from their owners.
 
-    Parameters
-    ----------
-    tasks, reads
-        Per part one of its tasks, and the vertices whose features it reads.
-    owner, row
-        Part that owns each vertex, shape (vertices,); bytes of its features.
+    ``tasks``, ``reads``: per part one of its tasks, and the vertices whose features it
+    reads; ``owner``, ``row``: part that owns each vertex, shape (vertices,); bytes of
+    its features.
     """
     for reader, vertices in zip(tasks, reads, strict=True):
         counts = np.bincount(owner[vertices], minlength=len(tasks)).tolist()
         for holder, count in zip(tasks, counts, strict=True):
             if holder != reader:
-                yield Transfer(GHOSTS, holder, reader, row * count)
+                yield Transfer(cause, holder, reader, row * count)

@@ -164,10 +164,8 @@ class System:
 def systems() -> Mapping[str, System]:
     """Return the installed systems by name, in the order of their names.
 
-    Raises
-    ------
-    EmulatorError
-        When an entry point cannot be imported, is no `System`, or two have one name.
+    Raises EmulatorError when an entry point cannot be imported, is no `System`, or two
+    have one name.
     """
     by_name: dict[str, System] = {}
     for point in sorted(entry_points(group=GROUP)):
@@ -196,10 +194,8 @@ def _describe_point(point: EntryPoint) -> str:
 def section_types() -> tuple[type[JobSection], ...]:
     """Return the ``job`` sections of all systems.
 
-    Raises
-    ------
-    EmulatorError
-        When one cannot be imported: it names the package that brings it.
+    Raises EmulatorError when one cannot be imported: it names the package that brings
+    it.
     """
     return tuple(map(section_type, systems()))
 
@@ -261,10 +257,7 @@ def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
     Of every vector the parameters, two moments with Adam, the number of steps, and the
     gradients that are on their way at a cut: see `emu.training.optimizers`.
 
-    Raises
-    ------
-    DataError
-        When the data set is missing or damaged.
+    Raises DataError when the data set is missing or damaged.
     """
     system, settings = system_of(job.settings), job.settings
     if system is None:
@@ -302,10 +295,8 @@ def outlook_on(settings: Mapping[str, object]) -> list[str]:
 def content_of(name: str, kinds: tuple[str, str]) -> str:
     """Return the content of flows between two kinds of task, a plural.
 
-    Parameters
-    ----------
-    name
-        System of the job, asked first: custom and several jobs have kinds of others.
+    ``name``: system of the job, asked first: custom and several jobs have kinds of
+    others.
     """
     if kinds[1] == CHECKPOINT:
         return "checkpoints"

@@ -97,10 +97,7 @@ class ModelProgramSection(Section):
     def problems(self, fanouts: int) -> Iterator[tuple[str, str]]:
         """Yield (key, what is wrong and what would be right).
 
-        Parameters
-        ----------
-        fanouts
-            How many are stated; 0 where every neighbour is taken.
+        ``fanouts``: how many are stated; 0 where every neighbour is taken.
         """
         file, _, name = self.program.rpartition(":")
         if not (file.endswith(".py") and name.isidentifier()):
@@ -119,10 +116,7 @@ class ModelProgramSection(Section):
 def program_text(program: str) -> str:
     """Return the text of ``FILE.py:NAME``.
 
-    Raises
-    ------
-    DataError
-        When the file is missing or cannot be read.
+    Raises DataError when the file is missing or cannot be read.
     """
     file = program.rpartition(":")[0] or program
     try:
@@ -161,10 +155,7 @@ class DatasetSection(Section):
     def settings(self, seed: int) -> Settings:
         """Return the data set as ``Job.settings`` hold it.
 
-        Parameters
-        ----------
-        seed
-            The scenario's, where none is stated.
+        ``seed``: the scenario's, where none is stated.
         """
         return {
             "name": self.name,
@@ -365,10 +356,8 @@ class TrainingSection(JobSection):
         ``replicate``: epochs * ceil(train / B_s); ``shard``, ``local``: each sampler
         walks its whole share of the training set (specs, A4).
 
-        Raises
-        ------
-        ValueError
-            When the job counts in epochs, and the training set is not known.
+        Raises ValueError when the job counts in epochs, and the training set is not
+        known.
         """
         if self.epochs is None:
             return self.iterations or 1
@@ -477,15 +466,8 @@ class TrainingSection(JobSection):
     ) -> Realization:
         """Return seconds and real bytes of ``job`` on its data set.
 
-        Parameters
-        ----------
-        times
-            Kind of task -> seconds of one task, for every kind of the job.
-
-        Raises
-        ------
-        ScenarioError
-            When the data set does not fit the job or the cluster.
+        ``times``: kind of task -> seconds of one task, for every kind of the job.
+        Raises ScenarioError when the data set does not fit the job or the cluster.
         """
         raise NotImplementedError
 
@@ -493,12 +475,8 @@ class TrainingSection(JobSection):
 def open_fitting(settings: Mapping[str, Any]) -> Dataset:
     """Return the data set of a job, whose training set holds its mini-batches.
 
-    Raises
-    ------
-    ScenarioError
-        When a mini-batch has more seeds than there are training vertices.
-    DataError
-        When the data set is missing or damaged.
+    Raises ScenarioError when a mini-batch has more seeds than there are training
+    vertices; DataError when the data set is missing or damaged.
     """
     from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 

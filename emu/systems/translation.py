@@ -8,7 +8,7 @@ it. Times of what is done to a mini-batch are in proportion to its seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.systems import Keys
+from emu.systems.cache_section import CachedSection
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
@@ -66,6 +67,8 @@ class CommonJob:
     """Machines of the cluster, those with the fastest NIC first."""
     gpus: bool = False
     """True where machines state gpus."""
+    cache: Keys = field(default_factory=dict)
+    """Key ``cache`` of systems that pull features, as stated, if it is."""
 
     def spread(self, workers: int, stores: int) -> CommonJob:
         """Return the same seeds per iteration over so many workers and stores.
@@ -156,6 +159,7 @@ def read_replicas(
         "machines": ranks,
         "stores": len(ranks),
         "by_hops": by_hops,
+        "cache": job.cache_keys if isinstance(job, CachedSection) else {},
         "demands": {**demands, "replica": demands["worker"]},
         "step": 0.0,
     }
@@ -212,11 +216,8 @@ def write_whole_graph(common: CommonJob, *kinds: str) -> Keys:
 
     ``kinds`` are those of its models. Neighbours are averaged, as in mini-batches.
 
-    Raises
-    ------
-    ScenarioError
-        When it has no such model, or times are stated: those of mini-batches say
-        nothing of it.
+    Raises ScenarioError when it has no such model, or times are stated: those of
+    mini-batches say nothing of it.
     """
     model, rates = common.same["model"], common.same.get("rates")
     if (kind := model.get("kind", "sage")) not in kinds:
@@ -251,15 +252,11 @@ def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) 
         **common.same,
         "batch_size": common.batch_size,
         "demands": {kind: amounts for kind, amounts in demands.items() if amounts},
-        **({} if "rates" in common.same else {"times": _texts(times)}),
+        **({} if "rates" in common.same else {"times": _text(times)}),
     }
 
 
-def _texts(times: Mapping[str, Time]) -> Keys:
-    return {kind: _text(time) for kind, time in times.items()}
-
-
-def _text(time: Time) -> Any:
-    if isinstance(time, dict):
+def _text(time: Time | Mapping[str, Time]) -> Any:
+    if isinstance(time, Mapping):
         return {device: _text(seconds) for device, seconds in time.items()}
     return DURATION.format(time, 9)

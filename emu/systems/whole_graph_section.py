@@ -19,11 +19,7 @@ from emu.problem.fields.section import Section
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import Problems, Settings
 from emu.systems.job_section import BuildContext, JobSection, RatesSection
-from emu.systems.training_section import (
-    DatasetSection,
-    OptimizerSection,
-    by_name,
-)
+from emu.systems.training_section import DatasetSection, OptimizerSection, by_name
 from emu.units import DURATION
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"

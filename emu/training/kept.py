@@ -42,16 +42,9 @@ def weight_settings(settings: Mapping[str, Any], *, opens: bool) -> dict[str, An
 def train_once(causes: Mapping[str, Any], train: Callable[[], Progress]) -> Progress:
     """Return a training, from disk where it is kept.
 
-    Parameters
-    ----------
-    causes
-        JSON of all that decides it, ``dataset`` of ``Job.settings`` among it; emu's
-        code and the versions of what computes are added here.
-
-    Raises
-    ------
-    DataError
-        When the data set is missing, or what is kept is damaged or cannot be written.
+    ``causes``: JSON of all that decides it, ``dataset`` of ``Job.settings`` among it;
+    emu's code and the versions of what computes are added here. Raises DataError when
+    the data set is missing, or what is kept is damaged or cannot be written.
     """
     dataset = {**causes["dataset"]}
     root, scale = dataset.pop("root", None) or "", dataset.get("scale") or 1.0

@@ -279,10 +279,7 @@ class MiniBatch:
         The sizes need not travel: S_L has a label each, and a block's sources are its
         destinations and the other starting points of edges (see `SampledBatch`).
 
-        Raises
-        ------
-        ValueError
-            When a tensor is missing or they contradict each other.
+        Raises ValueError when a tensor is missing or they contradict each other.
         """
         missing = {"features", "labels"} - named.keys()
         edges = tuple(

@@ -31,15 +31,8 @@ def count_seeds(
 ) -> NDArray[np.int64]:
     """Return the seeds seen after every step, int64, shape (steps,).
 
-    Parameters
-    ----------
-    settings, train
-        ``Job.settings``; number of training vertices.
-
-    Raises
-    ------
-    ValueError
-        As `BatchPlan`, or when a sampler would have no training vertex.
+    ``settings``, ``train``: ``Job.settings``; number of training vertices. Raises
+    ValueError as `BatchPlan`, or when a sampler would have no training vertex.
     """
     numbers = np.arange(1, steps + 1)
     if trains_whole_graph(settings):
@@ -50,12 +43,8 @@ def count_seeds(
 def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
     """Return the steps, from 1, after which to look: those that see the next multiple.
 
-    Parameters
-    ----------
-    seen
-        Seeds after every step, as of `count_seeds`.
-    spacing
-        Seeds from one look to the next; a step that sees more has one look.
+    ``seen``: seeds after every step, as of `count_seeds`; ``spacing``: seeds from one
+    look to the next; a step that sees more has one look.
     """
     return np.flatnonzero(np.diff(seen // spacing, prepend=0)) + 1
 

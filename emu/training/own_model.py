@@ -100,11 +100,8 @@ class OwnModel:
 
     They are those that need a gradient, in the module's order, in the job's precision.
 
-    Raises
-    ------
-    DataError
-        When the program cannot be imported, or does not build a module; every method
-        raises it when the program fails or returns another shape.
+    Raises DataError when the program cannot be imported, or does not build a module;
+    every method raises it when the program fails or returns another shape.
     """
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
@@ -347,11 +344,8 @@ def try_out(settings: Mapping[str, Any]) -> ModelFigures:
     Takes seconds the first time; the figures are kept while the process lives, so that
     variations of a scenario are compared with equal times.
 
-    Raises
-    ------
-    DataError
-        When torch or the data set is missing; as `OwnModel`; when the model draws
-        random numbers that no seed decides, or keeps values from call to call.
+    Raises DataError when torch or the data set is missing; as `OwnModel`; when the
+    model draws random numbers that no seed decides, or keeps values from call to call.
     """
     program = settings["model"]["program"]
     import_library("torch", program, INSTALL_TORCH)

@@ -168,6 +168,8 @@ def reference_training(
     Nothing else may influence the weights. Returns flat parameters after the last step,
     and the mean loss over workers per iteration.
 
+    Raises DataError and ValueError as `open_for` and `BatchPlan.from_settings`.
+
     Parameters
     ----------
     missed
@@ -175,11 +177,6 @@ def reference_training(
         lr * grad f_i(w_(i-1-missed)), where there is no w before w_0.
     watch
         See `Watch`.
-
-    Raises
-    ------
-    DataError, ValueError
-        As `open_for` and `BatchPlan.from_settings`.
     """
     if trains_whole_graph(settings):
         return _train_whole_graph(settings, iterations, watch)
@@ -223,12 +220,7 @@ def evaluate(
     the whole graph. Looks at one training share its data set, opened, and of a job on
     the whole graph its model.
 
-    Raises
-    ------
-    DataError
-        As `open_for`.
-    ValueError
-        When the parameters do not fit the model.
+    Raises DataError as `open_for`; ValueError when the parameters do not fit the model.
     """
     dataset = dataset or open_for(settings)
     return _grade(dataset, predict(settings, dataset, parameters, whole))
@@ -251,10 +243,7 @@ def predict(
 ) -> NDArray[np.int64]:
     """Return the predicted class of every vertex.
 
-    Raises
-    ------
-    ValueError
-        When the parameters do not fit the model.
+    Raises ValueError when the parameters do not fit the model.
     """
     import torch
 

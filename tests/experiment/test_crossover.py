@@ -18,7 +18,7 @@ from emu.experiment.crossover import (
     limit_of,
 )
 from emu.experiment.systems import as_system
-from emu.graph_data import batches
+from emu.graph_data import count_samples
 from emu.prediction.analysis.throughput import Pace
 from emu.report.comparison import Crossover, Side, SystemResult, crossover_table
 from emu.scenario import prepare
@@ -47,8 +47,7 @@ emulation: {compute: timed}
 
 def test_crossover_by_hidden_width() -> None:
     """Without computation the network decides, and pipelines hide nothing of it."""
-    sampled = batches.count_samples
-    sampled.cache_clear()
+    count_samples.cache_clear()
     found = find_crossover(
         loads(TEXT),
         "job.model.hidden",
@@ -60,7 +59,7 @@ def test_crossover_by_hidden_width() -> None:
     assert found.above.value == found.below.value + 1
     assert (found.below.best, found.above.best) == ("p3", "data_parallel")
     assert found.estimate == pytest.approx(found.below.value, rel=0.1)
-    assert sampled.cache_info().misses == 1  # for both systems, at every width
+    assert count_samples.cache_info().misses == 1  # for both systems, at every width
     for side in (found.below, found.above):
         for result in side.results:
             changed = {"job.model.hidden": side.value}

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
 from emu.experiment.systems import as_system
-from emu.graph_data import BatchPlan, open_for
-from emu.graph_data.batches import batch_counts
+from emu.graph_data import BatchPlan, batch_counts, open_for
 from emu.prediction.analysis.what_if import Change, span
 from emu.problem.workloads.operations import OPERATIONS, Operations, count_layers
 from emu.scenario import Scenario, build_job, load, prepare, realize

@@ -117,6 +117,13 @@ class SampleCounts:
     """Per hop and store: vertices of the hop's frontier that the store owns, edges that
     it answers."""
 
+    hits: tuple[int, ...] = ()
+    """Per store: input vertices whose rows the sampler has already; empty for none."""
+
+    def sent(self, store: int) -> int:
+        """Return the rows that a store sends: all that it owns but the hits."""
+        return self.owned[store] - (self.hits[store] if self.hits else 0)
+
     @property
     def inputs(self) -> int:
         """#S_0: every input vertex has one owner."""

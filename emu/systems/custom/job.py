@@ -116,6 +116,10 @@ def custom_job(
 ) -> Job:
     """Return the job: edges in the order of the flows, then the credit edges.
 
+    Raises ValueError as `Job` and `credit_edges`, when a flow names an unknown task or
+    has bytes for a gate or reads the latest of or into one, or when there are fewer
+    values than iterations.
+
     Parameters
     ----------
     iterations
@@ -126,13 +130,6 @@ def custom_job(
         Real bytes per emulated byte. Given for an emulation: every task then has
         in its settings the ``payload_bytes`` to send, one row per out-edge in the order
         of ``Job.edges``, one whole number of real bytes per iteration.
-
-    Raises
-    ------
-    ValueError
-        As `Job` and `credit_edges`, when a flow names an unknown task or has bytes for
-        a gate or reads the latest of or into one, or when there are fewer values than
-        iterations.
     """
     positions = {task.name: position for position, task in enumerate(tasks)}
     gates = {task.name for task in tasks if task.gate}
@@ -182,10 +179,8 @@ def custom_realization(
 ) -> Realization:
     """Return times and volumes for ``job`` as `custom_job` built it; credits carry 0.
 
-    Raises
-    ------
-    ValueError
-        When there are fewer values than iterations, or a value is negative or NaN.
+    Raises ValueError when there are fewer values than iterations, or a value is
+    negative or NaN.
     """
     times = np.zeros((len(tasks), job.iterations))
     volumes = np.zeros((len(job.edges), job.iterations))
@@ -230,10 +225,7 @@ def with_collectives(
     What rank ``w0`` sends in step 3 of segment 1 of the first one comes from the task
     ``w0.allreduce0.1.3``, in the process of ``w0``; of the steps none takes time.
 
-    Raises
-    ------
-    ValueError
-        When a collective names a task that is not there.
+    Raises ValueError when a collective names a task that is not there.
     """
     all_tasks, all_flows = [*tasks], [*flows]
     tasks_by_name = {task.name: task for task in tasks}

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
@@ -351,7 +352,7 @@ def _flows(job: CustomJobSection) -> Problems:
         for key, name in (("from", flow.source), ("to", flow.destination)):
             if name not in own:
                 yield (*trail, key), f"no task {name!r}, {nearest(name, own)}"
-            if name in gates and _brings(flow.volume):
+            if name in gates and np.any(flow.volume):
                 problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
                 yield (*trail, "volume"), problem
             if name in gates and flow.reads == "latest":
@@ -379,7 +380,7 @@ def _all_reduce(
         yield "among", f"found different numbers of iterations: {counts}"
     if not one.then and one.lag == 0:
         yield "lag", "found 0: who brings can wait for the sum later only, write 1"
-    if not _brings(one.volume):
+    if not np.any(one.volume):
         yield "volume", "found 0 bytes, there is nothing to reduce"
     for _, problem in _enough(one.volume, max(rounds.values(), default=1), ()):
         yield "volume", problem
@@ -427,10 +428,6 @@ def _processes(job: CustomJobSection) -> Problems:
                 f"{process!r} must stand on {first.pin}"
             )
             yield (*trail, "pin"), problem
-
-
-def _brings(volume: float | tuple[float, ...]) -> bool:
-    return any(volume) if isinstance(volume, tuple) else volume > 0
 
 
 def _unknown(name: str, among: Collection[str]) -> str:

@@ -13,24 +13,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.graph_data import Dataset
-from emu.problem import Cluster, Job, Realization, Task
+from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import (
-    ALL_REDUCE,
     NamedEdge,
     all_reduce_edge_count,
     all_reduce_edges,
     all_reduce_tasks,
     build_named_job,
 )
-from emu.problem.workloads.operations import Operations
-from emu.systems import Keys, Times
-from emu.systems.dgtp.job import PROGRAMS, dgtp_times
-from emu.systems.dgtp.section import count_sampled, realize_volumes
+from emu.systems import Keys
+from emu.systems.dgtp.job import PROGRAMS
+from emu.systems.dgtp.section import PullingSection
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import (
@@ -76,7 +71,7 @@ def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator
         yield from (store, sampler, worker)
 
 
-class DataParallelJobSection(ReplicaSection):
+class DataParallelJobSection(ReplicaSection, PullingSection):
     """Data parallel training: features are pulled from their owners (DGL)."""
 
     system: Literal["data_parallel"]
@@ -115,27 +110,11 @@ class DataParallelJobSection(ReplicaSection):
             [*tasks, *all_reduce_tasks(workers)],
             edges,
             self.count_batches(context),
-            self.replica_settings(context) | {"partitioner": self.partitioner},
+            self.replica_settings(context)
+            | self.cache_settings(len(ranks), len(ranks))
+            | {"partitioner": self.partitioner},
             window=context.window,
         )
-
-    @override
-    def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
-    ) -> Operations:
-        return count_sampled(job, volumes)
-
-    @override
-    def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
-    ) -> Realization:
-        seconds = dgtp_times(job, {ALL_REDUCE: 0.0, **times})
-        return Realization(seconds, realize_volumes(job, dataset))
 
 
 def _write(common: CommonJob) -> Keys:
@@ -146,6 +125,7 @@ def _write(common: CommonJob) -> Keys:
     return {
         "partitioner": "hash" if by_import else common.partitioner,
         **machines_key(common),
+        **common.cache,
         **write_common(common, times, "replica", "graph_store"),
     }
 

@@ -119,10 +119,7 @@ class Gathering:
 def dgcl_job(builder: DgclBuilder, settings: Mapping[str, Any]) -> Job:
     """Return the job that ``builder`` builds.
 
-    Raises
-    ------
-    ValueError
-        As `Job`.
+    Raises ValueError as `Job`.
     """
     epochs = builder.section.epochs
     return build_named_job(_tasks(builder), _edges(builder), epochs, settings)
@@ -173,14 +170,11 @@ def dgcl_realization(
 def _tasks(builder: DgclBuilder) -> Iterator[Task]:
     machines, layers = builder.machines, builder.section.model.layers
     for rank in range(len(machines)):
-        for layer in range(1, layers + 1):
-            yield _on(
-                builder, rank, f"d{rank}.layer{layer}", f"layer{layer}", layer=layer
-            )
-        for layer in range(1, layers):
-            yield _on(
-                builder, rank, f"d{rank}.grad{layer}", f"gradient{layer}", layer=layer
-            )
+        forward = [("layer", "layer", layer) for layer in range(1, layers + 1)]
+        backward = [("grad", "gradient", layer) for layer in range(1, layers)]
+        for name, kind, layer in forward + backward:
+            names = f"d{rank}.{name}{layer}", f"{kind}{layer}"
+            yield _on(builder, rank, *names, layer=layer)
     kinds = {"f": ("gather", "gathered"), "b": ("scatter", "scattered")}
     for gather in builder.gathers:
         first, receives = kinds[gather.letter]

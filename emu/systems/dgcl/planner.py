@@ -23,11 +23,8 @@ MOST_DEVICES = 62
 class Topology:
     """Links, and those that rows cross between every two devices.
 
-    Raises
-    ------
-    ValueError
-        When there are no or too many devices, a capacity is not positive and finite, a
-        route crosses an unknown link, or joins a device to itself.
+    Raises ValueError when there are no or too many devices, a capacity is not positive
+    and finite, a route crosses an unknown link, or joins a device to itself.
     """
 
     devices: int
@@ -71,11 +68,6 @@ class Topology:
         flat = [link for pair in self._pairs() for link in self.routes.get(pair, ())]
         return np.array(flat, np.int32)
 
-    @property
-    def fastest(self) -> float:
-        """Capacity of the widest link."""
-        return float(self.capacities.max(initial=1.0, where=self.capacities > 0))
-
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
         """True where a device reaches another over any number of links."""
@@ -104,10 +96,8 @@ class Needs:
 
     A vertex that is held on both of two islands of devices occurs once for each.
 
-    Raises
-    ------
-    ValueError
-        When lengths differ, vertices are not ascending, or one is not needed.
+    Raises ValueError when lengths differ, vertices are not ascending, or one is not
+    needed.
     """
 
     vertices: NDArray[np.int64]
@@ -141,10 +131,8 @@ class Needs:
     ) -> Needs:
         """Return the needs of parts: device i needs ``remote[i]`` of ``owners[i]``.
 
-        Raises
-        ------
-        ValueError
-            When two parts disagree on the owner of a vertex, or one owns what it needs.
+        Raises ValueError when two parts disagree on the owner of a vertex, or one owns
+        what it needs.
         """
         vertices = np.concatenate([*remote, np.empty(0, np.int64)])
         held = np.concatenate([*owners, np.empty(0, np.int32)])
@@ -236,10 +224,7 @@ class Plan:
     def load(self, topology: Topology) -> NDArray[np.int64]:
         """Return the rows that cross each link in each stage; (stages, links).
 
-        Raises
-        ------
-        PlanError
-            When a transfer joins devices that no route joins.
+        Raises PlanError when a transfer joins devices that no route joins.
         """
         load = np.zeros((self.stages, len(topology.links)), np.int64)
         for (stage, *pair), rows in zip(
@@ -342,12 +327,9 @@ def swap(needs: Needs, host: int) -> Plan:
 def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:
     """Check that every row travels along a tree from its owner to all its readers.
 
-    Raises
-    ------
-    PlanError
-        When a table is not in order, a row is sent by a device that has it from another
-        stage than the one before or not at all, comes twice or to its owner, travels
-        where no route leads, or does not come to a reader.
+    Raises PlanError when a table is not in order, a row is sent by a device that has it
+    from another stage than the one before or not at all, comes twice or to its owner,
+    travels where no route leads, or does not come to a reader.
     """
     plan.load(topology)
     order = np.lexsort(plan.transfers.T[::-1])

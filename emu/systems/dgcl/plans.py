@@ -81,10 +81,7 @@ def read_topology(settings: Mapping[str, Any]) -> Topology:
 def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
     """Return the remote vertices of all parts.
 
-    Parameters
-    ----------
-    boxes
-        Devices per box where each box has vertices that others have, too.
+    ``boxes``: devices per box where each box has vertices that others have, too.
     """
     parts = [graph.part(number) for number in range(graph.parts)]
     box = np.repeat(np.arange(len(boxes)), boxes) if boxes else np.zeros(graph.parts)
@@ -103,15 +100,12 @@ def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
 def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
     """Return what a job's plans have to bring, from ``Job.settings``.
 
+    Raises DataError and ValueError as `open_layers`.
+
     Returns
     -------
     needs
         One for all layers, or with replicas one per layer.
-
-    Raises
-    ------
-    DataError, ValueError
-        As `open_layers`.
     """
     _, graphs = open_layers(settings)
     if boxes := settings.get("replicas"):
@@ -126,10 +120,7 @@ def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
 def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Plan:
     """Return the plan that ``Job.settings["plan"]`` asks for.
 
-    Raises
-    ------
-    PlanError
-        When a device that needs a row cannot be reached.
+    Raises PlanError when a device that needs a row cannot be reached.
     """
     if stated["kind"] == "swap":
         return swap(needs, topology.devices - 1)
@@ -148,13 +139,9 @@ def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Pl
 def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     """Return the plan of each layer, made on first use and kept beside the data set.
 
-    Raises
-    ------
-    DataError
-        When the data set or a plan is damaged or cannot be written, or a plan is of
-        another graph, parts, topology or version, or does not bring every row.
-    PlanError
-        As `make_plan`.
+    Raises DataError when the data set or a plan is damaged or cannot be written, or a
+    plan is of another graph, parts, topology or version, or does not bring every row;
+    PlanError as `make_plan`.
     """
     dataset, graphs = open_layers(settings)
     boxes, layers = settings.get("replicas", []), len(graphs)
@@ -212,10 +199,7 @@ def read_plans(
 ) -> tuple[Plan, ...]:
     """Return the plans in a folder, whose rows are mapped and not read.
 
-    Raises
-    ------
-    DataError
-        As `open_plans`.
+    Raises DataError as `open_plans`.
     """
     for name, value in facts.items():
         if (fact := prepared.facts.get(name)) != value:
@@ -269,14 +253,14 @@ def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
         rows = sum(len(part.local) + len(part.held) for part in parts)
         factor = rows / graphs[0].vertices
         yield f"devices keep {factor:.2f} times the vertices (replication factor)"
-    if settings["plan"]["kind"] not in {"swap", "replication"} and plan_cannot_pay(
-        settings, read_topology(settings["topology"])
-    ):
+    kinds = {"swap", "replication"}
+    if settings["plan"]["kind"] not in kinds and plan_cannot_pay(settings):
         yield "SPST finds no plan of a lower t(S) than peer-to-peer's"
 
 
-def plan_cannot_pay(settings: Mapping[str, Any], topology: Topology) -> bool:
+def plan_cannot_pay(settings: Mapping[str, Any]) -> bool:
     """Return True where SPST finds no plan of a lower t(S) than peer-to-peer's."""
+    topology = read_topology(settings["topology"])
     if boxes := settings["replicas"]:
         topology = topology.within(boxes)
     costs = [

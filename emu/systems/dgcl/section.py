@@ -26,24 +26,11 @@ from emu.systems import Edit, Keys, Problems, Settings, Times
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
-from emu.systems.dgcl.plans import (
-    EPOCHS,
-    gradient_plan,
-    open_plans,
-    topology_settings,
-)
+from emu.systems.dgcl.plans import EPOCHS, gradient_plan, open_plans, topology_settings
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
-from emu.systems.translation import (
-    CommonJob,
-    Translation,
-    add_times,
-    write_whole_graph,
-)
-from emu.systems.whole_graph_section import (
-    layer_time,
-    write_time,
-)
+from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
+from emu.systems.whole_graph_section import layer_time, write_time
 
 #: Simulated seconds by kind of plan, of a section in its context: a scenario is built
 #: several times.
@@ -53,8 +40,12 @@ _EPOCH_TIMES: dict[str, dict[str, float]] = {}
 class DgclJobSection(DgclKeys):
     """DGCL: whole-graph training, embeddings gathered along planned trees of links."""
 
-    unprofiled: ClassVar[str] = "a profile knows no stages, write job.times instead"
     shaped_by_data: ClassVar[bool] = True
+
+    @property
+    @override
+    def unprofiled(self) -> str:
+        return "a profile knows no stages, write job.times instead"
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
@@ -206,12 +197,8 @@ class DgclJobSection(DgclKeys):
     ) -> DgclBuilder:
         """Return the job's builder; without a cluster, of one that gathers nothing.
 
-        Raises
-        ------
-        DataError
-            When data set or plan are missing or damaged.
-        ScenarioError
-            When there is no plan.
+        Raises DataError when data set or plan are missing or damaged; ScenarioError
+        when there is no plan.
         """
         ranks, none = self.ranks(context.machines), np.empty(0, np.int64)
         empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
@@ -256,46 +243,39 @@ class DgclJobSection(DgclKeys):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
-        return count_whole_graph(self, job, volumes)
-
-
-def count_whole_graph(
-    section: DgclKeys, job: Job, volumes: NDArray[np.float64]
-) -> Operations:
-    """Return the operations of a DGCL job, from the edges of each device's part.
-
-    ``volumes`` are real bytes of (edge, iteration).
-    """
-    dataset, graphs = open_layers(job.settings)
-    model, length = job.settings["model"], dataset.feature_length
-    hidden = [section.model.hidden] * (section.model.layers - 1)
-    widths = [*pairwise((length, *hidden, dataset.classes))]
-    last, itemsize = section.model.layers, number_bytes(job.settings)
-    operations = Operations(job)
-    operations.add_sums(job, volumes, itemsize)
-    for edge, row in zip(job.edges, volumes, strict=True):
-        # Rows are on the device: to move or add their numbers is work as of edges.
-        numbers, to = {"aggregate": row / itemsize}, job.tasks[edge.destination]
-        if job.tasks[edge.source].kind in {"gather", "scatter"}:
-            operations.add(edge.source, numbers)
-        if to.kind == "scattered":
-            operations.add(edge.destination, numbers)
-    for t, task in enumerate(job.tasks):
-        name = task.kind.rstrip("0123456789")
-        if name not in {"layer", "gradient"}:
-            continue
-        number = task.settings["layer"]
-        part = graphs[number - 1].part(task.settings["rank"])
-        ends = int(part.forward.indptr[-1]), len(part.vertices), len(part.local)
-        shape = widths[number - 1]
-        layer = count_layer(model["kind"], shape, *ends, shortens=shape[0] > shape[1])
-        operations.add(t, layer.forward if name == "layer" else {})
-        if name == "gradient" or number == last:
-            operations.add(t, layer.backward(first=number == 1))
-        if task.kind == "layer1":
-            parameters = parameter_count(model, length, dataset.classes)
-            operations.add(t, {"step": parameters})
-    return operations
+        """Return the operations, from the edges of each device's part."""
+        dataset, graphs = open_layers(job.settings)
+        model, length = job.settings["model"], dataset.feature_length
+        hidden = [self.model.hidden] * (self.model.layers - 1)
+        widths = [*pairwise((length, *hidden, dataset.classes))]
+        last, itemsize = self.model.layers, number_bytes(job.settings)
+        operations = Operations(job)
+        operations.add_sums(job, volumes, itemsize)
+        for edge, row in zip(job.edges, volumes, strict=True):
+            # Rows are on the device: to move or add their numbers is work as of edges.
+            numbers, to = {"aggregate": row / itemsize}, job.tasks[edge.destination]
+            if job.tasks[edge.source].kind in {"gather", "scatter"}:
+                operations.add(edge.source, numbers)
+            if to.kind == "scattered":
+                operations.add(edge.destination, numbers)
+        for t, task in enumerate(job.tasks):
+            name = task.kind.rstrip("0123456789")
+            if name not in {"layer", "gradient"}:
+                continue
+            number = task.settings["layer"]
+            part = graphs[number - 1].part(task.settings["rank"])
+            ends = int(part.forward.indptr[-1]), len(part.vertices), len(part.local)
+            shape = widths[number - 1]
+            layer = count_layer(
+                model["kind"], shape, *ends, shortens=shape[0] > shape[1]
+            )
+            operations.add(t, layer.forward if name == "layer" else {})
+            if name == "gradient" or number == last:
+                operations.add(t, layer.backward(first=number == 1))
+            if task.kind == "layer1":
+                parameters = parameter_count(model, length, dataset.classes)
+                operations.add(t, {"step": parameters})
+        return operations
 
 
 def _write(common: CommonJob) -> Keys:

@@ -33,6 +33,8 @@ def spst(
 ) -> Plan:
     """Return the plan of Algorithms 1 and 2.
 
+    Raises PlanError when a device that needs a row cannot be reached.
+
     Parameters
     ----------
     seed
@@ -45,11 +47,6 @@ def spst(
         How often every group is planned again once all are: its tree is taken out and
         grown anew, and the old one comes back where that costs more. A vertex then
         sees the load of those that came after it, too. 0 is the paper's algorithm.
-
-    Raises
-    ------
-    PlanError
-        When a device that needs a row cannot be reached.
     """
     if (row := needs.unreachable(topology)) is not None:
         raise PlanError(f"no links lead from device {row[0]} to device {row[1]}")
@@ -65,7 +62,7 @@ def spst(
         links=len(topology.links),
         starts=topology.starts,
         crossed=topology.crossed,
-        row_times=topology.fastest / topology.capacities,
+        row_times=topology.capacities.max(initial=1.0) / topology.capacities,
         groups=groups,
         width=width,
         owners=owners[first],

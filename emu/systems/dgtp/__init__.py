@@ -8,7 +8,7 @@ from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.system import System, Variant, calling, on_demand
+from emu.systems.system import System, Variant, calling, initial_weights, on_demand
 
 
 def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
@@ -43,6 +43,8 @@ def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return servers or workers[:1], workers
 
 
+_list_fills = calling("emu.systems.cache_section:list_fills")
+
 DGTP = System(
     "dgtp",
     on_demand("emu.systems.dgtp.section:DgtpJobSection"),
@@ -56,6 +58,9 @@ DGTP = System(
     parameter_kinds=("parameter_server",),
     cuts=_tasks_with_state,
     vectors=_vectors,
+    setup=lambda job: (*initial_weights(job), *_list_fills(job)),
+    remarks=calling("emu.systems.cache_section:cache_lines"),
+    figures=calling("emu.systems.cache_section:cache_figures"),
     carries=CARRIES,
     # DistDGL has no rule for its rates: TCP shares links.
     variants={

@@ -74,10 +74,7 @@ def dgtp_job(section: DgtpKeys, context: BuildContext) -> Job:
     Task settings tell a program its place: ``store``, ``sampler`` and ``worker`` (of a
     sampler: the worker it serves), ``server``; a hop task also its ``hop``, from 1.
 
-    Raises
-    ------
-    ValueError
-        As `Job`, `credit_edges` and `all_reduce_tasks`.
+    Raises ValueError as `Job`, `credit_edges` and `all_reduce_tasks`.
     """
     machines = section.ranks(context.machines)
     return build_named_job(
@@ -171,10 +168,7 @@ def _list_edges(section: DgtpKeys, machines: int) -> Iterator[NamedEdge]:
 def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:
     """Return seconds of (task, iteration) from the time of each kind of task.
 
-    Raises
-    ------
-    ValueError
-        When a kind of the job has no time.
+    Raises ValueError when a kind of the job has no time.
     """
     missing = {task.kind for task in job.tasks} - times.keys()
     if missing:

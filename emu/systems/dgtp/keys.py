@@ -9,8 +9,8 @@ from pydantic import Field
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
 from emu.systems import Settings
+from emu.systems.cache_section import CachedSection
 from emu.systems.job_section import BuildContext
-from emu.systems.training_section import TrainingSection
 
 
 class DemandsSection(Section):
@@ -26,7 +26,7 @@ class DemandsSection(Section):
     """Needs of a parameter server."""
 
 
-class DgtpKeys(TrainingSection):
+class DgtpKeys(CachedSection):
     """Keys of a DGTP job, as a scenario states them."""
 
     system: Literal["dgtp"]
@@ -57,11 +57,14 @@ class DgtpKeys(TrainingSection):
 
     def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
+        stores = len(self.ranks(context.machines))
+        samplers = self.workers * self.samplers_per_worker
         return {
             **self.training_settings(context),
+            **self.cache_settings(stores, samplers),
             "partitioner": self.partitioner,
             "sampler_batch_size": self.sampler_batch,
-            "parts": len(self.ranks(context.machines)),
+            "parts": stores,
             "workers": self.workers,
             "samplers_per_worker": self.samplers_per_worker,
             "parameter_servers": self.parameter_servers,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.graph_data import BatchPlan, Dataset, count_samples, open_for
+from emu.graph_data import Dataset, count_job, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
@@ -27,6 +27,7 @@ from emu.problem.workloads.model_shapes import (
 )
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import Edit, Keys, Problems, Times
+from emu.systems.cache_section import CachedSection
 from emu.systems.dgtp.job import dgtp_job, dgtp_times
 from emu.systems.dgtp.keys import DgtpKeys
 from emu.systems.job_section import BuildContext
@@ -58,13 +59,13 @@ def _edge_bytes(
     }  # the hop is the source's
     match source.kind:
         case "graph_store":
-            return itemsize * feature_length * counts.owned[place["store"]]
+            return itemsize * feature_length * counts.sent(place["store"])
         case "sampler":
             features = itemsize * feature_length * counts.inputs
             edges = BLOCK_EDGE_BYTES * counts.edges
             return features + edges + LABEL_BYTES * counts.seeds
         case "sampler_fetch":
-            return VERTEX_ID_BYTES * counts.owned[place["store"]]
+            return VERTEX_ID_BYTES * counts.sent(place["store"])
         case "sampler_hop":
             frontier = counts.frontier_owned[place["hop"] - 1]
             return VERTEX_ID_BYTES * frontier[place["store"]]
@@ -85,6 +86,8 @@ def dgtp_volumes(
 ) -> NDArray[np.float64]:
     """Return real bytes of (edge, iteration) for a job of `dgtp_job`; credits carry 0.
 
+    Raises ValueError when an edge is not one of a DGTP job.
+
     Parameters
     ----------
     counts
@@ -93,11 +96,6 @@ def dgtp_volumes(
         Parameters of the model, sharded over the servers or summed by an all-reduce.
     itemsize
         Bytes of a feature and of a parameter: 4 in float32, 8 in float64.
-
-    Raises
-    ------
-    ValueError
-        When an edge is not one of a DGTP job.
     """
     servers = sum(task.kind == "parameter_server" for task in job.tasks)
     shards = shard_sizes(parameters, servers) if servers else ()
@@ -126,20 +124,16 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
     They are exactly the bytes that the node programs send. Divide by the byte scale for
     emulated bytes; credit edges carry 0.
 
+    Raises ValueError when the settings contradict each other, or the job is not DGTP's.
+
     Returns
     -------
     volumes
         float64, shape (edges, iterations).
-
-    Raises
-    ------
-    ValueError
-        When the settings contradict each other, or the job is not DGTP's.
     """
-    plan = BatchPlan.from_settings(job.settings)
     return dgtp_volumes(
         job,
-        count_samples(dataset, plan, job.iterations),
+        count_job(job.settings, dataset, job.iterations),
         feature_length=dataset.feature_length,
         parameters=parameter_count(
             job.settings["model"], dataset.feature_length, dataset.classes
@@ -148,53 +142,67 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
     )
 
 
-def count_sampled(job: Job, volumes: NDArray[np.float64]) -> Operations:
-    """Return the operations of a job of stores, samplers and workers.
+class PullingSection(CachedSection):
+    """Jobs of stores, samplers and workers: their operations, times and bytes."""
 
-    Stores collect the rows that they send; who draws an edge is a sampler that has all
-    structure, else the store that answers.
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+    ) -> Operations:
+        """Return the operations of stores, samplers and workers.
 
-    Parameters
-    ----------
-    volumes
-        Real bytes of (edge, iteration).
-    """
-    settings, dataset = job.settings, open_for(job.settings)
-    plan, itemsize = BatchPlan.from_settings(settings), number_bytes(settings)
-    counts = count_samples(dataset, plan, job.iterations)
-    sizes = settings["model"], dataset.feature_length, dataset.classes
-    parameters = parameter_count(*sizes)
-    servers = sum(task.kind == "parameter_server" for task in job.tasks)
-    operations = Operations(job)
-    operations.add_bytes(job, volumes, "graph_store")
-    operations.add_sums(job, volumes, itemsize)
-    operations.add_gradients(job, volumes, itemsize, "parameter_server")
-    for t, task in enumerate(job.tasks):
-        place = task.settings
-        match task.kind:
-            case "sampler" if settings["sampling"] == "oneshot":
-                edges = [one.edges for one in counts[place["sampler"]]]
-                operations.add(t, {"sample": edges})
-            case "graph_store_hop":
-                store, hop = place["store"], place["hop"] - 1
-                answers = [[one.answered[hop][store] for one in of] for of in counts]
-                operations.add(t, {"sample": np.sum(answers, axis=0)})
-            case "worker":
-                each = settings["samplers_per_worker"]
-                for of in counts[place["worker"] * each :][:each]:
-                    for number, layer in enumerate(count_layers(*sizes, of)):
-                        operations.add(t, layer.forward)
-                        operations.add(t, layer.backward(first=number == 0))
-                operations.add(t, {"step": 0 if servers else parameters})
-            case "parameter_server":
-                shard = shard_sizes(parameters, servers)[place["server"]]
-                operations.add(t, {"step": shard})
-            case _:
-                pass
-    return operations
+        Stores collect the rows that they send; who draws an edge is a sampler that has
+        all structure, else the store that answers.
+        """
+        settings, dataset = job.settings, open_for(job.settings)
+        itemsize = number_bytes(settings)
+        counts = count_job(settings, dataset, job.iterations)
+        sizes = settings["model"], dataset.feature_length, dataset.classes
+        parameters = parameter_count(*sizes)
+        servers = sum(task.kind == "parameter_server" for task in job.tasks)
+        operations = Operations(job)
+        operations.add_bytes(job, volumes, "graph_store")
+        operations.add_sums(job, volumes, itemsize)
+        operations.add_gradients(job, volumes, itemsize, "parameter_server")
+        for t, task in enumerate(job.tasks):
+            place = task.settings
+            match task.kind:
+                case "sampler" if settings["sampling"] == "oneshot":
+                    edges = [one.edges for one in counts[place["sampler"]]]
+                    operations.add(t, {"sample": edges})
+                case "graph_store_hop":
+                    store, hop = place["store"], place["hop"] - 1
+                    answers = [
+                        [one.answered[hop][store] for one in of] for of in counts
+                    ]
+                    operations.add(t, {"sample": np.sum(answers, axis=0)})
+                case "worker":
+                    each = settings["samplers_per_worker"]
+                    for of in counts[place["worker"] * each :][:each]:
+                        for number, layer in enumerate(count_layers(*sizes, of)):
+                            operations.add(t, layer.forward)
+                            operations.add(t, layer.backward(first=number == 0))
+                    operations.add(t, {"step": 0 if servers else parameters})
+                case "parameter_server":
+                    shard = shard_sizes(parameters, servers)[place["server"]]
+                    operations.add(t, {"step": shard})
+                case _:
+                    pass
+        return operations
+
+    @override
+    def realize_sampled(
+        self,
+        job: Job,
+        times: Times,
+        dataset: Dataset,
+        context: BuildContext,
+        cluster: Cluster,
+    ) -> Realization:
+        return Realization(dgtp_times(job, times), realize_volumes(job, dataset))
 
 
-class DgtpJobSection(DgtpKeys):
+class DgtpJobSection(DgtpKeys, PullingSection):
     """DGTP: stores -> samplers -> workers -> parameter servers -> workers."""
 
     traced: ClassVar[bool] = True
@@ -299,23 +307,6 @@ class DgtpJobSection(DgtpKeys):
     def build(self, context: BuildContext) -> Job:
         return dgtp_job(self, context)
 
-    @override
-    def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
-    ) -> Operations:
-        return count_sampled(job, volumes)
-
-    @override
-    def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
-    ) -> Realization:
-        return Realization(dgtp_times(job, times), realize_volumes(job, dataset))
-
 
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     """Return the values particular to dgtp: servers step, samplers are processes."""
@@ -332,6 +323,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
         "machines": roomy_machines(job, cluster, replica, job.workers, ranks),
         "stores": len(ranks),
         "by_hops": job.sampling == "multiround",
+        "cache": job.cache_keys,
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
         "step": scale_time(times["parameter_server"], job.parameter_servers)
@@ -350,6 +342,7 @@ def _write(common: CommonJob) -> Keys:
     return {
         "workers": common.workers,
         **({"machines": [*common.stated]} if common.stated else {}),
+        **common.cache,
         "partitioner": common.partitioner,
         "sampling": "multiround" if common.by_hops else "oneshot",
         **write_common(common, times, "worker", "graph_store"),

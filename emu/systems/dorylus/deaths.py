@@ -59,15 +59,8 @@ def draw_attempts(
     Those alone are among them that need more than one in an epoch. Epochs that follow
     change none before.
 
-    Parameters
-    ----------
-    shape
-        Epochs, intervals, tensor tasks of an interval.
-
-    Raises
-    ------
-    UnansweredLambda
-        When as many as may be launched end without an answer.
+    ``shape``: epochs, intervals, tensor tasks of an interval. Raises UnansweredLambda
+    when as many as may be launched end without an answer.
     """
     if not dying.share:
         return {}
@@ -108,12 +101,8 @@ def timeouts(dying: DyingLambdasSection, work: Array) -> Array:
 
     It is ``ratio`` times the smoothed time of that step on that server, in epochs that
     have ended, interval by interval: 0.95 of what it was and 0.05 of the next time.
-
-    Parameters
-    ----------
-    work
-        Seconds of the lambda that answers, shape (epochs, servers, intervals of each,
-        steps).
+    ``work``: seconds of the lambda that answers, shape (epochs, servers, intervals of
+    each, steps).
     """
     seconds = np.full((len(work), work.shape[1], work.shape[3]), dying.timeout)
     mean = work[0, :, 0]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Graph:
     """Tasks and edges of the job that a section states, under construction.
 
+    Raises UnansweredLambda as `draw_attempts`.
+
     Attributes
     ----------
     section
@@ -33,11 +35,6 @@ class Graph:
     attempts
         (Interval, number of the tensor task) -> who works at it, of those that need
         several in some epoch.
-
-    Raises
-    ------
-    UnansweredLambda
-        As `draw_attempts`.
     """
 
     def __init__(self, section: DorylusKeys, context: BuildContext) -> None:

@@ -61,11 +61,8 @@ def suffix(number: int) -> str:
 def add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
     """Add who works at a step of an interval where the first does not answer.
 
-    Parameters
-    ----------
-    server, away
-        What the tasks of this interval and step on its server, and in its lambda, have
-        in common.
+    ``server``, ``away``: what the tasks of this interval and step on its server, and in
+    its lambda, have in common.
     """
     i, tensor = away.settings["interval"], away.settings["tensor"]
     attempts = graph.attempts.get((i, tensor), [])
@@ -127,10 +124,7 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
 
     Tasks of every interval, then of the parameter servers, the gates, the receivers.
 
-    Raises
-    ------
-    UnansweredLambda, ValueError
-        As `Graph` and `Job`.
+    Raises UnansweredLambda and ValueError as `Graph` and `Job`.
     """
     graph = Graph(section, context)
     for interval in range(graph.count):
@@ -163,23 +157,18 @@ def _interval_tasks(graph: Graph, i: int) -> None:
     server = graph.on_server(i // section.intervals)
     server = replace(server, settings={**server.settings, "interval": i})
     for step in graph.steps:
-        what = {"layer": step.layer, "step": step.name}
+        what, name = {"layer": step.layer, "step": step.name}, f"{step.name}_{i}"
         if step.tensor and graph.lambdas:
             _lambda_tasks(graph, server, i, tensors, step)
             tensors += 1
-        elif step.tensor:
-            pool = "gpu" if section.backend == "gpu" else THREADS
-            graph.add(server, f"{step.name}_{i}", step.kind, takes=pool, settings=what)
-        elif graph.entry[step.name] != step.name:
+        elif not step.tensor and graph.entry[step.name] != step.name:
             # The lambda is launched when this task has its thread.
             begin = f"{graph.entry[step.name]}_{i}"
             graph.add(server, begin, "begin", takes=THREADS, frees="", settings=what)
-            graph.add(
-                server, f"{step.name}_{i}", step.kind, frees=THREADS, settings=what
-            )
+            graph.add(server, name, step.kind, frees=THREADS, settings=what)
         else:
-            name = f"{step.name}_{i}"
-            graph.add(server, name, step.kind, takes=THREADS, settings=what)
+            pool = "gpu" if step.tensor and section.backend == "gpu" else THREADS
+            graph.add(server, name, step.kind, takes=pool, settings=what)
 
 
 def _lambda_tasks(graph: Graph, server: Task, i: int, number: int, step: Step) -> None:

@@ -25,10 +25,7 @@ from emu.systems.dorylus.lambda_sections import (
 )
 from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
 from emu.systems.job_section import BuildContext, KindTimesSection
-from emu.systems.whole_graph_section import (
-    WholeGraphModelSection,
-    WholeGraphSection,
-)
+from emu.systems.whole_graph_section import WholeGraphModelSection, WholeGraphSection
 
 #: Beginning of the names of the lambdas' machines.
 LAMBDA = "lambda"

@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 class ReadLog:
     """Epochs of every value that the intervals of a schedule have read.
 
-    Parameters
-    ----------
-    section, context
-        Of the job that `schedule` is of; a recorded run holds no settings of tasks.
+    ``section``, ``context``: of the job that `schedule` is of; a recorded run holds no
+    settings of tasks.
     """
 
     def __init__(
@@ -117,10 +115,7 @@ def _once(compute: Callable[..., T]) -> Callable[..., T]:
 class Replay:
     """Values of a training run, each computed when it is first asked for.
 
-    Raises
-    ------
-    DataError, ValueError
-        As `open_for` and `cut_intervals`.
+    Raises DataError and ValueError as `open_for` and `cut_intervals`.
     """
 
     def __init__(
@@ -175,8 +170,7 @@ class Replay:
         import torch
 
         matrix = self._rows_of(interval, backward=backward)
-        sums: Array = torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy()
-        return sums
+        return np.asarray(torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy())
 
     def _sum_gather(
         self, gather: str, i: int, n: int, value: Callable[..., Array]
@@ -203,8 +197,7 @@ class Replay:
     @_once
     def scores(self, layer: int, i: int, n: int) -> Array:
         """Return Z = A H W."""
-        scores: Array = self.gather(layer, i, n) @ self._weights_in_use(layer, i, n)
-        return scores
+        return np.asarray(self.gather(layer, i, n) @ self._weights_in_use(layer, i, n))
 
     @_once
     def activation(self, layer: int, i: int, n: int) -> Array:
@@ -230,8 +223,7 @@ class Replay:
 
     def _gradient(self, layer: int, i: int, n: int) -> Array:
         """Return an interval's gradient of the weights of a layer."""
-        gradient: Array = self.gather(layer, i, n).T @ self.of_scores(layer, i, n)
-        return gradient
+        return np.asarray(self.gather(layer, i, n).T @ self.of_scores(layer, i, n))
 
     @_once
     def _targets(self, i: int) -> Any:
@@ -246,15 +238,13 @@ class Replay:
     def _of_gathered(self, layer: int, i: int, n: int) -> Array:
         """Return the gradient of A H."""
         weights = self._weights_in_use(layer, i, n)
-        gradient: Array = self.of_scores(layer, i, n) @ weights.T
-        return gradient
+        return np.asarray(self.of_scores(layer, i, n) @ weights.T)
 
     @_once
     def of_scores(self, layer: int, i: int, n: int) -> Array:
         """Return the gradient of Z."""
         if layer == self._section.model.layers - 1:
-            gradient: Array = self._loss(i, n).gradient
-            return gradient
+            return np.asarray(self._loss(i, n).gradient)
         back = "gather_back", layer + 1
         steps = self._section.steps
         gather = next(s.name for s in steps if (s.kind, s.layer) == back)
@@ -289,8 +279,7 @@ class AttentionReplay(Replay):
     @_once
     def _z(self, layer: int, i: int, n: int) -> Array:
         weights = self._weights_in_use(layer, i, n)[:-2]
-        product: Array = self._input(layer, i, n) @ weights
-        return product
+        return np.asarray(self._input(layer, i, n) @ weights)
 
     @_once
     def _attend(self, layer: int, i: int, n: int) -> tuple[Any, Any, Any]:
@@ -311,8 +300,7 @@ class AttentionReplay(Replay):
     @override
     def scores(self, layer: int, i: int, n: int) -> Array:
         """Return the sums of a layer's rows by attention."""
-        found: Array = self._attend(layer, i, n)[0].detach().numpy()
-        return found
+        return np.asarray(self._attend(layer, i, n)[0].detach().numpy())
 
     @_once
     def _push(self, layer: int, i: int, n: int) -> tuple[Array, Array]:
@@ -335,8 +323,7 @@ class AttentionReplay(Replay):
     def of_scores(self, layer: int, i: int, n: int) -> Array:
         """Return the gradient of the sums of a layer."""
         if layer == self._section.model.layers - 1:
-            gradient: Array = self._loss(i, n).gradient
-            return gradient
+            return np.asarray(self._loss(i, n).gradient)
         of_rows = (
             self._of_z(layer + 1, i, n) @ self._weights_in_use(layer + 1, i, n)[:-2].T
         )
@@ -356,21 +343,14 @@ def replay_training(
 ) -> tuple[Array, list[float]]:
     """Train as a schedule of a Dorylus job has, simulated or emulated.
 
-    Parameters
-    ----------
-    watch
-        Called after every epoch with its number and all weights, flat; True ends it.
+    ``watch``: called after every epoch with its number and all weights, flat; True ends
+    it. Raises DataError and ValueError as `Replay`.
 
     Returns
     -------
     weights, losses
         After the last step, flat as of `emu.training.parameter_shapes`; mean loss of
         every epoch.
-
-    Raises
-    ------
-    DataError, ValueError
-        As `Replay`.
     """
     kind = AttentionReplay if section.attends else Replay
     replay, losses = kind(section, context, schedule), []

@@ -27,9 +27,7 @@ from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dorylus.deaths import UnansweredLambda
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.keys import LAMBDA, DorylusKeys
-from emu.systems.dorylus.lambda_sections import (
-    TunerSection,
-)
+from emu.systems.dorylus.lambda_sections import TunerSection
 from emu.systems.dorylus.operations import count_steps
 from emu.systems.dorylus.steps import LAMBDAS, THREADS
 from emu.systems.dorylus.volumes import (
@@ -41,9 +39,7 @@ from emu.systems.dorylus.volumes import (
 from emu.systems.job_section import BuildContext, whole_kinds
 from emu.systems.training_section import lacking_memory, number_bytes
 from emu.systems.translation import CommonJob, Translation, write_whole_graph
-from emu.systems.whole_graph_section import (
-    write_time,
-)
+from emu.systems.whole_graph_section import write_time
 from emu.units import SIZE
 
 #: Keys that nothing but lambdas heeds.
@@ -64,14 +60,17 @@ class DorylusJobSection(DorylusKeys):
     ``machines`` are the graph servers; default is all but the parameter servers.
     """
 
-    unprofiled: ClassVar[str] = "a profile knows no intervals, write job.times instead"
-
     @property
     @override
     def uncut(self) -> str:
         """Epochs of intervals overlap where reads are of the newest."""
         asynchronous = "mode async keeps no checkpoints: write pipe, or remove this key"
         return asynchronous if self.mode == "async" else ""
+
+    @property
+    @override
+    def unprofiled(self) -> str:
+        return "a profile knows no intervals, write job.times instead"
 
     @override
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:

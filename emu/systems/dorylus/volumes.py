@@ -58,14 +58,9 @@ def attention_bytes(
     For each edge u -> v, loops among them, AE pulls the rows of u and v and the number
     of v (4 bytes), and returns the attention of the edge. Backwards it pulls the
     gradients of its vertices as well (of the last layer their scores and targets), and
-    returns a gradient per edge, of u, and one per vertex.
-
-    Parameters
-    ----------
-    kind, layer, widths, b
-        As in `step_bytes`.
-    sizes
-        Vertices and edges of the interval, loops among these.
+    returns a gradient per edge, of u, and one per vertex. ``kind``, ``layer``,
+    ``widths``, ``b``: as in `step_bytes`; ``sizes``: vertices and edges of the
+    interval, loops among these.
     """
     before, after = widths[layer], widths[layer + 1]
     vertices, edges = sizes
@@ -169,19 +164,9 @@ def dorylus_times(
     loop per vertex, an apply to its vertices, a scatter to its ghosts: "scatter time
     grows with ghosts, not edges" (paper, 7.5).
 
-    Parameters
-    ----------
-    times
-        Kind of task -> seconds of one of mean size.
-    seed
-        Of the lambdas that are slow.
-    rated
-        Seconds of every (task, epoch) by rates, in place of ``times``.
-
-    Raises
-    ------
-    ValueError
-        When a kind of task has no time.
+    ``times``: kind of task -> seconds of one of mean size; ``seed``: of the lambdas
+    that are slow; ``rated``: seconds of every (task, epoch) by rates, in place of
+    ``times``. Raises ValueError when a kind of task has no time.
     """
     sizes = {
         "gather": _relative(counts.edges),

@@ -48,12 +48,8 @@ def no_features(evidence: Evidence) -> Iterator[Finding]:
 def open_columns_of(settings: Mapping[str, Any]) -> None:
     """Open the data set of a job, and every machine's columns of it.
 
-    Raises
-    ------
-    ScenarioError
-        When a mini-batch has more seeds than there are training vertices.
-    DataError
-        When the data set is missing or damaged.
+    Raises ScenarioError when a mini-batch has more seeds than there are training
+    vertices; DataError when the data set is missing or damaged.
     """
     from emu.graph_data import open_columns  # noqa: PLC0415 - numpy
     from emu.systems.training_section import open_fitting  # noqa: PLC0415 - numpy

@@ -43,14 +43,8 @@ class ForwardPass:
 class ColumnSplit:
     """One process's view of a split model: all upper parameters, some columns.
 
-    Parameters
-    ----------
-    settings
-        ``Job.settings``: model, precision.
-    blocks
-        Number of columns of every block.
-    block
-        The one that this process holds.
+    ``settings``: ``Job.settings``: model, precision; ``blocks``: number of columns of
+    every block; ``block``: the one that this process holds.
     """
 
     def __init__(
@@ -92,12 +86,8 @@ class ColumnSplit:
     ) -> NDArray[Any]:
         """Return the share of this process's columns in the first layer's linear part.
 
-        Parameters
-        ----------
-        own
-            Weights of the columns, as `own` returns them.
-        rows
-            The columns of S_0, shape (#S_0, columns).
+        ``own``: weights of the columns, as `own` returns them; ``rows``: the columns of
+        S_0, shape (#S_0, columns).
         """
         import torch
 
@@ -136,17 +126,8 @@ class ColumnSplit:
     ) -> ForwardPass:
         """Return the rest of the forward pass of one mini-batch.
 
-        Parameters
-        ----------
-        sizes, edges
-            As in `SampledBatch`.
-        summed
-            The first layer's linear part, summed over all columns.
-
-        Raises
-        ------
-        ValueError
-            As `Block`.
+        ``sizes``, ``edges``: as in `SampledBatch`; ``summed``: the first layer's linear
+        part, summed over all columns. Raises ValueError as `Block`.
         """
         import torch
         from torch.nn import functional

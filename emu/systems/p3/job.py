@@ -63,10 +63,7 @@ PROGRAMS = {
 class Pipeline:
     """A static order of the phases that repeats in every cycle.
 
-    Raises
-    ------
-    ValueError
-        When a phase would run before the one that it needs.
+    Raises ValueError when a phase would run before the one that it needs.
     """
 
     order: tuple[str, ...]
@@ -184,10 +181,7 @@ class P3Builder:
         then the rings. An edge of a process's own tasks carries nothing: they share its
         memory.
 
-        Raises
-        ------
-        ValueError
-            As `Job`.
+        Raises ValueError as `Job`.
         """
         return build_named_job(self.tasks(), self.edges(), self.cycles, settings)
 
@@ -243,9 +237,8 @@ class P3Builder:
         order, pipeline = self.pipeline.order, self.pipeline
         ranks = range(len(self.machines))
         for rank in ranks:
-            asks = [f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1)] + [
-                f"s{rank}"
-            ]
+            hops = (f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1))
+            asks = [*hops, f"s{rank}"]
             for (hop, asker), store in itertools.product(
                 enumerate(asks[:-1], 1), ranks
             ):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, count_samples, open_for
+from emu.graph_data import count_job, open_for
 from emu.problem import Job, Task
 from emu.problem.workloads.model_shapes import SampleCounts
 from emu.problem.workloads.operations import (
@@ -31,16 +31,8 @@ def split_layer(
     """Return the operations of layer 1 on some columns, and of the rest of layer 1.
 
     Attention and the second matrix of ``gin`` are of the rest, which takes the sum over
-    all columns.
-
-    Parameters
-    ----------
-    kind
-        Of the model.
-    widths
-        Number of columns, and width of the layer.
-    counts
-        Of each mini-batch of a machine.
+    all columns. ``kind``: of the model; ``widths``: number of columns, and width of the
+    layer; ``counts``: of each mini-batch of a machine.
     """
     columns, width = widths
     edges, inputs, outputs = np.array(
@@ -59,20 +51,15 @@ def count_phases(
 ) -> Operations:
     """Return the operations of the job that ``builder`` builds.
 
-    Parameters
-    ----------
-    steps
-        Parameters of a column of layer 1, and the upper ones.
-    volumes
-        Real bytes of (edge, cycle).
+    ``steps``: parameters of a column of layer 1, and the upper ones; ``volumes``: real
+    bytes of (edge, cycle).
     """
     settings, dataset = job.settings, open_for(job.settings)
-    plan = BatchPlan.from_settings(settings)
     phases = _Phases(
         builder=builder,
         model=settings["model"],
         sizes=(dataset.feature_length, dataset.classes),
-        counts=count_samples(dataset, plan, builder.batches),
+        counts=count_job(settings, dataset, builder.batches),
         steps=steps,
     )
     operations = Operations(job)

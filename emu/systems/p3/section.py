@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, Dataset, count_samples, open_for
+from emu.graph_data import Dataset, count_job, open_for
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import (
@@ -109,17 +109,9 @@ def p3_realization(
 ) -> Realization:
     """Return seconds and real bytes of the job that ``builder`` builds.
 
-    Parameters
-    ----------
-    times
-        Kind of task -> seconds; those of layer 1 are for an even share of the columns.
-    counts
-        Of each machine, of each of its mini-batches.
-
-    Raises
-    ------
-    ValueError
-        When a kind of task has no time.
+    ``times``: kind of task -> seconds; those of layer 1 are for an even share of the
+    columns; ``counts``: of each machine, of each of its mini-batches. Raises ValueError
+    when a kind of task has no time.
     """
     tasks, edges = [*builder.tasks()], [*builder.edges()]
     seconds = np.zeros((len(tasks), builder.cycles))
@@ -170,9 +162,10 @@ def _bytes_of(
 class P3JobSection(P3Keys):
     """P3: push the structure, pull partial activations, never a feature."""
 
-    unprofiled: ClassVar[str] = (
-        "a profile knows no cycles of a pipeline, write job.times instead"
-    )
+    @property
+    @override
+    def unprofiled(self) -> str:
+        return "a profile knows no cycles of a pipeline, write job.times instead"
 
     @override
     def of_steps(self, steps: int) -> Self:
@@ -276,8 +269,7 @@ class P3JobSection(P3Keys):
                     f"{SIZE.format(lacking)} more than machine {name} has room for"
                 )
                 raise ScenarioError(problem, key="job.cache")
-        plan = BatchPlan.from_settings(settings)
-        counts = count_samples(dataset, plan, builder.batches)
+        counts = count_job(settings, dataset, builder.batches)
         itemsize = number_bytes(settings)
         split = split_model(settings["model"], length, dataset.classes, itemsize)
         return p3_realization(builder, times, counts, split)

@@ -22,9 +22,11 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.graph_data import (
     BatchPlan,
+    CachePlan,
     Dataset,
     GrowingBatch,
     SampledBatch,
+    SamplerCache,
     open_for,
     sample_neighbours,
 )
@@ -66,6 +68,8 @@ class JobData:
         self.dataset: Dataset = process["dataset"]
         self.plan = BatchPlan.from_settings(brief.job_settings)
         self.precision: str = brief.job_settings["precision"]
+        length = self.dataset.feature_length
+        self._cache = CachePlan.from_settings(brief.job_settings, length)
 
     def batch(self, sampler: int, iteration: int) -> SampledBatch:
         """Sample the mini-batch of one (sampler, iteration).
@@ -75,6 +79,12 @@ class JobData:
         """
         structure, train = self.dataset.structure, self.plan.walk(self.dataset)
         return self.plan.batch(structure, train, sampler, iteration)
+
+    def cache(self, sampler: int, first: int) -> SamplerCache | None:
+        """Return what a sampler has of other stores before an iteration, if any."""
+        if (cache := self._cache) is None:
+            return None
+        return SamplerCache(self.dataset, self.plan, cache, sampler, first)
 
     def seeds(self, sampler: int, iteration: int) -> NDArray[np.int64]:
         """Return the seeds of that mini-batch alone."""
@@ -97,7 +107,10 @@ class GraphStore(TaskProgram):
         self._index: int = brief.settings["store"]
         self._features = self._dataset.features(self._index)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
-        self._collect_features(self._derive_rows(0, 0))  # a rehearsal
+        owned = self._owned(self._data.batch(0, 0).vertices)
+        self._collect_features(owned)  # a rehearsal
+        samplers = range(len(brief.outputs) if self._oneshot else 0)
+        self._caches = [self._data.cache(s, brief.first) for s in samplers]
 
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
@@ -124,7 +137,13 @@ class GraphStore(TaskProgram):
         return payloads
 
     def _derive_rows(self, sampler: int, iteration: int) -> NDArray[np.int64]:
+        """Return what a sampler needs of this store, and does not have."""
         vertices = self._data.batch(sampler, iteration).vertices
+        if (cache := self._caches[sampler]) is not None:
+            vertices = vertices[~cache.look(vertices)]
+        return self._owned(vertices)
+
+    def _owned(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = vertices[self._dataset.owner[vertices] == self._index]
         return rows
 
@@ -236,22 +255,40 @@ class SamplerHop(_SamplerTask):
 
 
 class SamplerFetch(_SamplerTask):
-    """Merges the last hop and asks every store for the features it owns of S_0."""
+    """Merges the last hop and asks every store for the features it owns of S_0.
+
+    It does not ask for those that a cache has.
+    """
+
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
+        super().__init__(brief, process)
+        self._cache = self._data.cache(self._index, brief.first)
 
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``vertices`` for every store: the ids that it owns, int64."""
         batch = self._growing[iteration]
         add_replies(batch, self._brief, inputs)
-        return self._by_owner(batch.frontier, "vertices")
+        vertices = batch.frontier
+        if self._cache is not None:
+            vertices = vertices[~self._cache.look(vertices)]
+        return self._by_owner(vertices, "vertices")
 
 
 class Sampler(_SamplerTask):
-    """Assembles the stores' rows and the sampled blocks into a mini-batch."""
+    """Assembles the stores' rows and the sampled blocks into a mini-batch.
+
+    Rows that a cache is to hold come from the batches that bring them; those that it
+    begins with, from the data set, before the start.
+    """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
+        self._cache = self._data.cache(self._index, brief.first)
+        held = np.empty(0, np.int64) if self._cache is None else self._cache.held
+        rows = self._dataset.gather(held)
+        self._rows = rows.astype(self._data.precision, copy=False)
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
@@ -264,8 +301,12 @@ class Sampler(_SamplerTask):
         vertices, length = batch.vertices, self._dataset.feature_length
         features = np.empty((len(vertices), length), self._data.precision)
         owners = self._dataset.owner[vertices]
+        held, hits = np.empty(0, np.int64), np.zeros(len(vertices), np.bool_)
+        if self._cache is not None:
+            held, hits = self._cache.held, self._cache.look(vertices)
+            features[hits] = self._rows[np.searchsorted(held, vertices[hits])]
         for store, sender in enumerate(self._brief.inputs):
-            mine = owners == store
+            mine = (owners == store) & ~hits
             rows = tensor(inputs[sender.edge], "features", sender)
             shape = int(mine.sum()), length
             if rows.shape != shape or rows.dtype != features.dtype:
@@ -275,12 +316,30 @@ class Sampler(_SamplerTask):
                 )
             self._compare(sender, vertices[mine], rows)
             features[mine] = rows
+        if self._cache is not None and self._cache.held is not held:
+            self._hold(held, self._cache.held, vertices, features)
         mini_batch = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
         self._figures = {
             "input_vertices": float(batch.sizes[0]),
             "edges": float(sum(len(source) for source, _ in batch.edges)),
         }
+        if self._cache is not None:
+            self._figures["hits"] = float(hits.sum())
         return mini_batch.tensors()
+
+    def _hold(
+        self,
+        before: NDArray[np.int64],
+        now: NDArray[np.int64],
+        batch: NDArray[np.int64],
+        features: NDArray[Any],
+    ) -> None:
+        """Hold the rows of what a cache has now, from before a batch or of it."""
+        order, kept = np.argsort(batch), np.isin(now, before, assume_unique=True)
+        rows = np.empty((len(now), features.shape[1]), features.dtype)
+        rows[kept] = self._rows[np.searchsorted(before, now[kept])]
+        rows[~kept] = features[order[np.searchsorted(batch, now[~kept], sorter=order)]]
+        self._rows = rows
 
     def _compare(
         self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]

@@ -1,0 +1,153 @@
+"""Rows of other stores that machines keep: which are there when a batch is drawn.
+
+As batches do, all of it follows from the job's settings: a store knows which rows of
+its own a sampler has, and sends the others. What is fixed before the start belongs to a
+machine. What changes belongs to a sampler, in the order of its iterations, so that it
+does not depend on who ran when.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.graph_data.batches import BatchPlan
+from emu.graph_data.dataset import Dataset
+
+#: Policies whose rows are chosen before the start.
+FIXED = ("degree", "vip")
+
+
+@dataclass(frozen=True)
+class CachePlan:
+    """Rows that the machines of a job keep of other stores."""
+
+    policy: str
+    """``degree``, ``vip``, ``lru`` or ``window``."""
+    rows: int
+    """Number of rows of every machine."""
+    window: int
+    """Batches that ``window`` looks ahead, else 0."""
+    homes: tuple[int, ...]
+    """Store on the machine of every sampler, whose rows are none of others."""
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], feature_length: int
+    ) -> CachePlan | None:
+        """Return the plan of ``Job.settings``; None where nothing is kept."""
+        if (stated := settings.get("cache")) is None:
+            return None
+        row = feature_length * np.dtype(settings["precision"]).itemsize
+        rows, homes = int(stated["size"] // row), tuple(stated["homes"])
+        return cls(stated["policy"], rows, stated["window"], homes)
+
+
+def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64]:
+    """Return the probability that a batch of a sampler has each vertex, about.
+
+    Per hop a vertex joins unless no vertex before it draws it: 1 - prod (1 - p(v)
+    min(1, fanout / degree(v))), as if draws were independent, so that it counts 11 to
+    20 % more vertices than batches have. Multiplied edge by edge: logarithms may differ
+    in the last bit between computers, and with them who is kept.
+    """
+    structure, train = dataset.structure, plan.walk(dataset)
+    if plan.epoch != "replicate":
+        first, last = plan.share_bounds(len(train))[sampler : sampler + 2]
+        train = train[first:last]
+    degrees = np.diff(structure.indptr)
+    to = np.repeat(np.arange(structure.vertices), degrees)
+    p = np.zeros(structure.vertices)
+    p[train] = min(1.0, plan.batch_size / len(train))
+    for hop in range(1, len(plan.fanouts) + 1):
+        draws = p * np.minimum(1.0, plan.hop_fanout(hop) / np.maximum(degrees, 1))
+        misses = 1.0 - p
+        np.multiply.at(misses, structure.indices, 1.0 - draws[to])
+        p = 1.0 - misses
+    return p
+
+
+@lru_cache(maxsize=64)
+def fixed_rows(
+    dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int
+) -> NDArray[np.int64]:
+    """Return the vertices, ascending, whose rows the machine of a store begins with.
+
+    The first of those that others own: of ``degree`` by neighbours, of ``vip`` by the
+    batches of the machine's samplers that have them; those of one worth by number.
+    """
+    if cache.policy not in FIXED or home not in cache.homes:
+        return np.empty(0, np.int64)
+    worth = np.diff(dataset.structure.indptr).astype(np.float64)
+    if cache.policy == "vip":
+        own = [s for s, store in enumerate(cache.homes) if store == home]
+        worth = np.sum([_meet(dataset, plan, sampler) for sampler in own], axis=0)
+    others = np.flatnonzero(np.asarray(dataset.owner) != home)
+    best = np.argsort(-worth[others], kind="stable")[: cache.rows]
+    return np.sort(others[best])
+
+
+class SamplerCache:
+    """Rows of other stores that one sampler has, batch after batch.
+
+    ``held``: vertices of these rows before the next batch, ascending, int64.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plan: BatchPlan,
+        cache: CachePlan,
+        sampler: int,
+        first: int = 0,
+    ) -> None:
+        self._owner, self._home = dataset.owner, cache.homes[sampler]
+        self._dataset, self._plan, self._sampler = dataset, plan, sampler
+        self._changes, self._window = cache.policy not in FIXED, cache.window
+        self._most = cache.rows // cache.homes.count(self._home)
+        self._ahead = deque[NDArray[np.int64]]()
+        self._iteration, self._used = 0, 0
+        self.held = fixed_rows(dataset, plan, cache, self._home)
+        self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
+        for iteration in range(first if self._changes else 0):
+            self.look(self._draw(iteration))
+
+    def _draw(self, iteration: int) -> NDArray[np.int64]:
+        dataset, plan = self._dataset, self._plan
+        structure, train = dataset.structure, plan.walk(dataset)
+        return plan.batch(structure, train, self._sampler, iteration).vertices
+
+    def look(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which rows of the next batch are there; keep those of it, too."""
+        hits = np.isin(vertices, self.held, assume_unique=True)
+        if self._changes:
+            while len(self._ahead) < self._window:
+                distance = len(self._ahead) + 1
+                self._ahead.append(self._draw(self._iteration + distance))
+            self._keep(vertices[np.asarray(self._owner)[vertices] != self._home])
+            self._iteration += 1
+            if self._ahead:
+                self._ahead.popleft()
+        return hits
+
+    def _keep(self, batch: NDArray[np.int64]) -> None:
+        """Keep what the next batches need, the nearest first, then what is newest.
+
+        Of a batch the vertices that were met last, farthest from its seeds, are newest.
+        """
+        stamps = self._used + np.arange(len(batch))
+        self._used += len(batch)
+        known = np.concatenate([batch, self.held])
+        known, first = np.unique(known, return_index=True)
+        stamps = np.concatenate([stamps, self._stamps])[first]
+        need = np.full(len(known), self._window)
+        for distance in reversed(range(len(self._ahead))):
+            need[np.isin(known, self._ahead[distance])] = distance
+        chosen = np.sort(np.lexsort((-stamps, need))[: self._most])
+        self.held, self._stamps = known[chosen], stamps[chosen]

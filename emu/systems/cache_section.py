@@ -1,0 +1,208 @@
+"""Key ``cache`` of systems whose samplers pull features, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from typing_extensions import override
+
+from emu.errors import ScenarioError
+from emu.graph_data import BatchPlan, CachePlan, count_job, fixed_rows, open_for
+from emu.graph_data.caches import FIXED
+from emu.problem import Cluster, Job, Schedule, Task
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.quantities import Count, Size
+from emu.problem.fields.section import Section
+from emu.systems import Keys, Problems, Settings
+from emu.systems.setup import Transfer, ghost_features
+from emu.systems.training_section import TrainingSection, lacking_memory, number_bytes
+from emu.units import SIZE
+
+#: Bytes of a vertex's number beside its row.
+_ID_BYTES = 8
+#: Cause of a `Transfer`, a plural.
+CACHED = "cached rows"
+
+
+class CacheSection(Section):
+    """Rows of features that a machine keeps, of those that others own."""
+
+    policy: Literal["degree", "vip", "lru", "window"]
+    """``degree``: of the vertices with the most neighbours; ``vip``: of those that its
+    samplers are likely to meet; both are sent before time 0. ``lru``: those used last;
+    ``window``: those that the next batches need, nearest first, then the newest; both
+    by sampler, which share the size evenly."""
+    size: Size
+    """Memory of each machine for rows; 8 bytes per row come on top."""
+    window: Count | None = None
+    """Batches that ``window`` looks ahead."""
+
+
+class CachedSection(TrainingSection):
+    """A job whose samplers pull the features of their batches from stores."""
+
+    cache: CacheSection | None = None
+    """Rows that every machine keeps of those that others own, which they do not send
+    again; whose rows are others' is decided by where a sampler stands. Searches for a
+    placement take sampler s for one on machine s * machines // samplers."""
+
+    @property
+    def cache_keys(self) -> Keys:
+        """The key as a file states it, none where it does not."""
+        return self.model_dump(mode="json", exclude_none=True, include={"cache"})
+
+    @property
+    @override
+    def unprofiled(self) -> str:
+        hint = "a profile knows no job.cache, write job.times instead"
+        return "" if self.cache is None else hint
+
+    def cache_settings(self, stores: int, samplers: int) -> Settings:
+        """Return the settings of node programs that follow from ``cache``, if any."""
+        if self.cache is None:
+            return {}
+        homes = [sampler * stores // samplers for sampler in range(samplers)]
+        stated = {"policy": self.cache.policy, "size": self.cache.size}
+        return {"cache": {**stated, "window": self.cache.window or 0, "homes": homes}}
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        yield from super().problems(cluster)
+        if self.cache is None:
+            return
+        policy, window = self.cache.policy, self.cache.window
+        if policy == "window" and window is None:
+            problem = "window looks ahead: write for example window: 16"
+            yield ("job", "cache", "window"), problem
+        elif policy != "window" and window is not None:
+            problem = f"found a window for {policy}, which looks at none: remove it"
+            yield ("job", "cache", "window"), problem
+        elif problem := _beyond(window, self.iterations):
+            yield ("job", "cache", "window"), problem
+
+    def reserve(self, job: Job, cluster: Cluster) -> Job:
+        """Return the job with the memory of caches among what graph stores demand.
+
+        Raises ScenarioError where a cache holds no row or more than a machine, or looks
+        beyond the job; DataError where the data set is missing or damaged.
+        """
+        if self.cache is None:
+            return job
+        if self.epochs and (problem := _beyond(self.cache.window, job.iterations)):
+            raise ScenarioError(problem, key="job.cache.window")
+        length, row = open_for(job.settings).feature_length, number_bytes(job.settings)
+        plan = CachePlan.from_settings(job.settings, length)
+        assert plan is not None  # noqa: S101 - for mypy
+        homes = plan.homes
+        least = 1 if plan.policy in FIXED else max(homes.count(home) for home in homes)
+        size = self.cache.size + _ID_BYTES * plan.rows
+        if plan.rows < least:
+            needed = SIZE.format(least * row * length)
+            problem = f"holds {plan.rows} rows for {least} samplers, write {needed}"
+            raise ScenarioError(f"{problem} or more", key="job.cache.size")
+
+        def reserve(task: Task) -> Task:
+            if task.kind != "graph_store" or task.pinned is None:
+                return task
+            needed = size + task.demands.get("memory", 0.0)
+            if (lacking := lacking_memory(cluster, task.pinned, needed)) > 0:
+                problem = (
+                    f"{plan.rows:,} rows with their numbers are {SIZE.format(size)}, "
+                    f"{SIZE.format(lacking)} more than {task.pinned} has room for"
+                )
+                raise ScenarioError(problem, key="job.cache.size")
+            return replace(task, demands={**task.demands, "memory": needed})
+
+        return replace(job, tasks=tuple(map(reserve, job.tasks)))
+
+
+def _beyond(window: int | None, iterations: int | None) -> str:
+    """Return what is wrong with a window of a job of so many iterations, if any."""
+    if window is None or iterations is None or window <= iterations:
+        return ""
+    return f"found {window} for a job of {iterations} batches: write {iterations}"
+
+
+def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Job:
+    """Return a job whose caches are of the machines on which its samplers stand.
+
+    ``machine_of``: task -> machine; ``first``: iterations that are done, of the whole
+    job that this ends. Those of several jobs are settled each by itself.
+    """
+    by_name = {name: job.settings_of(name) for name in job.job_names}
+    if not any(isinstance(one.get("cache"), Mapping) for one in by_name.values()):
+        return job
+    for name, settings in by_name.items():
+        if not isinstance(cache := settings.get("cache"), Mapping):
+            continue
+        own = [task for task in job.tasks if task.job_name == name]
+        at = [(task.kind, machine_of[task.name]) for task in own]
+        stores = [machine for kind, machine in at if kind == "graph_store"]
+        places = {machine: store for store, machine in enumerate(stores)}
+        homes = [places.get(machine, -1) for kind, machine in at if kind == "sampler"]
+        settled = {**cache, "homes": homes, "first": first}
+        by_name[name] = {**settings, "cache": settled}
+    if "jobs" in job.settings:
+        return replace(job, settings={**job.settings, "jobs": by_name})
+    (settings,) = by_name.values()
+    return replace(job, settings=settings)
+
+
+def list_fills(job: Job) -> Iterator[Transfer]:
+    """Yield the rows that caches hold at time 0, from their owners."""
+    dataset, settings = open_for(job.settings), job.settings
+    cache = CachePlan.from_settings(settings, dataset.feature_length)
+    if cache is None or cache.policy not in FIXED:
+        return
+    plan = BatchPlan.from_settings(settings)
+    stores = [task.name for task in job.tasks if task.kind == "graph_store"]
+    row = dataset.feature_length * number_bytes(settings)
+    reads = [fixed_rows(dataset, plan, cache, home) for home in range(len(stores))]
+    yield from ghost_features(stores, reads, dataset.owner, row, cause=CACHED)
+
+
+def cache_figures(schedule: Schedule) -> dict[str, Any]:
+    """Return ``cache`` of result.json: hits and misses of rows that others own.
+
+    ``bytes_saved`` are real ones; ``empty_messages`` those of other stores that have no
+    row to bring.
+    """
+    job = schedule.problem.job
+    if "cache" not in job.settings:
+        return {}
+    dataset = open_for(job.settings)
+    cache = CachePlan.from_settings(job.settings, dataset.feature_length)
+    assert cache is not None  # noqa: S101 - for mypy
+    first = job.settings["cache"]["first"]
+    counts = count_job(job.settings, dataset, first + job.iterations)
+    hits = misses = empty = 0
+    for home, batches in zip(cache.homes, counts, strict=True):
+        for one in batches[first:]:
+            sent = [one.sent(s) for s in range(dataset.parts) if s != home]
+            hits, misses = hits + sum(one.hits), misses + sum(sent)
+            empty += sent.count(0)
+    row = dataset.feature_length * number_bytes(job.settings)
+    return {
+        "cache": {
+            "policy": cache.policy,
+            "rows": cache.rows,
+            "hits": hits,
+            "misses": misses,
+            "hit_rate": hits / max(hits + misses, 1),
+            "bytes_saved": hits * row,
+            "empty_messages": empty,
+        }
+    }
+
+
+def cache_lines(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str]:
+    """Yield a line on the hits of caches, which are those of every schedule."""
+    for one in cache_figures(next(iter(schedules.values()))).values():
+        yield (
+            f"caches of {one['rows']:,} rows ({one['policy']}): {one['hits']:,} hits, "
+            f"{one['misses']:,} misses of rows that others own ({one['hit_rate']:.1%}),"
+            f" {SIZE.format(one['bytes_saved'])} saved, {one['empty_messages']:,} "
+            "messages without a row"
+        )

@@ -1,0 +1,135 @@
+"""What caches hold, against the definitions written vertex by vertex."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from emu.graph_data import (
+    BatchPlan,
+    CachePlan,
+    Dataset,
+    SamplerCache,
+    Structure,
+    fixed_rows,
+)
+
+STORES, COUNT, BATCHES = 3, 24, 8
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """As much of a data set as sampling takes; vertex v belongs to store v % 3."""
+
+    structure: Structure
+    train: NDArray[np.int64]
+    owner: NDArray[np.int32]
+    parts: int = STORES
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Dataset:
+    """Draw directed edges: degrees differ, some vertices have no neighbour."""
+    ends = st.integers(0, COUNT - 1)
+    pairs = draw(st.sets(st.tuples(ends, ends), min_size=20, max_size=90))
+    into = [sorted(u for u, v in pairs if v == w and u != w) for w in range(COUNT)]
+    indptr = np.cumsum([0, *map(len, into)])
+    indices = np.array([u for some in into for u in some], np.int32)
+    owner = np.arange(COUNT, dtype=np.int32) % STORES
+    train = np.arange(0, COUNT, 2)
+    return cast("Dataset", Graph(Structure(indptr, indices), train, owner))
+
+
+plans = st.builds(
+    BatchPlan,
+    seed=st.integers(0, 99),
+    samplers=st.just(4),
+    batch_size=st.integers(1, 3),
+    fanouts=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    epoch=st.sampled_from(["replicate", "shard"]),
+)
+#: Two samplers share a machine, and one stands where no store is.
+homes = st.permutations([0, 0, 1, -1]).map(tuple)
+
+
+def batches(data: Dataset, plan: BatchPlan, sampler: int, count: int) -> list[Any]:
+    of = (plan.batch(data.structure, data.train, sampler, n) for n in range(count))
+    return [batch.vertices.tolist() for batch in of]
+
+
+@given(graphs(), plans, homes, st.integers(0, 3), st.integers(2, 12), st.integers(0, 4))
+def test_changing_caches_hold_what_the_definition_says(
+    data: Dataset, plan: BatchPlan, at: Any, sampler: int, rows: int, window: int
+) -> None:
+    policy = "window" if window else "lru"
+    cache = CachePlan(policy, rows, window, at)
+    most = rows // at.count(at[sampler])
+    drawn = batches(data, plan, sampler, BATCHES + window)
+    one = SamplerCache(data, plan, cache, sampler)
+    used: OrderedDict[int, None] = OrderedDict()  # the newest last
+    for n, batch in enumerate(drawn[:BATCHES]):
+        hits = [vertex in used for vertex in batch]
+        assert one.held.tolist() == sorted(used)
+        assert one.look(np.array(batch)).tolist() == hits
+        for vertex in batch:
+            if data.owner[vertex] != at[sampler]:
+                used[vertex] = used.pop(vertex, None)
+        ahead = drawn[n + 1 : n + 1 + window]
+        newest = [*reversed(used)]
+
+        def rank(vertex: int, ahead: Any = ahead, newest: Any = newest) -> Any:
+            need = [d for d, later in enumerate(ahead) if vertex in later]
+            return min(need, default=window), newest.index(vertex)
+
+        for vertex in sorted(used, key=rank)[most:]:
+            del used[vertex]
+    resumed = SamplerCache(data, plan, cache, sampler, BATCHES)
+    assert resumed.held.tolist() == one.held.tolist()
+
+
+@given(graphs(), plans, homes, st.integers(0, 12), st.integers(0, 2))
+def test_fixed_caches_hold_the_worthiest_rows_of_others(
+    data: Dataset, plan: BatchPlan, at: Any, rows: int, home: int
+) -> None:
+    degrees = np.diff(data.structure.indptr)
+    into = [*np.split(data.structure.indices, data.structure.indptr[1:-1])]
+    readers = [[v for v, some in enumerate(into) if u in some] for u in range(COUNT)]
+
+    def meet(sampler: int) -> list[float]:
+        first, last = plan.share_bounds(len(data.train))[sampler : sampler + 2]
+        every = plan.epoch == "replicate"
+        train = [*(data.train if every else data.train[first:last])]
+        p = [plan.batch_size / len(train) * (v in train) for v in range(COUNT)]
+        p = [min(1.0, one) for one in p]
+        for fanout in reversed(plan.fanouts):
+            draw = [
+                one * min(1.0, fanout / max(d, 1))
+                for one, d in zip(p, degrees, strict=True)
+            ]
+            p = [
+                1 - (1 - p[u]) * prod(1 - draw[v] for v in readers[u])
+                for u in range(COUNT)
+            ]
+        return p
+
+    own = [sampler for sampler, store in enumerate(at) if store == home]
+    worth = {"degree": degrees.astype(float), "vip": np.zeros(COUNT)}
+    for sampler in own:
+        worth["vip"] += meet(sampler)
+    others = [v for v in range(COUNT) if own and data.owner[v] != home]
+    for policy, value in worth.items():
+        found = fixed_rows(data, plan, CachePlan(policy, rows, 0, at), home).tolist()
+        assert len(found) == min(rows, len(others))
+        assert {*found} <= {*others}
+        out = [value[v] for v in others if v not in found]
+        least = min((value[v] for v in found), default=np.inf)
+        assert least >= max(out, default=0.0) - 1e-12
+        ties = [v for v in others if policy == "degree" and value[v] == least]
+        assert [v for v in ties if v in found] == ties[: sum(v in found for v in ties)]
