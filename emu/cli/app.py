@@ -250,10 +250,7 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
 
-        Raises
-        ------
-        Exit
-            With the error's ``exit_code``, or 130 after Ctrl-C.
+        Raises Exit with the error's ``exit_code``, or 130 after Ctrl-C.
         """
         try:
             return super().invoke(ctx)

@@ -69,10 +69,7 @@ BoundTime: TypeAlias = Annotated[
 def address(text: str, option: str, *, port: int | None = None) -> tuple[str, int]:
     """Return the host and port that an option states.
 
-    Raises
-    ------
-    ScenarioError
-        When it is no address.
+    Raises ScenarioError when it is no address.
     """
     from emu.emulation.network import parse_address  # noqa: PLC0415 - asyncio, uvloop
 
@@ -85,10 +82,7 @@ def address(text: str, option: str, *, port: int | None = None) -> tuple[str, in
 def seconds(text: str, option: str) -> float:
     """Return the time that an option states, seconds.
 
-    Raises
-    ------
-    ScenarioError
-        When it is no time.
+    Raises ScenarioError when it is no time.
     """
     try:
         return DURATION.parse(text)
@@ -127,15 +121,9 @@ def emit(target: str | None, content: object) -> bool:
 def judge_simulated(unchecked: str, missed: Sequence[str]) -> None:
     """Print what only a run can check; raise where a simulation missed an ``expect:``.
 
-    Parameters
-    ----------
-    unchecked, missed
-        Of `emu.experiment.expectations`.
+    ``unchecked``, ``missed``: of `emu.experiment.expectations`.
 
-    Raises
-    ------
-    ExpectationMissed
-        With ``missed``.
+    Raises ExpectationMissed with ``missed``.
     """
     if unchecked:
         typer.echo(unchecked, err=True)
@@ -167,19 +155,10 @@ def check_witness(
 ) -> Callable[[Experiment], object]:
     """Return what refuses an experiment of which the witness can say nothing.
 
-    Parameters
-    ----------
-    dry
-        Whether nothing is to be run.
-    stated
-        Options of the packets.
+    ``dry``: whether nothing is to be run. ``stated``: options of the packets.
 
-    Raises
-    ------
-    ScenarioError
-        When these stand without a witness, or it without a run.
-    DataError
-        When it is not installed.
+    Raises ScenarioError when these stand without a witness, or it without a run;
+    DataError when it is not installed.
     """
     if witness is None:
         if any(one is not None for one in stated):

@@ -189,10 +189,7 @@ def measure_profile(
 ) -> Profile:
     """Run the job and return its CPU times and volumes.
 
-    Raises
-    ------
-    RunError, DataError
-        As `emu.experiment.run_experiment.carry_out`.
+    Raises RunError, DataError as `emu.experiment.run_experiment.carry_out`.
     """
     settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))

@@ -75,12 +75,8 @@ def walk_edit(scenario: Scenario, policy: str) -> Edit:
 class ScenarioEdits:
     """Writes changes of a scenario's run as edits of the scenario.
 
-    Parameters
-    ----------
-    measured
-        Whether times and volumes are those of a run, not those of the scenario.
-    chosen
-        Whether its machines are those that ``best`` has chosen.
+    ``measured``: whether times and volumes are those of a run, not those of the
+    scenario. ``chosen``: whether its machines are those that ``best`` has chosen.
     """
 
     def __init__(
@@ -100,10 +96,7 @@ class ScenarioEdits:
     def best(self, problem: Problem, reference: Realization) -> Placement:
         """Return the placement that ``placement.policy: best`` finds.
 
-        Raises
-        ------
-        PlacementError
-            When there is no placement.
+        Raises PlacementError when there is no placement.
         """
         scenario, job, cluster = self._scenario, problem.job, problem.cluster
         if scenario.jobs:
