@@ -332,7 +332,7 @@ class ScenarioEdits:
         def scale_nic(nic: Any, out: str, into: str) -> Any:
             outward = nic.outward * (factor if out in names else 1.0)
             inward = nic.inward * (factor if into in names else 1.0)
-            return _write_nic(inward, outward, getattr(nic, "latency", Latency()))
+            return write_nic(inward, outward, getattr(nic, "latency", Latency()))
 
         nics = {
             name: scale_nic(one.nic, f"{name} out", f"{name} in")
@@ -361,7 +361,7 @@ class ScenarioEdits:
     def _latency(self, change: Change) -> Edit:
         cluster, factor = self._cluster, change.factor
         nics = {
-            name: _write_nic(one.nic.inward, one.nic.outward, scaled)
+            name: write_nic(one.nic.inward, one.nic.outward, scaled)
             for name, one in cluster.by_name.items()
             if (scaled := _scale_latency(one.nic.latency, factor)) != one.nic.latency
         }
@@ -493,7 +493,8 @@ def _scale_latency(latency: Latency, factor: float) -> Latency:
     return Latency.model_validate({k: DURATION.exact(v) for k, v in scaled.items()})
 
 
-def _write_nic(inward: float, outward: float, latency: Latency) -> Any:
+def write_nic(inward: float, outward: float, latency: Latency) -> Any:
+    """Return ``nic`` of a machine of these rates, in bytes per second."""
     both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
     if latency != Latency():
         return both | {"latency": _write(latency)}

@@ -64,5 +64,11 @@ DGTP = System(
             "dgtp", {"placement.policy": "distdgl", "schedule.policy": "maxmin"}
         ),
     },
+    knobs={
+        "sync": ("parameter_server", "ring"),
+        "parameter_servers": (1, 2, 4),
+        "samplers_per_worker": (1, 2, 4),
+        "partitioner": ("metis", "hash"),
+    },
     translation=on_demand("emu.systems.dgtp.section:TRANSLATION"),
 )

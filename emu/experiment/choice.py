@@ -1,0 +1,103 @@
+"""A system on some machines with some settings, and what it takes by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from emu.experiment.crossover import limit_of
+from emu.experiment.target import Target
+from emu.graph_data import open_for
+from emu.prediction.analysis.throughput import pace, seeds_per_iteration
+from emu.problem import Schedule
+from emu.scenario import Experiment, Scenario, prepare
+from emu.scenario.deaths import with_deaths
+from emu.scenario.experiment import cost_of
+from emu.scenario.machine_choice import machines_words
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One way to train what a file says."""
+
+    system: str
+    """Row of a table of systems."""
+    plain: Scenario
+    """Scenario of it, whatever it is trained to."""
+    ready: Experiment
+    schedule: Schedule
+    target: Target | None = None
+    keys: Mapping[str, object] = field(default_factory=dict)
+    """Keys of ``job`` that it has otherwise than by default."""
+
+    @classmethod
+    def simulate(
+        cls,
+        system: str,
+        plain: Scenario,
+        target: Target | None = None,
+        keys: Mapping[str, object] | None = None,
+    ) -> Choice:
+        """Return a scenario simulated, until a target is reached where there is one.
+
+        Raises ScenarioError, PlacementError, DataError as `prepare`, which a target
+        that is not reached does as well.
+        """
+        ready = prepare(plain if target is None else target.end(plain))
+        schedule = with_deaths(ready, ready.simulate())
+        return cls(system, plain, ready, schedule, target, keys or {})
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of which ``emu simulate`` finds the same makespan."""
+        return self.ready.stated or self.ready.scenario
+
+    @cached_property
+    def epoch_seconds(self) -> float:
+        """Seconds of a pass over the training set at its speed."""
+        settings = self.schedule.problem.job.settings
+        train = open_for(settings).train_count
+        each = pace(self.schedule).iteration_seconds or 0.0
+        return each * train / (seeds_per_iteration(settings) or train)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds to the target; without one those of an epoch."""
+        return self.schedule.makespan if self.target else self.epoch_seconds
+
+    @cached_property
+    def cost(self) -> float | None:
+        """Dollars of as much; None where nothing has a price."""
+        bill = cost_of(self.ready.scenario, self.schedule)
+        if bill is None:
+            return None
+        return bill.total * self.seconds / (self.schedule.makespan or 1.0)
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machines on which it has tasks."""
+        return tuple(self.ready.placing["machines"])
+
+    @property
+    def name(self) -> str:
+        """System, machines and settings, in words."""
+        changes = ", ".join(f"{key} {value}" for key, value in self.keys.items())
+        where = machines_words(self.ready.placing)
+        return f"{self.system} {where}{f', {changes}' if changes else ''}"
+
+    @cached_property
+    def limit(self) -> str:
+        """The largest part of its critical path."""
+        return limit_of(self.schedule)
+
+    def place_json(self) -> dict[str, Any]:
+        """Return ``system``, ``machines`` and ``keys``."""
+        machines, keys = [*self.machines], dict(self.keys)
+        return {"system": self.system, "machines": machines, "keys": keys}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented form."""
+        times = {"makespan": self.schedule.makespan, "seconds": self.seconds}
+        return {**self.place_json(), **times, "cost": self.cost, "limit": self.limit}
