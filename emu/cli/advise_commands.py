@@ -12,10 +12,11 @@ import typer
 import emu
 from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, seconds
+from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
-from emu.experiment.advice import Terms, advise
+from emu.experiment.advice import Advice, Terms, advise
+from emu.experiment.job_shares import JobAdvice, share_machines
 from emu.experiment.target import WITHIN, Target
-from emu.report.comparison import reason
 from emu.report.terminal import terminal
 from emu.scenario import write_scenario
 from emu.training.looks import HELD
@@ -56,6 +57,10 @@ def advise_command(
         Path | None, option("FILE", "Write what to use as a scenario.")
     ] = None,
     json_target: JsonTarget = None,
+    *,
+    by_sum: Annotated[
+        bool, option("--sum", "Of several jobs: least weighted sum, not the longest.")
+    ] = False,
 ) -> None:
     """Say which system to use on which machines, and how sure that is.
 
@@ -63,29 +68,39 @@ def advise_command(
     three, one after the other. Five lines say what to use, how it compares with the
     file as it stands, what limits it, what comes next, and from which latency, network,
     features, hidden width or rate of collecting on another system is the better one.
+    Of several jobs (jobs:) it says who gets which machines.
 
     Raises
     ------
     ScenarioError
         When nothing keeps to budget and deadline.
     """
-    terms = Terms(
-        Target.parse(to, within) if to else None,
-        _dollars(budget) if budget else inf,
-        seconds(deadline, "--deadline") if deadline else inf,
-        max_staleness,
-        seeds,
-    )
     scenario = emu.load(file, overrides or [])
+    target = Target.parse(to, within) if to else None
+    money = _dollars(budget) if budget else inf
+    limit = seconds(deadline, "--deadline") if deadline else inf
+    terms = Terms(target, money, limit, max_staleness, seeds)
+    if scenario.jobs and terms != Terms(target, seeds=seeds):
+        problem = "are of one job: leave them out of several"
+        raise ScenarioError(problem, file="--budget, --deadline, --max-staleness")
+    if by_sum and not scenario.jobs:
+        raise ScenarioError("is of several jobs, write jobs", file="--sum")
     with terminal(sys.stderr).status("advising") as status:
-        advice = advise(scenario, terms, lambda what: status.update(f"trying {what}"))
+
+        def watch(what: str) -> None:
+            note_stage(what)
+            status.update(f"trying {what}")
+
+        advice: Advice | JobAdvice
+        if scenario.jobs:
+            advice = share_machines(scenario, target, sums=by_sum, watch=watch)
+        else:
+            advice = advise(scenario, terms, watch)
     if write is not None:
         write_scenario(write, advice.best.scenario)
     if emit(json_target, advice.to_json()):
         terminal().print(*advice.lines(), sep="\n")
-        for name, error in advice.refused.items():
-            typer.echo(f"not {name}: {reason(error)}", err=True)
-        for line in advice.untried:
-            typer.echo(f"not tried, {line}", err=True)
+    for line in advice.remarks():
+        typer.echo(line, err=True)
     if write is not None:
         typer.echo(f"written to {write}; next: emu simulate {write}", err=True)

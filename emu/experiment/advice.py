@@ -21,12 +21,12 @@ from emu.problem.fields.quantities import combine
 from emu.report.comparison import reason
 from emu.report.many_runs import interval, pair
 from emu.scenario import Scenario, build_job, load
-from emu.scenario.edits import placement_edit
+from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import WORTHWHILE
 from emu.systems import Edit
 from emu.systems.system import system_of, systems
 from emu.systems.whole_graph_section import write_time
-from emu.units import format_duration, format_money, format_number
+from emu.units import format_duration, format_money
 
 #: Sets of machines that are tried; systems whose settings are tried; of how many
 #: others it is said when they are the better ones.
@@ -89,9 +89,10 @@ class Advice:
     others: Sequence[Choice]
     """The best of every other system, in order."""
     stated: Choice | None
-    """The file as it stands; None where it does not reach the target."""
-    seeds: Mapping[str, Mapping[int, float]]
-    """`Choice.name` -> seconds by seed, of those that may be the best."""
+    """The file as it stands; None where it cannot be."""
+    why_not: EmulatorError | None
+    seeds: Mapping[Choice, Mapping[int, float]]
+    """Seconds by seed of those that may be the best."""
     rate: tuple[str, float] | None
     """Rate or time that decides most, and the share that half of it saves."""
     changes: Sequence[Change]
@@ -102,13 +103,13 @@ class Advice:
     @property
     def ties(self) -> list[Choice]:
         """Others that differ from the best within the 95 % interval of the seeds."""
-        mine = self.seeds[self.best.name]
-        pairs = {c: pair(self.seeds.get(c.name, {}), mine) for c in self.others}
+        mine = self.seeds[self.best]
+        pairs = {c: pair(self.seeds.get(c, {}), mine) for c in self.others}
         return [choice for choice, apart in pairs.items() if apart and apart.tie]
 
     def lines(self) -> Iterator[str]:
         """Yield five lines: what, against the file, its limit, the next, what if."""
-        best, own = self.best, interval([*self.seeds[self.best.name].values()])
+        best, own = self.best, interval([*self.seeds[self.best].values()])
         sure = f" ± {format_duration(own.half, 2)}" if own.count > 1 else ""
         cost = "" if best.cost is None else f", {format_money(best.cost)}"
         yield (
@@ -117,7 +118,8 @@ class Advice:
             f"for {best.ready.scenario.job.length}"
         )
         if self.stated is None:
-            yield "the file as it stands does not reach it"
+            why = reason(self.why_not) if self.why_not else "it cannot be simulated"
+            yield f"not the file as it stands: {why}"
         elif self.stated is best:
             yield "the file as it stands is the best that was tried"
         else:
@@ -145,10 +147,13 @@ class Advice:
         if self.terms.judge(self.best)[1] > 0 and self.terms.fits(other):
             ratio = self.terms.judge(other)[1] / self.terms.judge(self.best)[1]
             by_cost = self.terms.saves and self.best.cost is not None
-            if by_cost:
-                return f"{format_number(ratio, 3)} x as cheap as"
-            return f"{format_number(ratio, 3)} x as fast as"
+            return f"{ratio:.2f} x as {'cheap' if by_cost else 'fast'} as"
         return "which fits, unlike"
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what cannot be, or could not be tried, and why."""
+        yield from (f"not {name}: {reason(e)}" for name, e in self.refused.items())
+        yield from (f"not tried, {line}" for line in self.untried)
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds and dollars."""
@@ -158,7 +163,7 @@ class Advice:
             "stated": self.stated and self.stated.to_json(),
             "others": [one.to_json() for one in self.others],
             "ties": [one.system for one in self.ties],
-            "seeds": {name: {**by_seed} for name, by_seed in self.seeds.items()},
+            "seeds": {**self.seeds[self.best]},
             "rate": self.rate and dict(zip(("key", "saves"), self.rate, strict=True)),
             "changes": [change.to_json() for change in self.changes],
             "untried": [*self.untried],
@@ -243,6 +248,12 @@ class _Search:
         (misfit, aim), (misfit_of_other, least) = map(self.terms.judge, (one, other))
         return (misfit, aim) < (misfit_of_other, least * (1 - WORTHWHILE))
 
+    def tune_best(self, rows: Mapping[str, Choice]) -> list[Choice]:
+        """Return the best of every system, of the first few with better settings."""
+        order = sorted(rows.values(), key=self.terms.judge)
+        best = [self.tune(choice) for choice in order[:_TUNED]]
+        return sorted([*best, *order[_TUNED:]], key=self.terms.judge)
+
     def tune(self, choice: Choice) -> Choice:
         """Return a choice with settings that make it better, one after the other."""
         self.watch(choice.name)
@@ -251,7 +262,8 @@ class _Search:
                 if getattr(choice.plain.job, key) != value:
                     one = self.quiet(choice, choice.plain, {key: value})
                     choice = one if one and self.better(one, choice) else choice
-        for names in self.sets():  # which may be others with these settings
+        # Other machines may be the better ones with these settings.
+        for names in self.sets() if choice.keys else ():
             if {*names} != {*choice.machines} and not variant_named(
                 choice.system
             ).alone:
@@ -317,8 +329,11 @@ class _Search:
         return max(saved.items(), key=lambda item: item[1], default=None)
 
     def edited(self, choice: Choice, edit: Edit) -> Choice:
-        """Return a choice with other figures, at as many steps as it takes now."""
-        scenario = load(choice.ready.scenario, edit)
+        """Return a choice with other figures, at as many steps, standing as it does."""
+        scenario, problem = choice.ready.scenario, choice.ready.problem
+        if not problem.job.fixed:
+            edit = ScenarioEdits(scenario).standing(problem) | edit
+        scenario = load(scenario, edit)
         one = Choice.simulate(choice.system, scenario)
         if not choice.target:
             return one
@@ -343,12 +358,15 @@ def advise(
     scenario = load(scenario, {"expect": None, "until": None})
     search = _Search(scenario, terms, watch)
     rows = search.rows()
-    stated = search.simulate(scenario.job.system, scenario, {})
+    stated, why_not = None, None
+    try:
+        search.check_staleness(scenario)
+        stated = Choice.simulate(scenario.job.system, scenario, terms.target)
+    except EmulatorError as error:
+        why_not = error
     if not rows:
         raise next(iter(search.refused.values()))
-    order = sorted(rows.values(), key=terms.judge)
-    tuned = [search.tune(choice) for choice in order[:_TUNED]]
-    order = sorted([*tuned, *order[_TUNED:]], key=terms.judge)
+    order = search.tune_best(rows)
     candidates = order if stated is None else [stated, *order]
     if not any(map(terms.fits, candidates)):
         raise _contradiction(terms, candidates)
@@ -356,8 +374,8 @@ def advise(
     least = terms.judge(stated) if stated else (True, inf)
     finalists = [one for one in order[:_TUNED] if terms.judge(one) <= least]
     finalists += [stated] if stated and terms.fits(stated) else []
-    seeds = {one.name: search.by_seed(one) for one in [*finalists, *order[:_TUNED]]}
-    best = min(finalists, key=lambda one: _mean(terms, one, seeds[one.name]))
+    seeds = {one: search.by_seed(one) for one in {*finalists, *order[:_TUNED]}}
+    best = min(finalists, key=lambda one: _mean(terms, one, seeds[one]))
     others = [one for one in order if one.system != best.system]
     watch("what would change it")
     priced = terms.saves and best.cost is not None
@@ -367,9 +385,8 @@ def advise(
         others[:_RIVALS],
         lambda one, edit: terms.judge(search.edited(one, edit)),
     )
-    rate = search.deciding(best)
-    how = stated, seeds, rate, changes, untried, search.refused
-    return Advice(terms, best, others, *how)
+    how = stated, why_not, seeds, search.deciding(best), changes, untried
+    return Advice(terms, best, others, *how, search.refused)
 
 
 def _mean(

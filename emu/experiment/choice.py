@@ -10,7 +10,7 @@ from typing import Any
 from emu.experiment.crossover import limit_of
 from emu.experiment.target import Target
 from emu.graph_data import open_for
-from emu.prediction.analysis.throughput import pace, seeds_per_iteration
+from emu.prediction.analysis.throughput import seeds_per_iteration, speed_of
 from emu.problem import Schedule
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.deaths import with_deaths
@@ -57,10 +57,10 @@ class Choice:
     @cached_property
     def epoch_seconds(self) -> float:
         """Seconds of a pass over the training set at its speed."""
-        settings = self.schedule.problem.job.settings
-        train = open_for(settings).train_count
-        each = pace(self.schedule).iteration_seconds or 0.0
-        return each * train / (seeds_per_iteration(settings) or train)
+        job = self.schedule.problem.job
+        train = open_for(job.settings).train_count
+        each, _ = speed_of(job, self.schedule.task_end, self.schedule.length)
+        return each * train / (seeds_per_iteration(job.settings) or train)
 
     @property
     def seconds(self) -> float:

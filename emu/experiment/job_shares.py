@@ -1,0 +1,278 @@
+"""Several jobs on one cluster: which machines each gets, so that they end soonest.
+
+Each job is simulated alone on every choice of machines; those that share none are
+combined, and the best few combinations simulated with all jobs at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import inf, prod
+from typing import Any
+
+from emu.errors import EmulatorError
+from emu.experiment.choice import Choice
+from emu.experiment.systems import chosen_system
+from emu.experiment.target import Target
+from emu.prediction.analysis.throughput import job_times
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.report.comparison import reason
+from emu.scenario import Scenario, load, prepare
+from emu.units import format_duration
+
+#: Machines of each kind that a job gets.
+Counts = tuple[int, ...]
+#: Counts up to which all are tried, combinations that are simulated together.
+_MOST_COUNTS, _TOGETHER = 32, 3
+
+
+@dataclass(frozen=True)
+class Division:
+    """The machines of each job, and how long the jobs take together."""
+
+    machines: Mapping[str, tuple[str, ...]]
+    seconds: Mapping[str, float]
+    """By job: to the target, else of an epoch."""
+    aim: float
+    """The longest of them, or their weighted sum."""
+    scenario: Scenario
+
+    def __str__(self) -> str:
+        """Return who has what, in words."""
+        return "; ".join(
+            f"{job} on {', '.join(names)} {format_duration(self.seconds[job])}"
+            for job, names in self.machines.items()
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented form."""
+        machines = {job: [*names] for job, names in self.machines.items()}
+        return {"machines": machines, "seconds": {**self.seconds}, "aim": self.aim}
+
+
+@dataclass(frozen=True)
+class JobAdvice:
+    """Who gets which machines."""
+
+    best: Division
+    others: Sequence[Division]
+    stated: Division | None
+    """The file as it stands; None where it cannot be."""
+    why_not: EmulatorError | None
+    unit: str
+
+    def lines(self) -> Iterator[str]:
+        """Yield who gets what, against the file as it stands, and what comes next."""
+        yield f"use {self.best}; {format_duration(self.best.aim)} {self.unit}"
+        for what, other in (("the file as it stands", self.stated), *self._next()):
+            if other is self.best:
+                yield f"{what} is the best that was tried"
+            elif other is not None:
+                ratio = other.aim / self.best.aim if self.best.aim else 1.0
+                yield f"{ratio:.2f} x as fast as {what}, {other}"
+
+    def _next(self) -> list[tuple[str, Division]]:
+        others = [one for one in self.others if one is not self.stated]
+        return [("the next", one) for one in others[:1]]
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what could not be tried."""
+        if self.why_not is not None:
+            yield f"not the file as it stands: {reason(self.why_not)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented form; seconds."""
+        return {
+            "best": self.best.to_json(),
+            "unit": self.unit,
+            "stated": self.stated and self.stated.to_json(),
+            "others": [one.to_json() for one in self.others],
+        }
+
+
+def list_kinds(cluster: ClusterSection) -> list[list[str]]:
+    """Return names of equal machines of one rack, those of the fastest NIC first."""
+    rack = {name: one.name for one in cluster.racks for name in one.machines}
+    kinds: dict[tuple[float, str, str], list[str]] = {}
+    for name, position in cluster.names_and_positions():
+        section = cluster.machines[position]
+        alike = str(section.model_copy(update={"name": None, "count": 1}))
+        key = -section.nic.outward, alike, rack.get(name, "")
+        kinds.setdefault(key, []).append(name)
+    return [kinds[key] for key in sorted(kinds)]
+
+
+def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
+    """Return how many machines of each kind a job may get.
+
+    All numbers where these are few; else machines that follow one another in the order
+    of the kinds, in halves of all, quarters, and so on.
+    """
+    sizes = [len(kind) for kind in kinds]
+    if prod(size + 1 for size in sizes) <= _MOST_COUNTS:
+        return [one for one in product(*(range(n + 1) for n in sizes)) if any(one)]
+    order = [k for k, kind in enumerate(kinds) for _ in kind]
+    runs, length = dict[Counts, None](), len(order)
+    while length:
+        for first in range(0, len(order) - length + 1, max(length // 2, 1)):
+            run = order[first : first + length]
+            runs[tuple(run.count(k) for k in range(len(kinds)))] = None
+        length //= 2
+    return [*runs]
+
+
+def combine_counts(
+    seconds: Sequence[Mapping[Counts, float]],
+    free: Counts,
+    aim: Callable[[Sequence[float]], float],
+    most: int,
+) -> list[tuple[Counts, ...]]:
+    """Return the best combinations, at most so many, that need no more than is free.
+
+    ``seconds``: of each job, by its machines. ``aim`` never falls as one of them grows.
+    """
+    best: list[tuple[float, tuple[Counts, ...]]] = []
+
+    def extend(so_far: tuple[Counts, ...], took: tuple[float, ...]) -> None:
+        left = [n - sum(c) for n, *c in zip(free, *so_far, strict=True)]
+        rest = aim([*took, *[0.0] * (len(seconds) - len(took))])
+        if len(best) == most and rest >= best[-1][0]:
+            return
+        if len(so_far) == len(seconds):
+            best.append((rest, so_far))
+            best.sort()
+            del best[most:]
+            return
+        options = seconds[len(so_far)]
+        for counts in sorted(options, key=lambda one: options[one]):
+            if all(n <= there for n, there in zip(counts, left, strict=True)):
+                extend((*so_far, counts), (*took, options[counts]))
+
+    extend((), ())
+    return [counts for _, counts in best]
+
+
+@dataclass
+class _Divider:
+    scenario: Scenario
+    target: Target | None
+    sums: bool
+
+    def aim(self, seconds: Sequence[float]) -> float:
+        """Return the longest time, or the sum by the weights of the jobs."""
+        if not self.sums:
+            return max(seconds)
+        weights = [1.0 if j.weight is None else j.weight for j in self.scenario.jobs]
+        return sum(w * s for w, s in zip(weights, seconds, strict=True))
+
+    def unit(self, choice: Choice) -> float:
+        """Return the epochs of a choice by which its time is divided."""
+        if self.target:
+            return 1.0
+        return choice.schedule.makespan / (choice.epoch_seconds or inf) or 1.0
+
+    def on(self, position: int, names: Sequence[str]) -> Choice:
+        """Return a job alone on some machines; raises where it cannot be there."""
+        _, alone = self.scenario.parts()[position]
+        system = alone.job.system
+        plain = chosen_system(alone, system, None, names)
+        return Choice.simulate(system, plain, self.target)
+
+    def alone(
+        self, position: int, kinds: Sequence[Sequence[str]]
+    ) -> dict[Counts, float]:
+        """Return the time of a job by the machines that are its own.
+
+        Raises the first reason where it can be on none.
+        """
+        times: dict[Counts, float] = {}
+        refusals: list[EmulatorError] = []
+        for counts in list_counts(kinds):
+            names = [n for kind, c in zip(kinds, counts, strict=True) for n in kind[:c]]
+            try:
+                one = self.on(position, names)
+            except EmulatorError as error:
+                refusals.append(error)
+                continue
+            if {*one.machines} <= {*names}:  # else the file states others
+                times[counts] = one.schedule.makespan / self.unit(one)
+        if not times and refusals:
+            raise refusals[0]
+        return times
+
+    def together(self, choices: Sequence[Choice], *, apart: bool) -> Division:
+        """Return all jobs at once; ``apart``: on machines that are theirs alone."""
+        edit: dict[str, object] = {}
+        if apart:
+            edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
+        for number, choice in enumerate(choices):
+            content = choice.ready.scenario.to_json()
+            edit[f"jobs[{number}].job"] = content["job"]
+            if apart:
+                edit[f"jobs[{number}].placement"] = content["placement"]
+        ready = prepare(scenario := load(self.scenario, edit))
+        schedule = ready.simulate()
+        times = job_times(schedule, ready.realization, ready.choose_policy())
+        units = [self.unit(choice) for choice in choices]
+        seconds = [t.seconds / unit for t, unit in zip(times, units, strict=True)]
+        names = [item.name for item in scenario.jobs]
+        machines: dict[str, tuple[str, ...]] = {}
+        for name in names:
+            at = {m for t, m in ready.tasks.items() if t.startswith(f"{name}/")}
+            machines[name] = tuple(m for m in scenario.cluster.names if m in at)
+        by_job = dict(zip(names, seconds, strict=True))
+        return Division(machines, by_job, self.aim(seconds), scenario)
+
+    def stated(self) -> Division:
+        """Return the file as it stands; raises where a job cannot reach the target."""
+        parts, to = self.scenario.parts(), self.target
+        choices = [Choice.simulate(i.job.system, alone, to) for i, alone in parts]
+        return self.together(choices, apart=False)
+
+
+def share_machines(
+    scenario: Scenario,
+    target: Target | None = None,
+    *,
+    sums: bool = False,
+    watch: Callable[[str], None] = lambda _: None,
+) -> JobAdvice:
+    """Return which of several jobs gets which machines, never worse than the file.
+
+    ``sums``: whether the weighted sum of their times is to be least, and not the
+    longest. ``watch`` is called with what is tried.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        When a job can be nowhere, or all of them together nowhere.
+    """
+    scenario = load(scenario, {"expect": None})
+    divider, kinds = _Divider(scenario, target, sums), list_kinds(scenario.cluster)
+    stated, why_not = None, None
+    try:
+        stated = divider.stated()
+    except EmulatorError as error:
+        why_not = error
+    seconds = []
+    for position, item in enumerate(scenario.jobs):
+        watch(f"{item.name} alone")
+        seconds.append(divider.alone(position, kinds))
+    divisions = [stated] if stated else []
+    free = tuple(map(len, kinds))
+    for combination in combine_counts(seconds, free, divider.aim, _TOGETHER):
+        left = [[*kind] for kind in kinds]
+        own = []
+        for position, counts in enumerate(combination):
+            names = [left[k].pop(0) for k, n in enumerate(counts) for _ in range(n)]
+            own.append(divider.on(position, names))
+        divisions.append(divider.together(own, apart=True))
+    if not divisions:
+        problem = "there are too few machines for all jobs, each on its own"
+        raise scenario.origin.error(("cluster", "machines"), problem)
+    best, *others = sorted(divisions, key=lambda one: one.aim)
+    what = "in the weighted sum" if sums else "of the longest"
+    unit = f"{what}, {'per epoch' if target is None else f'to {target.accuracy:g}'}"
+    return JobAdvice(best, others, stated, why_not, unit)
