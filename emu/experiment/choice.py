@@ -33,13 +33,7 @@ class Choice:
     """Keys of ``job`` that it has otherwise than by default."""
 
     @classmethod
-    def simulate(
-        cls,
-        system: str,
-        plain: Scenario,
-        target: Target | None = None,
-        keys: Mapping[str, object] | None = None,
-    ) -> Choice:
+    def simulate(cls, system: str, plain: Scenario, target: Target | None) -> Choice:
         """Return a scenario simulated, until a target is reached where there is one.
 
         Raises ScenarioError, PlacementError, DataError as `prepare`, which a target
@@ -47,7 +41,7 @@ class Choice:
         """
         ready = prepare(plain if target is None else target.end(plain))
         schedule = with_deaths(ready, ready.simulate())
-        return cls(system, plain, ready, schedule, target, keys or {})
+        return cls(system, plain, ready, schedule, target)
 
     @property
     def scenario(self) -> Scenario:
@@ -71,9 +65,8 @@ class Choice:
     def cost(self) -> float | None:
         """Dollars of as much; None where nothing has a price."""
         bill = cost_of(self.ready.scenario, self.schedule)
-        if bill is None:
-            return None
-        return bill.total * self.seconds / (self.schedule.makespan or 1.0)
+        share = self.seconds / (self.schedule.makespan or 1.0)
+        return bill and bill.total * share
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -83,21 +76,16 @@ class Choice:
     @property
     def name(self) -> str:
         """System, machines and settings, in words."""
-        changes = ", ".join(f"{key} {value}" for key, value in self.keys.items())
-        where = machines_words(self.ready.placing)
-        return f"{self.system} {where}{f', {changes}' if changes else ''}"
+        where = f"{self.system} {machines_words(self.ready.placing)}"
+        return ", ".join([where, *(f"{key} {v}" for key, v in self.keys.items())])
 
     @cached_property
     def limit(self) -> str:
         """The largest part of its critical path."""
         return limit_of(self.schedule)
 
-    def place_json(self) -> dict[str, Any]:
-        """Return ``system``, ``machines`` and ``keys``."""
-        machines, keys = [*self.machines], dict(self.keys)
-        return {"system": self.system, "machines": machines, "keys": keys}
-
     def to_json(self) -> dict[str, Any]:
-        """Return the documented form."""
-        times = {"makespan": self.schedule.makespan, "seconds": self.seconds}
-        return {**self.place_json(), **times, "cost": self.cost, "limit": self.limit}
+        """Return the documented form; seconds and dollars."""
+        names = ("system", "machines", "keys", "seconds", "cost", "limit")
+        makespan = {"makespan": self.schedule.makespan}
+        return {name: getattr(self, name) for name in names} | makespan

@@ -15,7 +15,7 @@ import json
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, product
 from typing import Any
@@ -102,13 +102,14 @@ def grid(scenario: Scenario) -> Iterator[Choice]:
         knobs = systems()[plain.job.system].knobs
         for values in product(*knobs.values()):
             keys = dict(zip(knobs, values, strict=True))
-            if keys.get("sync") == "ring" and keys["parameter_servers"] > 1:
+            if keys.get("sync") == "ring" and values[0] != 1:
                 continue  # which a ring has none of
             edit = {f"job.{key}": value for key, value in keys.items()}
             try:
-                yield Choice.simulate(row, load(plain, edit), keys=keys)
+                one = Choice.simulate(row, load(plain, edit), None)
             except EmulatorError:
                 continue
+            yield replace(one, keys=keys)
 
 
 def compare(seed: int) -> list[Trial]:
@@ -118,7 +119,8 @@ def compare(seed: int) -> list[Trial]:
     advice = advise(scenario, Terms(seeds=1))
     cpu = time.process_time() - began
     choices = sorted(grid(scenario), key=lambda one: one.seconds)
-    stated = advice.stated.seconds if advice.stated else float("inf")
+    as_stated = advice.stated
+    stated = as_stated.seconds if isinstance(as_stated, Choice) else float("inf")
     figures = advice.best.seconds, choices[0].seconds, stated, cpu, len(choices)
     return [Trial(f"seed {seed}", *figures, advice.best.name, choices[0].name)]
 

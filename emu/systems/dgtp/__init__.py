@@ -65,8 +65,8 @@ DGTP = System(
         ),
     },
     knobs={
-        "sync": ("parameter_server", "ring"),
         "parameter_servers": (1, 2, 4),
+        "sync": ("parameter_server", "ring"),
         "samplers_per_worker": (1, 2, 4),
         "partitioner": ("metis", "hash"),
     },
