@@ -23,14 +23,6 @@ from emu.training.looks import HELD
 from emu.units import MONEY
 
 
-def _dollars(text: str) -> float:
-    """Return an amount of money; raises ScenarioError when it is none."""
-    try:
-        return MONEY.parse(text)
-    except ValueError as error:
-        raise ScenarioError(str(error), file=f"--budget {text}") from error
-
-
 @app.command("advise")
 def advise_command(
     file: ScenarioFile,
@@ -65,8 +57,8 @@ def advise_command(
     """Say which system to use on which machines, and how sure that is.
 
     By simulation: every system on every set of machines, then settings of the best
-    three, one after the other. Five lines say what to use, how it compares with the
-    file as it stands, what limits it, what comes next, and from which latency, network,
+    four, one after the other. Five lines say what to use, how it compares with the file
+    as it stands, what limits it, what comes next, and from which latency, network,
     features, hidden width or rate of collecting on another system is the better one.
     Of several jobs (jobs:) it says who gets which machines.
 
@@ -77,7 +69,7 @@ def advise_command(
     """
     scenario = emu.load(file, overrides or [])
     target = Target.parse(to, within) if to else None
-    money = _dollars(budget) if budget else inf
+    money = seconds(budget, "--budget", MONEY) if budget else inf
     limit = seconds(deadline, "--deadline") if deadline else inf
     terms = Terms(target, money, limit, max_staleness, seeds)
     if scenario.jobs and terms != Terms(target, seeds=seeds):
@@ -98,9 +90,8 @@ def advise_command(
             advice = advise(scenario, terms, watch)
     if write is not None:
         write_scenario(write, advice.best.scenario)
+        typer.echo(f"written to {write}; next: emu simulate {write}", err=True)
     if emit(json_target, advice.to_json()):
         terminal().print(*advice.lines(), sep="\n")
     for line in advice.remarks():
         typer.echo(line, err=True)
-    if write is not None:
-        typer.echo(f"written to {write}; next: emu simulate {write}", err=True)

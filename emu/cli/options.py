@@ -22,7 +22,7 @@ from emu.prediction.packets import (
     missing_ns3,
     packets_of,
 )
-from emu.units import DURATION
+from emu.units import DURATION, Quantity
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,13 +79,13 @@ def address(text: str, option: str, *, port: int | None = None) -> tuple[str, in
         raise ScenarioError(str(error), file=option) from error
 
 
-def seconds(text: str, option: str) -> float:
-    """Return the time that an option states, seconds.
+def seconds(text: str, option: str, quantity: Quantity = DURATION) -> float:
+    """Return the time that an option states, seconds; or another quantity.
 
-    Raises ScenarioError when it is no time.
+    Raises ScenarioError when it is none.
     """
     try:
-        return DURATION.parse(text)
+        return quantity.parse(text)
     except ValueError as error:
         raise ScenarioError(str(error), file=option) from error
 

@@ -7,9 +7,9 @@ combined, and the best few combinations simulated with all jobs at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
-from math import inf, prod
+from math import prod
 from typing import Any
 
 from emu.errors import EmulatorError
@@ -32,12 +32,12 @@ _MOST_COUNTS, _TOGETHER = 32, 3
 class Division:
     """The machines of each job, and how long the jobs take together."""
 
-    machines: Mapping[str, tuple[str, ...]]
+    machines: Mapping[str, Sequence[str]]
     seconds: Mapping[str, float]
     """By job: to the target, else of an epoch."""
     aim: float
     """The longest of them, or their weighted sum."""
-    scenario: Scenario
+    scenario: Scenario = field(repr=False)
 
     def __str__(self) -> str:
         """Return who has what, in words."""
@@ -47,9 +47,8 @@ class Division:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the documented form."""
-        machines = {job: [*names] for job, names in self.machines.items()}
-        return {"machines": machines, "seconds": {**self.seconds}, "aim": self.aim}
+        """Return the documented form; seconds."""
+        return {k: v for k, v in vars(self).items() if k != "scenario"}
 
 
 @dataclass(frozen=True)
@@ -58,36 +57,33 @@ class JobAdvice:
 
     best: Division
     others: Sequence[Division]
-    stated: Division | None
-    """The file as it stands; None where it cannot be."""
-    why_not: EmulatorError | None
+    stated: Division | EmulatorError
+    """The file as it stands, or why it cannot be."""
     unit: str
 
     def lines(self) -> Iterator[str]:
         """Yield who gets what, against the file as it stands, and what comes next."""
         yield f"use {self.best}; {format_duration(self.best.aim)} {self.unit}"
-        for what, other in (("the file as it stands", self.stated), *self._next()):
+        others = [("the next", one) for one in self.others if one is not self.stated]
+        for what, other in (("the file as it stands", self.stated), *others[:1]):
             if other is self.best:
                 yield f"{what} is the best that was tried"
-            elif other is not None:
+            elif isinstance(other, Division):
                 ratio = other.aim / self.best.aim if self.best.aim else 1.0
                 yield f"{ratio:.2f} x as fast as {what}, {other}"
 
-    def _next(self) -> list[tuple[str, Division]]:
-        others = [one for one in self.others if one is not self.stated]
-        return [("the next", one) for one in others[:1]]
-
     def remarks(self) -> Iterator[str]:
-        """Yield what could not be tried."""
-        if self.why_not is not None:
-            yield f"not the file as it stands: {reason(self.why_not)}"
+        """Yield why the file as it stands cannot be."""
+        if isinstance(self.stated, EmulatorError):
+            yield f"not the file as it stands: {reason(self.stated)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds."""
+        stated = self.stated if isinstance(self.stated, Division) else None
         return {
             "best": self.best.to_json(),
             "unit": self.unit,
-            "stated": self.stated and self.stated.to_json(),
+            "stated": stated and stated.to_json(),
             "others": [one.to_json() for one in self.others],
         }
 
@@ -114,13 +110,13 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
     if prod(size + 1 for size in sizes) <= _MOST_COUNTS:
         return [one for one in product(*(range(n + 1) for n in sizes)) if any(one)]
     order = [k for k, kind in enumerate(kinds) for _ in kind]
-    runs, length = dict[Counts, None](), len(order)
+    runs, length = list[list[int]](), len(order)
     while length:
-        for first in range(0, len(order) - length + 1, max(length // 2, 1)):
-            run = order[first : first + length]
-            runs[tuple(run.count(k) for k in range(len(kinds)))] = None
+        starts = range(0, len(order) - length + 1, max(length // 2, 1))
+        runs += [order[first : first + length] for first in starts]
         length //= 2
-    return [*runs]
+    counts = (tuple(run.count(k) for k in range(len(kinds))) for run in runs)
+    return [*dict.fromkeys(counts)]
 
 
 def combine_counts(
@@ -135,8 +131,7 @@ def combine_counts(
     """
     best: list[tuple[float, tuple[Counts, ...]]] = []
 
-    def extend(so_far: tuple[Counts, ...], took: tuple[float, ...]) -> None:
-        left = [n - sum(c) for n, *c in zip(free, *so_far, strict=True)]
+    def extend(so_far: tuple[Counts, ...], took: list[float]) -> None:
         rest = aim([*took, *[0.0] * (len(seconds) - len(took))])
         if len(best) == most and rest >= best[-1][0]:
             return
@@ -145,13 +140,21 @@ def combine_counts(
             best.sort()
             del best[most:]
             return
+        left = [n - sum(taken) for n, *taken in zip(free, *so_far, strict=True)]
         options = seconds[len(so_far)]
         for counts in sorted(options, key=lambda one: options[one]):
             if all(n <= there for n, there in zip(counts, left, strict=True)):
-                extend((*so_far, counts), (*took, options[counts]))
+                extend((*so_far, counts), [*took, options[counts]])
 
-    extend((), ())
+    extend((), [])
     return [counts for _, counts in best]
+
+
+def count_epochs(choice: Choice) -> float:
+    """Return the passes of a choice, by which its time is divided; 1 to a target."""
+    if choice.target or not choice.epoch_seconds:
+        return 1.0
+    return choice.schedule.makespan / choice.epoch_seconds
 
 
 @dataclass
@@ -162,23 +165,15 @@ class _Divider:
 
     def aim(self, seconds: Sequence[float]) -> float:
         """Return the longest time, or the sum by the weights of the jobs."""
-        if not self.sums:
-            return max(seconds)
         weights = [1.0 if j.weight is None else j.weight for j in self.scenario.jobs]
-        return sum(w * s for w, s in zip(weights, seconds, strict=True))
-
-    def unit(self, choice: Choice) -> float:
-        """Return the epochs of a choice by which its time is divided."""
-        if self.target:
-            return 1.0
-        return choice.schedule.makespan / (choice.epoch_seconds or inf) or 1.0
+        sizes = [w * s for w, s in zip(weights, seconds, strict=True)]
+        return sum(sizes) if self.sums else max(seconds)
 
     def on(self, position: int, names: Sequence[str]) -> Choice:
         """Return a job alone on some machines; raises where it cannot be there."""
         _, alone = self.scenario.parts()[position]
-        system = alone.job.system
-        plain = chosen_system(alone, system, None, names)
-        return Choice.simulate(system, plain, self.target)
+        plain = chosen_system(alone, alone.job.system, None, names)
+        return Choice.simulate(alone.job.system, plain, self.target)
 
     def alone(
         self, position: int, kinds: Sequence[Sequence[str]]
@@ -187,8 +182,7 @@ class _Divider:
 
         Raises the first reason where it can be on none.
         """
-        times: dict[Counts, float] = {}
-        refusals: list[EmulatorError] = []
+        times, refusals = dict[Counts, float](), list[EmulatorError]()
         for counts in list_counts(kinds):
             names = [n for kind, c in zip(kinds, counts, strict=True) for n in kind[:c]]
             try:
@@ -197,39 +191,49 @@ class _Divider:
                 refusals.append(error)
                 continue
             if {*one.machines} <= {*names}:  # else the file states others
-                times[counts] = one.schedule.makespan / self.unit(one)
+                times[counts] = one.schedule.makespan / count_epochs(one)
         if not times and refusals:
             raise refusals[0]
         return times
 
     def together(self, choices: Sequence[Choice], *, apart: bool) -> Division:
         """Return all jobs at once; ``apart``: on machines that are theirs alone."""
-        edit: dict[str, object] = {}
-        if apart:
-            edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
+        several = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
+        edit: dict[str, object] = {**several} if apart else {}
         for number, choice in enumerate(choices):
             content = choice.ready.scenario.to_json()
-            edit[f"jobs[{number}].job"] = content["job"]
-            if apart:
-                edit[f"jobs[{number}].placement"] = content["placement"]
-        ready = prepare(scenario := load(self.scenario, edit))
-        schedule = ready.simulate()
-        times = job_times(schedule, ready.realization, ready.choose_policy())
-        units = [self.unit(choice) for choice in choices]
-        seconds = [t.seconds / unit for t, unit in zip(times, units, strict=True)]
-        names = [item.name for item in scenario.jobs]
-        machines: dict[str, tuple[str, ...]] = {}
-        for name in names:
-            at = {m for t, m in ready.tasks.items() if t.startswith(f"{name}/")}
-            machines[name] = tuple(m for m in scenario.cluster.names if m in at)
-        by_job = dict(zip(names, seconds, strict=True))
-        return Division(machines, by_job, self.aim(seconds), scenario)
+            for key in ("job", "placement", "weight") if apart else ("job",):
+                edit[f"jobs[{number}].{key}"] = content.get(key)
+        ready = prepare(load(self.scenario, edit))
+        times = job_times(ready.simulate(), ready.realization, ready.choose_policy())
+        seconds, machines = dict[str, float](), dict[str, list[str]]()
+        for one, choice in zip(times, choices, strict=True):
+            seconds[one.job] = one.seconds / count_epochs(choice)
+            own = {m for t, m in ready.tasks.items() if t.startswith(f"{one.job}/")}
+            names = ready.scenario.stated_cluster.names
+            machines[one.job] = [name for name in names if name in own]
+        aim = self.aim([*seconds.values()])
+        return Division(machines, seconds, aim, ready.scenario)
 
     def stated(self) -> Division:
         """Return the file as it stands; raises where a job cannot reach the target."""
         parts, to = self.scenario.parts(), self.target
         choices = [Choice.simulate(i.job.system, alone, to) for i, alone in parts]
         return self.together(choices, apart=False)
+
+    def divide(self, watch: Callable[[str], None]) -> Iterator[Division]:
+        """Yield the best combinations of machines, simulated together."""
+        kinds, seconds = list_kinds(self.scenario.stated_cluster), []
+        for position, item in enumerate(self.scenario.jobs):
+            watch(f"{item.name} alone")
+            seconds.append(self.alone(position, kinds))
+        free = tuple(map(len, kinds))
+        for combination in combine_counts(seconds, free, self.aim, _TOGETHER):
+            left, choices = [[*kind] for kind in kinds], []
+            for position, counts in enumerate(combination):
+                names = [left[k].pop(0) for k, n in enumerate(counts) for _ in range(n)]
+                choices.append(self.on(position, names))
+            yield self.together(choices, apart=True)
 
 
 def share_machines(
@@ -241,38 +245,23 @@ def share_machines(
 ) -> JobAdvice:
     """Return which of several jobs gets which machines, never worse than the file.
 
-    ``sums``: whether the weighted sum of their times is to be least, and not the
-    longest. ``watch`` is called with what is tried.
+    ``sums``: whether the sum of their times by weight is to be least, and not the
+    longest, whatever ``joint_cost`` says. ``watch`` is called with what is tried.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        When a job can be nowhere, or all of them together nowhere.
+    Raises ScenarioError, PlacementError, DataError when a job can be nowhere, or all of
+    them together nowhere.
     """
-    scenario = load(scenario, {"expect": None})
-    divider, kinds = _Divider(scenario, target, sums), list_kinds(scenario.cluster)
-    stated, why_not = None, None
+    sums = sums or scenario.joint_cost != "max"
+    divider = _Divider(load(scenario, {"expect": None}), target, sums)
+    divisions, stated = [*divider.divide(watch)], None
     try:
-        stated = divider.stated()
+        divisions.append(stated := divider.stated())
     except EmulatorError as error:
         why_not = error
-    seconds = []
-    for position, item in enumerate(scenario.jobs):
-        watch(f"{item.name} alone")
-        seconds.append(divider.alone(position, kinds))
-    divisions = [stated] if stated else []
-    free = tuple(map(len, kinds))
-    for combination in combine_counts(seconds, free, divider.aim, _TOGETHER):
-        left = [[*kind] for kind in kinds]
-        own = []
-        for position, counts in enumerate(combination):
-            names = [left[k].pop(0) for k, n in enumerate(counts) for _ in range(n)]
-            own.append(divider.on(position, names))
-        divisions.append(divider.together(own, apart=True))
     if not divisions:
         problem = "there are too few machines for all jobs, each on its own"
         raise scenario.origin.error(("cluster", "machines"), problem)
     best, *others = sorted(divisions, key=lambda one: one.aim)
     what = "in the weighted sum" if sums else "of the longest"
     unit = f"{what}, {'per epoch' if target is None else f'to {target.accuracy:g}'}"
-    return JobAdvice(best, others, stated, why_not, unit)
+    return JobAdvice(best, others, stated or why_not, unit)

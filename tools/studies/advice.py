@@ -75,12 +75,12 @@ def draw_file(seed: int) -> dict[str, Any]:
         | {"layers": 2},
         "fanouts": draw.one([5, 5], [10, 25]),
         "batch_size": draw.one(16, 64),
-        "iterations": 8,
+        "iterations": 6,
         "rates": rates,
     }
     if job["system"] == "dgtp":
         job["workers"] = sum(machine["count"] for machine in machines)
-    placement = {"iterations": 200}
+    placement = {"iterations": 50}
     return {"cluster": {"machines": machines}, "job": job, "placement": placement}
 
 

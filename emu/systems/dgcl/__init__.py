@@ -47,7 +47,7 @@ DGCL = System(
     knobs={
         "partitioner": ("metis", "hash"),
         "cache_features": (True, False),
-        "plan": ("best_of", "spst", "peer_to_peer"),
+        "plan": ("best_of",),
     },
     translation=on_demand("emu.systems.dgcl.section:TRANSLATION"),
     needs_torch=True,
