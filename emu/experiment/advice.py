@@ -72,7 +72,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to use, and how sure that is."""
+    """The best choice, and how sure that is."""
 
     terms: Terms
     best: Choice

@@ -16,7 +16,12 @@ from emu.errors import EmulatorError
 from emu.experiment.choice import Choice
 from emu.experiment.systems import chosen_system
 from emu.experiment.target import Target
-from emu.prediction.analysis.throughput import job_times
+from emu.graph_data import open_for
+from emu.prediction.analysis.throughput import (
+    job_times,
+    pipeline_depth,
+    seeds_per_iteration,
+)
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.report.comparison import reason
 from emu.scenario import Scenario, load, prepare
@@ -53,7 +58,7 @@ class Division:
 
 @dataclass(frozen=True)
 class JobAdvice:
-    """Who gets which machines."""
+    """The best division of machines among jobs, beside others."""
 
     best: Division
     others: Sequence[Division]
@@ -152,9 +157,11 @@ def combine_counts(
 
 def count_epochs(choice: Choice) -> float:
     """Return the passes of a choice, by which its time is divided; 1 to a target."""
-    if choice.target or not choice.epoch_seconds:
-        return 1.0
-    return choice.schedule.makespan / choice.epoch_seconds
+    job = choice.schedule.problem.job
+    train = open_for(job.settings).train_count
+    steps = job.iterations - pipeline_depth(job)
+    seeds = seeds_per_iteration(job.settings) or train
+    return 1.0 if choice.target else steps * seeds / train
 
 
 @dataclass

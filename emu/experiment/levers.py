@@ -1,4 +1,4 @@
-"""What would change an advice: crossovers along figures of the file."""
+"""Crossovers along figures of a file, from which on another choice is better."""
 
 from __future__ import annotations
 

@@ -250,4 +250,4 @@ def test_jobs_get_machines_of_their_own(by_weight: bool) -> None:  # noqa: FBT00
     together = job_times(ready.simulate(), ready.realization, ready.policy)
     epochs = 5 * (seeds_per_iteration(ready.problem.job.settings_of("x")) or 0) / 197
     assert together[0].seconds / epochs == pytest.approx(times["x"])
-    assert together[1].seconds / 4 == pytest.approx(times["y"], rel=0.2)
+    assert together[1].seconds / 4 == pytest.approx(times["y"])
