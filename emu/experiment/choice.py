@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +15,7 @@ from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.deaths import with_deaths
 from emu.scenario.experiment import cost_of
 from emu.scenario.machine_choice import machines_words
+from emu.systems import Edit
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Choice:
     ready: Experiment
     schedule: Schedule
     target: Target | None = None
-    keys: Mapping[str, object] = field(default_factory=dict)
+    keys: Edit = field(default_factory=dict)
     """Keys of ``job`` that it has otherwise than by default."""
 
     @classmethod
@@ -66,7 +66,7 @@ class Choice:
         """Dollars of as much; None where nothing has a price."""
         bill = cost_of(self.ready.scenario, self.schedule)
         share = self.seconds / (self.schedule.makespan or 1.0)
-        return bill and bill.total * share
+        return None if bill is None else bill.total * share
 
     @property
     def machines(self) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from typing_extensions import override
+
 from emu.errors import EmulatorError
 from emu.experiment.choice import Choice
 from emu.experiment.systems import chosen_system
@@ -44,6 +46,7 @@ class Division:
     """The longest of them, or their weighted sum."""
     scenario: Scenario = field(repr=False)
 
+    @override
     def __str__(self) -> str:
         """Return who has what, in words."""
         return "; ".join(
@@ -260,15 +263,17 @@ def share_machines(
     """
     sums = sums or scenario.joint_cost != "max"
     divider = _Divider(load(scenario, {"expect": None}), target, sums)
-    divisions, stated = [*divider.divide(watch)], None
+    divisions = [*divider.divide(watch)]
+    stated: Division | EmulatorError
     try:
-        divisions.append(stated := divider.stated())
+        stated = divider.stated()
+        divisions.append(stated)
     except EmulatorError as error:
-        why_not = error
+        stated = error
     if not divisions:
         problem = "there are too few machines for all jobs, each on its own"
         raise scenario.origin.error(("cluster", "machines"), problem)
     best, *others = sorted(divisions, key=lambda one: one.aim)
     what = "in the weighted sum" if sums else "of the longest"
     unit = f"{what}, {'per epoch' if target is None else f'to {target.accuracy:g}'}"
-    return JobAdvice(best, others, stated or why_not, unit)
+    return JobAdvice(best, others, stated, unit)

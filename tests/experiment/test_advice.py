@@ -201,10 +201,10 @@ counts = st.dictionaries(
 
 @given(st.lists(counts, min_size=1, max_size=3), st.booleans())
 def test_combinations_are_the_best_of_all(
-    seconds: list[dict[tuple[int, int], float]],
+    seconds: list[dict[tuple[int, ...], float]],
     sums: bool,  # noqa: FBT001
 ) -> None:
-    aim = sum if sums else max
+    aim: Any = sum if sums else max
     free = (2, 2)
     every = [
         aim(times[one] for times, one in zip(seconds, some, strict=True))
@@ -230,7 +230,10 @@ def test_many_machines_are_divided_in_halves() -> None:
 def test_jobs_get_machines_of_their_own(by_weight: bool) -> None:  # noqa: FBT001
     parallel = {**JOB, "system": "data_parallel"}
     del parallel["workers"]
-    jobs = [{"name": "x", "job": parallel}, {"name": "y", "job": WHOLE}]
+    jobs: list[dict[str, Any]] = [
+        {"name": "x", "job": parallel},
+        {"name": "y", "job": WHOLE},
+    ]
     content = {"cluster": FILE["cluster"], "jobs": jobs}
     if by_weight:
         jobs[0]["weight"] = 5.0

@@ -53,7 +53,7 @@ class Trial:
 def draw_file(seed: int) -> dict[str, Any]:
     """Return a file of up to four machines of two kinds, and one mini-batch job."""
     draw = Draw(seed)
-    machines = []
+    machines: list[dict[str, Any]] = []
     for name in draw.some(["a", "b"], 1):
         rate = draw.one("1 Gbit/s", "5 Gbit/s", "10 Gbit/s", "50 Gbit/s")
         nic = {"in": rate, "out": rate, "latency": draw.one("0 us", "50 us", "500 us")}
