@@ -120,7 +120,7 @@ class Advice:
         line = "no other system can be"
         if self.others:
             line = f"{self._margin(self.others[0])} the next, {self.others[0].name}"
-        ties = ", ".join(choice.name for choice in self.ties)
+        ties = ", ".join(choice.system for choice in self.ties)
         yield line + (f"; a tie within 95 %: {ties}" if ties else "")
         changes = [f"{what}: {other.system}" for what, other in self.changes]
         line = "; ".join(changes) or "nothing within 16 times"
