@@ -429,13 +429,9 @@ def prepare(
     Where it trains ``until`` an accuracy, the whole job is trained first, in one
     process; what counts then is as long as that took.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        When times, the profile or the data set are missing or damaged, or ``until`` is
-        not reached.
-    PlacementError
-        When there is no placement, or the stated one breaks a constraint.
+    Raises ScenarioError, DataError when times, the profile or the data set are
+    missing or damaged, or ``until`` is not reached; PlacementError when there is no
+    placement, or the stated one breaks a constraint.
     """
     check_rule(scenario)
     if scenario.until is not None:

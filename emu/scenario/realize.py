@@ -199,13 +199,9 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     else the stated time of each kind of task, and the volumes of what its samplers will
     really sample: sampling is a function of the seed, so those are exact.
 
-    Raises
-    ------
-    ScenarioError
-        When a kind of task has no time and there is no profile, or a mini-batch has
-        more seeds than there are training vertices.
-    DataError
-        When the profile or the data set is missing, damaged, or of another job.
+    Raises ScenarioError when a kind of task has no time and there is no profile, or
+    a mini-batch has more seeds than there are training vertices; DataError when the
+    profile or the data set is missing, damaged, or of another job.
     """
     section = scenario.checkpoint
     if section is None:

@@ -128,11 +128,9 @@ def _list_looks(
 ) -> NDArray[np.int64]:
     """Return the steps, from 1, after which to look; without ``until`` every epoch.
 
-    Raises
-    ------
-    ScenarioError
-        When a step sees more seeds than are between two looks; where it ``stops``, when
-        the split has no vertices, or fewer looks fit than have to hold the accuracy.
+    Raises ScenarioError when a step sees more seeds than are between two looks;
+    where it ``stops``, when the split has no vertices, or fewer looks fit than have
+    to hold the accuracy.
     """
     dataset, steps = open_for(job.settings), steps_of(job)
     seen = count_seeds(job.settings, dataset.train_count, steps)

@@ -219,11 +219,9 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
 def read_profile(path: str | Path) -> ProfileFile:
     """Read a profile.
 
-    Raises
-    ------
-    DataError
-        When it cannot be read, is of another version, or is damaged: a value that is
-        not finite and positive or zero, rows of different lengths, no tasks.
+    Raises DataError when it cannot be read, is of another version, or is damaged: a
+    value that is not finite and positive or zero, rows of different lengths, no
+    tasks.
     """
     file = str(path)
     with one_error(path):
