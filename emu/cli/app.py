@@ -64,6 +64,7 @@ Predict it, in virtual time
 What if?
     what_if  explain    Explain why a run takes so long, and what would help.
     what_if  compare    Compare placements and policies, or recorded runs.
+    advise   advise     Say which system to use on which machines, and how sure that is.
     what_if  crossover  Find the value of a key from which another system is faster.
     sweep    sweep      Carry out many variations of a scenario.
 Run it, over sockets
@@ -86,7 +87,7 @@ This host
 
 
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
-_CARRIES_OUT = {"predict", "what_if", "sweep", "run", "trials", "lab"}
+_CARRIES_OUT = {"predict", "what_if", "advise", "sweep", "run", "trials", "lab"}
 
 
 #: Title of a group -> its commands by name; and all commands, in the same order.
@@ -251,10 +252,7 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
 
-        Raises
-        ------
-        Exit
-            With the error's ``exit_code``, or 130 after Ctrl-C.
+        Raises Exit with the error's ``exit_code``, or 130 after Ctrl-C.
         """
         try:
             return super().invoke(ctx)

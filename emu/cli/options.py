@@ -22,7 +22,7 @@ from emu.prediction.packets import (
     missing_ns3,
     packets_of,
 )
-from emu.units import DURATION
+from emu.units import DURATION, Quantity
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,10 +72,7 @@ BoundTime: TypeAlias = Annotated[
 def address(text: str, option: str, *, port: int | None = None) -> tuple[str, int]:
     """Return the host and port that an option states.
 
-    Raises
-    ------
-    ScenarioError
-        When it is no address.
+    Raises ScenarioError when it is no address.
     """
     from emu.emulation.network import parse_address  # noqa: PLC0415 - asyncio, uvloop
 
@@ -85,16 +82,13 @@ def address(text: str, option: str, *, port: int | None = None) -> tuple[str, in
         raise ScenarioError(str(error), file=option) from error
 
 
-def seconds(text: str, option: str) -> float:
-    """Return the time that an option states, seconds.
+def seconds(text: str, option: str, quantity: Quantity = DURATION) -> float:
+    """Return the time that an option states, seconds; or another quantity.
 
-    Raises
-    ------
-    ScenarioError
-        When it is no time.
+    Raises ScenarioError when it is none.
     """
     try:
-        return DURATION.parse(text)
+        return quantity.parse(text)
     except ValueError as error:
         raise ScenarioError(str(error), file=option) from error
 
@@ -130,15 +124,9 @@ def emit(target: str | None, content: object) -> bool:
 def judge_simulated(unchecked: str, missed: Sequence[str]) -> None:
     """Print what only a run can check; raise where a simulation missed an ``expect:``.
 
-    Parameters
-    ----------
-    unchecked, missed
-        Of `emu.experiment.expectations`.
+    ``unchecked``, ``missed``: of `emu.experiment.expectations`.
 
-    Raises
-    ------
-    ExpectationMissed
-        With ``missed``.
+    Raises ExpectationMissed with ``missed``.
     """
     if unchecked:
         typer.echo(unchecked, err=True)
@@ -170,19 +158,10 @@ def check_witness(
 ) -> Callable[[Experiment], object]:
     """Return what refuses an experiment of which the witness can say nothing.
 
-    Parameters
-    ----------
-    dry
-        Whether nothing is to be run.
-    stated
-        Options of the packets.
+    ``dry``: whether nothing is to be run. ``stated``: options of the packets.
 
-    Raises
-    ------
-    ScenarioError
-        When these stand without a witness, or it without a run.
-    DataError
-        When it is not installed.
+    Raises ScenarioError when these stand without a witness, or it without a run;
+    DataError when it is not installed.
     """
     if witness is None:
         if any(one is not None for one in stated):

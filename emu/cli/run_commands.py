@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,10 +73,7 @@ from emu.trust.verdict import Trust
 class Hosts:
     """Hosts, as the options state them.
 
-    Raises
-    ------
-    ScenarioError
-        When two ways are asked for, or the hosts cannot be read.
+    Raises ScenarioError when two ways are asked for, or the hosts cannot be read.
     """
 
     agents: int
@@ -99,12 +96,8 @@ class Hosts:
     def launcher(self, experiment: Experiment) -> launch.Launcher:
         """Return the launcher of the agents.
 
-        Raises
-        ------
-        RunError
-            When the Ray cluster has no room.
-        ScenarioError
-            When EMU_RAY_CPUS is no number above 0.
+        Raises RunError when the Ray cluster has no room; ScenarioError when
+        EMU_RAY_CPUS is no number above 0.
         """
         if self.ray:
             hosts = experiment.scenario.emulation.hosts
@@ -137,17 +130,11 @@ class Hosts:
     ) -> RunSettings:
         """Return settings to emulate on these hosts, which are reserved from now on.
 
-        Parameters
-        ----------
-        at
-            Where to listen; None is the way to the hosts.
+        ``at``: where to listen; None is the way to the hosts.
 
-        Raises
-        ------
-        RunError
-            When the Ray cluster has no room, or there is no way to the hosts.
-        ScenarioError
-            When the agents cannot be started again, and must.
+        Raises RunError when the Ray cluster has no room, or there is no way to
+        the hosts; ScenarioError when the agents cannot be started again, and
+        must.
         """
         launcher = self.launcher(experiment)
         scenario = experiment.scenario
@@ -379,12 +366,8 @@ def _prepare_run(
 def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
     """Raise where a run missed what the scenario expects, or may not be trusted.
 
-    Raises
-    ------
-    ExpectationMissed
-        When it missed an ``expect:``.
-    RunUntrusted
-        When it is not trusted and that is asked for.
+    Raises ExpectationMissed when it missed an ``expect:``; RunUntrusted when it is
+    not trusted and that is asked for.
     """
     misses = find_misses(scenario.expect, result)
     if misses:
@@ -399,7 +382,7 @@ def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
     kernel = scenario.emulation.network == "kernel"  # no trial is needed there
     experiment = with_scales(scenario)[0] if kernel else with_byte_scale(scenario)
     forecast, window = dry_run_of(experiment), scenario.job.credit_window
-    if emit(json_target, forecast.to_json()):
+    if emit(json_target, asdict(forecast)):
         name = f"{scenario.name}, credit window {window}"
         table = plain_table(f"{name}: nothing was started", "", ">")
         for label, text in forecast.rows():

@@ -164,32 +164,6 @@ def docs(
     console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
 
 
-FeatureFile = Annotated[
-    Path | None, option("FILE", "A row of numbers per vertex: npy or text.")
-]
-LabelFile = Annotated[
-    Path | None, option("FILE", "A class per vertex, number or word.")
-]
-SplitFile = Annotated[
-    Path | None,
-    option("FILE", "train, valid or test per vertex; or a folder of lists."),
-]
-EdgeColumns = Annotated[
-    str | None, option("A,B", "Columns with the ends of edges: names, numbers.")
-]
-Bipartite = Annotated[
-    bool | None,
-    option("--bipartite/--no-bipartite", "Both ends are of two kinds, or of one."),
-]
-Header = Annotated[
-    bool | None, option("--header/--no-header", "The first line is no edge, or one.")
-]
-HasIds = Annotated[
-    bool | None,
-    option("--ids/--no-ids", "Tables beside name vertices, or are in their order."),
-]
-
-
 class SplitContent(StrEnum):
     """Content of the arrays that state a split."""
 
@@ -197,45 +171,58 @@ class SplitContent(StrEnum):
     IDS = "ids"
 
 
-GraphNumber = Annotated[
-    int | None, option("N", "Which of several graphs, from 0.", min=0)
-]
-RelationNames = Annotated[str, option("A,R,A", "Take one relation of several.")]
-SplitNumber = Annotated[
-    int | None, option("N", "Which of several splits, from 0.", min=0)
-]
-SplitArrays = Annotated[
-    SplitContent | None, option("masks|ids", "What arrays of splits hold.")
-]
-Flatten = Annotated[bool, option("--flatten", "Make one graph of several types.")]
-
-
 @app.command("import")
 def import_command(
     file: Annotated[Path, argument("FILE", "Graph to bring in.")],
     name: Annotated[str, option("--out -o NAME", "What to call it.")],
-    features: FeatureFile = None,
+    features: Annotated[
+        Path | None, option("FILE", "A row of numbers per vertex: npy or text.")
+    ] = None,
     feature_length: Annotated[
         int | None, option("N", "Make up features of this length.", min=1)
     ] = None,
-    labels: LabelFile = None,
+    labels: Annotated[
+        Path | None, option("FILE", "A class per vertex, number or word.")
+    ] = None,
     classes: Annotated[
         int | None, option("N", "Make up labels of so many classes.", min=1)
     ] = None,
-    graph: GraphNumber = None,
-    relation: RelationNames = "",
-    split_number: SplitNumber = None,
-    split_arrays: SplitArrays = None,
-    splits: SplitFile = None,
-    columns: EdgeColumns = None,
-    bipartite: Bipartite = None,
-    header: Header = None,
-    ids: HasIds = None,
+    graph: Annotated[
+        int | None, option("N", "Which of several graphs, from 0.", min=0)
+    ] = None,
+    relation: Annotated[str, option("A,R,A", "Take one relation of several.")] = "",
+    split_number: Annotated[
+        int | None, option("N", "Which of several splits, from 0.", min=0)
+    ] = None,
+    split_arrays: Annotated[
+        SplitContent | None, option("masks|ids", "What arrays of splits hold.")
+    ] = None,
+    splits: Annotated[
+        Path | None,
+        option("FILE", "train, valid or test per vertex; or a folder of lists."),
+    ] = None,
+    columns: Annotated[
+        str | None, option("A,B", "Columns with the ends of edges: names, numbers.")
+    ] = None,
+    bipartite: Annotated[
+        bool | None,
+        option("--bipartite/--no-bipartite", "Both ends are of two kinds, or of one."),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        option("--header/--no-header", "The first line is no edge, or one."),
+    ] = None,
+    ids: Annotated[
+        bool | None,
+        option("--ids/--no-ids", "Tables beside name vertices, or are in their order."),
+    ] = None,
     *,
     words: Annotated[
         bool, option("--words", "Ids are words, even if some are numbers.")
     ] = False,
-    flatten: Flatten = False,
+    flatten: Annotated[
+        bool, option("--flatten", "Make one graph of several types.")
+    ] = False,
     label_column: Annotated[
         str | None, option("NAME", "Column of classes in the file of --labels.")
     ] = None,

@@ -120,14 +120,9 @@ def run_points(
 ) -> list[EmulatorError]:
     """Carry out the points that ``record`` lacks; return the errors of those that fail.
 
-    Parameters
-    ----------
-    mode
-        ``simulate`` or ``emulate``: part of a point's key.
-    console
-        Where progress is drawn. On what is no terminal nothing is drawn.
-    jobs
-        Processes that points are spread over, 0 for one per core; see `spread`.
+    ``mode``: ``simulate`` or ``emulate``: part of a point's key. ``console``: where
+    progress is drawn. On what is no terminal nothing is drawn.
+    ``jobs``: processes that points are spread over, 0 for one per core; see `spread`.
     """
     failures: list[EmulatorError] = []
     rest = [p for p in points if not record.row(p.key(mode), _values(p, mode))]

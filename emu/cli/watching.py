@@ -34,12 +34,8 @@ if TYPE_CHECKING:
 class ProgressLine(Observer):
     """Shows iteration, run time, loss and the sum of assigned rates; a context manager.
 
-    Parameters
-    ----------
-    console
-        Where to draw. On what is no terminal nothing is drawn.
-    agents
-        Number of agents on other hosts that the run waits for.
+    ``console``: where to draw. On what is no terminal nothing is drawn. ``agents``:
+    number of agents on other hosts that the run waits for.
     """
 
     def __init__(self, job: Job, console: Console, *, agents: int = 0) -> None:
@@ -136,12 +132,8 @@ class ProgressLine(Observer):
 class LiveViews:
     """One observer, while entered, for the dashboard and the terminal.
 
-    Parameters
-    ----------
-    page
-        ``[host:]port`` of the dashboard, empty for none.
-    table
-        Whether the terminal shows machines and rates in place of the progress line.
+    ``page``: ``[host:]port`` of the dashboard, empty for none. ``table``: whether
+    the terminal shows machines and rates in place of the progress line.
     """
 
     def __init__(

@@ -220,10 +220,7 @@ def run_attempts(
     The first begins with the cut ``start``, by default before iteration 0; ``run`` is
     the directory that keeps the cuts.
 
-    Raises
-    ------
-    RunError
-        When the scenario restarts nothing, or as often as it allows.
+    Raises RunError when the scenario restarts nothing, or as often as it allows.
     """
     ends: list[Ended] = []
     limit, holders = experiment.scenario.restarts, Holders(experiment.problem.job)

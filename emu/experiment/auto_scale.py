@@ -128,10 +128,7 @@ def _trials(
 def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
     """Emulate an experiment and return how late this host was.
 
-    Raises
-    ------
-    RunError
-        When the run could not be finished.
+    Raises RunError when the run could not be finished.
     """
     settings = emulation_settings(experiment.scenario, allow=allow, host_of={})
     policy = experiment.choose_policy()

@@ -275,10 +275,7 @@ def measure(
     By default machines are chosen with the first seed (`chosen_system`). With a target
     it trains until that is reached; what is trained is kept for all of equal weights.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `as_system` and `prepare`.
+    Raises ScenarioError, PlacementError, DataError as `as_system` and `prepare`.
     """
     outcomes: dict[int, tuple[Experiment, Schedule]] = {}
     scenarios, stated = dict[int, Scenario](), scenario

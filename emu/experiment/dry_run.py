@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +69,6 @@ class DryRun:
     """Share by which the slightest delays move the makespan, whatever the host."""
     tcp: FullQueues | None = None
     """Queues that TCP fills; None unless it shares kernel NICs at a known scale."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the figures in words, a pair of label and text each."""
@@ -250,10 +245,7 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     ``runs`` will take the run directory, and nothing is left there. ``here`` is whether
     this host carries processes of the run.
 
-    Raises
-    ------
-    DataError
-        When one of them is missing; says what to do.
+    Raises DataError when one of them is missing; says what to do.
     """
     parts = [alone for _, alone in scenario.parts()] if scenario.jobs else [scenario]
     for alone in parts:

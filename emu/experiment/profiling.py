@@ -65,13 +65,9 @@ def profile_from_trace(
     scenario's ``times``. ``watch`` gets the seconds of every range, the program's own
     first, before volumes are sampled.
 
-    Raises
-    ------
-    ScenarioError
-        When the job is no DGTP job, or a kind has neither a range nor a time.
-    DataError
-        When the trace cannot be read, lacks a range that was named, or the data set
-        cannot be opened.
+    Raises ScenarioError when the job is no DGTP job, or a kind has neither a range
+    nor a time; DataError when the trace cannot be read, lacks a range that was
+    named, or the data set cannot be opened.
     """
     section = scenario.job
     if not (section.traced and isinstance(section, TrainingSection)):
@@ -152,12 +148,9 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     It stands where IFS puts it: neither CPU times nor volumes depend on that. What
     takes no profile has ``1 s`` at every key of ``job.times`` that will be measured.
 
-    Raises
-    ------
-    ScenarioError
-        When the tasks of the job compute nothing that could be measured.
-    DataError, InfeasiblePlacement
-        As `emu.scenario.build_job` and `emu.prediction.placement.baselines.place_ifs`.
+    Raises ScenarioError when the tasks of the job compute nothing that could be
+    measured; DataError, InfeasiblePlacement as `emu.scenario.build_job` and
+    `emu.prediction.placement.baselines.place_ifs`.
     """
     for _, _, section in scenario.each_job():
         if section.unmeasured or scenario.jobs:
@@ -190,10 +183,7 @@ def measure_profile(
 ) -> Profile:
     """Run the job and return its CPU times and volumes.
 
-    Raises
-    ------
-    RunError, DataError
-        As `emu.experiment.run_experiment.carry_out`.
+    Raises RunError, DataError as `emu.experiment.run_experiment.carry_out`.
     """
     settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))

@@ -53,10 +53,8 @@ class FittedRates:
 def list_sizes(scenario: Scenario) -> list[Scenario]:
     """Return the scenario in three sizes: of mini-batches, or of hidden layers.
 
-    Raises
-    ------
-    ScenarioError
-        When its system counts no operations, or it has several jobs.
+    Raises ScenarioError when its system counts no operations, or it has several
+    jobs.
     """
     if scenario.jobs or "rates" not in type(scenario.job).model_fields:
         problem = "operations are counted of one job that trains, write its section job"
@@ -95,10 +93,7 @@ def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
 def fit_rates(samples: Sequence[Sample]) -> FittedRates:
     """Return the rates, none negative, with the least squares of relative errors.
 
-    Raises
-    ------
-    ValueError
-        When no task took any time.
+    Raises ValueError when no task took any time.
     """
     if not samples:
         raise ValueError("no task took a time that could be measured")
@@ -131,12 +126,7 @@ def measure_rates(
 
     ``measure`` runs a scenario and returns it with CPU times and volumes.
 
-    Raises
-    ------
-    ScenarioError
-        As `list_sizes`.
-    ValueError
-        As `fit_rates`.
+    Raises ScenarioError as `list_sizes`; ValueError as `fit_rates`.
     """
     samples: list[Sample] = []
     for size in list_sizes(scenario):
@@ -150,10 +140,7 @@ def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
 
     A rate of 0 that was fitted is written as what no time comes from.
 
-    Raises
-    ------
-    ScenarioError
-        When a rate is neither fitted nor stated.
+    Raises ScenarioError when a rate is neither fitted nor stated.
     """
     keys: dict[str, Any] = {}
     before = {} if stated is None else stated.model_dump(mode="json")

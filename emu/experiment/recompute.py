@@ -258,10 +258,7 @@ def _bytes_of(frames: NDArray[Any], edges: Iterable[int]) -> dict[int, int]:
 def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     """Return the outcome of a run as its directory holds it, without its arrays.
 
-    Raises
-    ------
-    DataError
-        When a record is missing or damaged.
+    Raises DataError when a record is missing or damaged.
     """
     problem, realization = experiment.problem, run.measured
     if realization is None:

@@ -41,13 +41,9 @@ def resume_run(
     ``notify`` gets a sentence on where it goes on, and on every checkpoint that is
     passed over.
 
-    Raises
-    ------
-    ScenarioError
-        When the scenario is another one now; names the keys that differ.
-    DataError
-        When it is no run that was cut off, keeps no checkpoints, or none of those that
-        were committed can be used.
+    Raises ScenarioError when the scenario is another one now; names the keys that
+    differ; DataError when it is no run that was cut off, keeps no checkpoints, or
+    none of those that were committed can be used.
     """
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))

@@ -188,15 +188,10 @@ def carry_out(
     ``choice`` says how trials have chosen its time scale. It begins with the cut
     ``start``, in the directory of the run that has kept it.
 
-    Raises
-    ------
-    ScenarioError
-        When kernel NICs are asked for under a policy that they do not carry out, or
-        this host is to be killed.
-    RunError
-        When the run could not be finished; the directory then holds its beginning.
-    DataError
-        When the directory cannot be written.
+    Raises ScenarioError when kernel NICs are asked for under a policy that they do
+    not carry out, or this host is to be killed; RunError when the run could not be
+    finished; the directory then holds its beginning; DataError when the directory
+    cannot be written.
     """
     scenario = experiment.scenario
     check_network(scenario)

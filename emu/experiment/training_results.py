@@ -60,10 +60,7 @@ def learnt(
 def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
     """Return the accuracy of a run's weights by job and split; one job has no name.
 
-    Raises
-    ------
-    DataError
-        When the directory, its weights or the data set cannot be used.
+    Raises DataError when the directory, its weights or the data set cannot be used.
     """
     manifest = path / "manifest.json"
     with one_error(manifest):  # problem.json holds no settings

@@ -74,12 +74,8 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
 
     Where times were measured (``compute: real``) fluid and packets have the run's own.
 
-    Raises
-    ------
-    SchedulingError
-        When ns-3 fails.
-    ScenarioError, DataError
-        As `emu.prediction.packets.check_packets`.
+    Raises SchedulingError when ns-3 fails; ScenarioError, DataError as
+    `emu.prediction.packets.check_packets`.
     """
     experiment, scenario = outcome.experiment, outcome.experiment.scenario
     emulation, problem = scenario.emulation, experiment.problem

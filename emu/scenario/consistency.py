@@ -75,12 +75,8 @@ def consistency_errors(
 ) -> list[tuple[Trail, str]]:
     """Return (where, what is wrong and what would be right).
 
-    Parameters
-    ----------
-    wrong
-        Sections that are known to be wrong: what depends on them is not looked at.
-    timed
-        Whether every kind of task needs a time or a profile.
+    ``wrong``: sections that are known to be wrong: what depends on them is not
+    looked at. ``timed``: whether every kind of task needs a time or a profile.
     """
     problems: list[tuple[Trail, str]] = []
     beyond = set(wrong)

@@ -150,10 +150,8 @@ def join_trail(trail: Trail) -> str:
 def read_document(path: str | Path) -> Document:
     """Read a YAML or JSON file.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be read, is not YAML or JSON, or is not a mapping.
+    Raises ScenarioError when it cannot be read, is not YAML or JSON, or is not a
+    mapping.
     """
     file = str(path)
     try:
@@ -170,15 +168,9 @@ def read_document(path: str | Path) -> Document:
 def parse_document(text: str, file: str) -> Document:
     """Parse the content of a YAML or JSON file.
 
-    Parameters
-    ----------
-    file
-        What it is called in errors; JSON where it ends so.
+    ``file``: what it is called in errors; JSON where it ends so.
 
-    Raises
-    ------
-    ScenarioError
-        When it is not YAML or JSON, or is not a mapping.
+    Raises ScenarioError when it is not YAML or JSON, or is not a mapping.
     """
     if not file.endswith(".json"):
         return _read_yaml(file, text)

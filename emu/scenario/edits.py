@@ -74,12 +74,8 @@ def walk_edit(scenario: Scenario, policy: str) -> Edit:
 class ScenarioEdits:
     """Writes changes of a scenario's run as edits of the scenario.
 
-    Parameters
-    ----------
-    measured
-        Whether times and volumes are those of a run, not those of the scenario.
-    chosen
-        Whether its machines are those that ``best`` has chosen.
+    ``measured``: whether times and volumes are those of a run, not those of the
+    scenario. ``chosen``: whether its machines are those that ``best`` has chosen.
     """
 
     def __init__(
@@ -99,10 +95,7 @@ class ScenarioEdits:
     def best(self, problem: Problem, reference: Realization) -> Placement:
         """Return the placement that ``placement.policy: best`` finds.
 
-        Raises
-        ------
-        PlacementError
-            When there is no placement.
+        Raises PlacementError when there is no placement.
         """
         scenario, job, cluster = self._scenario, problem.job, problem.cluster
         if scenario.jobs:
@@ -342,7 +335,7 @@ class ScenarioEdits:
         def scale_nic(nic: Any, out: str, into: str) -> Any:
             outward = nic.outward * (factor if out in names else 1.0)
             inward = nic.inward * (factor if into in names else 1.0)
-            return _write_nic(inward, outward, getattr(nic, "latency", Latency()))
+            return write_nic(inward, outward, getattr(nic, "latency", Latency()))
 
         nics = {
             name: scale_nic(one.nic, f"{name} out", f"{name} in")
@@ -371,7 +364,7 @@ class ScenarioEdits:
     def _latency(self, change: Change) -> Edit:
         cluster, factor = self._cluster, change.factor
         nics = {
-            name: _write_nic(one.nic.inward, one.nic.outward, scaled)
+            name: write_nic(one.nic.inward, one.nic.outward, scaled)
             for name, one in cluster.by_name.items()
             if (scaled := _scale_latency(one.nic.latency, factor)) != one.nic.latency
         }
@@ -503,7 +496,8 @@ def _scale_latency(latency: Latency, factor: float) -> Latency:
     return Latency.model_validate({k: DURATION.exact(v) for k, v in scaled.items()})
 
 
-def _write_nic(inward: float, outward: float, latency: Latency) -> Any:
+def write_nic(inward: float, outward: float, latency: Latency) -> Any:
+    """Return ``nic`` of a machine of these rates, in bytes per second."""
     both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
     if latency != Latency():
         return both | {"latency": _write(latency)}

@@ -175,10 +175,7 @@ class EventSection(Section):
     def faults(self, links: Sequence[str]) -> tuple[Fault, ...]:
         """Return the faults of links or of a machine that the event is.
 
-        Parameters
-        ----------
-        links
-            Names of all links that are no NICs.
+        ``links``: names of all links that are no NICs.
         """
         name, factor = self.cut or self.slow, 1.0 / (self.by or math.inf)
         since, until = self.time, self.until
@@ -343,10 +340,7 @@ class FailuresSection(Section):
     def faults(self, cluster: Cluster, seed: int) -> list[Fault]:
         """Return all faults, subject by subject in the order of their times.
 
-        Parameters
-        ----------
-        seed
-            That of the scenario, where these have none of their own.
+        ``seed``: that of the scenario, where these have none of their own.
         """
         seed = seed if self.seed is None else self.seed
         found: list[Fault] = []

@@ -66,19 +66,12 @@ def place(
 ) -> PlacementResult:
     """Return a placement of ``job`` by the scenario's policy and seed.
 
-    Parameters
-    ----------
-    realization
-        Of the run, with reference times: what searches judge placements by; default is
-        that of `realize`, asked for where it matters.
+    ``realization``: of the run, with reference times: what searches judge
+    placements by; default is that of `realize`, asked for where it matters.
 
-    Raises
-    ------
-    PlacementError
-        When the stated placement breaks a constraint; `InfeasiblePlacement` when the
-        cluster is too small.
-    ScenarioError, DataError
-        As `realize`.
+    Raises PlacementError when the stated placement breaks a constraint;
+    `InfeasiblePlacement` when the cluster is too small; ScenarioError, DataError as
+    `realize`.
     """
     section, job_of_file, job = scenario.placement, job, without_copies(job)
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
@@ -168,10 +161,8 @@ def place_one_by_one(
 ) -> PlacementResult:
     """Place each of several jobs by its own policy, on what those before it leave.
 
-    Raises
-    ------
-    PlacementError, ScenarioError, DataError
-        As `place`, of the first job for which it does.
+    Raises PlacementError, ScenarioError, DataError as `place`, of the first job for
+    which it does.
     """
     free, machine_of = cluster, dict[str, int]()
     candidates, budgets = [], []
@@ -289,17 +280,10 @@ class Experiment:
     def beginning_at(self, first: int, began: float = 0.0) -> Experiment:
         """Return what is left when all iterations of the whole job before one are done.
 
-        Parameters
-        ----------
-        first
-            May be before this part's: its checkpoint may be damaged by then.
-        began
-            Seconds since the whole job began.
+        ``first``: may be before this part's: its checkpoint may be damaged by
+        then. ``began``: seconds since the whole job began.
 
-        Raises
-        ------
-        ValueError
-            When nothing is left.
+        Raises ValueError when nothing is left.
         """
         whole = self.whole or self
         problem = whole.problem.beginning_at(first, began)
@@ -316,15 +300,9 @@ class Experiment:
     def attempts(self, schedule: Schedule | None = None) -> Attempts:
         """Return the attempts that kills make of it, simulated.
 
-        Parameters
-        ----------
-        schedule
-            As `simulate` returns it, where that was done.
+        ``schedule``: as `simulate` returns it, where that was done.
 
-        Raises
-        ------
-        NodeLost
-            When it is killed and not restarted, or too often.
+        Raises NodeLost when it is killed and not restarted, or too often.
         """
 
         def part(first: int, began: float) -> Schedule:
@@ -464,13 +442,9 @@ def prepare(
     Where it trains ``until`` an accuracy, the whole job is trained first, in one
     process; what counts then is as long as that took.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        When times, the profile or the data set are missing or damaged, or ``until`` is
-        not reached.
-    PlacementError
-        When there is no placement, or the stated one breaks a constraint.
+    Raises ScenarioError, DataError when times, the profile or the data set are
+    missing or damaged, or ``until`` is not reached; PlacementError when there is no
+    placement, or the stated one breaks a constraint.
     """
     check_rule(scenario)
     if scenario.until is not None:
@@ -559,11 +533,8 @@ def _place_built(
 def check_rule(scenario: Scenario) -> None:
     """Load the rule for rates, where it is one's own.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be loaded, or may not: see
-        `emu.host.foreign_code.code_of_others`.
+    Raises ScenarioError when it cannot be loaded, or may not: see
+    `emu.host.foreign_code.code_of_others`.
     """
     try:
         policy_named(scenario.schedule.rule)

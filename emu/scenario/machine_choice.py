@@ -61,10 +61,7 @@ def promising(
     machines, it comes first where it may be the best; it is alone where its machines
     are no choice.
 
-    Parameters
-    ----------
-    job, cluster, realization
-        On all machines, with reference times.
+    ``job``, ``cluster``, ``realization``: on all machines, with reference times.
     """
     everything = tuple(machine.name for machine in cluster.machines)
     if on_machines(scenario, everything) is None:

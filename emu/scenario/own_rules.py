@@ -53,10 +53,7 @@ PROGRAM = re.compile(r"(.*\.py|[A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 def list_installed() -> tuple[str, ...]:
     """Return the names of rules that installed packages bring, sorted.
 
-    Raises
-    ------
-    EmulatorError
-        When one is called as another one.
+    Raises EmulatorError when one is called as another one.
     """
     names: list[str] = []
     for point in sorted(entry_points(group=GROUP)):
@@ -151,10 +148,7 @@ def rule_problem(policy: str, source: str | None) -> str:
     its class, which shows when it runs; a module, which the scenario names and did not
     bring along, has to define a class with the method itself.
 
-    Parameters
-    ----------
-    source
-        Text of a file; None for a module.
+    ``source``: text of a file; None for a module.
     """
     file, _, attribute = policy.rpartition(":")
     try:

@@ -75,15 +75,10 @@ _PAPER = Prices()
 def pin(job: Job, stated: Mapping[str, str]) -> Job:
     """Return ``job`` with the processes of the ``stated`` tasks pinned.
 
-    Parameters
-    ----------
-    stated
-        Machine name by task name, or by process name.
+    ``stated``: machine name by task name, or by process name.
 
-    Raises
-    ------
-    ValueError
-        When there is no such task, or its process is pinned elsewhere.
+    Raises ValueError when there is no such task, or its process is pinned
+    elsewhere.
     """
     if not stated:
         return job
@@ -100,10 +95,7 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
 def process_of(job: Job, name: str) -> str:
     """Return the process that ``name`` is, or that the task ``name`` belongs to.
 
-    Raises
-    ------
-    ValueError
-        When there is neither.
+    Raises ValueError when there is neither.
     """
     if name in job.units:
         return name
@@ -115,10 +107,7 @@ def pin_errors(
 ) -> Problems:
     """Yield errors in the names of ``placement.tasks``, and their places.
 
-    Parameters
-    ----------
-    job
-        Without them.
+    ``job``: without them.
     """
     places: dict[str, tuple[str, str]] = {}
     for name, machine in stated.items():

@@ -132,10 +132,8 @@ def locate(source: str | Path) -> Path:
     A file of that name in the working directory comes first, as does a folder with a
     lab in it.
 
-    Raises
-    ------
-    ScenarioError
-        When ``source`` is a bare name, and neither a file nor a scenario is called so.
+    Raises ScenarioError when ``source`` is a bare name, and neither a file nor a
+    scenario is called so.
     """
     path = Path(source)
     if (path / LAB).is_file():
@@ -297,10 +295,7 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
 def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
     """Return True where a file states a lab and no job.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be read or parsed at all.
+    Raises ScenarioError when it cannot be read or parsed at all.
     """
     with one_error(source, partial(ScenarioError, file=str(source))):
         keys = _read(source, overrides).data.keys()
@@ -316,17 +311,10 @@ def loads(
 ) -> Scenario:
     """Return the scenario that ``text``, YAML or JSON, describes.
 
-    Parameters
-    ----------
-    overrides, timed
-        As in `load`.
-    name
-        What the scenario is called in errors, and where it does not name itself.
+    ``overrides``, ``timed``: as in `load`. ``name``: what the scenario is called in
+    errors, and where it does not name itself.
 
-    Raises
-    ------
-    ScenarioError
-        As `load`.
+    Raises ScenarioError as `load`.
     """
     with one_error(name, partial(ScenarioError, file=name)):
         document = _apply_changes(parse_document(text, name), overrides, Path())
@@ -336,10 +324,7 @@ def loads(
 def write_scenario(path: Path, scenario: Scenario) -> None:
     """Write a scenario as YAML, whole or not at all.
 
-    Raises
-    ------
-    DataError
-        When it cannot be written.
+    Raises DataError when it cannot be written.
     """
     text = io.StringIO()
     YAML().dump(scenario.to_json(), text)
@@ -349,16 +334,10 @@ def write_scenario(path: Path, scenario: Scenario) -> None:
 def load_again(source: Source, noted: object = None) -> Scenario:
     """Return a scenario from its text, overrides and folder, as `load` did.
 
-    Parameters
-    ----------
-    noted
-        The scenario as a run noted it: rules and models of which it has the text are
-        not looked for in files, which may have gone.
+    ``noted``: the scenario as a run noted it: rules and models of which it has the
+    text are not looked for in files, which may have gone.
 
-    Raises
-    ------
-    ScenarioError
-        As `load`.
+    Raises ScenarioError as `load`.
     """
     with one_error(source.file, partial(ScenarioError, file=source.file)):
         document = parse_document(source.text, source.file)
@@ -415,10 +394,7 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     but for ``until``, which only training tells. Of code of others it looks at the text
     alone: nothing of it is run or imported.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be read or parsed at all.
+    Raises ScenarioError when it cannot be read or parsed at all.
     """
     with one_error(path, partial(ScenarioError, file=str(path))):
         document = _read(path, overrides)

@@ -30,15 +30,10 @@ _KEYS = ("machines", "links", "routes", "racks")
 def expand_topology(document: Document, folder: Path) -> None:
     """Write machines, links and routes for ``cluster.topology``, where it is stated.
 
-    Parameters
-    ----------
-    folder
-        That of the file, which the path of a topology is relative to.
+    ``folder``: that of the file, which the path of a topology is relative to.
 
-    Raises
-    ------
-    ScenarioError
-        When it is no known word and no file of such keys, or stands beside them.
+    Raises ScenarioError when it is no known word and no file of such keys, or
+    stands beside them.
     """
     cluster = document.data.get("cluster")
     if not isinstance(cluster, dict) or "topology" not in cluster:

@@ -55,11 +55,8 @@ def steps_of(job: Job) -> int:
 def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float64]:
     """Return when the weights of every step were there, seconds, shape (steps,).
 
-    Parameters
-    ----------
-    step_kinds
-        `System.step_kinds`: the last task of the first kind that the job has ends a
-        step; without any, the last task that works on the mini-batch.
+    ``step_kinds``: `System.step_kinds`: the last task of the first kind that the
+    job has ends a step; without any, the last task that works on the mini-batch.
     """
     job = schedule.problem.job
     kinds = {task.kind for task in job.tasks}
@@ -131,11 +128,9 @@ def _list_looks(
 ) -> NDArray[np.int64]:
     """Return the steps, from 1, after which to look; without ``until`` every epoch.
 
-    Raises
-    ------
-    ScenarioError
-        When a step sees more seeds than are between two looks; where it ``stops``, when
-        the split has no vertices, or fewer looks fit than have to hold the accuracy.
+    Raises ScenarioError when a step sees more seeds than are between two looks;
+    where it ``stops``, when the split has no vertices, or fewer looks fit than have
+    to hold the accuracy.
     """
     dataset, steps = open_for(job.settings), steps_of(job)
     seen = count_seeds(job.settings, dataset.train_count, steps)
@@ -281,15 +276,9 @@ def virtual_training(
 
     Steps at which the validation vertices were looked at have their ``accuracy``.
 
-    Parameters
-    ----------
-    until
-        What spaces the looks; default is an epoch.
+    ``until``: what spaces the looks; default is an epoch.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `progress_along`.
+    Raises ScenarioError, DataError as `progress_along`.
     """
     progress = progress_along(scenario, lambda: schedule, until=until)
     ends = _ends(scenario, schedule)
@@ -324,15 +313,9 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     Where the scenario has ``until`` it says of which vertices, and the curve ends where
     that is reached; else of ``valid`` ones, an epoch apart.
 
-    Parameters
-    ----------
-    schedule
-        As of `train_along`.
+    ``schedule``: as of `train_along`.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `progress_along`; when the training diverges.
+    Raises ScenarioError, DataError as `progress_along`; when the training diverges.
     """
     until, settings = scenario.until, build_job(scenario).settings
     split, target = (until.split, until.accuracy) if until else ("valid", np.inf)
@@ -350,12 +333,8 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
 def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
     """Return the look at which ``until`` is reached: the first of those that hold it.
 
-    Raises
-    ------
-    ScenarioError
-        When it is not reached in all steps: the nearest that was held, and when.
-    DataError
-        As `accuracy_curve`.
+    Raises ScenarioError when it is not reached in all steps: the nearest that was
+    held, and when; DataError as `accuracy_curve`.
     """
     until = scenario.until
     if until is None:

@@ -57,10 +57,7 @@ def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
 def find_slip(text: str, near: Sequence[int]) -> Slip | None:
     """Return the change of one line that makes YAML of ``text``; None for none found.
 
-    Parameters
-    ----------
-    near
-        Lines that an error names, from 0.
+    ``near``: lines that an error names, from 0.
     """
     lines = text.splitlines()
     # Those named, and the last one before each.

@@ -155,6 +155,10 @@ class System:
     """Returns, from ``Job.settings``, lines that are worth reading before a run."""
     variants: Mapping[str, Variant] = field(default_factory=dict)
     """Rows of a table of all systems, by name; none: one row, the system as it is."""
+    knobs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    """Keys of ``job`` with values that `emu advise` tries: they change its speed, and
+    neither its seeds per step nor how stale its weights are. One after the other in
+    this order: a key beside which another counts for nothing comes behind that."""
     translation: Callable[[], Translation] | None = None
     """Imports and returns how its jobs are written in the words of all systems, for
     ``emu compare --systems``."""

@@ -50,7 +50,7 @@ class Pace:
 def pace(schedule: Schedule) -> Pace:
     """Return the speed of a job."""
     job, seconds = schedule.problem.job, schedule.length
-    iteration, samples = _speed(job, schedule.task_end, seconds)
+    iteration, samples = speed_of(job, schedule.task_end, seconds)
     spent: defaultdict[str, float] = defaultdict(float)
     lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
     for task, length in zip(job.tasks, lengths, strict=True):
@@ -81,8 +81,11 @@ def pipeline_depth(job: Job) -> int:
     return 0 if "jobs" in job.settings else max(task.behind for task in job.tasks)
 
 
-def _speed(job: Job, task_end: Floats, seconds: float) -> tuple[float, float | None]:
-    """Return seconds per iteration, and seeds per second where there are any."""
+def speed_of(job: Job, task_end: Floats, seconds: float) -> tuple[float, float | None]:
+    """Return seconds per iteration, and seeds per second where there are any.
+
+    ``task_end``: as of a schedule, which lasts so many ``seconds``.
+    """
     depth = pipeline_depth(job)
     ends = np.nanmax(task_end, axis=0)
     full = ends[depth : len(ends) - depth]
@@ -143,7 +146,7 @@ def job_times(
         seconds = end - release
         slowdown = seconds / alone if alone > 0 else 1.0
         own_ends = schedule.task_end[own][:, : max(problem.job.rounds)]
-        _, samples = _speed(problem.job, own_ends, seconds)
+        _, samples = speed_of(problem.job, own_ends, seconds)
         times.append(JobTime(name, release, end, seconds, alone, slowdown, samples))
     return times
 

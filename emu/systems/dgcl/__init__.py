@@ -44,6 +44,11 @@ DGCL = System(
     "dgcl",
     on_demand("emu.systems.dgcl.section:DgclJobSection"),
     programs=PROGRAMS,
+    knobs={
+        "partitioner": ("metis", "hash"),
+        "cache_features": (True, False),
+        "plan": ("best_of",),
+    },
     translation=on_demand("emu.systems.dgcl.section:TRANSLATION"),
     needs_torch=True,
     open_data=calling("emu.systems.dgcl.plans:open_plans"),

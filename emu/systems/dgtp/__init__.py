@@ -69,5 +69,11 @@ DGTP = System(
             "dgtp", {"placement.policy": "distdgl", "schedule.policy": "maxmin"}
         ),
     },
+    knobs={
+        "parameter_servers": (1, 2, 4),
+        "sync": ("parameter_server", "ring"),
+        "samplers_per_worker": (1, 2),
+        "partitioner": ("metis", "hash"),
+    },
     translation=on_demand("emu.systems.dgtp.section:TRANSLATION"),
 )

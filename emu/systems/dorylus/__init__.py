@@ -86,6 +86,7 @@ DORYLUS = System(
         f"dorylus.{mode}": Variant("dorylus", {"job.mode": mode})
         for mode in ("pipe", "async")
     },
+    knobs={"intervals": (1, 2, 4, 8)},
     translation=on_demand("emu.systems.dorylus.section:TRANSLATION"),
     open_data=calling("emu.graph_data:open_parts"),
     trained=_collect_parameters,

@@ -129,5 +129,6 @@ P3 = System(
     vectors=_vectors,
     setup=_list_setup,
     variants={f"p3.{p}": Variant("p3", {"job.pipeline": p}) for p in ("none", "A")},
+    knobs={"push": ("shipped", "derived")},
     translation=on_demand("emu.systems.p3.section:TRANSLATION"),
 )

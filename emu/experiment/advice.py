@@ -1,0 +1,384 @@
+"""Which system, on which machines, with which settings: chosen by simulation.
+
+Every system on every set of machines first, with its default settings; then the four
+best, one setting after the other. What is simulated is what the file that is left says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
+
+from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.choice import Choice
+from emu.experiment.levers import list_levers
+from emu.experiment.systems import chosen_system, list_variants, variant_named
+from emu.experiment.target import Target
+from emu.prediction.placement.machine_sets import machine_sets
+from emu.problem.fields.quantities import combine
+from emu.report.comparison import reason
+from emu.report.many_runs import interval, pair
+from emu.scenario import Scenario, build_job, load
+from emu.scenario.edits import ScenarioEdits, placement_edit
+from emu.scenario.experiment import WORTHWHILE
+from emu.systems import Edit
+from emu.systems.system import system_of, systems
+from emu.systems.whole_graph_section import write_time
+from emu.units import format_duration, format_money
+
+#: Sets of machines that are tried; rows whose settings are tried; of how many others it
+#: is said when they are the better ones.
+_SETS, _TUNED, _RIVALS = 16, 4, 2
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of an advice."""
+
+    target: Target | None = None
+    """Accuracy to train to; None judges by the time of an epoch."""
+    budget: float = inf
+    deadline: float = inf
+    """Dollars and seconds, at most: to the target, else of an epoch."""
+    staleness: int | None = None
+    """Most updates that weights may lack."""
+    seeds: int = 3
+    """Seeds that say how sure it is: the file's and those that follow it."""
+
+    def judge(self, choice: Choice) -> tuple[bool, float]:
+        """Return what is least of the best choice: it fits, and is fast.
+
+        Where a deadline is all that is asked for and machines have prices, cheap.
+        """
+        misfit = choice.seconds > self.deadline or (choice.cost or 0.0) > self.budget
+        if self.saves and choice.cost is not None:
+            return misfit, choice.cost
+        return misfit, choice.seconds
+
+    @property
+    def saves(self) -> bool:
+        """True where the cheapest is looked for that is fast enough."""
+        return self.deadline < inf and self.budget == inf
+
+    @property
+    def words(self) -> str:
+        """Unit of all times, in words."""
+        if self.target is None:
+            return "per epoch"
+        return f"to accuracy {self.target.accuracy:g}"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The best choice, and how sure that is."""
+
+    terms: Terms
+    best: Choice
+    others: Sequence[Choice]
+    """The best of every other system, in order."""
+    stated: Choice | EmulatorError
+    """The file as it stands, or why it cannot be."""
+    seeds: Mapping[Choice, Mapping[int, float]]
+    """Seconds by seed of those that may be the best."""
+    rate: tuple[str, float] | None
+    """Rate or time that decides most, and the share that half of it saves."""
+    changes: Sequence[tuple[str, Choice]]
+    """Figures of the file from which on another choice is better, and that."""
+    refused: Mapping[str, EmulatorError]
+    """Systems that cannot be, and figures that cannot be tried, and why."""
+
+    @property
+    def ties(self) -> list[Choice]:
+        """Others that differ from the best within the 95 % interval of the seeds."""
+        mine = self.seeds[self.best]
+        pairs = {c: pair(self.seeds.get(c, {}), mine) for c in self.others}
+        return [choice for choice, apart in pairs.items() if apart and apart.tie]
+
+    def lines(self) -> Iterator[str]:
+        """Yield five lines: what, against the file, its limit, the next, what if."""
+        best, own = self.best, interval([*self.seeds[self.best].values()])
+        line = f"use {best.name}: {format_duration(best.seconds)}"
+        line += f" ± {format_duration(own.half, 2)}" if own.count > 1 else ""
+        line += f" {self.terms.words}"
+        line += "" if best.cost is None else f", {format_money(best.cost)}"
+        whole = format_duration(best.schedule.makespan, 10)
+        yield f"{line}; {whole} for {best.ready.scenario.job.length}"
+        if isinstance(self.stated, EmulatorError):
+            yield f"not the file as it stands: {reason(self.stated)}"
+        elif self.stated is best:
+            yield "the file as it stands is the best that was tried"
+        else:
+            margin = self._margin(self.stated)
+            yield f"{margin} the file as it stands, {self.stated.name}"
+        line = f"limited by {best.limit}"
+        if self.rate is not None:
+            name, share = self.rate
+            line += f"; {name} decides most, twice as fast it saves {share:.1%}"
+        yield line
+        line = "no other system can be"
+        if self.others:
+            line = f"{self._margin(self.others[0])} the next, {self.others[0].name}"
+        ties = ", ".join(choice.system for choice in self.ties)
+        yield line + (f"; a tie within 95 %: {ties}" if ties else "")
+        changes = [f"{what}: {other.system}" for what, other in self.changes]
+        line = "; ".join(changes) or "nothing within 16 times"
+        yield f"what would change it: {line}"
+
+    def _margin(self, other: Choice) -> str:
+        """Return the margin to another choice in words, by what was judged."""
+        (_, mine), (misfit, aim) = map(self.terms.judge, (self.best, other))
+        if misfit or not mine:
+            return "which fits, unlike"
+        by_cost = self.terms.saves and self.best.cost is not None
+        return f"{aim / mine:.2f} x as {'cheap' if by_cost else 'fast'} as"
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what cannot be, and why."""
+        yield from (f"not {name}: {reason(e)}" for name, e in self.refused.items())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented form; seconds and dollars."""
+        stated = None if isinstance(self.stated, EmulatorError) else self.stated
+        changes = [{"what": w, "then": one.to_json()} for w, one in self.changes]
+        return {
+            "best": self.best.to_json() | {"seeds": {**self.seeds[self.best]}},
+            "unit": self.terms.words,
+            "stated": stated and stated.to_json(),
+            "others": [one.to_json() for one in self.others],
+            "ties": [one.system for one in self.ties],
+            "rate": self.rate and dict(zip(("key", "saves"), self.rate, strict=True)),
+            "changes": changes,
+            "refused": {name: reason(error) for name, error in self.refused.items()},
+        }
+
+
+@dataclass
+class _Search:
+    scenario: Scenario
+    terms: Terms
+    watch: Callable[[str], None]
+    refused: dict[str, EmulatorError] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """List the machines that the file lets take part, and free what it places."""
+        self.free, cluster = self.scenario, self.scenario.stated_cluster.build()
+        if self.free.placement.is_explicit:
+            self.free = load(self.free, placement_edit(self.free, "best"))
+        stated = getattr(self.scenario.job, "machines", None)
+        cluster = cluster.only(stated or [one.name for one in cluster.machines])
+        self.sets = machine_sets(build_job(self.scenario), cluster, _SETS)
+
+    def simulate(self, system: str, plain: Scenario, *, trained: bool = True) -> Choice:
+        """Return a scenario as a choice.
+
+        Raises ScenarioError where its weights may lack more updates than is allowed;
+        else as `Choice.simulate`.
+        """
+        settings = plain.to_job(train_vertices=1, pins=False).settings
+        record, most = system_of(settings), self.terms.staleness
+        if record is not None and most is not None:
+            misses = record.updates_missed(settings)
+            if record.asynchronous(settings):  # S of Dorylus, on top of an epoch
+                misses = 1 + int(settings.get("staleness", 0))
+            if misses > most:
+                problem = f"its weights may lack {misses} updates"
+                raise ScenarioError(problem, file=f"--max-staleness {most}")
+        return Choice.simulate(system, plain, self.terms.target if trained else None)
+
+    def attempt(
+        self, row: str, names: Sequence[str], keys: Edit, *, trained: bool = True
+    ) -> Choice | None:
+        """Return a row on some machines; None, and why in `refused`, where it fails."""
+        edit = {f"job.{key}": value for key, value in keys.items()}
+        try:
+            plain = chosen_system(self.free, row, None, names, spread=True)
+            one = self.simulate(row, load(plain, edit), trained=trained)
+        except EmulatorError as error:
+            self.refused[row] = error
+            return None
+        return replace(one, keys=keys)
+
+    def rows(self) -> dict[str, Choice]:
+        """Return the best of every system, with its default settings.
+
+        Machines are chosen by the time of an epoch, so that each is trained once.
+        """
+        best: dict[str, Choice] = {}
+        for row in list_variants(["all"]):
+            self.watch(row)
+            if variant_named(row).alone:  # among the sets of data_parallel
+                continue
+            for names in self.sets:
+                one = self.attempt(row, names, {}, trained=False)
+                if one and (row not in best or self.is_better(one, best[row])):
+                    best[row] = one
+            if row in best and self.terms.target:
+                one = self.attempt(row, best[row].machines, {})
+                best |= {row: one} if one else {}
+                if one is None:
+                    del best[row]
+        self.refused = {r: e for r, e in self.refused.items() if r not in best}
+        return best
+
+    def is_better(self, one: Choice, other: Choice) -> bool:
+        """Return True where a choice is worth being taken for another."""
+        misfit, least = self.terms.judge(other)
+        return self.terms.judge(one) < (misfit, least * (1 - WORTHWHILE))
+
+    def tune_best(self, rows: Mapping[str, Choice]) -> list[Choice]:
+        """Return the best of every system, of the first few with better settings."""
+        order, refused = sorted(rows.values(), key=self.terms.judge), {**self.refused}
+        for place, choice in enumerate(order[:_TUNED]):
+            self.watch(choice.name)
+            order[place] = self.tune(choice)
+        self.refused = refused  # settings that cannot be are none to speak of
+        return sorted(order, key=self.terms.judge)
+
+    def tune(self, choice: Choice) -> Choice:
+        """Return a choice with settings that make it better, one after the other.
+
+        Batches and fan-outs are another training: they are tried where an accuracy
+        tells what that is worth.
+        """
+        job = choice.plain.job
+        knobs: dict[str, Sequence[object]] = {**systems()[job.system].knobs}
+        size, fanouts = (getattr(job, key, None) for key in ("batch_size", "fanouts"))
+        if self.terms.target and size and fanouts:
+            knobs["batch_size"] = [n for n in (size // 4, size // 2, size * 2) if n]
+            knobs["fanouts"] = [[max(1, n // by) for n in fanouts] for by in (2, 4)]
+        for key, values in knobs.items():
+            for value in values:
+                if getattr(job, key) != value:
+                    keys = {**choice.keys, key: value}
+                    choice = self.prefer(choice, choice.machines, keys)
+        # Other machines may be the better ones with these settings.
+        for names in self.sets if choice.keys else ():
+            if {*names} != {*choice.machines}:
+                choice = self.prefer(choice, names, choice.keys)
+        return choice
+
+    def prefer(self, choice: Choice, names: Sequence[str], keys: Edit) -> Choice:
+        """Return a choice, or the same system on other machines, if that is better.
+
+        Where a step sees the same, what has no shorter epochs is not trained.
+        """
+        training = ("batch_size", "fanouts")
+        same = all(keys.get(key) == choice.keys.get(key) for key in training)
+        one = self.attempt(choice.system, names, keys, trained=not same)
+        if one and same and self.terms.target:
+            if one.epoch_seconds >= choice.epoch_seconds * (1 - WORTHWHILE):
+                return choice
+            one = self.attempt(choice.system, names, keys)
+        return one if one and self.is_better(one, choice) else choice
+
+    def by_seed(self, choice: Choice) -> dict[int, float]:
+        """Return the seconds of a choice by seed, of those with which it can be."""
+        first = self.scenario.seed
+        seconds = {first: choice.seconds}
+        for seed in range(first + 1, first + self.terms.seeds):
+            try:
+                again = self.simulate(choice.system, load(choice.plain, {"seed": seed}))
+            except EmulatorError:
+                continue
+            seconds[seed] = again.seconds
+        return seconds
+
+    def deciding(self, best: Choice) -> tuple[str, float] | None:
+        """Return the rate of operations, or time, whose half saves most, and share."""
+        job, saved = best.ready.scenario.job, dict[str, float]()
+        at = "rates" if job.operation_rates else "times"
+        for name, value in getattr(job, at, ()):
+            if value and isinstance(value, float | dict):
+                half = write_time(combine(lambda seconds: seconds / 2, value))
+                one = self.edited(best, {f"job.{at}.{name}": half})
+                saved[name] = 1 - one.seconds / (best.seconds or 1.0)
+        return max(saved.items(), key=lambda item: item[1], default=None)
+
+    def edited(self, choice: Choice, edit: Edit) -> Choice:
+        """Return a choice with other figures, at as many steps, standing as it does."""
+        scenario, problem = choice.ready.scenario, choice.ready.problem
+        if not problem.job.fixed:
+            edit = ScenarioEdits(scenario).standing(problem) | edit
+        one = Choice.simulate(choice.system, load(scenario, edit), None)
+        return replace(one, target=choice.target)
+
+    def find_changes(
+        self, best: Choice, rivals: Sequence[Choice]
+    ) -> list[tuple[str, Choice]]:
+        """Return from which figures of the file on another choice is better."""
+        self.watch("what would change it")
+        changes, terms = list[tuple[str, Choice]](), self.terms
+        priced = terms.saves and best.cost is not None
+        for lever in list_levers(self.scenario, priced=priced):
+            try:
+                changes += lever.find_changes(
+                    best, rivals, lambda one, edit: terms.judge(self.edited(one, edit))
+                )
+            except EmulatorError as error:
+                self.refused[f"other {lever.name}"] = error
+        return changes
+
+
+def advise(
+    scenario: Scenario, terms: Terms, watch: Callable[[str], None] = lambda _: None
+) -> Advice:
+    """Return what to use for a file's training, never worse than the file itself.
+
+    ``watch`` is called with what is tried.
+
+    Raises ScenarioError when nothing keeps to budget and deadline, or a budget is
+    stated without prices; where no system can be, the error of the first.
+    """
+    prices = [machine.price for machine in scenario.stated_cluster.machines]
+    if terms.budget < inf and not any(price is not None for price in prices):
+        problem = "no machine has a price, write for example price: 0.34 $/h"
+        raise scenario.origin.error(("cluster", "machines"), problem)
+    scenario = load(scenario, {"expect": None, "until": None})
+    search = _Search(scenario, terms, watch)
+    rows, stated = search.rows(), list[Choice]()
+    if not rows:
+        raise next(iter(search.refused.values()))
+    order = search.tune_best(rows)
+    as_stated: Choice | EmulatorError
+    try:
+        as_stated = search.simulate(scenario.job.system, scenario)
+        stated = [as_stated]
+    except EmulatorError as error:
+        as_stated = error
+    # The file's own seed is the one that is printed: no worse there, either.
+    least = min(map(terms.judge, stated), default=(False, inf))
+    finalists = [one for one in order[:_TUNED] if terms.judge(one) <= least]
+    finalists = [one for one in [*finalists, *stated] if not terms.judge(one)[0]]
+    if not finalists:
+        raise _contradiction(terms, [*order, *stated])
+    seeds = {one: search.by_seed(one) for one in {*finalists, *order[:_TUNED]}}
+
+    def mean(one: Choice) -> float:
+        """Return what was judged, in the mean over the seeds."""
+        share = sum(seeds[one].values()) / len(seeds[one]) / (one.seconds or 1.0)
+        return terms.judge(one)[1] * share
+
+    best = min(finalists, key=mean)
+    others = [one for one in order if one.system != best.system]
+    changes = search.find_changes(best, others[:_RIVALS])
+    how = as_stated, seeds, search.deciding(best), changes, search.refused
+    return Advice(terms, best, others, *how)
+
+
+def _contradiction(terms: Terms, choices: Sequence[Choice]) -> ScenarioError:
+    """Return the error that nothing fits, with what comes nearest."""
+
+    def words(choice: Choice) -> str:
+        cost = "" if choice.cost is None else f" and {format_money(choice.cost)}"
+        return f"{choice.name}, {format_duration(choice.seconds)}{cost}"
+
+    fastest = min(choices, key=lambda one: one.seconds)
+    cheapest = min(choices, key=lambda one: one.cost or 0.0)
+    problem = f"nothing keeps to it {terms.words}: the fastest is {words(fastest)}"
+    if fastest.cost is not None:
+        problem += f", the cheapest {words(cheapest)}"
+    limits = [f"--budget {format_money(terms.budget)}"] * (terms.budget < inf)
+    limits += [f"--deadline {format_duration(terms.deadline)}"] * (terms.deadline < inf)
+    return ScenarioError(problem, file=" ".join(limits))
