@@ -71,11 +71,8 @@ def compare_variants(
     keep_placement
         Find each placement once, under the rule of ``base``, for all policies.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As loading, placing and realizing ``base`` raise, where a name is unknown, or
-        when a move cannot be.
+    Raises ScenarioError, PlacementError, DataError as loading, placing and realizing
+    ``base`` raise, where a name is unknown, or when a move cannot be.
     """
     rules = {}
     for policy in policies:  # whose name may be that of one's own class
@@ -266,10 +263,7 @@ def measure(
     By default machines are chosen with the first seed (`chosen_system`). With a target
     it trains until that is reached; what is trained is kept for all of equal weights.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `as_system` and `prepare`.
+    Raises ScenarioError, PlacementError, DataError as `as_system` and `prepare`.
     """
     outcomes: dict[int, tuple[Experiment, Schedule]] = {}
     scenarios, stated = dict[int, Scenario](), scenario

@@ -39,10 +39,7 @@ from emu.units import DURATION
 def variant_named(name: str) -> Variant:
     """Return the row of that name, of a system or a way to run it.
 
-    Raises
-    ------
-    ScenarioError
-        When there is none.
+    Raises ScenarioError when there is none.
     """
     known = _variants()
     if name in known:
@@ -65,10 +62,7 @@ def _variants() -> dict[str, Variant]:
 def list_variants(names: Sequence[str]) -> list[str]:
     """Return the rows that ``--systems`` names: ``all`` are those of every system.
 
-    Raises
-    ------
-    ScenarioError
-        When there is no such row.
+    Raises ScenarioError when there is no such row.
     """
     rows = [r for name in names for r in (_variants() if name == "all" else [name])]
     for row in rows:
@@ -91,10 +85,7 @@ def as_variant(
 ) -> Scenario:
     """Return a scenario as a row of a table of systems (`System.variants`).
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `as_system`.
+    Raises ScenarioError, DataError as `as_system`.
     """
     variant = variant_named(name)
     plain = as_system(scenario, variant.system, overrides)
@@ -109,14 +100,9 @@ def as_system(
     A system that trains on the whole graph has as many passes over it. ``overrides``
     are keys before it is translated, as for `load`.
 
-    Raises
-    ------
-    ScenarioError
-        When either cannot be translated, times are those of a profile, or the changed
-        scenario is wrong.
-    DataError
-        When the data set is needed (for epochs, or the phases of P3) and is missing, or
-        the profile is, or is of another job.
+    Raises ScenarioError when either cannot be translated, times are those of a profile,
+    or the changed scenario is wrong; DataError when the data set is needed (for epochs,
+    or the phases of P3) and is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
     scenario = load(scenario, {**(overrides or {}), "expect": None})
@@ -164,10 +150,8 @@ def chosen_system(
     part of the graph per machine here, among sets of machines with room for one, by
     simulation. With ``spread`` dgtp has a worker per machine then, as the others do.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `as_system`; also when ``machines`` cannot take part.
+    Raises ScenarioError, DataError as `as_system`; also when ``machines`` cannot take
+    part.
     """
     variant, plain = variant_named(name), as_variant(scenario, name, overrides)
     stated = load(scenario, {**(overrides or {}), "expect": None})
@@ -380,10 +364,7 @@ def write_rows(
     ``name`` is that of the scenario that they vary; a row has a name, and scenarios by
     seed. Returns the files of every row: those of further seeds end in ``-seedN``.
 
-    Raises
-    ------
-    DataError
-        When they cannot be written.
+    Raises DataError when they cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

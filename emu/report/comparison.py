@@ -132,10 +132,7 @@ _LISTED = 6
 def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     """Return one row per candidate; the change is against the first, seed by seed.
 
-    Parameters
-    ----------
-    job
-        What job it was, in a line.
+    ``job`` says in a line what it was.
     """
     with_cost = any(one.cost for one in candidates)
     columns = [*_COLUMNS, ">bytes moved", ">tasks moved"]
@@ -493,12 +490,7 @@ def sweep_table(rows: Sequence[Row], keys: Sequence[str]) -> Table:
     own 95 % interval is a tie. Where not all train on as many samples, how many a
     second are shown: the shortest may be the one that does least.
 
-    Parameters
-    ----------
-    rows
-        Of a `SweepRecord`, at least one.
-    keys
-        The varied keys.
+    ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary.
     """
     makespans: dict[tuple[str, ...], dict[Any, float]] = {}
     groups: dict[tuple[str, ...], list[Row]] = {}

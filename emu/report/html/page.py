@@ -276,10 +276,7 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 def write_report(run: Path, out: Path | None = None) -> Path:
     """Write report.html of a run directory, or ``out``, and return its path.
 
-    Raises
-    ------
-    DataError
-        When ``run`` is not a directory, or the file cannot be written.
+    Raises DataError when ``run`` is not a directory, or the file cannot be written.
     """
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))
@@ -291,10 +288,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
 def report_page(run: Path) -> str:
     """Return the page; what is missing of the run is named in it.
 
-    Raises
-    ------
-    DataError
-        When it is of a lab whose lab.json cannot be read.
+    Raises DataError when it is of a lab whose lab.json cannot be read.
     """
     missing: list[str] = []
     if (run / "lab.json").exists():
