@@ -71,7 +71,7 @@ from emu.scenario.experiment import cost_of
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
 from emu.scenario.setup import setup_rows
-from emu.scenario.virtual_training import seconds_to, virtual_training
+from emu.scenario.virtual_training import time_looks, virtual_training
 from emu.systems.system import figures_on, remarks_on
 from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
@@ -315,7 +315,8 @@ def _training(
     """
     more, scenario = experiment.cause_of_length, experiment.scenario
     if (until := experiment.until) and (look := experiment.reached):
-        seconds = more["reached"]["seconds"] = seconds_to(look, scenario, schedule)
+        ((seconds, _),) = time_looks([look], scenario, schedule)
+        more["reached"]["seconds"] = seconds
         console.print(
             f"until {until.accuracy:.1%} of {until.split} vertices: "
             f"{scenario.job.length}, reached after {format_duration(seconds)}"
