@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +10,14 @@ import typer
 
 import emu
 from emu.cli.app import app, argument, option
+from emu.cli.compare_systems import (
+    As,
+    Confirm,
+    Open,
+    compare_rows,
+    show_systems,
+    write_systems,
+)
 from emu.cli.options import (
     BoundTime,
     JsonTarget,
@@ -26,31 +32,22 @@ from emu.cli.options import (
 from emu.cli.report_commands import say_missing
 from emu.errors import ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
-from emu.experiment.crossover import Values, compare_systems, find_crossover
+from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.expectations import list_unchecked
 from emu.experiment.systems import write_rows
 from emu.experiment.target import WITHIN, Target
 from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.report import comparison_table, terminal
-from emu.report.comparison import (
-    Candidate,
-    SystemResult,
-    crossover_table,
-    edit_lines,
-    ranking,
-    systems_table,
-    target_lines,
-    target_table,
-)
+from emu.report.comparison import Candidate
 from emu.report.explanation_tables import (
     SHOWN,
     explanation_tables,
     job_line,
     print_placing,
     recovery_lines,
-    warn_unclaimed,
 )
 from emu.report.many_runs import runs_json, runs_table
+from emu.report.system_tables import SystemResult, crossover_table
 from emu.runs.result import Result
 from emu.scenario import Scenario
 from emu.scenario.document import value_at
@@ -168,31 +165,6 @@ def _to_json(
     return content
 
 
-def _compare_systems(
-    scenario: Scenario,
-    rows: list[str],
-    seeds: int,
-    *,
-    same: bool,
-    target: Target | None,
-) -> list[SystemResult]:
-    with terminal(sys.stderr).status("comparing systems") as status:
-
-        def say(row: str) -> None:
-            status.update(f"comparing systems: {row}")
-
-        how: Any = {"same_machines": same, "target": target, "watch": say}
-        return compare_systems(scenario, rows, seeds, **how)
-
-
-def _show_systems(results: Sequence[SystemResult], target: str) -> None:
-    table = target_table(results, target) if target else systems_table(results)
-    last = target_lines(results) if target else [ranking(results)]
-    terminal().print(table)
-    terminal().print(*chain(*map(edit_lines, results), last), sep="\n")
-    warn_unclaimed({r.system: r.placing for r in results if r.placing})
-
-
 def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None:
     """Raise where a row was refused, or missed what the scenario expects."""
     for row in rows:
@@ -238,10 +210,14 @@ def compare(
         Path | None, option("DIR", "Write each row as a scenario.")
     ] = None,
     json_target: JsonTarget = None,
+    form: As = None,
     out: Annotated[
-        Path | None, option("FILE", "Runs only: a picture, .svg, .pdf or .png.")
+        Path | None,
+        option("FILE", "Runs: a picture, .svg, .pdf or .png. Systems: that of --as."),
     ] = None,
+    confirm: Confirm = 0,
     *,
+    open_it: Open = False,
     keep_placement: Annotated[
         bool, option("--keep-placement", "Place by the scenario's policy alone.")
     ] = False,
@@ -283,10 +259,12 @@ def compare(
     elif systems:
         of, rows = emu.load(what[0], overrides or []), split_words(systems)
         target = Target.parse(to, within) if to else None
-        results = _compare_systems(of, rows, seeds, same=same_machines, target=target)
+        how: Any = {"same": same_machines, "target": target, "confirm": confirm}
+        results = compare_rows(of, rows, seeds, **how)
         reached = [result for result in results if not result.refused]
         if emit(json_target, _to_json(of, results, reached[0], write)):
-            _show_systems(results, to)
+            show_systems(results, to)
+        write_systems(of, results, target, to, form, out, open_it=open_it)
         # Of all systems some cannot be: their rows say so, and the others stand.
         _judge(of, reached if "all" in rows else results)
     else:

@@ -6,15 +6,10 @@ Start at ``facts.py``; ``html/page.py`` makes pages, ``dashboard/`` shows a run 
 goes.
 """
 
-from emu.report.comparison import (
-    Candidate,
-    Crossover,
-    Side,
-    SystemResult,
-    comparison_table,
-)
+from emu.report.comparison import Candidate, comparison_table
 from emu.report.explanation_tables import audit_table, placement_table
 from emu.report.facts import flow_table, port_table
+from emu.report.system_tables import Crossover, Side, SystemResult
 from emu.report.terminal import WIDTH, terminal
 
 __all__ = [

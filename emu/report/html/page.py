@@ -293,7 +293,7 @@ def report_page(run: Path) -> str:
     missing: list[str] = []
     if (run / "lab.json").exists():
         title, body, script = lab_parts(run, missing)
-        return _page(title, _warnings(missing) + body, script)
+        return whole_page(title, _warnings(missing) + body, script)
 
     def read(how: Callable[[], Any]) -> Any:
         try:
@@ -311,7 +311,7 @@ def report_page(run: Path) -> str:
         result = {}
     data["training"] = read(lambda: training_data(run / "training.csv")) or []
     body = _body(record, result, data, missing)
-    return _page(str(result.get("scenario", run.name)), body, data)
+    return whole_page(str(result.get("scenario", run.name)), body, data)
 
 
 def _body(
@@ -390,7 +390,8 @@ def _warnings(missing: list[str]) -> str:
     )
 
 
-def _page(title: str, body: str, data: Charts) -> str:
+def whole_page(title: str, body: str, data: Charts) -> str:
+    """Return a page with its style, its scripts and their data."""
     assets = files("emu.report.html") / "assets"
     style = (assets / "report.css").read_text("utf-8")
     scripts = "\n".join((assets / name).read_text("utf-8") for name in _SCRIPTS)

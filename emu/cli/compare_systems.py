@@ -1,0 +1,183 @@
+"""``emu compare --systems``: rows, their tables, files, and runs that confirm them."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.table import Table
+
+import emu
+from emu.cli.app import option
+from emu.cli.signs_of_life import note_stage
+from emu.emulation.launch.host_report import usable_cores
+from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.system_rows import compare_systems
+from emu.experiment.target import Target
+from emu.host.files import write_atomic
+from emu.report import SystemResult, terminal
+from emu.report.comparison import reason
+from emu.report.explanation_tables import warn_unclaimed
+from emu.report.system_tables import (
+    Confirmation,
+    edit_lines,
+    limits_table,
+    rank,
+    ranking,
+    systems_csv,
+    systems_table,
+    target_lines,
+    target_table,
+)
+from emu.scenario import Scenario
+from emu.scenario.run_sections import AUTO
+
+
+class Form(StrEnum):
+    """Forms that a table of systems is written in."""
+
+    HTML = "html"
+    CSV = "csv"
+    SVG = "svg"
+    PDF = "pdf"
+    PNG = "png"
+
+
+As: TypeAlias = Annotated[
+    Form | None,
+    option("--as html|csv|svg|pdf|png", "With --systems: a page, a table, curves."),
+]
+Confirm: TypeAlias = Annotated[
+    int, option("--confirm N", "With --to: run the best N over sockets.", min=0)
+]
+Open: TypeAlias = Annotated[
+    bool, option("--open", "Open what --as writes in the browser.")
+]
+
+
+def compare_rows(
+    scenario: Scenario,
+    rows: Sequence[str],
+    seeds: int,
+    *,
+    same: bool,
+    target: Target | None,
+    confirm: int,
+) -> list[SystemResult]:
+    """Return the rows of a table, and say meanwhile how far it is."""
+    if confirm and target is None:
+        problem = "write --to accuracy=0.88, say, as well"
+        raise ScenarioError(problem, file=f"--confirm {confirm}")
+    console = terminal(sys.stderr)
+    with console.status("comparing systems") as status:
+
+        def say(text: str) -> None:
+            note_stage(text)
+            status.update(f"comparing systems: {text}")
+
+        def warn(name: str, error: EmulatorError) -> None:
+            console.print(f"{name}: {reason(error)}")
+
+        results = compare_systems(
+            scenario,
+            rows,
+            seeds,
+            same_machines=same,
+            target=target,
+            watch=say,
+            warn=warn,
+            cores=usable_cores(),
+        )
+        best = [one.system for one in rank(results)[:confirm]]
+        for number, name in enumerate(best, 1):
+            say(f"over sockets: {name}, {number} of {len(best)}")
+            results = [_confirm(one) if one.system == name else one for one in results]
+    return results
+
+
+def _confirm(row: SystemResult) -> SystemResult:
+    """Return a row with its run over sockets, of the first seed."""
+    scenario = next(iter(row.scenarios.values()))
+    if "time_scale" not in scenario.emulation.model_fields_set:
+        emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})
+        scenario = scenario.model_copy(update={"emulation": emulation})
+    scenario = scenario.model_copy(update={"name": f"{scenario.name}-{row.system}"})
+    run = emu.run(scenario)
+    content = run.result
+    said = content["verdict"]["trust"], content["prediction"]["outcome"]
+    error = content["makespan_error"]
+    return replace(
+        row, run=Confirmation(str(run.path), content["makespan"], error, *said)
+    )
+
+
+def show_systems(results: Sequence[SystemResult], to: str) -> None:
+    """Print the tables of all rows, what each has otherwise, and which is first."""
+    tables, lines = _tables_and_lines(results, to)
+    for table in tables:
+        terminal().print(table)
+    terminal().print(*chain(*map(edit_lines, results), lines), sep="\n")
+    warn_unclaimed({r.system: r.placing for r in results if r.placing})
+    for one in results:
+        if one.run:
+            terminal().print(f"{one.system}: run written to {one.run.path}/")
+
+
+def _tables_and_lines(
+    results: Sequence[SystemResult], to: str
+) -> tuple[list[Table], list[str]]:
+    if not to:
+        return [systems_table(results), limits_table(results)], [ranking(results)]
+    tables = [target_table(results, to), limits_table(results)]
+    return tables, [*target_lines(results)]
+
+
+def write_systems(
+    scenario: Scenario,
+    results: Sequence[SystemResult],
+    target: Target | None,
+    to: str,
+    form: Form | None,
+    out: Path | None,
+    *,
+    open_it: bool,
+) -> None:
+    """Write a table of systems as a page, a table, or curves; open it where asked to.
+
+    Raises ScenarioError when the form has no such file; DataError when it cannot be
+    written.
+    """
+    if form is None and out is None:
+        return
+    suffix = out.suffix.removeprefix(".") if out else ""
+    if form is None and suffix not in [*Form]:
+        raise ScenarioError(f"write .{', .'.join(Form)}", file=f"--out {out}")
+    form = form or Form(suffix)
+    path = out or Path(f"{scenario.name}-systems.{form}")
+    # matplotlib, and what the page imports, take half a second.
+    from emu.report.html.systems_page import curves_of, systems_page  # noqa: PLC0415
+
+    if form is Form.HTML:
+        tables, lines = _tables_and_lines(results, to)
+        write_atomic(path, systems_page(scenario.name, results, tables, lines))
+    elif form is Form.CSV:
+        write_atomic(path, systems_csv(results))
+    else:
+        from emu.report.plot_curves import accuracy_figure  # noqa: PLC0415
+        from emu.report.plot_style import save, style  # noqa: PLC0415
+
+        if target is None:
+            problem = "draws accuracy over time: write --to accuracy=0.88, say, as well"
+            raise ScenarioError(problem, file=f"--as {form}")
+        with style(dark=False):
+            save(accuracy_figure(curves_of(results), target.accuracy), path)
+    typer.echo(f"written to {path}", err=True)
+    if open_it:
+        webbrowser.open(path.resolve().as_uri())
