@@ -7,15 +7,17 @@ by then. Trainings are kept by content: a comparison that was cut off goes on wi
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from emu.errors import EmulatorError
+from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import figures_of_simulation, list_misses
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.systems import (
@@ -50,6 +52,7 @@ from emu.scenario.virtual_training import NotReached, time_looks
 from emu.systems import Keys
 from emu.systems.system import system_of
 from emu.training.kept import weight_settings
+from emu.units import format_duration
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Plan:
     scenario: Scenario | None = None
     """With its first seed and no target; None where it was refused."""
     machines: tuple[str, ...] = ()
-    """Those that take part."""
+    """Those that take part, where they are known."""
     refused: EmulatorError | None = None
 
 
@@ -77,11 +80,13 @@ def plan_row(
     """Return a row with its machines, or the reason why there is none."""
     try:
         chosen = chosen_system(scenario, system, settings, machines, spread=spread)
-        ready = prepare(chosen)
-        check_memory(ready, ready.simulate())
+        names = tuple(machines or ())
+        if spread:  # before it is trained; else its simulation says so as soon
+            ready = prepare(chosen)
+            check_memory(ready, ready.simulate())
+            names = names or tuple(ready.placing["machines"])
     except EmulatorError as error:
         return Plan(system, settings, refused=error)
-    names = tuple(machines or ready.placing["machines"])
     return Plan(system, settings, chosen, names)
 
 
@@ -162,6 +167,8 @@ def _simulate_plan(
         scenarios[seed] = _scenario_of(scenario, plan, seed, target)
         ready = prepare(scenarios[seed])
         outcomes[seed] = ready, with_deaths(ready, ready.simulate())
+        check_memory(*outcomes[seed])
+        plan = replace(plan, machines=plan.machines or (*ready.placing["machines"],))
     ready, schedule = outcomes[scenario.seed]
     figures = figures_of_simulation(schedule, ready.realization)
     is_own = plan.system == scenario.job.system and not plan.settings
@@ -191,11 +198,35 @@ def _simulate_plan(
         },
         setup=setup_rows(ready),
         memory=memory_by_machine(ready, schedule) if trains else {},
+        busy=_busy_of(schedule),
         weights=_weights_of(ready.scenario) if trains else "",
         missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
         scenarios=scenarios,
         settings=plan.settings,
     )
+
+
+def _busy_of(schedule: Schedule) -> float | None:
+    """Return the share of the makespan that processes which train compute, the mean.
+
+    Where no task is called so, as of Dorylus, of machines: when one of its layers does.
+    """
+    problem, system = schedule.problem, system_of(schedule.problem.job.settings)
+    if (busy := pace(schedule).busy) is not None or system is None:
+        return busy
+    spans = defaultdict[int, list[NDArray[np.float64]]](list)
+    for number, task in enumerate(problem.job.tasks):
+        if "layer" in task.settings and task.kind not in system.parameter_kinds:
+            both = schedule.task_start[number], schedule.task_end[number]
+            spans[problem.placement.machine_of[number]].append(np.stack(both))
+    total = 0.0
+    for parts in spans.values():
+        starts, ends = np.concatenate(parts, axis=1)
+        order = np.argsort(starts)
+        until = np.maximum.accumulate(ends[order])
+        before = np.concatenate([[0.0], until[:-1]])
+        total += float(np.nansum(until - np.maximum(starts[order], before)))
+    return total / len(spans) / schedule.length if spans and schedule.length else None
 
 
 def _weights_of(scenario: Scenario) -> str:
@@ -280,59 +311,69 @@ def compare_systems(
     simulated or one is unknown.
     """
     check_rows(scenario)
-    names = list_variants(systems)
-    settings = {name: list_settings(scenario, name) for name in names}
+    names, plans = list_variants(systems), dict[str, list[Plan]]()
+    machines: Sequence[str] | None = None
     with WorkerPool(cores, watch) as pool:
-        plan = partial(plan_row, scenario, spread=target is not None)
-        first = dict[str, list[Plan]]()
-        machines: tuple[str, ...] | None = None
-        if same_machines:
-            for name in names:
-                first[name] = [plan(name, one) for one in settings[name]]
-                fitting = [one for one in first[name] if one.refused is None]
-                if fitting:
-                    machines = fitting[0].machines
-                    break
-        asked = [
-            (name, one, None if variant_named(name).alone else machines)
-            for name in names
-            for one in (settings[name] if name not in first else ())
-        ]
-        flat = [*pool.work("machines chosen", plan, asked)]
-        flat += [one for plans in first.values() for one in plans]
-        plans = {name: [p for p in flat if p.system == name] for name in names}
-        for name, of_row in plans.items():
-            if all(one.refused for one in of_row):
-                warn(name, of_row[0].refused or ValueError(name))  # type: ignore[arg-type]
-        if target is not None:
-            classes = _list_trainings(scenario, flat, seeds, target)
-            [*pool.work("trainings, one per class of weights", _train, classes)]
         row = partial(_row_of, scenario, seeds=seeds, target=target)
-        results = [*pool.work("rows", row, [(plans[name],) for name in names])]
+        if same_machines:
+            first = _first_of(scenario, names, target)
+            machines = first.placing["machines"]
+        plan = partial(plan_row, scenario, spread=target is not None)
+        asked = [
+            (name, settings, None if variant_named(name).alone else machines)
+            for name in names
+            for settings in list_settings(scenario, name)
+        ]
+        for one in pool.work("machines chosen", plan, asked):
+            plans.setdefault(one.system, []).append(one)
+        for name, of_row in plans.items():
+            errors = [one.refused for one in of_row if one.refused]
+            if len(errors) == len(of_row):
+                warn(name, errors[0])
+        if target is not None:
+            classes = _list_trainings(scenario, plans, seeds, target)
+            pool.work("trainings, one per class of weights", _train, classes)
+        results = pool.work("rows", row, [(plans[name],) for name in names])
     refusals = [result.refused for result in results if result.refused]
     if len(refusals) == len(results):
         raise _nearest(results, target)
     return results
 
 
-def _nearest(results: Iterable[SystemResult], target: Target | None) -> EmulatorError:
+def _nearest(rows: Sequence[SystemResult], target: Target | None) -> EmulatorError:
     """Return the error of a table without a row: of a target, what came nearest."""
-    rows = [row for row in results if row.refused]
     best = max(rows, key=lambda row: getattr(row.refused, "nearest", -1.0))
     error = best.refused
-    assert error is not None  # noqa: S101 - for mypy
-    if isinstance(error, NotReached) and target is not None and len(rows) > 1:
-        error.args = (f"no system reaches it, {best.system} came nearest: {error}",)
-    return error
+    if not isinstance(error, NotReached) or target is None or len(rows) == 1:
+        return error or ValueError("a row is there")  # type: ignore[return-value]
+    return ScenarioError(
+        f"no system holds it within {target.within} epochs: {best.system} came nearest,"
+        f" {error.nearest:.2%} after {format_duration(error.seconds)}; write more "
+        "epochs (--within), or a lower accuracy",
+        file=f"--to accuracy={target.accuracy:g}",
+    )
+
+
+def _first_of(
+    scenario: Scenario, names: Sequence[str], target: Target | None
+) -> SystemResult:
+    """Return the first row that can be, whose machines the others are to have."""
+    error: EmulatorError | None = None
+    for name in names:
+        try:
+            return measure(scenario, name, target=target)
+        except EmulatorError as failure:
+            error = error or failure
+    raise error or ScenarioError("write two systems", file="--systems")
 
 
 def _list_trainings(
-    scenario: Scenario, plans: Sequence[Plan], seeds: int, target: Target
+    scenario: Scenario, plans: Mapping[str, Sequence[Plan]], seeds: int, target: Target
 ) -> list[tuple[Scenario]]:
     """Return one scenario per class of weights, which all the others will find kept."""
     classes: dict[tuple[str, str], Scenario] = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
-        for plan in plans:
+        for plan in chain(*plans.values()):
             try:
                 one = _scenario_of(scenario, plan, seed, target)
                 key = _weights_of(one), one.job.length

@@ -159,21 +159,12 @@ def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
 
 
 def check_rows(scenario: Scenario) -> None:
-    """Raise ScenarioError where ``systems`` names no row, or some prices are missing.
-
-    A row on machines without a price would seem to be the cheapest.
-    """
+    """Raise ScenarioError where ``systems`` of a file names neither row nor system."""
     names = {*_variants(), *list_translatable()}
     for name in scenario.systems:
         if name not in names:
             problem = f"no such row or system, {nearest(name, names)}"
             raise scenario.origin.error(("systems", name), problem)
-    machines = scenario.stated_cluster.machines
-    priced = [machine.price is not None for machine in machines]
-    if any(priced) and not all(priced):
-        trail = "cluster", "machines", priced.index(False), "price"
-        problem = "is missing, and other machines have one: write all, or none"
-        raise scenario.origin.error(trail, problem)
 
 
 def as_system(

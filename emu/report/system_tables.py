@@ -89,6 +89,8 @@ class SystemResult:
     """Accuracy over time until the target, by seed; of all there was where refused."""
     memory: Mapping[str, float] = field(default_factory=dict)
     """Bytes at most, by machine that takes part (`memory_by_machine`)."""
+    busy: float | None = None
+    """Share of the makespan that what trains computes; None where nothing does."""
     weights: str = ""
     """Equal of rows whose weights are equal, with the first seed."""
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -133,14 +135,6 @@ class SystemResult:
         """Mean over the seeds, to the target: training vertices seen over all."""
         seen = sum(look.seeds for look in self.looks.values()) / len(self.looks)
         return seen / self.train
-
-    @property
-    def busy(self) -> float | None:
-        """Share of the makespan that training processes compute, with the first seed.
-
-        None where nothing trains.
-        """
-        return next((pace.busy for pace in self.paces.values()), None)
 
     @property
     def iteration_seconds(self) -> float:
