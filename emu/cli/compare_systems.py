@@ -62,6 +62,22 @@ Open: TypeAlias = Annotated[
 ]
 
 
+def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
+    """Return the form of what is written, by the file where it is not stated.
+
+    Raises ScenarioError when there is no such form, or the other options lack its
+    contents.
+    """
+    suffix = out.suffix.removeprefix(".") if out else ""
+    if out is not None and form is None and suffix not in [*Form]:
+        raise ScenarioError(f"write .{', .'.join(Form)}", file=f"--out {out}")
+    form = Form(suffix) if out is not None and form is None else form
+    if form in (Form.SVG, Form.PDF, Form.PNG) and not to:
+        problem = "draws accuracy over time: write --to accuracy=0.88, say, as well"
+        raise ScenarioError(problem, file=f"--as {form}")
+    return form
+
+
 def compare_rows(
     scenario: Scenario,
     rows: Sequence[str],
@@ -142,24 +158,16 @@ def _tables_and_lines(
 def write_systems(
     scenario: Scenario,
     results: Sequence[SystemResult],
-    target: Target | None,
     to: str,
-    form: Form | None,
+    form: Form,
     out: Path | None,
     *,
-    open_it: bool,
+    open_it: bool = False,
 ) -> None:
     """Write a table of systems as a page, a table, or curves; open it where asked to.
 
-    Raises ScenarioError when the form has no such file; DataError when it cannot be
-    written.
+    Raises DataError when it cannot be written.
     """
-    if form is None and out is None:
-        return
-    suffix = out.suffix.removeprefix(".") if out else ""
-    if form is None and suffix not in [*Form]:
-        raise ScenarioError(f"write .{', .'.join(Form)}", file=f"--out {out}")
-    form = form or Form(suffix)
     path = out or Path(f"{scenario.name}-systems.{form}")
     # matplotlib, and what the page imports, take half a second.
     from emu.report.html.systems_page import curves_of, systems_page  # noqa: PLC0415
@@ -173,11 +181,9 @@ def write_systems(
         from emu.report.plot_curves import accuracy_figure  # noqa: PLC0415
         from emu.report.plot_style import save, style  # noqa: PLC0415
 
-        if target is None:
-            problem = "draws accuracy over time: write --to accuracy=0.88, say, as well"
-            raise ScenarioError(problem, file=f"--as {form}")
+        target = Target.parse(to).accuracy
         with style(dark=False):
-            save(accuracy_figure(curves_of(results), target.accuracy), path)
+            save(accuracy_figure(curves_of(results), target), path)
     typer.echo(f"written to {path}", err=True)
     if open_it:
         webbrowser.open(path.resolve().as_uri())

@@ -15,6 +15,7 @@ from emu.cli.compare_systems import (
     Confirm,
     Open,
     compare_rows,
+    form_of,
     show_systems,
     write_systems,
 )
@@ -258,13 +259,14 @@ def compare(
         raise ScenarioError(problem, file=str(what[-1]))
     elif systems:
         of, rows = emu.load(what[0], overrides or []), split_words(systems)
-        target = Target.parse(to, within) if to else None
+        target, form = Target.parse(to, within) if to else None, form_of(form, out, to)
         how: Any = {"same": same_machines, "target": target, "confirm": confirm}
         results = compare_rows(of, rows, seeds, **how)
         reached = [result for result in results if not result.refused]
         if emit(json_target, _to_json(of, results, reached[0], write)):
             show_systems(results, to)
-        write_systems(of, results, target, to, form, out, open_it=open_it)
+        if form is not None:
+            write_systems(of, results, to, form, out, open_it=open_it)
         # Of all systems some cannot be: their rows say so, and the others stand.
         _judge(of, reached if "all" in rows else results)
     else:

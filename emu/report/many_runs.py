@@ -119,7 +119,7 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         scenario, name = dict(run.manifest.get("scenario", {})), label(run)
         for key in ("seed", "expect"):
             scenario.pop(key, None)
-        keys = dict(_flat(scenario))
+        keys = dict(flat(scenario))
         content = name + json.dumps(keys, sort_keys=True)
         groups.setdefault(content, (name, keys, []))[2].append(run)
     named = {}
@@ -134,14 +134,14 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     return named
 
 
-def _flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield ``key.key[2]`` and value of everything in nested maps and lists."""
     if isinstance(content, dict):
         for key, value in content.items():
-            yield from _flat(value, f"{prefix}.{key}")
+            yield from flat(value, f"{prefix}.{key}")
     elif isinstance(content, list):
         for place, value in enumerate(content):
-            yield from _flat(value, f"{prefix}[{place}]")
+            yield from flat(value, f"{prefix}[{place}]")
     else:
         yield prefix.removeprefix("."), content
 

@@ -17,7 +17,7 @@ from emu.errors import EmulatorError
 from emu.prediction.analysis.throughput import Pace
 from emu.report.comparison import COLUMNS, reason, write_makespans
 from emu.report.explanation_tables import placing_line, setup_row
-from emu.report.many_runs import compare, interval, pair, write_pair
+from emu.report.many_runs import compare, flat, interval, pair, write_pair
 from emu.report.terminal import plain_table
 from emu.runs.result import Result, Row
 from emu.scenario import Scenario
@@ -374,28 +374,16 @@ def _settings_lines(results: Sequence[SystemResult]) -> Iterator[str]:
 
 
 def systems_csv(results: Sequence[SystemResult]) -> str:
-    """Return one line per system; seconds, bytes and shares."""
+    """Return one line per system, whose columns are keys of JSON with one value."""
     first = next(result for result in results if not result.refused)
+    # Lists, as of machines and looks, have as many values as they please.
+    every = [flat(one.to_json(first)) for one in results]
+    rows = [{k: v for k, v in row if "[" not in k} for row in every]
+    names = dict.fromkeys(name for row in rows for name in row)
     file = StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    names = ("system", "machines", "makespan", "half", "change", "change_half", "tie")
-    names += ("all_machines", "epochs", "iteration_seconds", "epoch_seconds", "bytes")
-    names += ("limit", "busy", "refused")
-    more = ("steps", "setup", "busiest_link", "memory", "cost", "run_makespan")
-    writer.writerow([*names, *more, "makespan_error", "trust"])
-    for one in results:
-        content = one.to_json(first)
-        content["machines"] = " ".join(one.placing.get("machines", ()))
-        run = one.run and (one.run.makespan, one.run.makespan_error, one.run.trust)
-        cells = [
-            one.steps if one.looks else None,
-            one.setup.get("seconds"),
-            " ".join([one.busiest[0], f"{one.busiest[1]:.4f}"]) if one.moved else None,
-            max(one.memory.values(), default=None),
-            one.cost["total"] if one.cost else None,
-            *(run or (None, None, None)),
-        ]
-        writer.writerow([*(content.get(name) for name in names), *cells])
+    writer = csv.DictWriter(file, [*names], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return file.getvalue()
 
 

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.cli.compare_systems import Form, form_of, write_systems
 from emu.errors import EmulatorError, RunError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.system_rows import compare_systems, limits_of, measure
@@ -103,51 +104,44 @@ def test_limits_are_shares_of_the_path(row: str) -> None:
 
 
 def test_what_came_nearest_is_named() -> None:
+    names = ["dgcl", "data_parallel"]
     with pytest.raises(ScenarioError) as found:
-        names = ["dgcl", "data_parallel"]
         compare_systems(scenario_of(), names, target=Target(0.999, within=4))
     assert "no system holds it within 4 epochs" in str(found.value)
-    nearest = {
-        name: measure_error(name, Target(0.999, within=4))
-        for name in ("dgcl", "data_parallel")
-    }
+    nearest = {name: error_of(name, Target(0.999, within=4)) for name in names}
     best = max(nearest, key=lambda name: nearest[name].nearest)
     assert f"{best} came nearest, {nearest[best].nearest:.2%}" in str(found.value)
 
 
-def measure_error(name: str, target: Target) -> Any:
+def error_of(name: str, target: Target) -> Any:
     with pytest.raises(EmulatorError) as found:
         measure(scenario_of(), name, target=target)
     return found.value
 
 
 def test_the_table_is_written_in_every_form(tmp_path: Path) -> None:
-    file = tmp_path / "to.json"
-    file.write_text(json.dumps(FILE))
-    stated = ["compare", str(file), "--systems", "dgcl,one_machine", *TO]
-
-    def write(form: str) -> tuple[str, Any]:
+    names = ["dgcl", "one_machine"]
+    results = compare_systems(scenario_of(), names, target=Target(0.4, within=20))
+    rows = [one.to_json(results[0]) for one in results]
+    text = {}
+    for form in (Form.HTML, Form.CSV, Form.SVG):
         out = tmp_path / f"table.{form}"
-        done = CliRunner().invoke(app, [*stated, "--out", str(out), "--json", "-"])
-        assert done.exit_code == 0, done.output
-        return out.read_text(), json.loads(done.stdout)
-
-    text, rows = write("csv")
-    for line, row in zip(csv.DictReader(StringIO(text)), rows, strict=True):
+        write_systems(scenario_of(), results, "accuracy=0.4", form, out)
+        text[form] = out.read_text()
+    lines = csv.DictReader(StringIO(text[Form.CSV]))
+    for line, row in zip(lines, rows, strict=True):
         assert float(line["makespan"]) == row["makespan"]
-        assert float(line["memory"]) == max(row["memory"].values())
         assert float(line["epochs"]) == row["epochs"]
-    page, _ = write("html")
-    assert "src=" not in page
-    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+        assert line["limit"] == row["limit"]
+    assert "src=" not in text[Form.HTML]
+    data = json.loads(text[Form.HTML].split('id="data">')[1].split("</script>")[0])
     (plot,) = data["counts"]
-    assert [curve["name"] for curve in plot["curves"]] == ["dgcl", "one_machine"]
+    assert [curve["name"] for curve in plot["curves"]] == names
     assert data["end"] == pytest.approx(max(row["makespan"] for row in rows))
-    assert all(row["curves"]["0"][-1][1] >= 0.4 for row in rows)
-    picture, _ = write("svg")
-    assert "one_machine" in picture
-    wrong = CliRunner().invoke(app, [*stated, "--out", "table.txt"])
-    assert (wrong.exit_code, "write .html" in wrong.stderr) == (2, True)
+    assert all(row["curves"][0][-1][1] >= 0.4 for row in rows)
+    assert all(name in text[Form.SVG] for name in names)
+    with pytest.raises(ScenarioError, match=r"write \.html"):
+        form_of(None, Path("table.txt"), "accuracy=0.4")
 
 
 def test_a_pool_keeps_order_raises_and_notices_what_was_killed() -> None:
@@ -158,8 +152,7 @@ def test_a_pool_keeps_order_raises_and_notices_what_was_killed() -> None:
         assert steps[-1] == "powers: 9 of 9"
         with pytest.raises(ZeroDivisionError):
             pool.work("powers", pow, [(0, -1), (2, 1)])
-    with WorkerPool(2, steps.append) as pool, pytest.raises(RunError, match="killed"):
-        pool.work("signals", os.kill, [(0, 0), (0, 0)])  # they are there
+    with pytest.raises(RunError, match="killed"), WorkerPool(2, steps.append) as pool:
         pool.work("ends", os._exit, [(1,), (1,)])
 
 
