@@ -31,6 +31,7 @@ from emu.report.system_tables import (
     limits_table,
     rank,
     ranking,
+    runs_of_rows,
     systems_csv,
     systems_table,
     target_lines,
@@ -140,7 +141,11 @@ def show_systems(results: Sequence[SystemResult], to: str) -> None:
     for table in tables:
         terminal().print(table)
     terminal().print(*chain(*map(edit_lines, results), lines), sep="\n")
-    warn_unclaimed({r.system: r.placing for r in results if r.placing})
+    rows = {r.system: r.placing for r in results if r.placing}
+    for name, placing in rows.items():  # memory limits by what is counted, no demand
+        idle = [one for one in placing["unclaimed"] if one != "memory"]
+        rows[name] = {**placing, "unclaimed": idle}
+    warn_unclaimed(rows)
     for one in results:
         if one.run:
             terminal().print(f"{one.system}: run written to {one.run.path}/")
@@ -152,7 +157,7 @@ def _tables_and_lines(
     if not to:
         return [systems_table(results), limits_table(results)], [ranking(results)]
     tables = [target_table(results, to), limits_table(results)]
-    return tables, [*target_lines(results)]
+    return [*tables, *runs_of_rows(results)], [*target_lines(results)]
 
 
 def write_systems(
@@ -170,7 +175,7 @@ def write_systems(
     """
     path = out or Path(f"{scenario.name}-systems.{form}")
     # matplotlib, and what the page imports, take half a second.
-    from emu.report.html.systems_page import curves_of, systems_page  # noqa: PLC0415
+    from emu.report.systems_page import curves_of, systems_page  # noqa: PLC0415
 
     if form is Form.HTML:
         tables, lines = _tables_and_lines(results, to)

@@ -7,7 +7,7 @@ the code, nor the structure of the graph.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     """
     job, machine_of = experiment.problem.job, experiment.tasks
     scale = experiment.scenario.emulation.stated_byte_scale
-    real, transfers = Counter[str](), list_transfers(job)
+    real, transfers = defaultdict[str, float](float), list_transfers(job)
     holders = [task.name for task in job.tasks if task.kind == "graph_store"]
     holders = holders or [one.source for one in transfers if one.cause == GHOSTS]
     holders = [*dict.fromkeys(holders)] or [job.tasks[0].name]

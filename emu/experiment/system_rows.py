@@ -7,7 +7,7 @@ by then. Trainings are kept by content: a comparison that was cut off goes on wi
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -246,7 +246,7 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
     A ``link``, the ``latency`` of messages, a ``slot`` that others held, a ``rate`` of
     operations; where times are stated the ``path`` of tasks on a machine.
     """
-    problem, shares = schedule.problem, Counter[str]()
+    problem, shares = schedule.problem, defaultdict[str, float](float)
     job, machine_of = problem.job, problem.placement.machine_of
     section, counts = experiment.scenario.job, None
     if (rates := section.operation_rates) is not None:
@@ -270,7 +270,8 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
             seconds = each * [of_device[operation] for operation in OPERATIONS]
             for operation, part in zip(OPERATIONS, seconds.tolist(), strict=True):
                 shares[f"rate {operation}"] += long * part / (seconds.sum() or 1.0)
-    return {name: share for name, share in shares.most_common() if share > 0}
+    names = sorted(shares, key=lambda name: -shares[name])
+    return {name: shares[name] for name in names if shares[name] > 0}
 
 
 def _place_of(link: ChainLink, schedule: Schedule) -> str:

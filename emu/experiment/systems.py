@@ -148,7 +148,7 @@ def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
                     continue
                 problem = f"is what makes the row {name}: leave it out"
                 raise scenario.origin.error(trail, problem)
-            several = isinstance(value, list) and value
+            several = isinstance(value, list) and bool(value)
             if several and "tuple" in str(field.annotation):
                 several = all(isinstance(one, list) for one in value)
             choices[key] = value if several else [value]

@@ -100,7 +100,7 @@ def serve(descriptor: int) -> None:
         while True:
             function, item = connection.recv()
             try:
-                answer = function(*item), None
+                result, failure = function(*item), None
             except Exception as error:  # noqa: BLE001 - raised where it was asked for
-                answer = None, error
-            connection.send(answer)
+                result, failure = None, error
+            connection.send((result, failure))

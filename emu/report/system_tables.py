@@ -21,7 +21,7 @@ from emu.report.many_runs import compare, flat, interval, pair, write_pair
 from emu.report.terminal import plain_table
 from emu.runs.result import Result, Row
 from emu.scenario import Scenario
-from emu.scenario.virtual_training import Curve
+from emu.scenario.virtual_training import Curve, NotReached
 from emu.training.looks import Look
 from emu.units import (
     format_duration,
@@ -245,9 +245,8 @@ class Crossover:
 
 def systems_table(results: Sequence[SystemResult]) -> Table:
     """Return one row per system; the change is against the first not refused."""
-    columns = [*COLUMNS, ">setup", ">iteration", ">seeds", ">seeds per s"]
-    columns.append("limited by")
-    table = plain_table("Simulated", "system", *columns)
+    columns = (">iteration", ">seeds", ">seeds per s")
+    table = plain_table("Simulated", "system", *COLUMNS, *columns)
     first = next(result for result in results if not result.refused)
     for result in results:
         if result.refused:
@@ -257,11 +256,9 @@ def systems_table(results: Sequence[SystemResult]) -> Table:
             result.system,
             *write_makespans(result.makespans),
             write_pair(pair(result.makespans, first.makespans)),
-            format_duration(result.setup["seconds"]),
             format_duration(result.iteration_seconds),
             f"{result.seeds:,}",
             format_number(result.samples_per_second, 4),
-            result.limit,
         )
     return table
 
@@ -298,36 +295,48 @@ def target_table(results: Sequence[SystemResult], target: str) -> Table:
             *([format_money(one.cost["total"]) if one.cost else ""] if priced else ()),
         )
     for one in results:
-        if near := getattr(one.refused, "nearest", 0.0):
-            best = f"not reached: {near:.2%} at best"
-            table.add_row(one.system, "", format_duration(one.refused.seconds), best)
+        if isinstance(error := one.refused, NotReached):
+            best = f"{error.nearest:.1%} at best"
+            table.add_row(one.system, "", format_duration(error.seconds), best)
     return table
 
 
 def limits_table(results: Sequence[SystemResult]) -> Table:
     """Return what crosses, what limits each system, and what its machines need."""
-    rows = rank(results)
     columns = (">bytes", ">setup", "busiest link", "limited by", ">memory", ">busy")
-    runs = (">run", ">error", "verdict") if any(one.run for one in rows) else ()
-    table = plain_table("What limits them", "system", *columns, *runs)
-    for one in rows:
+    table = plain_table("What limits them", "system", *columns)
+    for one in rank(results):
         link, used = one.busiest
-        cells = [""] * len(runs)
-        if one.run:
-            cells = [format_duration(one.run.makespan), "", one.run.trust]
-            cells[1] = format_ratio(one.run.makespan_error)
         table.add_row(
             one.system,
             format_size(one.moved),
-            format_duration(one.setup["seconds"], 3),
+            format_duration(one.setup["seconds"], 3) if one.setup else "",
             f"{link} {used:.0%}" if one.moved else "",
             one.limit,
             format_size(max(one.memory.values())) if one.memory else "",
             "" if one.busy is None else f"{one.busy:.0%}",
-            *cells,
         )
-    table.caption = "memory: of the fullest machine; busy: training processes, the mean"
+    table.caption = "memory: of the fullest machine; busy: what trains, the mean"
     return table
+
+
+def runs_of_rows(results: Sequence[SystemResult]) -> list[Table]:
+    """Return a table of the rows that were run over sockets, none where none was."""
+    columns = (
+        ">simulated",
+        ">over sockets",
+        ">makespan error",
+        "verdict",
+        "prediction",
+    )
+    table = plain_table("Over sockets", "system", *columns)
+    for one in rank(results):
+        if run := one.run:
+            lengths = [next(iter(one.makespans.values())), run.makespan]
+            cells = [format_duration(seconds, 5) for seconds in lengths]
+            cells += [format_ratio(run.makespan_error), run.trust, run.outcome]
+            table.add_row(one.system, *cells)
+    return [table] if table.row_count else []
 
 
 def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
@@ -342,9 +351,9 @@ def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
     for names in classes.values():
         if len(names) > 1:
             yield f"Equal weights, trained once: {', '.join(names)}."
-    best, *others = rank(results) or [None]
-    if best is None or not others:
+    if len(rows := rank(results)) < 2:
         return
+    best, *others = rows
     changes = {one.system: pair(one.makespans, best.makespans) for one in others}
     ties = [name for name, change in changes.items() if change and change.tie]
     where = ", ".join(best.placing["machines"])

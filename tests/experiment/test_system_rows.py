@@ -34,7 +34,7 @@ TO = ["--to", "accuracy=0.4", "--within", "20"]
 
 def test_a_row_is_the_best_of_its_settings() -> None:
     """Each is the row of a file that states nothing else."""
-    grid = {"pipeline": ["none", "A"], "fanouts": [[4, 4], [2, 3]]}
+    grid: dict[str, Any] = {"pipeline": ["none", "A"], "fanouts": [[4, 4], [2, 3]]}
     stated = {"p3": grid, "data_parallel": {"batch_size": 8}}
     scenario = load(scenario_of(), {"systems": stated})
     alone = [
@@ -46,7 +46,8 @@ def test_a_row_is_the_best_of_its_settings() -> None:
     best = min(alone, key=lambda one: one.seconds_per_seed)
     assert [seconds for _, seconds in row.tried] == [one.makespan for one in alone]
     assert row.makespan == best.makespan
-    assert row.settings["job.fanouts"] == list(best.scenarios[0].job.fanouts)  # type: ignore[attr-defined]
+    job: Any = best.scenarios[0].job
+    assert row.settings["job.fanouts"] == list(job.fanouts)
     # Seeds of an iteration are those of three workers, on however many machines.
     assert abs(other.seeds - 3 * 8) <= 1
     assert list_settings(scenario, "dgcl") == [{}]
