@@ -6,24 +6,27 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.table import Table
 
 import emu
 from emu.cli.app import option
+from emu.cli.options import emit, judge_simulated
+from emu.cli.report_commands import OF_FIGURES, Form
 from emu.cli.signs_of_life import note_stage
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.expectations import list_unchecked
 from emu.experiment.system_rows import compare_systems
+from emu.experiment.systems import write_rows
 from emu.experiment.target import Target
 from emu.host.files import write_atomic
 from emu.report import SystemResult, terminal
-from emu.report.comparison import reason
+from emu.report.comparison import Candidate, reason
 from emu.report.explanation_tables import warn_unclaimed
 from emu.report.system_tables import (
     Confirmation,
@@ -37,19 +40,9 @@ from emu.report.system_tables import (
     target_lines,
     target_table,
 )
+from emu.runs.result import Result
 from emu.scenario import Scenario
 from emu.scenario.run_sections import AUTO
-
-
-class Form(StrEnum):
-    """Forms that a table of systems is written in."""
-
-    HTML = "html"
-    CSV = "csv"
-    SVG = "svg"
-    PDF = "pdf"
-    PNG = "png"
-
 
 As: TypeAlias = Annotated[
     Form | None,
@@ -69,11 +62,13 @@ def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
     Raises ScenarioError when there is no such form, or the other options lack its
     contents.
     """
-    suffix = out.suffix.removeprefix(".") if out else ""
-    if out is not None and form is None and suffix not in [*Form]:
-        raise ScenarioError(f"write .{', .'.join(Form)}", file=f"--out {out}")
-    form = Form(suffix) if out is not None and form is None else form
-    if form in (Form.SVG, Form.PDF, Form.PNG) and not to:
+    forms = [one for one in Form if one is not Form.TRACE]  # which is of one run
+    if form is None and out is not None:
+        suffix = out.suffix.removeprefix(".")
+        form = next((one for one in forms if one == suffix), Form.TRACE)
+    if form is Form.TRACE:
+        raise ScenarioError(f"write --as {'|'.join(forms)}", file=f"--out {out}")
+    if form in OF_FIGURES and not to:
         problem = "draws accuracy over time: write --to accuracy=0.88, say, as well"
         raise ScenarioError(problem, file=f"--as {form}")
     return form
@@ -135,20 +130,47 @@ def _confirm(row: SystemResult) -> SystemResult:
     )
 
 
-def show_systems(results: Sequence[SystemResult], to: str) -> None:
+def rows_json(
+    scenario: Scenario, rows: Sequence[Any], first: Any, folder: Path | None
+) -> list[Result]:
+    """Return the rows of a comparison, written into a folder if one is named."""
+    content = [row.to_json(first) for row in rows]
+    if folder is not None:
+        pairs = [(row.name, row.scenarios) for row in rows]
+        files = write_rows(folder, scenario.name, pairs)
+        for row, own in zip(content, files, strict=True):
+            row["files"] = own
+        typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
+    return content
+
+
+def judge_rows(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None:
+    """Raise where a row was refused, or missed what the scenario expects."""
+    for row in rows:
+        if row.refused:
+            raise row.refused
+    lines = [
+        f"{r.name}: {'; '.join(dict.fromkeys(r.missed))}" for r in rows if r.missed
+    ]
+    judge_simulated(list_unchecked(scenario.expect), lines)
+
+
+def show_systems(
+    scenario: Scenario,
+    results: Sequence[SystemResult],
+    to: str,
+    write: Path | None,
+    json_target: str | None,
+) -> None:
     """Print the tables of all rows, what each has otherwise, and which is first."""
+    first = next(result for result in results if not result.refused)
+    if not emit(json_target, rows_json(scenario, results, first, write)):
+        return
     tables, lines = _tables_and_lines(results, to)
     for table in tables:
         terminal().print(table)
     terminal().print(*chain(*map(edit_lines, results), lines), sep="\n")
-    rows = {r.system: r.placing for r in results if r.placing}
-    for name, placing in rows.items():  # memory limits by what is counted, no demand
-        idle = [one for one in placing["unclaimed"] if one != "memory"]
-        rows[name] = {**placing, "unclaimed": idle}
-    warn_unclaimed(rows)
-    for one in results:
-        if one.run:
-            terminal().print(f"{one.system}: run written to {one.run.path}/")
+    warn_unclaimed({r.system: r.placing for r in results if r.placing})
 
 
 def _tables_and_lines(
@@ -164,7 +186,7 @@ def write_systems(
     scenario: Scenario,
     results: Sequence[SystemResult],
     to: str,
-    form: Form,
+    form: Form | None,
     out: Path | None,
     *,
     open_it: bool = False,
@@ -173,6 +195,8 @@ def write_systems(
 
     Raises DataError when it cannot be written.
     """
+    if form is None:
+        return
     path = out or Path(f"{scenario.name}-systems.{form}")
     # matplotlib, and what the page imports, take half a second.
     from emu.report.systems_page import curves_of, systems_page  # noqa: PLC0415

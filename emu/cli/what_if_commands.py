@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
-
-import typer
 
 import emu
 from emu.cli.app import app, argument, option
@@ -16,6 +13,8 @@ from emu.cli.compare_systems import (
     Open,
     compare_rows,
     form_of,
+    judge_rows,
+    rows_json,
     show_systems,
     write_systems,
 )
@@ -26,7 +25,6 @@ from emu.cli.options import (
     RunCode,
     ScenarioFile,
     emit,
-    judge_simulated,
     seconds,
     split_words,
 )
@@ -34,12 +32,9 @@ from emu.cli.report_commands import say_missing
 from emu.errors import ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.crossover import Values, find_crossover
-from emu.experiment.expectations import list_unchecked
-from emu.experiment.systems import write_rows
 from emu.experiment.target import WITHIN, Target
 from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.report import comparison_table, terminal
-from emu.report.comparison import Candidate
 from emu.report.explanation_tables import (
     SHOWN,
     explanation_tables,
@@ -48,9 +43,7 @@ from emu.report.explanation_tables import (
     recovery_lines,
 )
 from emu.report.many_runs import runs_json, runs_table
-from emu.report.system_tables import SystemResult, crossover_table
-from emu.runs.result import Result
-from emu.scenario import Scenario
+from emu.report.system_tables import crossover_table
 from emu.scenario.document import value_at
 from emu.training.looks import HELD
 
@@ -152,31 +145,6 @@ def crossover(
         terminal().print(crossover_table(outcome))
 
 
-def _to_json(
-    scenario: Scenario, rows: Sequence[Any], first: Any, folder: Path | None
-) -> list[Result]:
-    """Return the rows of a comparison, written into a folder if one is named."""
-    content = [row.to_json(first) for row in rows]
-    if folder is not None:
-        pairs = [(row.name, row.scenarios) for row in rows]
-        files = write_rows(folder, scenario.name, pairs)
-        for row, own in zip(content, files, strict=True):
-            row["files"] = own
-        typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
-    return content
-
-
-def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None:
-    """Raise where a row was refused, or missed what the scenario expects."""
-    for row in rows:
-        if row.refused:
-            raise row.refused
-    lines = [
-        f"{r.name}: {'; '.join(dict.fromkeys(r.missed))}" for r in rows if r.missed
-    ]
-    judge_simulated(list_unchecked(scenario.expect), lines)
-
-
 @app.command()
 def compare(
     what: Annotated[
@@ -262,13 +230,10 @@ def compare(
         target, form = Target.parse(to, within) if to else None, form_of(form, out, to)
         how: Any = {"same": same_machines, "target": target, "confirm": confirm}
         results = compare_rows(of, rows, seeds, **how)
-        reached = [result for result in results if not result.refused]
-        if emit(json_target, _to_json(of, results, reached[0], write)):
-            show_systems(results, to)
-        if form is not None:
-            write_systems(of, results, to, form, out, open_it=open_it)
+        show_systems(of, results, to, write, json_target)
+        write_systems(of, results, to, form, out, open_it=open_it)
         # Of all systems some cannot be: their rows say so, and the others stand.
-        _judge(of, reached if "all" in rows else results)
+        judge_rows(of, [r for r in results if "all" not in rows or not r.refused])
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
@@ -281,11 +246,11 @@ def compare(
             keep_placement=keep_placement,
         )
         of = placed.scenario
-        if emit(json_target, _to_json(of, candidates, candidates[0], write)):
+        if emit(json_target, rows_json(of, candidates, candidates[0], write)):
             job = job_line(placed.problem.job, "", of.job.credit_window, of.pins)
             terminal().print(comparison_table(candidates, job))
             print_placing(placed.placing, terminal())
-        _judge(of, candidates)
+        judge_rows(of, candidates)
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:

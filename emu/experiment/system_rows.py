@@ -169,6 +169,16 @@ def _simulate_plan(
         outcomes[seed] = ready, with_deaths(ready, ready.simulate())
         check_memory(*outcomes[seed])
         plan = replace(plan, machines=plan.machines or (*ready.placing["machines"],))
+    return _result_of(scenario, plan, outcomes, scenarios)
+
+
+def _result_of(
+    scenario: Scenario,
+    plan: Plan,
+    outcomes: Mapping[int, tuple[Experiment, Schedule]],
+    scenarios: Mapping[int, Scenario],
+) -> SystemResult:
+    """Return what schedules by seed say of a plan; single figures are of the first."""
     ready, schedule = outcomes[scenario.seed]
     figures = figures_of_simulation(schedule, ready.realization)
     is_own = plan.system == scenario.job.system and not plan.settings

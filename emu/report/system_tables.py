@@ -34,18 +34,14 @@ from emu.units import (
 
 @dataclass(frozen=True)
 class Confirmation:
-    """A row over sockets."""
+    """A row over sockets: its run directory, and what its result.json says."""
 
     path: str
-    """Run directory."""
     makespan: float
-    """Emulated seconds."""
     makespan_error: float
-    """Over what was predicted before the run, minus 1."""
     trust: str
-    """Verdict: whether this host kept up."""
     outcome: str
-    """Whether prediction and run agree."""
+    """Verdict on this host, and whether prediction and run agree."""
 
 
 @dataclass(frozen=True)
