@@ -10,7 +10,7 @@ from rich.table import Table
 from emu.report.html.chart_data import Charts
 from emu.report.html.markup import chart, page_title, section, table
 from emu.report.html.page import whole_page
-from emu.report.system_tables import SystemResult, edit_lines
+from emu.report.system_tables import SystemResult, edit_lines, rank
 from emu.report.trace import pack
 
 
@@ -36,11 +36,11 @@ def systems_page(
         page_title(name, str(first.title)),
         section("first", "Which system is first", said, table(first)),
         chart("counts", "Accuracy over time", _CURVES),
-        *(section("limits", str(one.title), table(one)) for one in others),
+        *(section(f"table{n}", str(t.title), table(t)) for n, t in enumerate(others)),
         section("changes", "What each takes otherwise than the file", changes),
     ]
-    curves = curves_of(results)
-    return whole_page(name, "".join(parts), _data(curves))
+    ranked = [*rank(results), *(one for one in results if one.refused)]
+    return whole_page(name, "".join(parts), _data(curves_of(ranked)))
 
 
 def curves_of(
@@ -48,9 +48,7 @@ def curves_of(
 ) -> dict[str, Sequence[tuple[float, float]]]:
     """Return the accuracy over time of every system, with its first seed."""
     return {
-        one.system: [(0.0, 0.0), *next(iter(one.curves.values()))]
-        for one in results
-        if one.curves
+        one.system: next(iter(one.curves.values())) for one in results if one.curves
     }
 
 
@@ -64,7 +62,9 @@ def _data(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Charts:
         }
         for name, curve in curves.items()
     ]
-    plots = [{"title": "accuracy", "unit": "%", "curves": drawn}] if drawn else []
+    # As many as there are colours in a plot.
+    parts = [drawn[n : n + _COLOURS] for n in range(0, len(drawn), _COLOURS)]
+    plots = [{"title": "accuracy", "unit": "%", "curves": part} for part in parts]
     return {
         "clock": "emulated time (s)",
         "start": 0.0,
@@ -75,8 +75,10 @@ def _data(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Charts:
     }
 
 
+#: Colours of curves in a plot of the page.
+_COLOURS = 6
 _CURVES = (
-    "Of the first seed, in emulated time: every look until the target was reached; "
+    "Of the first seed, from the first look on, in emulated time, until the target; "
     "a curve ends at the first of the looks that hold it. Drag to zoom, double-click "
     "for everything; SVG and CSV save what is shown."
 )
