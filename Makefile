@@ -10,8 +10,8 @@ BUILT := $(VENV)/.built
 demo: $(BUILT) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
 
-table: $(BUILT) ## every system on one graph and cluster, to one accuracy
-	$(BIN)/emu compare scenarios/table.yaml --systems all --to accuracy=0.7 --within 60
+table: $(BUILT) ## every system on one graph and cluster, to one accuracy; two over sockets
+	$(BIN)/emu compare scenarios/table.yaml --systems all --to accuracy=0.7 --within 60 --confirm 2 --as html --out runs/table.html
 
 test: $(BUILT) ## everything that CI checks
 	$(BIN)/python tools/check --all

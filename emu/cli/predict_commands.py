@@ -318,12 +318,13 @@ def _training(
     if not (train or experiment.reached):
         return more
     from emu.scenario.virtual_training import (  # noqa: PLC0415 - 0.1 s
-        seconds_to,
+        time_looks,
         virtual_training,
     )
 
     if (until := experiment.until) and (look := experiment.reached):
-        seconds = more["reached"]["seconds"] = seconds_to(look, scenario, schedule)
+        ((seconds, _),) = time_looks([look], scenario, schedule)
+        more["reached"]["seconds"] = seconds
         console.print(
             f"until {until.accuracy:.1%} of {until.split} vertices: "
             f"{scenario.job.length}, reached after {format_duration(seconds)}"

@@ -59,7 +59,7 @@ class Form(StrEnum):
     CSV = "csv"
 
 
-_OF_FIGURES = (Form.SVG, Form.PDF, Form.PNG)
+OF_FIGURES = (Form.SVG, Form.PDF, Form.PNG)
 
 
 #: Options that limit the contents of a figure.
@@ -178,7 +178,7 @@ def report(
     The page opens offline; it shows what ran when, why the run took so long and, with
     --explain, what would help. Options from --figure to --only are of figures.
     """
-    if form in _OF_FIGURES:
+    if form in OF_FIGURES:
         kind = figure or Figure.GANTT
         stated = {
             "width": width and _parse_inches(width),

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 import emu
 from emu.cli.app import app, argument, option
+from emu.cli.compare_systems import (
+    As,
+    Confirm,
+    Open,
+    compare_rows,
+    form_of,
+    judge_rows,
+    rows_json,
+    show_systems,
+    write_systems,
+)
 from emu.cli.options import (
     BoundTime,
     Jobs,
@@ -20,41 +26,26 @@ from emu.cli.options import (
     RunCode,
     ScenarioFile,
     emit,
-    judge_simulated,
     seconds,
     split_words,
 )
 from emu.cli.report_commands import say_missing
 from emu.errors import ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
-from emu.experiment.crossover import Values, compare_systems, find_crossover
-from emu.experiment.expectations import list_unchecked
-from emu.experiment.systems import write_rows
+from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.target import WITHIN, Target
 from emu.prediction.analysis.bounds import placement_gap, placement_line
-from emu.report.comparison import (
-    Candidate,
-    SystemResult,
-    comparison_table,
-    crossover_table,
-    edit_lines,
-    ranking,
-    systems_table,
-    target_lines,
-    target_table,
-)
+from emu.report.comparison import comparison_table
 from emu.report.explanation_tables import (
     SHOWN,
     explanation_tables,
     job_line,
     print_placing,
     recovery_lines,
-    warn_unclaimed,
 )
 from emu.report.many_runs import runs_json, runs_table
+from emu.report.system_tables import crossover_table
 from emu.report.terminal import terminal
-from emu.runs.result import Result
-from emu.scenario import Scenario
 from emu.scenario.document import value_at
 from emu.training.looks import HELD
 
@@ -156,56 +147,6 @@ def crossover(
         terminal().print(crossover_table(outcome))
 
 
-def _to_json(
-    scenario: Scenario, rows: Sequence[Any], first: Any, folder: Path | None
-) -> list[Result]:
-    """Return the rows of a comparison, written into a folder if one is named."""
-    content = [row.to_json(first) for row in rows]
-    if folder is not None:
-        pairs = [(row.name, row.scenarios) for row in rows]
-        files = write_rows(folder, scenario.name, pairs)
-        for row, own in zip(content, files, strict=True):
-            row["files"] = own
-        typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
-    return content
-
-
-def _compare_systems(
-    scenario: Scenario,
-    rows: list[str],
-    seeds: int,
-    *,
-    same: bool,
-    target: Target | None,
-) -> list[SystemResult]:
-    with terminal(sys.stderr).status("comparing systems") as status:
-
-        def say(row: str) -> None:
-            status.update(f"comparing systems: {row}")
-
-        how: Any = {"same_machines": same, "target": target, "watch": say}
-        return compare_systems(scenario, rows, seeds, **how)
-
-
-def _show_systems(results: Sequence[SystemResult], target: str) -> None:
-    table = target_table(results, target) if target else systems_table(results)
-    last = target_lines(results) if target else [ranking(results)]
-    terminal().print(table)
-    terminal().print(*chain(*map(edit_lines, results), last), sep="\n")
-    warn_unclaimed({r.system: r.placing for r in results if r.placing})
-
-
-def _judge(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None:
-    """Raise where a row was refused, or missed what the scenario expects."""
-    for row in rows:
-        if row.refused:
-            raise row.refused
-    lines = [
-        f"{r.name}: {'; '.join(dict.fromkeys(r.missed))}" for r in rows if r.missed
-    ]
-    judge_simulated(list_unchecked(scenario.expect), lines)
-
-
 @app.command()
 def compare(
     what: Annotated[
@@ -240,10 +181,14 @@ def compare(
         Path | None, option("DIR", "Write each row as a scenario.")
     ] = None,
     json_target: JsonTarget = None,
+    form: As = None,
     out: Annotated[
-        Path | None, option("FILE", "Runs only: a picture, .svg, .pdf or .png.")
+        Path | None,
+        option("FILE", "Runs: a picture, .svg, .pdf or .png. Systems: that of --as."),
     ] = None,
+    confirm: Confirm = 0,
     *,
+    open_it: Open = False,
     keep_placement: Annotated[
         bool, option("--keep-placement", "Place by the scenario's policy alone.")
     ] = False,
@@ -284,13 +229,13 @@ def compare(
         raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
     elif systems:
         of, rows = emu.load(what[0], overrides or []), split_words(systems)
-        target = Target.parse(to, within) if to else None
-        results = _compare_systems(of, rows, seeds, same=same_machines, target=target)
-        reached = [result for result in results if not result.refused]
-        if emit(json_target, _to_json(of, results, reached[0], write)):
-            _show_systems(results, to)
+        target, form = Target.parse(to, within) if to else None, form_of(form, out, to)
+        how: Any = {"same": same_machines, "target": target, "confirm": confirm}
+        results = compare_rows(of, rows, seeds, **how)
+        show_systems(of, results, to, write, json_target)
+        write_systems(of, results, to, form, out, open_it=open_it)
         # Of all systems some cannot be: their rows say so, and the others stand.
-        _judge(of, reached if "all" in rows else results)
+        judge_rows(of, [r for r in results if "all" not in rows or not r.refused])
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
@@ -303,12 +248,12 @@ def compare(
             keep_placement=keep_placement,
             jobs=jobs,
         )
-        of, job = placed.scenario, placed.problem.job
-        if emit(json_target, _to_json(of, candidates, candidates[0], write)):
-            line = job_line(job, "", of.job.credit_window, of.pins)
-            terminal().print(comparison_table(candidates, line))
+        of = placed.scenario
+        if emit(json_target, rows_json(of, candidates, candidates[0], write)):
+            job = job_line(placed.problem.job, "", of.job.credit_window, of.pins)
+            terminal().print(comparison_table(candidates, job))
             print_placing(placed.placing, terminal())
-        _judge(of, candidates)
+        judge_rows(of, candidates)
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:

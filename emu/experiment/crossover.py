@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -18,28 +17,18 @@ import numpy as np
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.expectations import figures_of_simulation, list_misses
 from emu.experiment.spread import spread
-from emu.experiment.systems import (
-    chosen_system,
-    edits,
-    list_variants,
-    variant_named,
-)
-from emu.experiment.target import Target
-from emu.graph_data import open_for
-from emu.prediction.analysis.bounds import bounds
-from emu.prediction.analysis.critical_path import critical_path
-from emu.prediction.analysis.throughput import pace, seeds_per_iteration
+from emu.experiment.system_rows import measure
 from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
 from emu.prediction.simulation import sensitivity
-from emu.problem import Job, Problem, Schedule
+from emu.problem import Job, Problem
 from emu.problem.fields.suggestion import nearest
-from emu.report.comparison import Candidate, Comparison, Crossover, Side, SystemResult
+from emu.report.comparison import Candidate, Comparison
+from emu.report.system_tables import Crossover, Side
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import check_rule, cost_of
 from emu.scenario.run_sections import process_of
-from emu.scenario.setup import setup_rows
 from emu.units import DURATION, RATE, SIZE
 
 Pairs = Sequence[tuple[str, str]]
@@ -75,11 +64,8 @@ def compare_variants(
     jobs
         Processes that seeds are spread over, 0 for one per core; see `spread`.
 
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As loading, placing and realizing ``base`` raise, where a name is unknown, or
-        when a move cannot be.
+    Raises ScenarioError, PlacementError, DataError as loading, placing and realizing
+    ``base`` raise, where a name is unknown, or when a move cannot be.
     """
     rules = {}
     for policy in policies:  # whose name may be that of one's own class
@@ -260,138 +246,6 @@ def _move_tasks(
     if not near.moves and not again:
         raise ScenarioError("moves nothing, it stands there already", file=option)
     return near
-
-
-def measure(
-    scenario: Scenario,
-    system: str,
-    overrides: Mapping[str, object] | None = None,
-    seeds: int = 1,
-    machines: Sequence[str] | None = None,
-    target: Target | None = None,
-) -> SystemResult:
-    """Simulate a scenario as a row of systems, with its seed and those that follow.
-
-    By default machines are chosen with the first seed (`chosen_system`). With a target
-    it trains until that is reached; what is trained is kept for all of equal weights.
-
-    Raises ScenarioError, PlacementError, DataError as `as_system` and `prepare`.
-    """
-    outcomes: dict[int, tuple[Experiment, Schedule]] = {}
-    scenarios, stated = dict[int, Scenario](), scenario
-    for seed in range(scenario.seed, scenario.seed + seeds):
-        changes = {**(overrides or {}), "seed": seed}
-        chosen = chosen_system(
-            scenario, system, changes, machines, spread=target is not None
-        )
-        scenarios[seed] = chosen if target is None else target.end(chosen)
-        stated = chosen if seed == scenario.seed else stated
-        ready = prepare(scenarios[seed])
-        machines = machines or ready.placing["machines"]
-        outcomes[seed] = ready, with_deaths(ready, ready.simulate())
-    ready, schedule = outcomes[scenario.seed]
-    figures = figures_of_simulation(schedule, ready.realization)
-    is_own = system == scenario.job.system
-    cost = cost_of(ready.scenario, schedule)
-    remote = np.array([bool(hops) for hops in ready.problem.hops], dtype=bool)
-    return SystemResult(
-        system,
-        {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
-        limit_of(schedule),
-        bounds(ready.problem, ready.realization).nic_load,
-        seeds=_seeds_of(ready.problem.job),
-        train=open_for(ready.problem.job.settings).train_count,
-        paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
-        edits=edits(scenario, stated),
-        placing=ready.placing,
-        moved=float(ready.realization.volumes[remote].sum()),
-        cost=cost.to_json() if cost else None,
-        looks={s: one.reached for s, (one, _) in outcomes.items() if one.reached},
-        setup=setup_rows(ready),
-        missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
-        scenarios=scenarios,
-    )
-
-
-def _seeds_of(job: Job) -> int:
-    """Return the training vertices that an iteration of a job learns."""
-    return seeds_per_iteration(job.settings) or open_for(job.settings).train_count
-
-
-def limit_of(schedule: Schedule) -> str:
-    """Return the largest part of the critical path, such as ``m0 in, 81 %``."""
-    problem = schedule.problem
-    seconds: dict[str, float] = defaultdict(float)
-    for link in critical_path(schedule).links:
-        if link.port >= 0:
-            name = problem.links[link.port].name
-        else:
-            task = problem.job.edges[link.edge].source if link.edge >= 0 else link.task
-            machine = problem.cluster.machines[problem.placement.machine_of[task]]
-            name = f"computing on {machine.name}"
-        seconds[name] += link.end - link.start
-    if not schedule.length:
-        return "nothing"
-    most = max(seconds, key=seconds.__getitem__)
-    return f"{most}, {seconds[most] / schedule.length:.0%}"
-
-
-def compare_systems(
-    scenario: Scenario,
-    systems: Sequence[str],
-    seeds: int = 1,
-    *,
-    same_machines: bool = False,
-    target: Target | None = None,
-    watch: Callable[[str], None] = lambda _: None,
-) -> list[SystemResult]:
-    """Return the simulated times of every system, in the order given.
-
-    Each on machines of its choice; with ``same_machines`` on those of the first. One
-    that this scenario cannot be says why in their place.
-
-    Parameters
-    ----------
-    target
-        Accuracy to which all train; each row then has the time on all machines too.
-    watch
-        Called with the name of each row before it is worked out.
-
-    Raises ScenarioError, PlacementError, DataError as `measure`, where no system can be
-    simulated or one is unknown.
-    """
-    results: list[SystemResult] = []
-    machines: Sequence[str] | None = None
-    for system in list_variants(systems):
-        held = None if variant_named(system).alone else machines
-        watch(system)
-        try:
-            one = measure(scenario, system, None, seeds, held, target)
-            if target is not None:
-                one = _with_all_machines(scenario, one, target)
-        except EmulatorError as error:
-            one = SystemResult(system, refused=error)
-        results.append(one)
-        if same_machines and machines is None and not one.refused:
-            machines = one.placing["machines"]
-    refusals = [result.refused for result in results if result.refused]
-    if refusals and len(refusals) == len(results):
-        raise refusals[0]
-    return results
-
-
-def _with_all_machines(
-    scenario: Scenario, own: SystemResult, target: Target
-) -> SystemResult:
-    """Return a row with its time on all machines, where these are not its own."""
-    names = scenario.job.ranks(scenario.stated_cluster.names)
-    if variant_named(own.system).alone or {*own.placing["machines"]} >= {*names}:
-        return own
-    try:
-        wide = measure(scenario, own.system, machines=names, target=target)
-    except EmulatorError:  # it has no room there, or too few columns
-        return own
-    return replace(own, everywhere=wide.makespan)
 
 
 #: Of numbers that are not whole: the values on both sides differ by less.

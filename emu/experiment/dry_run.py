@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -163,19 +164,26 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
     return total
 
 
-def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
+def most_waiting(
+    schedule: Schedule,
+    volumes: NDArray[np.float64],
+    edges: Collection[int] | None = None,
+) -> float:
     """Return the most bytes that payloads hold at a time, emulated ones.
 
     A payload is there from the start of the task that makes it, as a task that holds
     its time has it at once, until the end of the one that reads it, or of the run. Of
     every edge between processes the largest is there twice: it leaves while it comes.
-    ``volumes`` are bytes by edge and iteration, also of edges within a machine.
+    ``volumes`` are bytes by edge and iteration, also of edges within a machine; of some
+    ``edges`` alone, by default of all.
     """
     job = schedule.problem.job
     starts, ends, sizes, twice = [], [], [], 0.0
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
         if job.control[e] or edge.credit or not count:
+            continue
+        if edges is not None and e not in edges:
             continue
         reads = np.arange(count) + edge.lag
         end = np.full(count, schedule.makespan)

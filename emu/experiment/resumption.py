@@ -108,4 +108,4 @@ def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experimen
         return experiment
     until, reached = UntilSection.model_validate(stated), manifest.get("reached")
     look = Look(**reached) if isinstance(reached, dict) else None
-    return replace(experiment, until=until, reached=look)
+    return replace(experiment, until=until, looks=(look,) if look else ())

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
+from itertools import product
+from math import inf, prod
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from pydantic import BaseModel
 
 from emu.errors import DataError, PlacementError, ScenarioError
+from emu.experiment.machine_memory import check_memory
 from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import count_layers
 from emu.scenario import (
     Scenario,
@@ -39,10 +43,7 @@ from emu.units import DURATION
 def variant_named(name: str) -> Variant:
     """Return the row of that name, of a system or a way to run it.
 
-    Raises
-    ------
-    ScenarioError
-        When there is none.
+    Raises ScenarioError when there is none.
     """
     known = _variants()
     if name in known:
@@ -65,10 +66,7 @@ def _variants() -> dict[str, Variant]:
 def list_variants(names: Sequence[str]) -> list[str]:
     """Return the rows that ``--systems`` names: ``all`` are those of every system.
 
-    Raises
-    ------
-    ScenarioError
-        When there is no such row.
+    Raises ScenarioError when there is no such row.
     """
     rows = [r for name in names for r in (_variants() if name == "all" else [name])]
     for row in rows:
@@ -91,14 +89,82 @@ def as_variant(
 ) -> Scenario:
     """Return a scenario as a row of a table of systems (`System.variants`).
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `as_system`.
+    Raises ScenarioError, DataError as `as_system`.
     """
     variant = variant_named(name)
-    plain = as_system(scenario, variant.system, overrides)
-    return load(plain, variant.edit) if variant.edit else plain
+    before, after = _split(scenario, variant.system, overrides or {})
+    plain = as_system(scenario, variant.system, before)
+    edit = {**after, **variant.edit}
+    return load(plain, edit) if edit else plain
+
+
+def _split(
+    scenario: Scenario, system: str, overrides: Mapping[str, object]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Return what is changed before a translation, and keys of ``system`` alone."""
+    before, after = dict[str, object](), dict[str, object]()
+    for key, value in overrides.items():
+        first, *parts = key.split(".")
+        late = first == "job" and not _knows(scenario.job, parts)
+        late = late and parts[0] in systems()[system].section().model_fields
+        (after if late else before)[key] = value
+    return before, after
+
+
+def _knows(section: object, parts: Sequence[str]) -> bool:
+    """Return True where a section has a key, which may be of a section in it."""
+    if not parts or not isinstance(section, BaseModel):
+        return True
+    name = parts[0].partition("[")[0]
+    own = name in type(section).model_fields
+    return own and _knows(getattr(section, name), parts[1:])
+
+
+#: Settings of one row that are tried at most: each is trained with every seed.
+MOST_SETTINGS = 32
+
+
+def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
+    """Return every combination of what ``systems`` of a file states for a row.
+
+    They are overrides as for `as_variant`; a row has those of its system too. A list
+    is one of alternatives, unless the key itself takes one: then a list of lists is.
+
+    Raises ScenarioError when a key is unknown, what makes the row is changed, or there
+    are more than `MOST_SETTINGS`.
+    """
+    variant, choices = variant_named(name), dict[str, Sequence[object]]()
+    section = systems()[variant.system].section().model_fields
+    for row in dict.fromkeys((variant.system, name)):
+        for key, value in _flat(scenario.systems.get(row, {}), "job.").items():
+            word = key.split(".")[1]
+            trail = "systems", row, word
+            field = section.get(word) or type(scenario.job).model_fields.get(word)
+            if field is None:
+                problem = f"{variant.system} has no such key, {nearest(word, section)}"
+                raise scenario.origin.error(trail, problem)
+            if key in variant.edit:
+                if row == variant.system:  # of its other rows
+                    continue
+                problem = f"is what makes the row {name}: leave it out"
+                raise scenario.origin.error(trail, problem)
+            several = isinstance(value, list) and bool(value)
+            if several and "tuple" in str(field.annotation):
+                several = all(isinstance(one, list) for one in value)
+            choices[key] = value if several else [value]
+    if (count := prod(map(len, choices.values()))) > MOST_SETTINGS:
+        problem = f"{count} settings, write {MOST_SETTINGS} or fewer"
+        raise scenario.origin.error(("systems", name), problem)
+    return [dict(zip(choices, one, strict=True)) for one in product(*choices.values())]
+
+
+def check_rows(scenario: Scenario) -> None:
+    """Raise ScenarioError where ``systems`` of a file names neither row nor system."""
+    names = {*_variants(), *list_translatable()}
+    for name in scenario.systems:
+        if name not in names:
+            problem = f"no such row or system, {nearest(name, names)}"
+            raise scenario.origin.error(("systems", name), problem)
 
 
 def as_system(
@@ -109,17 +175,13 @@ def as_system(
     A system that trains on the whole graph has as many passes over it. ``overrides``
     are keys before it is translated, as for `load`.
 
-    Raises
-    ------
-    ScenarioError
-        When either cannot be translated, times are those of a profile, or the changed
-        scenario is wrong.
-    DataError
-        When the data set is needed (for epochs, or the phases of P3) and is missing, or
-        the profile is, or is of another job.
+    Raises ScenarioError when either cannot be translated, times are those of a profile,
+    or the changed scenario is wrong; DataError when the data set is needed (for epochs,
+    or the phases of P3) and is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
-    scenario = load(scenario, {**(overrides or {}), "expect": None})
+    changes: dict[str, object] = {"expect": None, "systems": None}
+    scenario = load(scenario, {**(overrides or {}), **changes})
     if scenario.jobs:
         problem = "several jobs cannot be compared as systems, write one: job"
         raise origin.error(("jobs",), problem)
@@ -142,7 +204,7 @@ def as_system(
         raise origin.error(("profile",), f"{problem}job.times={means}")
     target = _translation(system)
     job = target.write(_common(scenario, target))
-    changes: dict[str, object] = {"job": {"system": system, **job}}
+    changes = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         changes["placement"] = None
     return load(scenario, changes)
@@ -164,13 +226,12 @@ def chosen_system(
     part of the graph per machine here, among sets of machines with room for one, by
     simulation. With ``spread`` dgtp has a worker per machine then, as the others do.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `as_system`; also when ``machines`` cannot take part.
+    Raises ScenarioError, DataError as `as_system`; also when ``machines`` cannot take
+    part.
     """
     variant, plain = variant_named(name), as_variant(scenario, name, overrides)
-    stated = load(scenario, {**(overrides or {}), "expect": None})
+    before, _ = _split(scenario, variant.system, overrides or {})
+    stated = load(scenario, {**before, "expect": None, "systems": None})
     free = getattr(stated.job, "machines", None) is None
     per_machine = _has_part_per_machine(plain.job)
     spread = spread and isinstance(plain.job, TrainingSection) and not per_machine
@@ -192,7 +253,10 @@ def chosen_system(
             ready = prepare(other)
             # By seed: those of an iteration are rounded to whole ones per worker.
             seeds = seeds_per_iteration(ready.problem.job.settings) or 1
-            took = ready.simulate().makespan / seeds
+            schedule = ready.simulate()
+            took = schedule.makespan / seeds
+            if took < least * (1 - WORTHWHILE):
+                check_memory(ready, schedule)
         except (ScenarioError, PlacementError, DataError):
             # P3's columns do not fit, say, or an imported cut has more parts.
             continue
@@ -380,10 +444,7 @@ def write_rows(
     ``name`` is that of the scenario that they vary; a row has a name, and scenarios by
     seed. Returns the files of every row: those of further seeds end in ``-seedN``.
 
-    Raises
-    ------
-    DataError
-        When they cannot be written.
+    Raises DataError when they cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

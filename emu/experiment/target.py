@@ -27,10 +27,7 @@ class Target:
     def parse(cls, text: str, within: int = WITHIN) -> Target:
         """Return the target of ``accuracy=0.88``, ``accuracy=88 %,split=test``.
 
-        Raises
-        ------
-        ScenarioError
-            When it is not written so.
+        Raises ScenarioError when it is not written so.
         """
         option = f"--to {text}"
         pairs = (part.partition("=") for part in text.split(","))
@@ -54,10 +51,7 @@ class Target:
 
         Looks are as many training vertices apart as there are, in every system.
 
-        Raises
-        ------
-        DataError
-            When the data set is missing or damaged.
+        Raises DataError when the data set is missing or damaged.
         """
         settings = scenario.to_job(train_vertices=1, pins=False).settings
         until = {"accuracy": RATIO.exact(self.accuracy), "split": self.split}

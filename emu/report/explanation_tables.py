@@ -372,12 +372,7 @@ def explanation_tables(
 ) -> RenderableType:
     """Return the headline, the causes, the ports, the drift and what would help.
 
-    Parameters
-    ----------
-    shown
-        Rows of what would help.
-    window, pins
-        As in `job_line`.
+    ``shown`` rows of that; ``window`` and ``pins`` as in `job_line`.
     """
     parts: list[RenderableType] = []
     if explanation.moves is not NO_MOVES:

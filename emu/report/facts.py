@@ -78,15 +78,8 @@ def death_bands(result: Row) -> list[DeathBand]:
 def run_facts(result: Result, digits: int = 4) -> list[Fact]:
     """Return the figures that a run was for; those of keys that are missing are not.
 
-    Parameters
-    ----------
-    digits
-        Of makespans.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        When a part of it is damaged.
+    Makespans have so many digits.
+    Raises KeyError, TypeError, ValueError when a part of it is damaged.
     """
     facts = [*setting(result)]
     if result.get("network") == "kernel":

@@ -60,15 +60,7 @@ def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval
     Of two ways to run the same draws, the difference of each draw varies much less than
     the draws do.
 
-    Parameters
-    ----------
-    values, beside
-        Makespan per draw (a seed), not negative.
-
-    Returns
-    -------
-    Interval or None
-        None when no draw is known of both.
+    Makespans are by draw (a seed), not negative. None when no draw is known of both.
     """
     draws = [draw for draw in values if draw in beside]
     apart = [relative_error(values[draw], beside[draw]) for draw in draws]
@@ -102,10 +94,7 @@ def write_pair(apart: Interval | None) -> str:
 def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
     """Return the schedules that a run has, at least one.
 
-    Raises
-    ------
-    DataError
-        When it has none.
+    Raises DataError when it has none.
     """
     both = {"emulated": run.emulated, "simulated": run.simulated}
     return {name: one for name, one in both.items() if one} or {"": run.best}
@@ -130,7 +119,7 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         scenario, name = dict(run.manifest.get("scenario", {})), label(run)
         for key in ("seed", "expect"):
             scenario.pop(key, None)
-        keys = dict(_flat(scenario))
+        keys = dict(flat(scenario))
         content = name + json.dumps(keys, sort_keys=True)
         groups.setdefault(content, (name, keys, []))[2].append(run)
     named = {}
@@ -145,14 +134,14 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     return named
 
 
-def _flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield ``key.key[2]`` and value of everything in nested maps and lists."""
     if isinstance(content, dict):
         for key, value in content.items():
-            yield from _flat(value, f"{prefix}.{key}")
+            yield from flat(value, f"{prefix}.{key}")
     elif isinstance(content, list):
         for place, value in enumerate(content):
-            yield from _flat(value, f"{prefix}[{place}]")
+            yield from flat(value, f"{prefix}[{place}]")
     else:
         yield prefix.removeprefix("."), content
 

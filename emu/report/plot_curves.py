@@ -45,15 +45,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
 
     Assigned rates where the schedule holds them, else the mean rates of what moved.
 
-    Parameters
-    ----------
-    window
-        Which machines and what time are shown.
-
-    Raises
-    ------
-    DataError
-        When nothing is left to show.
+    Raises DataError when nothing is left to show.
     """
     problem = schedule.problem
     links, cluster = enumerate(problem.links), problem.cluster
@@ -103,15 +95,7 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
     Each against emulated time, and against steps: a method may need more of these and
     less time for each.
 
-    Parameters
-    ----------
-    window
-        What time is shown.
-
-    Raises
-    ------
-    DataError
-        When no run reported a loss, or nothing is left to show.
+    Raises DataError when no run reported a loss, or nothing is left to show.
     """
     curves: dict[str, list[Floats]] = {"loss": [], "accuracy": []}
     for run in runs:
@@ -151,15 +135,8 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
 def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     """Return the distribution of how long flows take, per kind of flow.
 
-    Parameters
-    ----------
-    schedules
-        Label to schedule; the first is drawn solid, the others dashed and dotted.
-
-    Raises
-    ------
-    DataError
-        When no flow of any of them took time.
+    By label: the first is drawn solid, the others dashed and dotted.
+    Raises DataError when no flow of any of them took time.
     """
     figure = new_figure(2.9, window.width)
     axes = figure.subplots()
@@ -203,14 +180,10 @@ def bars(
     *,
     width: float = WIDTH,
 ) -> Figure:
-    """Return horizontal bars with 95 % intervals.
+    """Return horizontal bars with 95 % intervals, ``width`` inches wide.
 
-    Parameters
-    ----------
-    groups
-        Name of the group (a row) -> name of the series -> values, whose mean is drawn.
-    width
-        Inches.
+    ``groups``: name of the group (a row) -> name of the series -> values, whose mean is
+    drawn.
     """
     series = list(dict.fromkeys(name for row in groups.values() for name in row))
     thick = 0.8 / max(len(series), 1)
@@ -259,12 +232,7 @@ _MARKERS = "os^Dvx+"
 def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     """Return the makespan as lines over the first varied key of numbers, else as bars.
 
-    Parameters
-    ----------
-    rows
-        Of a `SweepRecord`, at least one.
-    keys
-        The varied keys, in order.
+    ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary, in order.
     """
     across = next((key for key in keys if _vary_as_numbers(rows, key)), None)
     # Bars are grouped by all keys but the last, where there are several.
@@ -304,6 +272,25 @@ def _vary_as_numbers(rows: Sequence[Row], key: str) -> bool:
         return False
 
 
+def accuracy_figure(
+    curves: Mapping[str, Sequence[tuple[float, float]]], target: float
+) -> Figure:
+    """Return accuracy over emulated time, (seconds, share) by name of a system."""
+    figure = new_figure(2.9 + 0.06 * len(curves))
+    axes = figure.subplots()
+    # Seven colours and five markers: the first 35 curves differ.
+    shades = zip(palette(len(curves)), cycle(_MARKERS[:5]), strict=False)
+    for (name, curve), (colour, marker) in zip(curves.items(), shades, strict=False):
+        how: Any = {"color": colour, "marker": marker, "ms": 3, "label": name}
+        axes.plot(*np.transpose(curve), drawstyle="steps-post", **how)
+    axes.axhline(target, color=ink(), ls=":", lw=1)
+    axes.set_xlabel("emulated time (s)")
+    axes.set_ylabel("accuracy")
+    axes.set_xlim(left=0)
+    legend_above(axes, 5)
+    return figure
+
+
 #: Accuracy that the paper trains to.
 TARGET = 0.9
 #: Parts of the longest run over which bytes per second are means.
@@ -318,17 +305,8 @@ def plot_comparison(
 ) -> Figure:
     """Return loss and validation accuracy (Fig. 4), and bytes per second (Fig. 5).
 
-    Parameters
-    ----------
-    progress
-        Of every run; none where nothing is trained, and bytes alone are drawn.
-    window
-        What time is shown.
-
-    Raises
-    ------
-    DataError
-        When a run has no schedule, or nothing is left to show.
+    ``progress`` is that of every run; where nothing is trained bytes alone are drawn.
+    Raises DataError when a run has no schedule, or nothing is left to show.
     """
     panels = 3 if progress else 1
     figure = new_figure(0.5 + 1.9 * panels + 0.17 * len(runs), window.width)

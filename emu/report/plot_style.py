@@ -113,10 +113,7 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
 def save(figure: Figure, path: Path) -> None:
     """Write a figure; the ending gives the format, one of `FORMATS`.
 
-    Raises
-    ------
-    DataError
-        When the ending is another one, or the file cannot be written.
+    Raises DataError when the ending is another one, or the file cannot be written.
     """
     kind = path.suffix.removeprefix(".").lower()
     if kind not in FORMATS:
@@ -169,10 +166,7 @@ class Window:
     def time_axis(self, axes: Axes, end: float, begin: float = 0.0) -> None:
         """Limit and label the time axis of a figure from ``begin`` to ``end`` seconds.
 
-        Raises
-        ------
-        DataError
-            When that is nothing.
+        Raises DataError when that is nothing.
         """
         since, until = self.since or begin, min(self.until, end or 1.0)
         if not since < until:
@@ -192,10 +186,7 @@ class Window:
     def of(self, run: RecordedRun) -> RecordedRun:
         """Return a run with the schedule alone that is to be shown.
 
-        Raises
-        ------
-        DataError
-            When it has no such schedule, or no such machine.
+        Raises DataError when it has no such schedule, or no such machine.
         """
         names = [machine.name for machine in run.problem.cluster.machines]
         for name in self.machines:

@@ -37,19 +37,9 @@ def gantt(
 ) -> Figure:
     """Return a panel per schedule, one below the other, on one time axis.
 
-    Parameters
-    ----------
-    schedules
-        Title of the panel to its schedule, all of one problem.
-    window
-        Which machines and what time are shown.
-    deaths
-        Shaded on all rows of their runs.
-
-    Raises
-    ------
-    DataError
-        When nothing is left to show.
+    ``schedules``, all of one problem, are by title of the panel; ``deaths`` are shaded
+    on all rows of their runs.
+    Raises DataError when nothing is left to show.
     """
     deaths = [band for band in deaths if band.run in schedules]
     problem = next(iter(schedules.values())).problem
@@ -236,26 +226,12 @@ def plot(
 ) -> None:
     """Draw a figure of one or several runs and write it to ``out``.
 
-    Parameters
-    ----------
-    figure
-        One of `FIGURES`. ``gantt`` and ``ports`` are of one run.
-    out
-        Ends in ``.svg``, ``.pdf`` or ``.png``.
-    dark
-        Light on dark.
-    window
-        What part of the runs is shown, and how wide.
-    progress
-        Training of every run, for ``progress``.
+    ``figure`` is one of `FIGURES`; ``gantt`` and ``ports`` are of one run, and
+    ``progress`` needs the training of every run. ``out`` ends in .svg, .pdf or .png.
 
-    Raises
-    ------
-    ValueError
-        When there is no such figure.
-    DataError
-        When every run lacks what the figure shows, it can show fewer runs, the window
-        leaves nothing, or the file cannot be written.
+    Raises ValueError when there is no such figure; DataError when every run lacks what
+    the figure shows, it can show fewer runs, the window leaves nothing, or the file
+    cannot be written.
     """
     if figure not in FIGURES:
         raise ValueError(f"no figure is called {figure}; there are {FIGURES}")

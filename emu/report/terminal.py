@@ -19,10 +19,7 @@ WIDTH = 100
 def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
     """Return a console of at most 100 columns; exactly 100 where it is no terminal.
 
-    Parameters
-    ----------
-    quiet
-        Whether nothing is to be printed, as beside JSON on standard output.
+    A ``quiet`` one prints nothing, as beside JSON on standard output.
     """
     console = _Literal(file=file, highlight=False, markup=False, quiet=quiet)
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH

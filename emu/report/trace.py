@@ -130,13 +130,8 @@ def trace_events(
     """Yield the events of trace.json.
 
     Its time 0 is where the first attempt began: viewers drop what is before it.
-
-    Parameters
-    ----------
-    groups
-        Name of the group, such as ``emulated``, to its schedule.
-    deaths
-        Bars of a process of their own in their groups.
+    Schedules are by the name of their group, such as ``emulated``; ``deaths`` are bars
+    of a process of their own in their groups.
     """
     arrow = count(1)
     before = -_microseconds(min((band.since for band in deaths), default=0.0))
@@ -164,10 +159,7 @@ def _list_attempts(bands: Sequence[DeathBand], first: int) -> Iterator[Event]:
 def write_trace(run: Path, out: Path | None = None) -> Path:
     """Write ``trace.json`` of a run directory, or ``out``, and return its path.
 
-    Raises
-    ------
-    DataError
-        When neither schedule can be read, or the file cannot be written.
+    Raises DataError when neither schedule can be read, or the file cannot be written.
     """
     record = load_run(run)
     groups: dict[str, Schedule] = {}

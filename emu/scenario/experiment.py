@@ -246,8 +246,8 @@ class Experiment:
     """The scenario with that ``until``."""
     first: int = 0
     """Iterations of the whole job that are done: problem and times are of the rest."""
-    reached: Look | None = None
-    """Look at which it is reached, in virtual time."""
+    looks: tuple[Look, ...] = ()
+    """Looks in virtual time, of which the last one reaches it."""
     began: float = 0.0
     """Seconds since the whole job began when this part of it does."""
     kills: tuple[Kill, ...] = ()
@@ -268,6 +268,11 @@ class Experiment:
             for name in dict.fromkeys(tasks.values())
         ]
         return html_table(repr(self), ("machine", "tasks"), rows)
+
+    @property
+    def reached(self) -> Look | None:
+        """Look at which ``until`` is reached, in virtual time."""
+        return self.looks[-1] if self.looks else None
 
     @property
     def cause_of_length(self) -> dict[str, Any]:
@@ -453,13 +458,13 @@ def prepare(
         whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
         try:
             stated = scenario.model_copy(update={"job": whole.scenario.job})
-            reached = look_until(stated, whole.simulate)
+            looks = look_until(stated, whole.simulate)
         except ScenarioError as error:
             error.args = (scenario.origin.locate(error.key, error.problem),)
             raise
-        shorter = {"job": stated.job.of_steps(reached.step), "until": None}
+        shorter = {"job": stated.job.of_steps(looks[-1].step), "until": None}
         made = prepare(stated.model_copy(update=shorter), progress=progress)
-        return replace(made, until=scenario.until, stated=stated, reached=reached)
+        return replace(made, until=scenario.until, stated=stated, looks=(*looks,))
     built = _build(scenario)
     every, *fewer = promising(scenario, *built)
     best = _place_built(every, built if every is scenario else _build(every), progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
 
 from emu.problem import Kill, with_faults
@@ -103,6 +103,9 @@ class Scenario(FileSection):
     """Expected results."""
     prices: PricesSection = PricesSection()
     """Prices of functions."""
+    systems: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Keys of ``job`` by row of ``emu compare --systems``, or system: ``{p3: {fanouts:
+    [5, 5]}}``; of alternatives, in a list, the best is shown."""
     seed: Seed = 0
     """Seed of everything random."""
     profile: FilePath | None = None
@@ -418,6 +421,8 @@ class Scenario(FileSection):
             del content["events"]
         if self.on_failure == "abort":
             del content["on_failure"]
+        if not self.systems:
+            del content["systems"]
         if self.prices == PricesSection():
             del content["prices"]
         if self._stated_cluster is not None:

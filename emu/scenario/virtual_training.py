@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -302,9 +302,14 @@ def _ends(scenario: Scenario, schedule: Schedule) -> NDArray[np.float64]:
     return step_ends(schedule, system.step_kinds if system else ())
 
 
-def seconds_to(look: Look, scenario: Scenario, schedule: Schedule) -> float:
-    """Return when the weights of a look were there in a schedule that is as long."""
-    return float(_ends(scenario, schedule)[look.step - 1])
+#: (Seconds, accuracy) of looks.
+Curve: TypeAlias = tuple[tuple[float, float], ...]
+
+
+def time_looks(looks: Sequence[Look], scenario: Scenario, schedule: Schedule) -> Curve:
+    """Return when the weights of looks were there in a schedule that is as long."""
+    ends = _ends(scenario, schedule)
+    return tuple((float(ends[look.step - 1]), look.accuracy) for look in looks)
 
 
 def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Look]:
@@ -330,11 +335,26 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     return [Look(step, seen[step - 1], accuracy) for step, accuracy in rows]
 
 
-def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
-    """Return the look at which ``until`` is reached: the first of those that hold it.
+class NotReached(ScenarioError):
+    """An accuracy that no look of a training holds.
 
-    Raises ScenarioError when it is not reached in all steps: the nearest that was
-    held, and when; DataError as `accuracy_curve`.
+    Attributes
+    ----------
+    nearest, seconds
+        What was held at best, a share, and when.
+    curve
+        Every look.
+    """
+
+    nearest, seconds = 0.0, 0.0
+    curve: Curve = ()
+
+
+def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Look]:
+    """Return the looks up to that at which ``until`` is reached, the first to hold it.
+
+    Raises NotReached when it is not in all steps: the nearest that was held, and when;
+    ScenarioError, DataError as `accuracy_curve`.
     """
     until = scenario.until
     if until is None:
@@ -344,14 +364,18 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
     accuracy = np.array([look.accuracy for look in curve])
     place = reach(accuracy, until.accuracy)
     if place is not None:
-        return curve[place]
+        return curve[: place + 1]
     levels = hold(accuracy)
     best = int(levels.argmax())  # of equal ones the first
-    time = format_duration(seconds_to(curve[best], scenario, schedule()))
+    times = time_looks(curve, scenario, schedule())
     problem = (
         f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "
         f"{scenario.job.length}: at best {HELD} looks in a row hold "
-        f"{levels[best]:.2%}, from step {curve[best].step} on, after {time}; write "
+        f"{levels[best]:.2%}, from step {curve[best].step} on, after "
+        f"{format_duration(times[best][0])}; write "
         "more of them, or a lower accuracy"
     )
-    raise ScenarioError(problem, key="until.accuracy")
+    error = NotReached(problem, key="until.accuracy")
+    error.nearest, error.seconds = float(levels[best]), times[best][0]
+    error.curve = times
+    raise error

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import emu
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.crossover import measure
+from emu.experiment.system_rows import measure
 from emu.scenario import prepare
 from emu.scenario.deaths import count_failures
 from tests.testing.trial_cases import DGTP

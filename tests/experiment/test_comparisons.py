@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 import emu
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.crossover import compare_systems, compare_variants
+from emu.experiment.crossover import compare_variants
+from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import list_sources, write_rows
-from emu.report.comparison import Candidate, SystemResult
+from emu.report.comparison import Candidate
+from emu.report.system_tables import SystemResult
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.scenario_file import loads
 from tests.fidelity.corpus import RULES

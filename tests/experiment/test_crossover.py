@@ -11,16 +11,12 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.crossover import (
-    Values,
-    compare_systems,
-    find_crossover,
-    limit_of,
-)
+from emu.experiment.crossover import Values, find_crossover
+from emu.experiment.system_rows import compare_systems, limits_of
 from emu.experiment.systems import as_system
 from emu.graph_data import count_samples
 from emu.prediction.analysis.throughput import Pace
-from emu.report.comparison import Crossover, Side, SystemResult, crossover_table
+from emu.report.system_tables import Crossover, Side, SystemResult, crossover_table
 from emu.scenario import prepare
 from emu.scenario.document import value_at
 from emu.scenario.scenario_file import loads
@@ -74,7 +70,12 @@ def test_the_table_shows_what_decides() -> None:
     def measured(system: str, makespan: float, rate: float) -> SystemResult:
         pace = {0: Pace(750 / rate, rate, None, {})}
         return SystemResult(
-            system, {0: makespan}, "m0 in, 9 %", 0.1, seeds=750, paces=pace
+            system,
+            {0: makespan},
+            {"link m0 in": 0.09},
+            busiest_link=0.1,
+            seeds=750,
+            paces=pace,
         )
 
     sides = [
@@ -114,7 +115,9 @@ def test_systems_side_by_side() -> None:
 
     assert [sorted(result.makespans) for result in results] == [[0, 1], [0, 1]]
     assert results[1].makespan < results[0].makespan
-    assert results[0].limit.split(",")[0] in {"m0 in", "m0 out", "m1 in", "m1 out"}
+    ends = {"m0 in", "m0 out", "m1 in", "m1 out"}
+    assert next(iter(results[0].limits)) in {f"link {end}" for end in ends}
+    assert results[0].busiest[0] in ends
     with pytest.raises(ScenarioError, match="'dory' is not among the systems"):
         compare_systems(loads(TEXT), ["dory"])
     with pytest.raises(ScenarioError, match=r"whole graph: write job\.rates"):
@@ -209,10 +212,13 @@ def test_what_limits_a_chain_is_its_longest_link(seed: int) -> None:
     longest = max([*times, *sizes])
     at = times.index(longest)
 
-    found = limit_of(prepare(loads(json.dumps(scenario), name="c.json")).simulate())
+    ready = prepare(loads(json.dumps(scenario), name="c.json"))
+    found = limits_of(ready, ready.simulate())
 
+    assert sum(found.values()) == pytest.approx(1)
     share = longest / sum([*times, *sizes])
-    assert found == f"computing on m{at}, {share:.0%}"
+    assert next(iter(found)) == f"path m{at}"
+    assert found[f"path m{at}"] == pytest.approx(share)
 
 
 def test_a_value_that_cannot_be_names_the_option_that_decides() -> None:

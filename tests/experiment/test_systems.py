@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.crossover import compare_systems
+from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import (
     as_system,
     edits,
@@ -26,7 +26,7 @@ from emu.experiment.systems import (
 from emu.graph_data import open_for
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
 from emu.problem import Profile
-from emu.report.comparison import ranking
+from emu.report.system_tables import ranking
 from emu.scenario import (
     ProfileFile,
     Scenario,

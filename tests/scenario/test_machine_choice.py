@@ -15,7 +15,7 @@ import pytest
 
 import emu
 from emu.errors import EmulatorError, PlacementError, ScenarioError
-from emu.experiment.crossover import compare_systems
+from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import write_rows
 from emu.prediction.analysis.bounds import optimality_line, placement_gap
 from emu.prediction.placement.machine_sets import machine_sets

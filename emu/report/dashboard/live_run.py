@@ -60,11 +60,7 @@ class Tape(Observer):
     """An observer that appends every event, with the wall time of its arrival.
 
     Appending to a deque is atomic, so one thread may write while another one reads.
-
-    Parameters
-    ----------
-    clock
-        Wall seconds, monotonic.
+    The clock gives wall seconds, monotonic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

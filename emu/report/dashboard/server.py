@@ -241,10 +241,7 @@ def _answer(content: Callable[[], object]) -> Handler:
 def page(live: LiveRun, report: str = "report.html") -> str:
     """Return the page: self-contained but for its WebSocket.
 
-    Parameters
-    ----------
-    report
-        Where the report of the finished run is going to be.
+    ``report`` is where that of the finished run is going to be.
     """
 
     def read(package: str, name: str) -> str:
@@ -282,10 +279,7 @@ class Dashboard:
         What viewers must show, see `Pages`; drawn if none is given, and part of the
         address then.
 
-    Raises
-    ------
-    ScenarioError
-        On entry, when the address cannot be used.
+    Raises ScenarioError on entry, when the address cannot be used.
     """
 
     def __init__(

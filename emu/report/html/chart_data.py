@@ -159,12 +159,7 @@ def thin(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return a step curve with at most ``points`` steps and the same area.
 
-    Parameters
-    ----------
-    time, rate
-        The rate from each time on; sorted.
-    end
-        Where the last step ends, seconds.
+    ``rate`` holds from each ``time`` on, which are sorted; the last until ``end``.
     """
     if len(time) <= points:
         return time, rate
@@ -182,10 +177,7 @@ def training_data(path: Path) -> list[Charts]:
     value]]}``: means over the tasks of an iteration, at the time of the last of them.
     A last line that was cut off is left out.
 
-    Raises
-    ------
-    DataError
-        When the file cannot be read.
+    Raises DataError when the file cannot be read.
     """
     figures: dict[str, list[tuple[float, str, int, float]]] = {}
     try:

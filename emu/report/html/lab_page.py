@@ -300,10 +300,7 @@ def _counts(
 def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
     """Return title, sections and chart data; what is missing is named in the list.
 
-    Raises
-    ------
-    DataError
-        When lab.json cannot be read.
+    Raises DataError when lab.json cannot be read.
     """
     lab = read_lab(run)
     try:

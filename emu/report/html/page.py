@@ -257,16 +257,13 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 def write_report(run: Path, out: Path | None = None, *, helpful: bool = False) -> Path:
     """Write report.html of a run directory, or ``out``, and return its path.
 
+    Raises DataError when ``run`` is not a directory, or the file cannot be written.
+
     Parameters
     ----------
     helpful
         Whether to look for what would help, which takes seconds: a search over
         placements and an integer program.
-
-    Raises
-    ------
-    DataError
-        When ``run`` is not a directory, or the file cannot be written.
     """
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))
@@ -278,15 +275,12 @@ def write_report(run: Path, out: Path | None = None, *, helpful: bool = False) -
 def report_page(run: Path, *, helpful: bool = False) -> str:
     """Return the page, as `write_report`; what is missing of the run is named in it.
 
-    Raises
-    ------
-    DataError
-        When it is of a lab whose lab.json cannot be read.
+    Raises DataError when it is of a lab whose lab.json cannot be read.
     """
     missing: list[str] = []
     if (run / "lab.json").exists():
         title, body, script = lab_parts(run, missing)
-        return _page(title, _warnings(missing) + body, script)
+        return whole_page(title, _warnings(missing) + body, script)
 
     def read(how: Callable[[], Any]) -> Any:
         try:
@@ -304,7 +298,7 @@ def report_page(run: Path, *, helpful: bool = False) -> str:
         result = {}
     data["training"] = read(lambda: training_data(run / "training.csv")) or []
     body = _body(record, result, data, missing, helpful=helpful)
-    return _page(str(result.get("scenario", run.name)), body, data)
+    return whole_page(str(result.get("scenario", run.name)), body, data)
 
 
 def _body(
@@ -394,7 +388,8 @@ def _warnings(missing: list[str]) -> str:
     )
 
 
-def _page(title: str, body: str, data: Charts) -> str:
+def whole_page(title: str, body: str, data: Charts) -> str:
+    """Return a page with its style, its scripts and their data."""
     assets = files("emu.report.html") / "assets"
     style = (assets / "report.css").read_text("utf-8")
     scripts = "\n".join((assets / name).read_text("utf-8") for name in _SCRIPTS)

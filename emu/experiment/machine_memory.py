@@ -1,0 +1,97 @@
+"""Memory that a job needs on every machine, and what has none for it.
+
+Features with those that others own, weights with what their optimizer keeps, what each
+layer keeps of the whole graph, and messages: as the simulation has them at a time. Not
+the code, nor the structure of the graph.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from emu.errors import ScenarioError
+from emu.experiment.dry_run import most_waiting
+from emu.graph_data import open_for
+from emu.problem import Schedule
+from emu.scenario import Experiment
+from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS
+from emu.systems.system import list_transfers, state_bytes
+from emu.units import format_size
+
+
+def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
+    """Return the bytes that a training needs at most, by machine that takes part.
+
+    Raises DataError when the data set is missing or damaged.
+    """
+    job, machine_of = experiment.problem.job, experiment.tasks
+    scale = experiment.scenario.emulation.stated_byte_scale
+    real, transfers = defaultdict[str, float](float), list_transfers(job)
+    holders = [task.name for task in job.tasks if task.kind == "graph_store"]
+    holders = holders or [one.source for one in transfers if one.cause == GHOSTS]
+    holders = [*dict.fromkeys(holders)] or [job.tasks[0].name]
+    dataset, settings = open_for(job.settings), job.settings
+    itemsize, width = np.dtype(settings["precision"]).itemsize, 0
+    if "batch_size" not in settings:  # rows of every layer stay for its gradients
+        model = settings["model"]
+        width = model["hidden"] * (model["layers"] - 1) + dataset.classes
+    if not any(one.cause == COLUMNS for one in transfers):
+        width += dataset.feature_length
+    owned = np.bincount(dataset.owner % len(holders), minlength=len(holders))
+    for name, count in zip(holders, owned.tolist(), strict=True):
+        real[machine_of[name]] += count * width * itemsize
+    states, weights = state_bytes(job), dict[tuple[str, str], float]()
+    for name, sizes in states.items():
+        real[machine_of[name]] += float(sizes.max())
+    for cause, source, to, size in transfers:
+        here = machine_of[to]
+        if cause == WEIGHTS:  # tasks of one machine read the same
+            weights |= {} if to in states else {(source, here): size}
+        elif cause == COLUMNS or machine_of[source] != here:
+            real[here] += size
+    for (_, here), size in weights.items():
+        real[here] += size
+    return {
+        name: real[name] / scale + _count_messages(experiment, schedule, name)
+        for name in experiment.placing["machines"]
+    }
+
+
+def _count_messages(experiment: Experiment, schedule: Schedule, name: str) -> float:
+    """Return the most bytes that messages from and to a machine hold at a time."""
+    problem = experiment.problem
+    here = problem.cluster.index(name)
+    machine_of, edges = problem.placement.machine_of, enumerate(problem.job.edges)
+    own = {
+        number
+        for number, edge in edges
+        if here in (machine_of[edge.source], machine_of[edge.destination])
+    }
+    return most_waiting(schedule, experiment.realization.volumes, own)
+
+
+def check_memory(experiment: Experiment, schedule: Schedule) -> None:
+    """Refuse a training for which machines that take part state too little memory.
+
+    Raises ScenarioError with how much is lacking where; DataError as
+    `memory_by_machine`.
+    """
+    rooms = {
+        machine.name: machine.resources["memory"]
+        for machine in experiment.problem.cluster.machines
+        if "memory" in machine.resources
+    }
+    if not (rooms and experiment.scenario.job.trains):
+        return
+    needs = memory_by_machine(experiment, schedule)
+    lacks = [
+        f"{name} needs {format_size(needs[name])}, {format_size(needs[name] - room)} "
+        "more than it has"
+        for name, room in rooms.items()
+        if needs.get(name, 0.0) > room
+    ]
+    if lacks:
+        problem = f"does not fit into memory: {'; '.join(lacks)}"
+        raise ScenarioError(problem, key="cluster.machines")

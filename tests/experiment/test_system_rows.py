@@ -1,0 +1,207 @@
+"""Rows of a table of systems: their settings, what they need, and what is kept."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli import app
+from emu.cli.compare_systems import form_of, write_systems
+from emu.cli.report_commands import Form
+from emu.errors import EmulatorError, RunError, ScenarioError
+from emu.experiment.machine_memory import check_memory, memory_by_machine
+from emu.experiment.system_rows import compare_systems, limits_of, measure
+from emu.experiment.systems import as_variant, list_settings
+from emu.experiment.target import Target
+from emu.experiment.worker_pool import WorkerPool
+from emu.graph_data import open_for
+from emu.scenario import load, prepare
+from tests.experiment.test_target import FILE, scenario_of
+
+TO = ["--to", "accuracy=0.4", "--within", "20"]
+
+
+def test_a_row_is_the_best_of_its_settings() -> None:
+    """Each is the row of a file that states nothing else."""
+    grid: dict[str, Any] = {"pipeline": ["none", "A"], "fanouts": [[4, 4], [2, 3]]}
+    stated = {"p3": grid, "data_parallel": {"batch_size": 8}}
+    scenario = load(scenario_of(), {"systems": stated})
+    alone = [
+        measure(load(scenario_of(), {"job.fanouts": fanouts}), row)
+        for row in ("p3.none", "p3.A")
+        for fanouts in grid["fanouts"]
+    ]
+    (row, other) = compare_systems(scenario, ["p3", "data_parallel"])
+    best = min(alone, key=lambda one: one.seconds_per_seed)
+    assert [seconds for _, seconds in row.tried] == [one.makespan for one in alone]
+    assert row.makespan == best.makespan
+    job: Any = best.scenarios[0].job
+    assert row.settings["job.fanouts"] == list(job.fanouts)
+    # Seeds of an iteration are those of three workers, on however many machines.
+    assert abs(other.seeds - 3 * 8) <= 1
+    assert list_settings(scenario, "dgcl") == [{}]
+    # A setting of a system holds for its rows, but for what makes them rows.
+    assert list_settings(scenario, "p3.A") == [
+        {"job.fanouts": fanouts} for fanouts in grid["fanouts"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("systems", "says"),
+    [
+        ({"dgkl": {}}, "did you mean 'dgcl'"),
+        ({"dgcl": {"plann": "spst"}}, "did you mean 'plan'"),
+        ({"p3.A": {"pipeline": "none"}}, "is what makes the row p3.A"),
+        ({"dgtp": {"batch_size": [*range(1, 40)]}}, "write 32 or fewer"),
+    ],
+)
+def test_settings_of_no_row_are_refused(systems: dict[str, Any], says: str) -> None:
+    with pytest.raises(ScenarioError) as found:
+        compare_systems(load(scenario_of(), {"systems": systems}), ["all"])
+    assert says in str(found.value)
+    assert "systems." in str(found.value)
+
+
+@pytest.mark.parametrize("row", ["one_machine", "p3.none", "dgcl", "dorylus.pipe"])
+def test_memory_is_refused_where_it_lacks(row: str) -> None:
+    """One byte less than needed is named, as many as needed are not."""
+    ready = prepare(as_variant(scenario_of(machines=["a0", "a1"]), row))
+    schedule = ready.simulate()
+    needs = memory_by_machine(ready, schedule)
+    dataset = open_for(ready.problem.job.settings)
+    features = 4 * dataset.vertices * dataset.feature_length
+    assert sum(needs.values()) > features
+    fullest = max(needs, key=needs.__getitem__)
+    for spare in (0, -1000):
+        room = {"memory": f"{int(needs[fullest]) + 1 + spare} B"}
+        machines = [{**one, **room} for one in FILE["cluster"]["machines"]]
+        small = load(ready.scenario, {"cluster.machines": machines})
+        if spare == 0:
+            check_memory(prepare(small), schedule)
+            continue
+        with pytest.raises(ScenarioError, match=f"{fullest} needs .* more than it has"):
+            check_memory(prepare(small), schedule)
+
+
+@pytest.mark.parametrize("row", ["dgtp", "p3.A", "dgcl", "dorylus.async"])
+def test_limits_are_shares_of_the_path(row: str) -> None:
+    ready = prepare(as_variant(scenario_of(machines=["a0", "a1"]), row))
+    limits = limits_of(ready, ready.simulate())
+    kinds = {name.split()[0] for name in limits}
+    assert kinds <= {"link", "latency", "slot", "rate"}
+    assert sum(limits.values()) == pytest.approx(1)
+    assert [*limits.values()] == sorted(limits.values(), reverse=True)
+
+
+def test_what_came_nearest_is_named() -> None:
+    names = ["dgcl", "data_parallel"]
+    with pytest.raises(ScenarioError) as found:
+        compare_systems(scenario_of(), names, target=Target(0.999, within=4))
+    assert "no system holds it within 4 epochs" in str(found.value)
+    nearest = {name: error_of(name, Target(0.999, within=4)) for name in names}
+    best = max(nearest, key=lambda name: nearest[name].nearest)
+    assert f"{best} came nearest, {nearest[best].nearest:.2%}" in str(found.value)
+
+
+def error_of(name: str, target: Target) -> Any:
+    with pytest.raises(EmulatorError) as found:
+        measure(scenario_of(), name, target=target)
+    return found.value
+
+
+def test_the_table_is_written_in_every_form(tmp_path: Path) -> None:
+    names = ["dgcl", "one_machine"]
+    results = compare_systems(scenario_of(), names, target=Target(0.4, within=20))
+    rows = [one.to_json(results[0]) for one in results]
+    text = {}
+    for form in (Form.HTML, Form.CSV, Form.SVG):
+        out = tmp_path / f"table.{form}"
+        write_systems(scenario_of(), results, "accuracy=0.4", form, out)
+        text[form] = out.read_text()
+    lines = csv.DictReader(StringIO(text[Form.CSV]))
+    for line, row in zip(lines, rows, strict=True):
+        assert float(line["makespan"]) == row["makespan"]
+        assert float(line["epochs"]) == row["epochs"]
+        assert line["limit"] == row["limit"]
+    assert "src=" not in text[Form.HTML]
+    data = json.loads(text[Form.HTML].split('id="data">')[1].split("</script>")[0])
+    (plot,) = data["counts"]
+    assert [curve["name"] for curve in plot["curves"]] == names
+    assert data["end"] == pytest.approx(max(row["makespan"] for row in rows))
+    assert all(row["curves"][0][-1][1] >= 0.4 for row in rows)
+    assert all(name in text[Form.SVG] for name in names)
+    with pytest.raises(ScenarioError, match=r"html\|svg"):
+        form_of(None, Path("table.txt"), "accuracy=0.4")
+
+
+def test_a_pool_keeps_order_raises_and_notices_what_was_killed() -> None:
+    steps: list[str] = []
+    with WorkerPool(2, steps.append) as pool:
+        found = pool.work("powers", pow, [(2, n) for n in range(9)])
+        assert found == [2**n for n in range(9)]
+        assert steps[-1] == "powers: 9 of 9"
+        with pytest.raises(ZeroDivisionError):
+            pool.work("powers", pow, [(0, -1), (2, 1)])
+    with pytest.raises(RunError, match="killed"), WorkerPool(2, steps.append) as pool:
+        pool.work("ends", os._exit, [(1,), (1,)])
+
+
+@pytest.mark.slow
+def test_a_killed_comparison_goes_on_with_what_is_trained(tmp_path: Path) -> None:
+    file = tmp_path / "to.json"
+    file.write_text(json.dumps(FILE))
+    command = [sys.executable, "-m", "emu", "compare", str(file), *TO, "--json", "-"]
+    command += ["--systems", "dgcl,data_parallel,dorylus.pipe,p3.A"]
+    own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    how: Any = {"env": own, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+
+    def trained() -> dict[str, int]:
+        folders = (tmp_path / "cache").rglob("*-accuracy/loss.npy")
+        return {str(one): one.stat().st_mtime_ns for one in folders}
+
+    with subprocess.Popen(command, **how) as cut:
+        while not (before := trained()) and cut.poll() is None:
+            time.sleep(0.02)
+        os.kill(cut.pid, signal.SIGKILL)
+        cut.communicate()
+    assert before
+    rows = json.loads(subprocess.run(command, check=True, **how).stdout)
+    after = trained()
+    assert len(after) > len(before)
+    assert {name: after[name] for name in before} == before
+    once = {
+        n: measure(scenario_of(), n, target=Target(0.4, within=20)) for n in ("dgcl",)
+    }
+    assert rows[0]["makespan"] == once["dgcl"].makespan
+    assert all(np.isfinite(row["makespan"]) for row in rows)
+
+
+@pytest.mark.emulation
+@pytest.mark.usefixtures("leftovers")
+def test_the_best_rows_are_run_over_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("to.json").write_text(json.dumps({**FILE, "emulation": {"compute": "timed"}}))
+    stated = ["compare", "to.json", "--systems", "dgcl,one_machine", *TO]
+    done = CliRunner().invoke(app, [*stated, "--confirm", "1", "--json", "-"])
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    best = min(rows, key=lambda row: row["makespan"])
+    assert [row["system"] for row in rows if "run" in row] == [best["system"]]
+    result = json.loads((Path(best["run"]["path"]) / "result.json").read_text())
+    assert result["predicted_makespan"] == best["makespan"]
+    assert best["run"]["makespan_error"] == result["makespan_error"]
+    assert best["run"]["trust"] == result["verdict"]["trust"]
