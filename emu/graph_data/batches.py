@@ -225,10 +225,7 @@ def count_samples(
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the sample counts of every sampler, batch by batch.
 
-    Raises
-    ------
-    ValueError
-        When a sampler would have no training vertex.
+    Raises ValueError when a sampler would have no training vertex.
     """
     structure, train = dataset.structure, plan.walk(dataset)
 

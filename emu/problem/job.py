@@ -105,14 +105,11 @@ class Edge:
 class Job:
     """Tasks, edges and the number of iterations, the most that any task has.
 
-    Raises
-    ------
-    ValueError
-        When all tasks are gates, there are no iterations, a name occurs twice, an edge
-        points nowhere, has a negative lag, is a loop without lag or a credit that
-        reads the newest, edges without lag form a cycle, tasks of one process are
-        pinned to different machines, or a process is called as a task of another one,
-        or a slowness is not positive and finite.
+    Raises ValueError when all tasks are gates, there are no iterations, a name occurs
+    twice, an edge points nowhere, has a negative lag, is a loop without lag or a credit
+    that reads the newest, edges without lag form a cycle, tasks of one process are
+    pinned to different machines, or a process is called as a task of another one, or a
+    slowness is not positive and finite.
     """
 
     tasks: tuple[Task, ...]
@@ -176,10 +173,7 @@ class Job:
     def beginning_at(self, first: int) -> Job:
         """Return the job of the iterations from one on, counted from 0 again.
 
-        Raises
-        ------
-        ValueError
-            When none is left.
+        Raises ValueError when none is left.
         """
         tasks = tuple(
             task
@@ -193,10 +187,7 @@ class Job:
     def order(self) -> tuple[int, ...]:
         """Positions of the tasks, each behind the sources of its in-edges without lag.
 
-        Raises
-        ------
-        ValueError
-            When such edges form a cycle.
+        Raises ValueError when such edges form a cycle.
         """
         waiting = [0] * len(self.tasks)
         followers: list[list[int]] = [[] for _ in self.tasks]
@@ -353,10 +344,7 @@ class Job:
     def index(self, name: str) -> int:
         """Return the position of the task called ``name``.
 
-        Raises
-        ------
-        ValueError
-            When there is none.
+        Raises ValueError when there is none.
         """
         if name not in self._positions:
             raise ValueError(f"no task is called {name}")
@@ -403,10 +391,7 @@ def _check_values(values: NDArray[np.float64], what: str) -> NDArray[np.float64]
 class Realization:
     """Times and volumes of one run.
 
-    Raises
-    ------
-    ValueError
-        When an entry is negative, NaN or infinite, or a shape is wrong.
+    Raises ValueError when an entry is negative, NaN or infinite, or a shape is wrong.
     """
 
     times: NDArray[np.float64]
@@ -454,10 +439,7 @@ class Realization:
 class Profile(Realization):
     """Measured times and volumes of some iterations, to draw runs from.
 
-    Raises
-    ------
-    ValueError
-        As `Realization`, or when nothing was profiled.
+    Raises ValueError as `Realization`, or when nothing was profiled.
     """
 
     @override

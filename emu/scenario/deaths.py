@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 def with_deaths(experiment: Experiment, schedule: Schedule) -> Schedule:
     """Return the schedule of an experiment with what deaths add to it.
 
-    Raises
-    ------
-    NodeLost, ScenarioError
-        As `Experiment.attempts`.
+    Raises NodeLost, ScenarioError as `Experiment.attempts`.
     """
     outages = experiment.attempts(schedule).outages(schedule.length)
     return replace(schedule, outages=outages)
@@ -31,10 +28,7 @@ def makespan_of(
 ) -> float:
     """Return the makespan of a changed job with the scenario's deaths, seconds.
 
-    Raises
-    ------
-    NodeLost, ScenarioError
-        As `Experiment.attempts`.
+    Raises NodeLost, ScenarioError as `Experiment.attempts`.
     """
 
     def part(first: int, began: float) -> Schedule:

@@ -150,10 +150,8 @@ def join_trail(trail: Trail) -> str:
 def read_document(path: str | Path) -> Document:
     """Read a YAML or JSON file.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be read, is not YAML or JSON, or is not a mapping.
+    Raises ScenarioError when it cannot be read, is not YAML or JSON, or is not a
+    mapping.
     """
     file = str(path)
     try:

@@ -100,10 +100,7 @@ class ScenarioEdits:
     def best(self, problem: Problem, reference: Realization) -> Placement:
         """Return the placement that ``placement.policy: best`` finds.
 
-        Raises
-        ------
-        PlacementError
-            When there is no placement.
+        Raises PlacementError when there is no placement.
         """
         scenario, job, cluster = self._scenario, problem.job, problem.cluster
         if scenario.jobs:

@@ -166,10 +166,8 @@ def place_one_by_one(
 ) -> PlacementResult:
     """Place each of several jobs by its own policy, on what those before it leave.
 
-    Raises
-    ------
-    PlacementError, ScenarioError, DataError
-        As `place`, of the first job for which it does.
+    Raises PlacementError, ScenarioError, DataError as `place`, of the first job for
+    which it does.
     """
     free, machine_of = cluster, dict[str, int]()
     candidates, budgets = [], []
@@ -451,13 +449,9 @@ def prepare(
     Where it trains ``until`` an accuracy, the whole job is trained first, in one
     process; what counts then is as long as that took.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        When times, the profile or the data set are missing or damaged, or ``until`` is
-        not reached.
-    PlacementError
-        When there is no placement, or the stated one breaks a constraint.
+    Raises ScenarioError, DataError when times, the profile or the data set are missing
+    or damaged, or ``until`` is not reached; PlacementError when there is no placement,
+    or the stated one breaks a constraint.
     """
     check_rule(scenario)
     if scenario.until is not None:
@@ -542,11 +536,8 @@ def _place_built(
 def check_rule(scenario: Scenario) -> None:
     """Load the rule for rates, where it is one's own.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be loaded, or may not: see
-        `emu.host.foreign_code.code_of_others`.
+    Raises ScenarioError when it cannot be loaded, or may not: see
+    `emu.host.foreign_code.code_of_others`.
     """
     try:
         policy_named(scenario.schedule.rule)

@@ -53,10 +53,7 @@ PROGRAM = re.compile(r"(.*\.py|[A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 def list_installed() -> tuple[str, ...]:
     """Return the names of rules that installed packages bring, sorted.
 
-    Raises
-    ------
-    EmulatorError
-        When one is called as another one.
+    Raises EmulatorError when one is called as another one.
     """
     names: list[str] = []
     for point in sorted(entry_points(group=GROUP)):

@@ -41,12 +41,8 @@ def build_job(scenario: Scenario) -> Job:
     It is opened, and the model tried out, where that is a program as well: the job's
     settings then hold the number of its ``parameters``.
 
-    Raises
-    ------
-    DataError
-        When the data set is missing or damaged.
-    ScenarioError
-        As `model_figures`.
+    Raises DataError when the data set is missing or damaged; ScenarioError as
+    `model_figures`.
     """
     section = scenario.job
     if scenario.jobs:
@@ -117,10 +113,7 @@ def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
 
     ``seconds_used`` is false where a time of workers is stated, or in a profile.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `model_figures`.
+    Raises ScenarioError, DataError as `model_figures`.
     """
     return [
         {
@@ -140,10 +133,7 @@ def with_figures(scenario: Scenario) -> Scenario:
 
     So a run's manifest says all that an audit needs, which then runs no program.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `model_figures`.
+    Raises ScenarioError, DataError as `model_figures`.
     """
     items = [
         item.model_copy(update={"job": with_figures(alone).job})
@@ -162,12 +152,8 @@ def with_figures(scenario: Scenario) -> Scenario:
 def model_figures(scenario: Scenario) -> FiguresSection | None:
     """Return noted or measured figures of a program's model, None of another.
 
-    Raises
-    ------
-    ScenarioError
-        When the program does not do as `emu.training.try_out` expects.
-    DataError
-        When the data set is missing or damaged.
+    Raises ScenarioError when the program does not do as `emu.training.try_out` expects;
+    DataError when the data set is missing or damaged.
     """
     section = scenario.job
     model = section.model if isinstance(section, TrainingSection) else None
@@ -197,12 +183,8 @@ def open_data(job: Job) -> None:
     A data set that is damaged, or takes a minute to prepare, is then none of their
     trouble.
 
-    Raises
-    ------
-    ScenarioError
-        When a mini-batch has more seeds than there are training vertices.
-    DataError
-        When the data set is missing or damaged.
+    Raises ScenarioError when a mini-batch has more seeds than there are training
+    vertices; DataError when the data set is missing or damaged.
     """
     for name in job.job_names:
         settings = job.settings_of(name)
@@ -217,13 +199,9 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     else the stated time of each kind of task, and the volumes of what its samplers will
     really sample: sampling is a function of the seed, so those are exact.
 
-    Raises
-    ------
-    ScenarioError
-        When a kind of task has no time and there is no profile, or a mini-batch has
-        more seeds than there are training vertices.
-    DataError
-        When the profile or the data set is missing, damaged, or of another job.
+    Raises ScenarioError when a kind of task has no time and there is no profile, or a
+    mini-batch has more seeds than there are training vertices; DataError when the
+    profile or the data set is missing, damaged, or of another job.
     """
     section = scenario.checkpoint
     if section is None:

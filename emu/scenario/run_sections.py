@@ -91,10 +91,7 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
 def process_of(job: Job, name: str) -> str:
     """Return the process that ``name`` is, or that the task ``name`` belongs to.
 
-    Raises
-    ------
-    ValueError
-        When there is neither.
+    Raises ValueError when there is neither.
     """
     if name in job.units:
         return name

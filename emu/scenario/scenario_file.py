@@ -134,10 +134,8 @@ def locate(source: str | Path) -> Path:
     A file of that name in the working directory comes first, as does a folder with a
     lab in it.
 
-    Raises
-    ------
-    ScenarioError
-        When ``source`` is a bare name, and neither a file nor a scenario is called so.
+    Raises ScenarioError when ``source`` is a bare name, and neither a file nor a
+    scenario is called so.
     """
     path = Path(source)
     if (path / LAB).is_file():
@@ -293,10 +291,7 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
 def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
     """Return True where a file states a lab and no job.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be read or parsed at all.
+    Raises ScenarioError when it cannot be read or parsed at all.
     """
     with one_error(source, partial(ScenarioError, file=str(source))):
         keys = _read(source, overrides).data.keys()
@@ -332,10 +327,7 @@ def loads(
 def write_scenario(path: Path, scenario: Scenario) -> None:
     """Write a scenario as YAML, whole or not at all.
 
-    Raises
-    ------
-    DataError
-        When it cannot be written.
+    Raises DataError when it cannot be written.
     """
     text = io.StringIO()
     YAML().dump(scenario.to_json(), text)
@@ -411,10 +403,7 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     but for ``until``, which only training tells. Of code of others it looks at the text
     alone: nothing of it is run or imported.
 
-    Raises
-    ------
-    ScenarioError
-        When it cannot be read or parsed at all.
+    Raises ScenarioError when it cannot be read or parsed at all.
     """
     with one_error(path, partial(ScenarioError, file=str(path))):
         document = _read(path, overrides)

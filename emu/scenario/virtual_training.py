@@ -350,12 +350,8 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
 def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> Look:
     """Return the look at which ``until`` is reached: the first of those that hold it.
 
-    Raises
-    ------
-    ScenarioError
-        When it is not reached in all steps: the nearest that was held, and when.
-    DataError
-        As `accuracy_curve`.
+    Raises ScenarioError when it is not reached in all steps: the nearest that was held,
+    and when; DataError as `accuracy_curve`.
     """
     until = scenario.until
     if until is None:

@@ -50,10 +50,8 @@ def workload_document(document: Document) -> Document:
     ``expect.makespan`` is not among its keys: which one holds depends on the policy,
     see `expect_listed_makespan`.
 
-    Raises
-    ------
-    ScenarioError
-        When a key is missing or of the wrong kind, or a value is impossible.
+    Raises ScenarioError when a key is missing or of the wrong kind, or a value is
+    impossible.
     """
     data = document.data
     for key, kind in _KEYS.items():
@@ -169,11 +167,8 @@ class ProfileFile:
     def profile(self, job: Job) -> Profile:
         """Return the profile in the order of ``job``; edges of control carry 0.
 
-        Raises
-        ------
-        DataError
-            When a task or edge of the job was not measured, or the times are those of
-            other mini-batches.
+        Raises DataError when a task or edge of the job was not measured, or the times
+        are those of other mini-batches.
         """
         settings = job.settings
         # The names of the tasks do not say: ``s0`` is there with every batch size.
@@ -210,10 +205,7 @@ class ProfileFile:
 def write_profile(path: str | Path, profile: ProfileFile) -> None:
     """Write a profile, whole or not at all.
 
-    Raises
-    ------
-    DataError
-        When it cannot be written.
+    Raises DataError when it cannot be written.
     """
     content = {
         "version": VERSION,
@@ -227,11 +219,8 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
 def read_profile(path: str | Path) -> ProfileFile:
     """Read a profile.
 
-    Raises
-    ------
-    DataError
-        When it cannot be read, is of another version, or is damaged: a value that is
-        not finite and positive or zero, rows of different lengths, no tasks.
+    Raises DataError when it cannot be read, is of another version, or is damaged: a
+    value that is not finite and positive or zero, rows of different lengths, no tasks.
     """
     file = str(path)
     with one_error(path):
