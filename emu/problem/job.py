@@ -220,6 +220,11 @@ class Job:
             members.setdefault(task.process_name, []).append(position)
         return {process: tuple(tasks) for process, tasks in members.items()}
 
+    @cached_property
+    def pins(self) -> dict[str, str]:
+        """Machine of every process of which a task is pinned."""
+        return {t.process_name: t.pinned for t in self.tasks if t.pinned is not None}
+
     @property
     def job_names(self) -> tuple[str, ...]:
         """Names of the jobs that it is made of; of one job, an empty one."""

@@ -25,6 +25,8 @@ from emu.graph_data.sources import find_source
 from emu.host.files import write_atomic
 from emu.host.foreign_code import CodeWithheld, code_of_others
 from emu.host.input_file import one_error
+from emu.host.interruption import tell
+from emu.host.limits import are_large, large_files
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
@@ -223,7 +225,11 @@ def _data_errors(job: Job) -> Problems:
 
 
 def load(
-    source: str | Path | Scenario, overrides: Overrides = (), *, timed: bool = True
+    source: str | Path | Scenario,
+    overrides: Overrides = (),
+    *,
+    timed: bool = True,
+    large: bool = False,
 ) -> Scenario:
     """Return a scenario, with some of its keys replaced.
 
@@ -239,6 +245,9 @@ def load(
         holds.
     timed
         Whether every kind of task needs a time or a profile.
+    large
+        Lifts the limits that hold for files of strangers, for one of one's own: of
+        size, values, edges, flows. A line says how much memory it will take.
 
     Raises
     ------
@@ -250,6 +259,7 @@ def load(
         document = Document(source.name, source.to_json())
         return _good(_apply_changes(document, overrides, Path()), timed=timed)
     with (
+        large_files(tell if large else None),
         collect_seldom(),
         one_error(source, partial(ScenarioError, file=str(source))),
     ):
@@ -304,12 +314,13 @@ def loads(
     *,
     name: str = "scenario",
     timed: bool = True,
+    large: bool = False,
 ) -> Scenario:
     """Return the scenario that ``text``, YAML or JSON, describes.
 
     Parameters
     ----------
-    overrides, timed
+    overrides, timed, large
         As in `load`.
     name
         What the scenario is called in errors, and where it does not name itself.
@@ -319,7 +330,10 @@ def loads(
     ScenarioError
         As `load`.
     """
-    with one_error(name, partial(ScenarioError, file=name)):
+    with (
+        large_files(tell if large else None),
+        one_error(name, partial(ScenarioError, file=name)),
+    ):
         document = _apply_changes(parse_document(text, name), overrides, Path())
         return _good(document, timed=timed)
 
@@ -348,7 +362,10 @@ def load_again(source: Source, noted: object = None) -> Scenario:
     ScenarioError
         As `load`.
     """
-    with one_error(source.file, partial(ScenarioError, file=source.file)):
+    with (
+        large_files((lambda _: None) if source.large else None),
+        one_error(source.file, partial(ScenarioError, file=source.file)),
+    ):
         document = parse_document(source.text, source.file)
         texts = dict(_noted_texts(noted))
         folder = Path(source.folder)
@@ -456,7 +473,8 @@ def _apply_changes(
 
     ``noted``: texts of programs that are not read of their files.
     """
-    source = Source(document.text, document.file, str(folder), overrides)
+    stated = document.text, document.file, str(folder), overrides
+    source = Source(*stated, large=are_large())
     workload = document.data if document.data.keys() >= WORKLOAD_KEYS else None
     if workload is not None:
         document = workload_document(document)

@@ -1,0 +1,116 @@
+"""Messages and collectives of Chakra traces: what the ranks do together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from emu.errors import DataError
+from emu.interchange.chakra_nodes import COLLECTIVES
+from emu.interchange.workload import Data, Workload
+
+_SECTIONS = {
+    "ALL_REDUCE": "allreduce", "ALL_GATHER": "allgather", "BROADCAST": "broadcast",
+    "ALL_TO_ALL": "alltoall", "REDUCE_SCATTER": "reduce_scatter",
+    "REDUCE_SCATTER_BLOCK": "reduce_scatter",
+}  # fmt: skip
+
+
+class Exchange(NamedTuple):
+    """Part of one rank in a collective."""
+
+    kind: str
+    """One of `COLLECTIVES`."""
+    size: int
+    """Bytes that the rank brings."""
+    root: int
+    task: str
+    """The task that brings them; ``TASK.done`` has the outcome."""
+
+
+def collective_of(stated: Any, name: str) -> str:
+    """Return the collective of an attribute, by number or name.
+
+    Raises DataError when there is none such.
+    """
+    text = str(stated).upper().replace("_", "")
+    if text.isdecimal() and int(text) < len(COLLECTIVES):
+        return COLLECTIVES[int(text)]
+    for kind in COLLECTIVES:
+        if text == kind.replace("_", ""):
+            return kind
+    raise DataError(f"is a collective of type {stated!r:.40}", path=name)
+
+
+def join_messages(
+    workload: Workload,
+    sends: Mapping[Any, Sequence[tuple[str, int]]],
+    receives: Mapping[Any, Sequence[tuple[str, int]]],
+) -> None:
+    """Add the flow of every message; sends and receives are by (from, to, tag).
+
+    Raises DataError when one has no other end, or another size there.
+    """
+    for key in {**sends, **receives}:
+        ends = sends.get(key, ()), receives.get(key, ())
+        if len(ends[0]) != len(ends[1]):
+            source, destination, tag = key
+            problem = f"rank {source} sends {len(ends[0])} messages of tag {tag} to "
+            problem += f"rank {destination}, which receives {len(ends[1])}"
+            raise DataError(problem, path=workload.origin)
+        for (sender, size), (receiver, room) in zip(*ends, strict=True):
+            if room not in (0, size):
+                problem = f"{receiver} receives {room} bytes of {size} of {sender}"
+                raise DataError(problem, path=workload.origin)
+            workload.add_flow(sender, receiver, size)
+
+
+def join_collectives(
+    workload: Workload, groups: Sequence[Mapping[int, Sequence[Exchange]]]
+) -> None:
+    """Add the collectives: of a group the first of each rank, then the second, ...
+
+    Raises DataError when they differ between ranks.
+    """
+    for ranks in groups:
+        counts = {len(some): rank for rank, some in ranks.items()}
+        if len(counts) > 1:
+            few, many = min(counts), max(counts)
+            problem = f"rank {counts[few]} takes part in {few} collectives, rank "
+            problem += f"{counts[many]} of its group in {many}"
+            raise DataError(problem, path=workload.origin)
+        for together in zip(*ranks.values(), strict=True):
+            first = together[0]
+            for row in together:
+                if row[:3] != first[:3]:
+                    problem = f"{first.task} is {first.kind} of {first.size} bytes, "
+                    problem += f"{row.task} beside it {row.kind} of {row.size}"
+                    raise DataError(problem, path=workload.origin)
+                workload.add_flow(row.task, f"{row.task}.done")
+            if len(together) > 1 and (first.size or first.kind == "BARRIER"):
+                _add(workload, together)
+
+
+def _add(workload: Workload, together: Sequence[Exchange]) -> None:
+    kind, size, root, task = together[0]
+    root %= len(together)
+    ranks = [row.task for row in (*together[root:], *together[:root])]
+    done = [f"{name}.done" for name in ranks]
+    if kind in _SECTIONS:
+        section: Data = {"among": ranks, "volume": f"{size} B", "then": done, "lag": 0}
+        section |= {"segments": 1} if kind == "ALL_REDUCE" else {}
+        workload.collectives.append({_SECTIONS[kind]: section})
+    elif kind == "BARRIER":
+        gate = f"{task}.gate"
+        workload.add_task(
+            gate, 0, kind="barrier", gate=True, process=task.partition(".")[0]
+        )
+        for name, end in zip(ranks, done, strict=True):
+            workload.add_flow(name, gate)
+            workload.add_flow(gate, end)
+    elif kind == "SCATTER":
+        for end in done[1:]:
+            workload.add_flow(ranks[0], end, size / len(ranks))
+    else:  # REDUCE, GATHER
+        for name in ranks[1:]:
+            workload.add_flow(name, done[0], size)
