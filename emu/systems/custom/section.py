@@ -309,11 +309,12 @@ class CustomJobSection(JobSection):
                 yield (*trail, "time"), problem
         yield from _processes(self)
         yield from _flows(self)
+        gates = {task.name: task.gate for task in self.tasks}
         for position, collective in enumerate(self.collectives):
             kind = collective.kind
             section = getattr(collective, kind)
             check = _shuffle if kind == "shuffle" else _exchange
-            for key, problem in check(self, section, kind):
+            for key, problem in check(section, kind, gates, rounds):
                 yield ("job", "collectives", position, kind, key), problem
 
     @property
@@ -430,11 +431,10 @@ def _flows(job: CustomJobSection) -> Problems:
 
 
 def _exchange(
-    job: CustomJobSection, one: ExchangeSection, kind: str
+    one: ExchangeSection, kind: str, gates: Mapping[str, bool], own: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
     """Yield key and problem of a collective."""
-    yield from _ranks(job, one)
-    own = job.rounds
+    yield from _ranks(gates, one)
     rounds = {name: own[name] for name in one.among if name in own}
     if len(set(rounds.values())) > 1:
         counts = ", ".join(f"{name} {count}" for name, count in rounds.items())
@@ -454,9 +454,8 @@ def _exchange(
 
 
 def _shuffle(
-    job: CustomJobSection, one: ShuffleSection, _kind: str
+    one: ShuffleSection, _kind: str, gates: Mapping[str, bool], _: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
-    gates = {task.name: task.gate for task in job.tasks}
     for key, names in (("from", one.sources), ("to", one.destinations)):
         yield from _names(gates, key, names)
         yield from ((key, f"{n!r} is a gate") for n in names if gates.get(n))
@@ -475,8 +474,9 @@ def _names(
             yield key, f"{name!r} occurs {count} times"
 
 
-def _ranks(job: CustomJobSection, one: ExchangeSection) -> Iterator[tuple[str, str]]:
-    gates = {task.name: task.gate for task in job.tasks}
+def _ranks(
+    gates: Mapping[str, bool], one: ExchangeSection
+) -> Iterator[tuple[str, str]]:
     if len(one.among) < 2:
         yield "among", "one task alone has nothing to exchange, name two or more"
     if one.then and len(one.then) != len(one.among):
