@@ -99,5 +99,5 @@ def _add(
         workload.add_task(task, 0, kind="reducer", process=f"port{port}")
     volumes = [size * _MEGABYTE / len(mappers) for size in sizes.values()]
     texts = [f"{volume!r} B" for volume in volumes]
-    shuffle = {"from": sources, "to": ends, "volume": texts}
+    shuffle = {"from": sources, "to": ends, "volume": texts, "coflow": name}
     workload.collectives.append({"shuffle": shuffle})

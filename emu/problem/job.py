@@ -99,6 +99,9 @@ class Edge:
     latest: bool = False
     """True where the destination reads the newest iteration that has arrived when it
     starts, n - lag at the least, instead of n - lag itself."""
+    coflow: str = ""
+    """Its flows that serve one iteration are a coflow with those of all edges of this
+    name; empty: with all to the same task that have none."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +269,11 @@ class Job:
     def channels(self) -> tuple[str, ...]:
         """Names of the channels that flows go over, in the order of the edges."""
         return tuple(dict.fromkeys(edge.channel for edge in self.edges if edge.channel))
+
+    @cached_property
+    def coflows(self) -> tuple[str, ...]:
+        """Names of the coflows, in the order of the edges."""
+        return tuple(dict.fromkeys(edge.coflow for edge in self.edges if edge.coflow))
 
     @cached_property
     def servers(self) -> tuple[str, ...]:

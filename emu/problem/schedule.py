@@ -27,7 +27,7 @@ class ActiveFlow(NamedTuple):
     source: str
     """Task that sends it."""
     destination: str
-    """Task that waits for it: flows to one of its iterations are a coflow."""
+    """Task that waits for it."""
     iteration: int
     """Iteration of the source, from 0."""
     serves: int
@@ -40,6 +40,9 @@ class ActiveFlow(NamedTuple):
     """Job of its tasks, empty where there is one."""
     left: float
     """Bytes to go, above 0."""
+    coflow: str = ""
+    """Name of its coflow, else its destination: flows of one that serve one iteration
+    go together."""
 
     @property
     def name(self) -> str:

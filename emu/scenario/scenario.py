@@ -20,6 +20,7 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import JobPart, several_jobs
+from emu.problem.workloads.coflows import with_coflows
 from emu.problem.workloads.copies import with_copies
 from emu.scenario.events_section import (
     DEFAULT_RECOVERY,
@@ -369,6 +370,7 @@ class Scenario(FileSection):
         else:
             section = self.job.on_gpus() if self.cluster.has_gpus else self.job
             job = section.build(self.build_context(train_vertices, opened=opened))
+            job = with_coflows(job, section.coflow)
             with_profile = self.profile is not None
             job = with_slowness(job, section, self.cluster, profiled=with_profile)
             copied = self.checkpoint

@@ -32,6 +32,7 @@ from emu.problem.fields.quantities import (
     word_or_list,
 )
 from emu.problem.fields.section import Resources, Section, Trail
+from emu.problem.workloads.coflows import Coflow
 from emu.systems import Edit, Problems, Settings, Times
 from emu.systems.job_section import (
     BuildContext,
@@ -320,6 +321,9 @@ class TrainingSection(JobSection):
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
     """Type of features and parameters."""
+    coflow: Coflow = "task"
+    """Flows of an iteration that are a coflow: those to one ``task``, between two kinds
+    of task for one layer (``stage``), or all of the ``job``."""
 
     @property
     def sampler_batch(self) -> int:

@@ -16,6 +16,7 @@ from emu.problem.fields.quantities import (
     text_schema,
 )
 from emu.problem.fields.section import Section
+from emu.problem.workloads.coflows import Coflow
 from emu.systems import Problems, Settings
 from emu.systems.job_section import BuildContext, JobSection, RatesSection
 from emu.systems.training_section import (
@@ -127,6 +128,9 @@ class WholeGraphSection(JobSection):
     """Type of features and parameters."""
     rates: RatesSection | None = None
     """Rates of operations, in place of ``times``: the same for every system."""
+    coflow: Coflow = "task"
+    """Flows of an iteration that are a coflow: those to one ``task``, between two kinds
+    of task for one layer (``stage``), or all of the ``job``."""
 
     @property
     @override

@@ -45,6 +45,7 @@ class Flow:
     rate: float = 0.0
     alone: float = 0.0
     job: str = ""
+    coflow: str = ""
 
     @property
     def time_alone(self) -> float:
@@ -317,10 +318,10 @@ def mrtf_exclusive(flows: list[Flow], capacity: Capacities) -> None:
 
 
 def coflows(flows: list[Flow]) -> list[list[Flow]]:
-    """Return the flows by what they are needed for: turn and destination."""
+    """Return the flows by what they are needed for: turn, and name or destination."""
 
-    def name(flow: Flow) -> tuple[int, str]:
-        return flow.turn, flow.rank[0]
+    def name(flow: Flow) -> tuple[int, str, str]:
+        return flow.turn, flow.coflow, "" if flow.coflow else flow.rank[0]
 
     return [list(members) for _, members in groupby(sorted(flows, key=name), key=name)]
 
@@ -404,7 +405,11 @@ def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
         gamma |= {id(f): g for f in coflow}
     ordered = sorted(
         coflows(flows),
-        key=lambda c: (round_to_32_bits(gamma[id(c[0])]), c[0].turn, c[0].rank[0]),
+        key=lambda c: (
+            round_to_32_bits(gamma[id(c[0])]),
+            c[0].turn,
+            min(f.rank for f in c),
+        ),
     )
     for coflow in ordered:
         rest = {p: _capacity_left(p, flows, capacity) for f in coflow for p in f.hops}
@@ -433,6 +438,7 @@ def ask_rule(problem: Problem, own: Rates) -> Rule:
                 flow.hops,
                 flow.job,
                 flow.left,
+                flow.coflow or job.tasks[job.edges[flow.edge].destination].name,
             )
             for flow in flows
         ]
@@ -560,6 +566,7 @@ def _instants(
                 flow.ready = float(schedule.flow_ready[event])
                 flow.path_after = paths[event]
                 flow.job = job.tasks[job.edges[e].source].job_name
+                flow.coflow = job.edges[e].coflow
                 flows[event], assigned[event] = flow, _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
             had = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))

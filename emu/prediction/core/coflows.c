@@ -22,10 +22,10 @@ static inline double foreseen(const Fluid *fluid, double now, double least)
     return larger(remaining(fluid, now), least * fluid->mark);
 }
 
-/* The group with an active flow at `place` of all in-edges, or -1. */
-static int64_t active_to(const Layout *layout, const State *state, int64_t place)
+/* The group with an active flow at `place` of the edges by coflow, or -1. */
+static int64_t active_at(const Layout *layout, const State *state, int64_t place)
 {
-    int64_t group = layout->group[layout->in_edge[place]];
+    int64_t group = layout->group[layout->coflow_edge[place]];
     return group >= 0 && state->fluid[group].active > 0 ? group : -1;
 }
 
@@ -82,7 +82,7 @@ static int64_t chain_turn(const Layout *layout, State *state, int64_t first, int
     int64_t head = first, last = first;
     scratch->coflows.next[first] = -1;
     for (int64_t j = i + 1; j < end; j++) {
-        int64_t group = active_to(layout, state, j), *link = &head;
+        int64_t group = active_at(layout, state, j), *link = &head;
         if (group < 0 || scratch->turn[group] != scratch->turn[first])
             continue;
         int64_t rank = rank_of(layout, state, group);
@@ -98,18 +98,18 @@ static int64_t chain_turn(const Layout *layout, State *state, int64_t first, int
     return head;
 }
 
-/* Chain the active flows to each iteration of `task`. */
-static void chain(const Layout *layout, State *state, int64_t task)
+/* Chain the active flows of each iteration of `coflow`. */
+static void chain(const Layout *layout, State *state, int64_t coflow_of)
 {
     Scratch *scratch = &state->scratch;
-    int64_t first = layout->in_start[task], end = layout->in_start[task + 1];
+    int64_t first = layout->coflow_start[coflow_of], end = layout->coflow_start[coflow_of + 1];
     for (int64_t i = first; i < end; i++) {
-        int64_t group = active_to(layout, state, i);
+        int64_t group = active_at(layout, state, i);
         if (group >= 0)
             scratch->coflows.first[group] = -1;
     }
     for (int64_t i = first; i < end; i++) {
-        int64_t coflow = active_to(layout, state, i);
+        int64_t coflow = active_at(layout, state, i);
         if (coflow < 0 || scratch->coflows.first[coflow] >= 0)
             continue;
         coflow = chain_turn(layout, state, coflow, i, end);
@@ -124,19 +124,19 @@ static void chain(const Layout *layout, State *state, int64_t task)
     }
 }
 
-/* Chain the coflows of every task to which a flow came or went. */
+/* Chain every coflow of which a flow came or went. */
 static void chain_coflows(const Layout *layout, State *state)
 {
     bool *chained = state->scratch.coflows.is_chained;
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
-        int64_t task = layout->destination[flow_edge(layout, state, state->touched[i])];
-        if (!chained[task]) {
-            chained[task] = true;
-            chain(layout, state, task);
+        int64_t coflow = layout->coflow[flow_edge(layout, state, state->touched[i])];
+        if (!chained[coflow]) {
+            chained[coflow] = true;
+            chain(layout, state, coflow);
         }
     }
     for (int64_t i = 0; i < state->length[TOUCHED]; i++)
-        chained[layout->destination[flow_edge(layout, state, state->touched[i])]] = false;
+        chained[layout->coflow[flow_edge(layout, state, state->touched[i])]] = false;
 }
 
 /* Weigh every flow by 1 / its finish time if its coflow were alone. omcoflow_wc is

@@ -72,7 +72,7 @@ typedef struct {
     int64_t iterations;        /* N of the paper: the most of any task */
     int64_t policy;            /* `Policy.code` */
     int64_t jobs;              /* that ports are divided among; 0: they are not */
-    int64_t change_count;
+    int64_t change_count, coflows;
     bool by_flow;              /* flows over the same hops may have different rates */
     const int64_t *rounds;     /* per task: its iterations */
     const int64_t *sent;       /* per edge: iterations of its source that it sends */
@@ -81,8 +81,10 @@ typedef struct {
     const int64_t *rank;       /* per edge: its place in the order that breaks ties */
     const bool *control;       /* per edge: it carries no bytes */
     const int64_t *channel;    /* per edge, -1 for none; or NULL */
+    const int64_t *coflow;     /* per edge: flows of one to one iteration go together */
     const bool *latest;        /* per edge: it reads the newest; or NULL */
     const int64_t *out_start, *out_edge, *in_start, *in_edge; /* edges of every task */
+    const int64_t *coflow_start, *coflow_edge; /* and of every coflow */
     const int64_t *order;      /* tasks, each after those it needs in its iteration */
     Routes routes;
     const double *capacity;    /* per port at time 0, bytes per second */
@@ -105,15 +107,16 @@ typedef struct {
  * flows over the same hops (one ordered pair of machines), under a policy that rates
  * flows one by one every edge is a group of its own. */
 typedef struct {
-    int64_t tasks, edges, ports, iterations, policy, jobs, change_count;
+    int64_t tasks, edges, ports, iterations, policy, jobs, change_count, coflows;
     int64_t channels;          /* number of channels */
     int64_t groups;
     int64_t hops;              /* entries of `hop` */
     int64_t pools;             /* of slots; 0 where nothing is limited */
     bool by_flow;
-    const int64_t *rounds, *sent, *source, *destination, *lag, *rank, *channel;
+    const int64_t *rounds, *sent, *source, *destination, *lag, *rank, *channel, *coflow;
     const bool *latest;
     const int64_t *out_start, *out_edge, *in_start, *in_edge, *order;
+    const int64_t *coflow_start, *coflow_edge;
     const double *capacity, *changes;
     int64_t *group;            /* per edge; -1: it delivers at once (one machine, control) */
     int64_t *owner;            /* per group its job, or NULL */
@@ -160,12 +163,46 @@ typedef struct {
     double *left;              /* bytes that count as left of its flow */
     int64_t *first, *next;     /* first group of its coflow, kept while that is the same; and
                                   the next one by rank, -1 behind the last */
-    bool *is_chained;          /* per task; all false between two events */
+    bool *is_chained;          /* per `Layout.coflow`; all false between two events */
     /* At the first of a coflow: a port that all its flows cross, -1 for none; and the
      * seconds that its fullest port would need for it alone, negative: not known. */
     int64_t *common;
     double *gamma;
 } Coflows;
+
+/* A port of a wave; and a wave, the active flows of a coflow to one iteration: waves.c. */
+typedef struct {
+    int64_t port, flows;       /* active flows of the wave over it */
+    double load;               /* bytes left of them, by `Wave.since` */
+    double base, sent;         /* bytes per second that they have by MADD, and in all */
+} WavePort;
+
+typedef struct {
+    int64_t coflow, turn;
+    int64_t first, end;        /* members; the first one is alive */
+    int64_t alive;             /* 0: there is no such wave */
+    int64_t port_first, port_end; /* its ports */
+    int64_t full;              /* of its ports, the one that was full when last looked for */
+    int64_t extra;             /* first of its flows that had more than their part, or -1 */
+    double key;                /* its gamma, seconds, to 32 bits */
+    double since, ends;        /* seconds: when loads were counted; when all end by MADD */
+    bool fresh;                /* its flows are to be counted, and all rates set */
+    bool sends, listed;        /* some flow has a rate; it is in `Scratch.order` */
+} Wave;
+
+/* Waves, under sebf_madd where coflows have names; NULL elsewhere. */
+typedef struct {
+    Wave *wave;                /* in the place of its first member when it was made */
+    WavePort *port;
+    int64_t *member;           /* groups, -1 where gone, in the places of `coflow_edge` */
+    int64_t *built;            /* per coflow: where its members end */
+    int64_t *port_start;       /* per coflow: where its ports begin */
+    int64_t *at;               /* per hop of a group: the port of its wave */
+    int64_t *place, *wave_of;  /* per group: among the members, -1 for none; its wave */
+    int64_t *extra, *next;     /* groups that have more than their part; those of a wave */
+    bool *has_more;            /* per group: it is among these */
+    int64_t extras;
+} Waves;
 
 /* What mrtf keeps; see shortest_remaining.c. */
 typedef struct {
@@ -222,6 +259,7 @@ typedef struct {
                                   that takes the rest of it (oes_cp) */
     Asked *asked;              /* a rule of one's own: room for a question */
     Coflows coflows;
+    Waves waves;
     Offers offers;
     JobShares by_job;
 } Scratch;

@@ -53,6 +53,7 @@ static void copy_job(const JobArrays *job, Layout *layout)
     layout->policy = job->policy;
     layout->jobs = job->jobs;
     layout->change_count = job->change_count;
+    layout->coflows = job->coflows;
     layout->by_flow = job->by_flow;
     layout->rounds = job->rounds;
     layout->sent = job->sent;
@@ -61,6 +62,9 @@ static void copy_job(const JobArrays *job, Layout *layout)
     layout->lag = job->lag;
     layout->rank = job->rank;
     layout->channel = job->channel;
+    layout->coflow = job->coflow;
+    layout->coflow_start = job->coflow_start;
+    layout->coflow_edge = job->coflow_edge;
     layout->latest = job->latest;
     layout->out_start = job->out_start;
     layout->out_edge = job->out_edge;

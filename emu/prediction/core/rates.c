@@ -119,7 +119,10 @@ static inline void set_rates(const Layout *layout, State *state, double now)
         floor_and_critical_path(layout, state, now);
         break;
     case SEBF_MADD:
-        smallest_bottleneck_first(layout, state, now);
+        if (layout->coflows > layout->tasks)
+            serve_waves(layout, state, now);
+        else
+            smallest_bottleneck_first(layout, state, now);
         break;
     case MRTF:
     case MRTF_EXCLUSIVE:

@@ -13,6 +13,7 @@
 #include "shortest_remaining.c"
 #include "critical_path.c"
 #include "coflows.c"
+#include "waves.c"
 #include "rates.c"
 #include "rate_changes.c"
 #include "dependencies.c"

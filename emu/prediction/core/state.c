@@ -6,9 +6,36 @@ static void take_coflows(const Layout *layout, Room *room, Coflows *coflows)
     coflows->left = numbers(room, groups);
     coflows->first = integers(room, groups);
     coflows->next = integers(room, groups);
-    coflows->is_chained = marks(room, layout->tasks);
+    coflows->is_chained = marks(room, layout->coflows);
     coflows->common = integers(room, groups);
     coflows->gamma = numbers(room, groups);
+}
+
+static void take_waves(const Layout *layout, Room *room, Waves *waves)
+{
+    int64_t groups = layout->groups, coflows = layout->coflows;
+    if (layout->policy != SEBF_MADD || coflows == layout->tasks)
+        return;
+    waves->wave = taken(room, layout->edges, sizeof *waves->wave, true);
+    waves->port = taken(room, layout->hops, sizeof *waves->port, true);
+    waves->member = integers(room, layout->edges);
+    waves->built = copied(room, coflows, layout->coflow_start);
+    waves->port_start = integers(room, coflows + 1);
+    waves->at = integers(room, layout->hops);
+    waves->place = filled_integers(room, groups, -1);
+    waves->wave_of = integers(room, groups);
+    waves->extra = integers(room, groups);
+    waves->next = integers(room, groups);
+    waves->has_more = marks(room, groups);
+    for (int64_t coflow = 0; coflow < coflows && !measures(room); coflow++) {
+        waves->port_start[coflow + 1] = waves->port_start[coflow];
+        for (int64_t i = layout->coflow_start[coflow]; i < layout->coflow_start[coflow + 1]; i++) {
+            int64_t group = layout->group[layout->coflow_edge[i]];
+            if (group >= 0)
+                waves->port_start[coflow + 1] +=
+                    layout->hop_start[group + 1] - layout->hop_start[group];
+        }
+    }
 }
 
 /* Take what the rule of a layout uses; the rest stays NULL. */
@@ -49,6 +76,7 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->head = filled_integers(room, ports, -1);
     scratch->asked = taken(room, policy == OWN ? groups : 0, sizeof *scratch->asked, true);
     take_coflows(layout, room, &scratch->coflows);
+    take_waves(layout, room, &scratch->waves);
     scratch->offers.at = numbers(room, layout->hops);
     scratch->offers.from = filled_integers(room, ports, -1);
     scratch->offers.to = integers(room, ports);

@@ -21,11 +21,14 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def list_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
-    """Return ``start, entry`` of the positions in ``owner``, listed by owner."""
+def list_by_owner(
+    owner: Ints, owners: int, rank: Ints | None = None
+) -> tuple[Ints, Ints]:
+    """Return ``start, entry`` of the positions in ``owner``, listed by owner, rank."""
     start = np.zeros(owners + 1, dtype=np.int64)
     np.cumsum(np.bincount(owner, minlength=owners), out=start[1:])
-    return start, np.argsort(owner, kind="stable").astype(np.int64)
+    keys = (owner,) if rank is None else (rank, owner)
+    return start, np.lexsort(keys).astype(np.int64)
 
 
 def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
@@ -65,6 +68,15 @@ def channels_of(job: Job) -> Ints:
     numbers = {name: i for i, name in enumerate(job.channels)}
     channel = [numbers.get(edge.channel, -1) for edge in job.edges if numbers]
     return np.array(channel, dtype=np.int64)
+
+
+def coflows_of(job: Job, destination: Ints) -> tuple[Ints, int]:
+    """Return the coflow of every edge, by task or by name, and how many there are."""
+    numbers = {name: len(job.tasks) + i for i, name in enumerate(job.coflows)}
+    coflow = destination.copy() if numbers else destination
+    for position, edge in enumerate(job.edges if numbers else ()):
+        coflow[position] = numbers.get(edge.coflow, edge.destination)
+    return coflow, len(job.tasks) + len(numbers)
 
 
 def owners_of(job: Job) -> Ints:
@@ -145,11 +157,14 @@ class JobArrays(NamedTuple):
     rank: Ints
     control: NDArray[np.bool_]
     channel: Ints
+    coflow: Ints
     latest: NDArray[np.bool_]
     out_start: Ints
     out_edge: Ints
     in_start: Ints
     in_edge: Ints
+    coflow_start: Ints
+    coflow_edge: Ints
     order: Ints
     routes: Routes
     capacity: Floats
@@ -207,6 +222,9 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     links = cluster.links
     latest = np.array([edge.latest for edge in job.edges], dtype=np.bool_)
     takes, frees, slots, tuners = pools_by_name(job, cluster)
+    coflow, coflows = coflows_of(job, destination)
+    rank = np.array(job.edge_ranks, dtype=np.int64)
+    incoming = list_by_owner(destination, len(job.tasks))
     return JobArrays(
         job.iterations,
         policy.code,
@@ -217,12 +235,14 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         destination,
         np.array([edge.lag for edge in job.edges], dtype=np.int64),
         owners_of(job) if policy.by_job else source[:0],
-        np.array(job.edge_ranks, dtype=np.int64),
+        rank,
         np.array(job.control, dtype=np.bool_),
         channels_of(job),
+        coflow,
         latest if latest.any() else latest[:0],
         *list_by_owner(source, len(job.tasks)),
-        *list_by_owner(destination, len(job.tasks)),
+        *incoming,
+        *(list_by_owner(coflow, coflows, rank) if job.coflows else incoming),
         np.array(job.order, dtype=np.int64),
         Routes(
             links.nic,
@@ -269,6 +289,7 @@ class BoundJob:
             "names": arrays.slots.shape[1],
             "jobs": int(arrays.owner.max(initial=-1)) + 1,
             "change_count": len(arrays.changes),
+            "coflows": len(arrays.coflow_start) - 1,
         }
         routes["zones"] = len(arrays.routes.route_of)
         routes["longest"] = int(np.diff(arrays.routes.route_start).max())
@@ -319,6 +340,8 @@ _RANGES = {
     "control": ("edges", 0, "any"),
     "owner": ("edges", 0, "tasks"),
     "channel": ("edges", -1, "edges"),
+    "coflow": ("edges", 0, "coflows"),
+    "coflow_edge": ("edges", 0, "edges"),
     "latest": ("edges", 0, "any"),
     "out_edge": ("edges", 0, "edges"),
     "in_edge": ("edges", 0, "edges"),
@@ -336,6 +359,7 @@ def _check(job: JobArrays) -> None:
         "tasks": len(job.rounds),
         "edges": len(job.source),
         "names": names,
+        "coflows": len(job.coflow_start) - 1,
         "counts": job.iterations + 1,
         "any": np.iinfo(np.int64).max,
     }
@@ -348,6 +372,7 @@ def _check(job: JobArrays) -> None:
     _within("sent with lag", late[job.sent > 0], 0, job.iterations + 1)
     _starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
     _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
+    _starts("coflow_start", job.coflow_start, sizes["coflows"], job.coflow_edge)
     _check_routes(job.routes, machines, len(job.capacity))
     _check_numbers(job, machines)
     if (job.policy == lib.OWN) != (job.own is not None and job.by_flow):

@@ -30,8 +30,9 @@ Where sources state nothing, this is our reading:
   least one hundredth of that longest path, so that weights differ by at most 100.
 - A rule of one's own (`register`) is asked whenever rates are computed, and sees the
   active flows, what is left of each and the links; nothing else counts.
-- A coflow is the active flows to one iteration of one task. The DGTP paper (section
-  VI-B) describes OMCoflow in one sentence; ``omcoflow`` takes it literally, the
+- A coflow is the active flows of one name that serve one iteration; without a name
+  those to one task, as the DGTP paper has it (section VI-B). It
+  describes OMCoflow in one sentence; ``omcoflow`` takes it literally, the
   variants repair what that leaves idle (``_wc``), replace the weights by those of a
   bottleneck (``_gamma``) or predict once, at arrival (``_frozen``). Where a finish is
   predicted, at least a hundredth of every volume counts as left: 1 / time has no bound.
@@ -314,7 +315,7 @@ class OwnRates:
         self._ranks = job.edge_ranks
         #: By edge what stays of its flow, and the iteration served: made once for all
         #: questions about a flow, of which there are hundreds in a dense job.
-        self._known: dict[int, tuple[int, tuple[Any, ...]]] = {}
+        self._known: dict[int, tuple[int, tuple[Any, ...], str]] = {}
         self._failure: BaseException | None = None
 
     def check(self) -> None:
@@ -358,10 +359,11 @@ class OwnRates:
                     tuple(self._links[port] for port in _hops(question, flow)),
                     source.job_name,
                 )
-                known = self._known[position] = turn, constant
-            questions.append((turn, self._ranks[position], place, known[1], flow))
+                coflow = edge.coflow or constant[2]
+                known = self._known[position] = turn, constant, coflow
+            questions.append((turn, self._ranks[position], place, *known[1:], flow))
         questions.sort()
-        flows = [ActiveFlow._make((*of, flow.left)) for *_, of, flow in questions]
+        flows = [ActiveFlow(*of, flow.left, name) for *_, of, name, flow in questions]
         capacity = dict(zip(self._links, room, strict=True))
         rates = self._rates(flows, capacity)
         for (*_, flow), rate in zip(questions, rates, strict=True):

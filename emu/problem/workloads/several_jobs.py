@@ -56,6 +56,7 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
                 source=e.source + first,
                 destination=e.destination + first,
                 channel=f"{part.name}/{e.channel}" if e.channel else "",
+                coflow=f"{part.name}/{e.coflow}" if e.coflow else "",
             )
             for e in part.job.edges
         ]

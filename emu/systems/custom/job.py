@@ -45,7 +45,7 @@ class CustomTask:
 class CustomFlow:
     """One edge of a custom job by task names; ``volume`` in bytes per iteration.
 
-    ``channel`` and ``latest`` as in `Edge`.
+    ``channel``, ``latest`` and ``coflow`` as in `Edge`.
     """
 
     source: str
@@ -54,6 +54,7 @@ class CustomFlow:
     lag: int = 0
     channel: str = ""
     latest: bool = False
+    coflow: str = ""
 
 
 def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
@@ -160,6 +161,7 @@ def custom_job(
             flow.lag,
             channel=flow.channel,
             latest=flow.latest,
+            coflow=flow.coflow,
         )
         for flow in flows
     )
@@ -235,6 +237,7 @@ class Shuffle:
     sources: tuple[str, ...]
     destinations: tuple[str, ...]
     volumes: tuple[float, ...]
+    coflow: str = ""
 
     @property
     def edges(self) -> int:
@@ -259,7 +262,7 @@ def with_collectives(
     for number, one in enumerate(collectives):
         if isinstance(one, Shuffle):
             all_flows += [
-                CustomFlow(source, destination, volume)
+                CustomFlow(source, destination, volume, coflow=one.coflow)
                 for destination, volume in zip(
                     one.destinations, one.volumes, strict=True
                 )

@@ -28,6 +28,7 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads.coflows import Coflow
 from emu.problem.workloads.collectives import ALGORITHMS
 from emu.systems import Edit, Problems, Times
 from emu.systems.custom.job import (
@@ -99,6 +100,9 @@ class FlowSection(Section):
     reads: Literal["each", "latest"] = "each"
     """``each``: ``to`` reads n - lag. ``latest``: the newest that has arrived when it
     starts, n - lag at the least."""
+    coflow: TaskName | None = None
+    """Flows of one name that serve one iteration go together under rules for coflows,
+    whatever ``job.coflow`` says of the others."""
 
 
 class ExchangeSection(Section):
@@ -145,10 +149,13 @@ class ShuffleSection(Section):
     """Tasks that wait for what all of them send."""
     volume: tuple[Size, ...] = Field(examples=[["1 MB", "3 MB"]])
     """Bytes that each one sends, one per task of ``to``."""
+    coflow: TaskName | None = None
+    """As of flows."""
 
     def collective(self, _kind: str) -> Shuffle:
         """Return the stated shuffle."""
-        return Shuffle(self.sources, self.destinations, self.volume)
+        ends = self.sources, self.destinations
+        return Shuffle(*ends, self.volume, self.coflow or "")
 
 
 class CollectiveSection(Section):
@@ -217,6 +224,9 @@ class CustomJobSection(JobSection):
     """Machines that take part; default is all of them."""
     times: Literal["stated", "measured"] = "stated"
     """``measured``: machines take them over their ``speed``, as ``emu fit`` has it."""
+    coflow: Coflow = "task"
+    """Flows of an iteration that are a coflow: those to one ``task``, between two kinds
+    of task for one layer (``stage``), or all of the ``job``."""
 
     @property
     @override
@@ -284,6 +294,7 @@ class CustomJobSection(JobSection):
                 flow.lag,
                 flow.channel or "",
                 latest=flow.reads == "latest",
+                coflow=flow.coflow or "",
             )
             for flow in self.flows
         ]
@@ -426,6 +437,9 @@ def _flows(job: CustomJobSection) -> Problems:
             if name in gates and flow.channel:
                 problem = f"nothing is sent to or from the gate {name!r}, remove this"
                 yield (*trail, "channel"), problem
+            if name in gates and flow.coflow:
+                problem = f"nothing is sent to or from the gate {name!r}, remove this"
+                yield (*trail, "coflow"), problem
         rounds = own.get(flow.source, job.iterations)
         yield from _enough(flow.volume, rounds, (*trail, "volume"))
 

@@ -117,6 +117,7 @@ def all_flows(problem: Problem, realization: Realization) -> dict[Event, Flow]:
         edge, volume = job.edges[e], float(realization.volumes[e, n])
         flow = Flow(e, n + edge.lag, rank_of(job, e), hops[e], volume, volume)
         flow.path_after, flow.job = path_after, job.tasks[edge.source].job_name
+        flow.coflow = edge.coflow
         found[e, n] = flow
     return found
 

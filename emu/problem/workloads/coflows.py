@@ -1,0 +1,35 @@
+"""Names for coflows: the flows of a job that are of use together only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+from emu.problem.job import Job
+
+#: What flows have in common that are a coflow: their task, its kind, or the job alone.
+Coflow: TypeAlias = Literal["task", "stage", "job"]
+
+
+def with_coflows(job: Job, by: Coflow) -> Job:
+    """Return ``job`` with a name for the coflow of every edge that has none.
+
+    Parameters
+    ----------
+    by
+        ``task``: none; flows to one task are a coflow without a name. ``stage``: the
+        kinds of both ends, and the layer that a task works for where it has one: what
+        DGTP's authors call a coflow of a job of several stages (section IV), a gather
+        of DGCL, the pulls of P3, the ghosts of a layer of Dorylus. ``job``: all.
+    """
+    if by == "task":
+        return job
+    edges = []
+    for edge in job.edges:
+        source, destination = job.tasks[edge.source], job.tasks[edge.destination]
+        name = f"{source.kind}->{destination.kind}" if by == "stage" else "job"
+        layer = destination.settings.get("layer", source.settings.get("layer"))
+        if by == "stage" and layer is not None:
+            name = f"{name} of layer {layer}"
+        edges.append(replace(edge, coflow=edge.coflow or name))
+    return replace(job, edges=tuple(edges))
