@@ -56,6 +56,7 @@ Write a scenario
     scenario schema     Print the JSON Schema of scenario and lab files, for editors.
     scenario docs       Show a document of emu, or list them.
     scenario import     Bring a graph of your own in, for job.dataset: NAME.
+    scenario import-workload Write a scenario of a trace or workflow of others.
     scenario data       List graphs, fetch public ones, or clear what was prepared.
     predict  policies   Explain every rate policy in two lines.
     predict  placements Explain every placement policy in two lines.

@@ -114,8 +114,8 @@ def encode(fields: Mapping[int, Any]) -> bytes:
 
 
 def write_varint(value: int) -> bytes:
-    """Return a number of variable length; it is 0 or more."""
-    parts = bytearray()
+    """Return a whole number of variable length, of 64 bits with its sign."""
+    parts, value = bytearray(), value & (1 << 64) - 1
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)
         value >>= 7

@@ -40,7 +40,7 @@ _STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
 _KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 # A file of aliases to aliases grows without bound when written out. A custom job of
 # 42,000 flows has 320,000 values and is checked in 3 s.
-_MOST_VALUES = 400_000
+MOST_VALUES = 400_000
 _DEEPEST = 40
 #: What begins as JSON is read as such from here on: of YAML 0.2 s, then more.
 _LONG_JSON = 20_000
@@ -197,7 +197,7 @@ def parse_document(text: str, file: str) -> Document:
     level, values = [data], 0  # what would take too long to check is refused
     for _ in range(_DEEPEST):
         values += len(level)
-        if values > limit(_MOST_VALUES):
+        if values > limit(MOST_VALUES):
             break
         sizes = [
             one.values() if isinstance(one, dict) else one
@@ -258,7 +258,7 @@ class _Plain:
 
     def of(self, node: Any, trail: Trail) -> Any:
         self._values += 1
-        if self._values > limit(_MOST_VALUES) or len(trail) > _DEEPEST:
+        if self._values > limit(MOST_VALUES) or len(trail) > _DEEPEST:
             raise self._document.error(trail, _TOO_MANY)
         if isinstance(node, CommentedMap):
             return {key: self._entry(node, key, trail) for key in node}
@@ -446,7 +446,7 @@ def _names(machines: list[Any]) -> list[list[str]]:
     names: list[list[str]] = []
     for item in machines:
         count = item.get("count", 1) if isinstance(item, dict) else 0
-        if not isinstance(count, int) or not 0 < count <= _MOST_VALUES:
+        if not isinstance(count, int) or not 0 < count <= MOST_VALUES:
             break  # an error of the file, which is found later
         names.append(names_of(_name(item), count, sum(map(len, names))))
     return names

@@ -104,9 +104,12 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     machine_of = space.fixed.tolist()
     names = {machine.name: m for m, machine in enumerate(cluster.machines)}
     of_tasks = {task.name: task.process_name for task in job.tasks}
-    stated = dict[str, str]()
-    for name, machine in tasks.items():
-        process = name if name in job.units else of_tasks.get(name)
+    # All tasks of a process may be named: it is looked at once.
+    pairs = {
+        (name if name in job.units else of_tasks.get(name), machine): name
+        for name, machine in tasks.items()
+    }
+    for (process, machine), name in pairs.items():
         if process is None:
             problem = f"the placement names {name}, which is no task of the job"
             raise PlacementError(problem)
@@ -115,9 +118,6 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
                 f"task {name} is placed on {machine}, "
                 f"which is no machine; there are {', '.join(names)}"
             )
-        if stated.get(process) == machine:
-            continue
-        stated[process] = machine
         for task in job.units[process]:
             if machine_of[task] not in {-1, names[machine]}:
                 pin = cluster.machines[machine_of[task]].name

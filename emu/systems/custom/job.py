@@ -313,7 +313,9 @@ def _segment(one: Collective, label: str) -> Iterator[CustomFlow]:
             for send in (send for send in sends if send.sender == rank):
                 to, row = one.among[send.receiver], volumes[send.chunks]
                 volume = row if isinstance(one.volume, tuple) else row[0]
-                way = f"{name}->{to}"
+                # A rank sends to one after the other, but where all goes at once.
+                apart = one.algorithm in ("direct", "ring")
+                way = f"{name}->{to}" if apart else f"{name}->"
                 yield CustomFlow(here, f"{to}.{following}", volume, channel=way)
         last = f"{name}.{label}.{len(one.steps)}"
         yield CustomFlow(last, one.then[rank] if one.then else name, 0.0, one.lag)
