@@ -5,6 +5,7 @@ Its placement is of its job or of each of several.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
     from emu.training.looks import Look
+
+#: More jobs are counted by policy, not named.
+_MOST_JOBS = 20
 
 
 #: Called by searches with (candidates so far, in all, best makespan).
@@ -397,6 +401,9 @@ class Experiment:
         slots = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":
             each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
+            if len(each) > _MOST_JOBS:
+                policies = Counter(j.placement.policy for j in self.scenario.jobs)
+                each = [f"{count} jobs by {name}" for name, count in policies.items()]
             policy = f"sequential: {', '.join(each)}"
         pins = problem.job.fixed
         demanded = {resource for t in problem.job.tasks for resource in t.demands}
