@@ -17,22 +17,19 @@ from typing import Any
 from emu.errors import DataError
 from emu.interchange.chakra_exchanges import (
     Exchange,
+    Message,
     collective_of,
     join_collectives,
     join_messages,
 )
 from emu.interchange.chakra_nodes import Node, Trace, read_nodes
-from emu.interchange.workload import Workload, order_nodes, reduce_edges
+from emu.interchange.workload import Data, Workload, order_nodes, reduce_edges
+from emu.units import DURATION, RATE
 
 _USED = {
-    "comm_type",
-    "comm_size",
-    "comm_src",
-    "comm_dst",
-    "comm_tag",
-    "root",
-    "pg_name",
-}
+    "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "root", "pg_name",
+    "seconds", "control", "channel",
+}  # fmt: skip
 
 
 def rank_files(path: Path, copies: int = 0) -> list[Path]:
@@ -75,7 +72,8 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
         job.add_rank(rank, trace, needed)
     join_messages(job.workload, job.sends, job.receives)
     join_collectives(job.workload, [*job.groups.values()])
-    job.workload.places = {f"r{rank}": f"m{rank}" for rank in range(size)}
+    for rank in range(size):
+        job.workload.places.setdefault(f"r{rank}", f"m{rank}")
     return job.workload
 
 
@@ -85,8 +83,8 @@ class _Job:
     def __init__(self, workload: Workload, files: list[Path]) -> None:
         self.workload, self._files = workload, files
         # Ends of messages by (from, to, tag): sends with their bytes, and receives.
-        self.sends = defaultdict[Any, list[tuple[str, int]]](list)
-        self.receives = defaultdict[Any, list[tuple[str, int]]](list)
+        self.sends = defaultdict[Any, list[Message]](list)
+        self.receives = defaultdict[Any, list[Message]](list)
         # Of each group the collectives of each rank, in order.
         self.groups = defaultdict[str, dict[int, list[Exchange]]](
             lambda: defaultdict(list)
@@ -95,6 +93,8 @@ class _Job:
     def add_rank(self, rank: int, trace: Trace, needed: list[tuple[int, int]]) -> None:
         """Add the nodes of a rank, and the orders that no longer way stands for."""
         left_out, nodes = self.workload.left_out, trace.nodes
+        if "machine" in trace.metadata:
+            self._own_machine(rank, trace.metadata)
         if "collective" in trace.metadata:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
             sums = {
@@ -108,6 +108,21 @@ class _Job:
             self.workload.add_flow(ends[source], name)
         for node in nodes:
             left_out.update(f"attribute {name}" for name in {*node.attributes} - _USED)
+
+    def _own_machine(self, rank: int, about: Data) -> None:
+        """Put a rank on the machine that its trace names, with the NIC it states."""
+        name, machines = str(about["machine"]), self.workload.machines
+        if all("nic" not in one for one in machines):
+            machines.clear()
+        self.workload.places[f"r{rank}"] = name
+        if all(one["name"] != name for one in machines):
+            nic: Data = {w: RATE.exact(float(about[f"nic_{w}"])) for w in ("in", "out")}
+            nic["latency"] = {
+                way: DURATION.exact(float(about[f"latency_{way}"]))
+                for way in ("in", "out")
+            }
+            has_nic = float(about["nic_in"]) > 0
+            machines.append({"name": name, "nic": nic if has_nic else "none"})
 
     def order_edges(self, nodes: list[Node], origin: str) -> list[tuple[int, int]]:
         """Return the dependencies of a rank, by places in the file.
@@ -158,9 +173,9 @@ class _Job:
             is_whole = False
         if not is_whole and node.kind not in ("COMM_SEND", "COMM_RECV"):
             return self._add_timed(rank, node, name)
-        size = int(attributes.get("comm_size", 0))
+        size = float(attributes.get("comm_size", 0))
         if size < 0:
-            problem = f"node {node.number} has comm_size {size}"
+            problem = f"node {node.number} has comm_size {size:g}"
             raise DataError(problem, path=str(self._files[rank]))
         self._task(rank, name, node.kind, 0)
         if is_whole:
@@ -177,7 +192,9 @@ class _Job:
             problem += f"{len(self._files)} are there"
             raise DataError(problem, path=str(self._files[rank]))
         key = (rank, other, tag) if sends else (other, rank, tag)
-        (self.sends if sends else self.receives)[key].append((name, size))
+        about = (str(attributes.get("channel", "")), bool(attributes.get("control")))
+        table = self.sends if sends else self.receives
+        table[key].append(Message(name, size, *about))
         return name
 
     def _add_timed(self, rank: int, node: Node, name: str) -> str:
@@ -186,7 +203,8 @@ class _Job:
             left_out[f"all but the time of {node.kind}_NODE"] += 1
         if not node.micros and "num_ops" in node.attributes:
             left_out["time of a node that states num_ops alone"] += 1
-        self._task(rank, name, node.kind, node.micros / 1e6)
+        seconds = node.attributes.get("seconds", node.micros / 1e6)
+        self._task(rank, name, node.kind, float(seconds))
         return name
 
     def _task(self, rank: int, name: str, kind: str, seconds: float) -> None:

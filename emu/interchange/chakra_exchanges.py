@@ -16,12 +16,24 @@ _SECTIONS = {
 }  # fmt: skip
 
 
+class Message(NamedTuple):
+    """One end of a message."""
+
+    task: str
+    size: float
+    """Bytes."""
+    channel: str = ""
+    """Messages of one go one after the other; of none, those of one tag do."""
+    control: bool = False
+    """True where it is order alone."""
+
+
 class Exchange(NamedTuple):
     """Part of one rank in a collective."""
 
     kind: str
     """One of `COLLECTIVES`."""
-    size: int
+    size: float
     """Bytes that the rank brings."""
     root: int
     task: str
@@ -44,8 +56,8 @@ def collective_of(stated: Any, name: str) -> str:
 
 def join_messages(
     workload: Workload,
-    sends: Mapping[Any, Sequence[tuple[str, int]]],
-    receives: Mapping[Any, Sequence[tuple[str, int]]],
+    sends: Mapping[Any, Sequence[Message]],
+    receives: Mapping[Any, Sequence[Message]],
 ) -> None:
     """Add the flow of every message; sends and receives are by (from, to, tag).
 
@@ -58,11 +70,20 @@ def join_messages(
             problem = f"rank {source} sends {len(ends[0])} messages of tag {tag} to "
             problem += f"rank {destination}, which receives {len(ends[1])}"
             raise DataError(problem, path=workload.origin)
-        for (sender, size), (receiver, room) in zip(*ends, strict=True):
-            if room not in (0, size):
-                problem = f"{receiver} receives {room} bytes of {size} of {sender}"
-                raise DataError(problem, path=workload.origin)
-            workload.add_flow(sender, receiver, size)
+        way = "-".join(map(str, key)) if len(ends[0]) > 1 else ""
+        for sent, got in zip(*ends, strict=True):
+            if got.size not in (0, sent.size):
+                problem = f"{got.task} receives {got.size:g} bytes of {sent.size:g} of "
+                raise DataError(problem + sent.task, path=workload.origin)
+            if sent.control:  # over a gate nothing goes
+                gate, process = f"{sent.task}.gate", sent.task.partition(".")[0]
+                workload.add_task(gate, 0, kind="order", gate=True, process=process)
+                workload.add_flow(sent.task, gate)
+                workload.add_flow(gate, got.task)
+                continue
+            workload.add_flow(sent.task, got.task, sent.size)
+            if channel := (sent.channel or way):
+                workload.flows[-1]["channel"] = channel.replace(" ", "")
 
 
 def join_collectives(
@@ -83,8 +104,8 @@ def join_collectives(
             first = together[0]
             for row in together:
                 if row[:3] != first[:3]:
-                    problem = f"{first.task} is {first.kind} of {first.size} bytes, "
-                    problem += f"{row.task} beside it {row.kind} of {row.size}"
+                    problem = f"{first.task} is {first.kind} of {first.size:g} bytes, "
+                    problem += f"{row.task} beside it {row.kind} of {row.size:g}"
                     raise DataError(problem, path=workload.origin)
                 workload.add_flow(row.task, f"{row.task}.done")
             if len(together) > 1 and (first.size or first.kind == "BARRIER"):
@@ -97,7 +118,12 @@ def _add(workload: Workload, together: Sequence[Exchange]) -> None:
     ranks = [row.task for row in (*together[root:], *together[:root])]
     done = [f"{name}.done" for name in ranks]
     if kind in _SECTIONS:
-        section: Data = {"among": ranks, "volume": f"{size} B", "then": done, "lag": 0}
+        section: Data = {
+            "among": ranks,
+            "volume": f"{size!r} B",
+            "then": done,
+            "lag": 0,
+        }
         section |= {"segments": 1} if kind == "ALL_REDUCE" else {}
         workload.collectives.append({_SECTIONS[kind]: section})
     elif kind == "BARRIER":

@@ -77,7 +77,7 @@ class Workload:
         order_nodes([*places], edges, self.origin)
         ends_of_nic = {"in": nic, "out": nic}
         delay = {"latency": {"in": "0 s", "out": latency}} if latency else {}
-        machines = [{**one, "nic": {**ends_of_nic, **delay}} for one in self.machines]
+        machines = [{"nic": {**ends_of_nic, **delay}} | one for one in self.machines]
         placement: Data = {"policy": "explicit", "tasks": self.places}
         job: Data = {"system": "custom", "iterations": 1, "tasks": self.tasks}
         job |= {"flows": self.flows} if self.flows else {}
