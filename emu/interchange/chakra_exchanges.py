@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from emu.errors import DataError
 from emu.interchange.chakra_nodes import COLLECTIVES
-from emu.interchange.workload import Data, Workload
+from emu.interchange.workload import Data, Workload, plain_name
 
 _SECTIONS = {
     "ALL_REDUCE": "allreduce", "ALL_GATHER": "allgather", "BROADCAST": "broadcast",
@@ -83,7 +83,7 @@ def join_messages(
                 continue
             workload.add_flow(sent.task, got.task, sent.size)
             if channel := (sent.channel or way):
-                workload.flows[-1]["channel"] = channel.replace(" ", "")
+                workload.flows[-1]["channel"] = plain_name(channel)
 
 
 def join_collectives(

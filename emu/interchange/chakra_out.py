@@ -7,6 +7,7 @@ or from a gate or a credit, is a message marked ``control``.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
     """
     job, cluster = problem.job, problem.cluster
     folder.mkdir(parents=True, exist_ok=True)
+    ranks = _ranks(problem)
     for number, task in enumerate(job.tasks):
         machine = cluster.machines[problem.placement.machine_of[number]]
         about: dict[str, Any] = {
@@ -38,9 +40,9 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
         about |= {"nic_out": machine.bandwidth_out, "latency_in": machine.latency_in}
         about |= {"latency_out": machine.latency_out}
         messages = [encode({1: "0.0.4", 2: _attributes(about)})]
-        messages += _nodes(problem, taken, number)
+        messages += _nodes(problem, taken, number, ranks)
         content = b"".join(write_varint(len(one)) + one for one in messages)
-        with whole_file(folder / f"task.{number}.et") as partial:
+        with whole_file(folder / f"task.{ranks[number]}.et") as partial:
             partial.write_bytes(content)
     left_out = Counter(
         {
@@ -51,6 +53,17 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
         }
     )
     return +left_out
+
+
+def _ranks(problem: Problem) -> list[int]:
+    """Return the rank of every task: by name, as flows that get ready at once go."""
+    names = [
+        [int(part) if place % 2 else part for place, part in enumerate(parts)]
+        for parts in (re.split(r"(\d+)", task.name) for task in problem.job.tasks)
+    ]
+    order = sorted(range(len(names)), key=names.__getitem__)
+    ranks = {task: rank for rank, task in enumerate(order)}
+    return [ranks[task] for task in range(len(names))]
 
 
 def _attributes(values: dict[str, Any]) -> list[bytes]:
@@ -65,7 +78,9 @@ def _attributes(values: dict[str, Any]) -> list[bytes]:
     return rows
 
 
-def _nodes(problem: Problem, taken: Realization, task: int) -> Iterator[bytes]:
+def _nodes(
+    problem: Problem, taken: Realization, task: int, ranks: list[int]
+) -> Iterator[bytes]:
     """Yield the nodes of a task: receives, its work and sends of each iteration.
 
     A node's number is ``iteration * step`` and its place there, so that others know it.
@@ -80,29 +95,30 @@ def _nodes(problem: Problem, taken: Realization, task: int) -> Iterator[bytes]:
         for place, edge in enumerate(into):
             source = n - job.edges[edge].lag
             if job.sends(edge, source):
-                yield _message(problem, taken, edge, source, first + place, None)
+                place_of = first + place, None
+                yield _message(problem, taken, (edge, source), place_of, ranks)
                 before.append(first + place)
         seconds = float(taken.times[task, n])
         work = first + len(into)
         yield _node(work, _COMP, before, seconds, {"seconds": seconds})
         for place, edge in enumerate(out, 1):
             if job.sends(edge, n):
-                yield _message(problem, taken, edge, n, work + place, work)
+                place_of = work + place, work
+                yield _message(problem, taken, (edge, n), place_of, ranks)
 
 
 def _message(
     problem: Problem,
     taken: Realization,
-    edge: int,
-    iteration: int,
-    number: int,
-    after: int | None,
+    flow: tuple[int, int],
+    place: tuple[int, int | None],
+    ranks: list[int],
 ) -> bytes:
     """Return the send of a flow after a node, or its receive."""
-    job = problem.job
+    job, (edge, iteration), (number, after) = problem.job, flow, place
     here, control = job.edges[edge], job.control[edge]
-    end = {"comm_dst": here.destination} if after is not None else {}
-    about: dict[str, Any] = end or {"comm_src": here.source}
+    end = {"comm_dst": ranks[here.destination]} if after is not None else {}
+    about: dict[str, Any] = end or {"comm_src": ranks[here.source]}
     about |= {"comm_tag": edge, "control": control}
     size = 0.0 if control else float(taken.volumes[edge, iteration])
     about |= {"comm_size": size, "channel": here.channel or f"edge {edge}"}

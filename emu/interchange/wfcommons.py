@@ -13,7 +13,7 @@ from pathlib import Path
 
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_json
-from emu.interchange.workload import Data, Workload
+from emu.interchange.workload import Data, Workload, plain_name
 
 _USED = {
     "id", "name", "parents", "children", "inputFiles", "outputFiles", "files",
@@ -80,11 +80,7 @@ def _add(workload: Workload, key: str, task: Data, places: Mapping[str, str]) ->
         workload.left_out["cores of a task beyond one"] += 1
     for name in task.keys() - _USED:
         workload.left_out[f"{name} of a task"] += 1
-    workload.add_task(_name(key), seconds, **more)
-
-
-def _name(key: str) -> str:
-    return "".join("_" if c in "/\\>#" or c.isspace() else c for c in str(key))
+    workload.add_task(plain_name(key), seconds, **more)
 
 
 def _edges(tasks: Mapping[str, Data], origin: str) -> Iterator[tuple[str, str]]:
@@ -133,5 +129,5 @@ def _join(workload: Workload, tasks: Mapping[str, Data], files: list[Data]) -> N
                 pair = makers[file], key
                 flows[pair] = flows.get(pair, 0.0) + sizes[file]
     for (source, destination), size in flows.items():
-        workload.add_flow(_name(source), _name(destination), size)
+        workload.add_flow(plain_name(source), plain_name(destination), size)
     workload.notes.append(f"{len(tasks)} tasks, {len(flows)} pairs of them with files")

@@ -90,6 +90,11 @@ class Workload:
         }
 
 
+def plain_name(text: str) -> str:
+    """Return the name of a task or channel that stands for a text."""
+    return "".join("_" if c in "/\\>#" or c.isspace() else c for c in text)
+
+
 def order_nodes(
     names: Sequence[str], edges: Iterable[tuple[int, int]], origin: str
 ) -> list[int]:
