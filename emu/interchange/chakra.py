@@ -65,11 +65,11 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     size = len(files)
     machine = {"name": "m", "count": size} if size > 1 else {"name": "m0"}
     job = _Job(Workload(str(path), [machine]), files)
-    for rank, file in enumerate(files):
-        if not rank or not copies:  # copies are read once
-            trace = read_nodes(file, large=large)
-            needed = job.order_edges(trace.nodes, str(file))
-        job.add_rank(rank, trace, needed)
+    for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
+        trace = read_nodes(file, large=large)
+        needed = job.order_edges(trace.nodes, str(file))
+        for rank in range(size) if copies else [place]:
+            job.add_rank(rank, trace, needed)
     join_messages(job.workload, job.sends, job.receives)
     join_collectives(job.workload, [*job.groups.values()])
     for rank in range(size):
@@ -78,7 +78,7 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
 
 
 class _Job:
-    """What is known of the ranks so far."""
+    """The ranks so far, and what they do together."""
 
     def __init__(self, workload: Workload, files: list[Path]) -> None:
         self.workload, self._files = workload, files

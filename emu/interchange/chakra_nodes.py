@@ -167,7 +167,7 @@ def _node(row: Data, attributes: Data) -> Node:
     kind = stated.removesuffix("_NODE")
     if stated.isdecimal():
         kind = KINDS[int(stated)] if int(stated) < len(KINDS) else f"type {stated}"
-    micros = float(row.get("durationmicros", row.get("runtime", 0)))
+    micros = float(row.get("durationmicros") or row.get("runtime") or 0)
     data, control = (
         [int(n) for n in row.get(key, [])] for key in ("datadeps", "ctrldeps")
     )

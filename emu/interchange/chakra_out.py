@@ -95,16 +95,16 @@ def _nodes(
         for place, edge in enumerate(into):
             source = n - job.edges[edge].lag
             if job.sends(edge, source):
-                place_of = first + place, None
-                yield _message(problem, taken, (edge, source), place_of, ranks)
+                got = first + place, None
+                yield _message(problem, taken, (edge, source), got, ranks)
                 before.append(first + place)
         seconds = float(taken.times[task, n])
         work = first + len(into)
         yield _node(work, _COMP, before, seconds, {"seconds": seconds})
         for place, edge in enumerate(out, 1):
             if job.sends(edge, n):
-                place_of = work + place, work
-                yield _message(problem, taken, (edge, n), place_of, ranks)
+                sent = work + place, work
+                yield _message(problem, taken, (edge, n), sent, ranks)
 
 
 def _message(

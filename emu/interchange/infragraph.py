@@ -80,8 +80,9 @@ def _build(
             if one["choice"] == "device":
                 _build(topology, devices, one["name"], part, kinds)
             else:
-                custom = one.get("custom", {}).get("type", "custom")
-                kinds[part] = custom if one["choice"] == "custom" else one["choice"]
+                stated = one.get(one["choice"])  # of one that is none of the usual
+                own = isinstance(stated, dict) and "type" in stated
+                kinds[part] = stated["type"] if own else one["choice"]
     links = {link["name"]: link for link in device.get("links", [])}
     for edge in device.get("edges", []):
         ends = []

@@ -27,7 +27,7 @@ class Wire(NamedTuple):
 
 @dataclass
 class Topology:
-    """What a file says of machines and what joins them."""
+    """Machines and what joins them, as a file says it."""
 
     origin: str
     machines: list[str] = field(default_factory=list)

@@ -55,7 +55,7 @@ def read_workflow(path: Path) -> Workload:
 def _machines(machines: Mapping[str, Data]) -> list[Data]:
     rows = []
     for number, cpu in enumerate(machines.values()):
-        cores = int(cpu.get("coreCount", cpu.get("count", 0)))
+        cores = int(cpu.get("coreCount") or cpu.get("count") or 0)
         slots = {"slots": {"core": cores}} if cores else {}
         rows.append({"name": f"m{number}", **slots})
     return rows or [{"name": "m0"}]
@@ -63,7 +63,7 @@ def _machines(machines: Mapping[str, Data]) -> list[Data]:
 
 def _add(workload: Workload, key: str, task: Data, places: Mapping[str, str]) -> None:
     """Add a task; where it says on which machine it ran, it stands there."""
-    seconds = float(task.get("runtimeInSeconds", task.get("runtime", 0)))
+    seconds = float(task.get("runtimeInSeconds") or task.get("runtime") or 0)
     names = task.get("machines") or [task.get("machine")]
     there = names[0] if isinstance(names, list) else names
     if there is not None and there not in places and places:

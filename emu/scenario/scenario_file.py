@@ -269,10 +269,8 @@ def load(
 def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     """Return the machines and programs of a lab file; a scenario's cluster will do.
 
-    Raises
-    ------
-    ScenarioError
-        Every error of the file: file, line, key, what was found, what would be right.
+    Raises ScenarioError for every error of the file: file, line, key, what was found,
+    what would be right.
     """
     with one_error(source, partial(ScenarioError, file=str(source))):
         document = _read(source, overrides)
@@ -473,8 +471,8 @@ def _apply_changes(
 
     ``noted``: texts of programs that are not read of their files.
     """
-    stated = document.text, document.file, str(folder), overrides
-    source = Source(*stated, large=are_large())
+    stated = document.text, document.file, str(folder)
+    source = Source(*stated, overrides, are_large())
     workload = document.data if document.data.keys() >= WORKLOAD_KEYS else None
     if workload is not None:
         document = workload_document(document)

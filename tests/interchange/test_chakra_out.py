@@ -18,7 +18,7 @@ from emu.problem import Problem, Realization
 from emu.testing.strategies import problems
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(problems())
 def test_a_drawn_job_ends_when_it_did(drawn: tuple[Problem, Realization]) -> None:
     """Latencies of NICs, order alone, channels and ends of short tasks with it."""

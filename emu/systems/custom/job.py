@@ -166,9 +166,9 @@ def custom_job(
         for flow in flows
     )
     # What no iteration would wait for is left out: it may be 300,000 edges of 42,000.
-    binding = window is None or window < most
-    credits_ = credit_edges(built, edges, window) if binding else ()
-    return Job(built, edges + credits_, most, settings=settings or {})
+    window = window if window is None or window < most else None
+    edges += credit_edges(built, edges, window)
+    return Job(built, edges, most, settings=settings or {})
 
 
 def custom_realization(
