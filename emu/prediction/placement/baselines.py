@@ -105,7 +105,6 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     names = {machine.name: m for m, machine in enumerate(cluster.machines)}
     of_tasks = {task.name: task.process_name for task in job.tasks}
     units = ((n if n in job.units else of_tasks.get(n), m, n) for n, m in tasks.items())
-    # All tasks of a process may be named: it is looked at once.
     pairs = {(process, machine): name for process, machine, name in units}
     for (process, machine), name in pairs.items():
         if process is None:

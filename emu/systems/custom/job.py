@@ -131,10 +131,8 @@ def custom_job(
     positions = {task.name: position for position, task in enumerate(tasks)}
     gates = {task.name for task in tasks if task.gate}
     _check_ends(flows, positions, gates)
-    rounds = {
-        task.name: iterations if task.iterations is None else task.iterations
-        for task in tasks
-    }
+    counts = ((t.name, t.iterations) for t in tasks)
+    rounds = {name: iterations if n is None else n for name, n in counts}
     most = max(rounds.values(), default=iterations)
     sending = [f for f in flows if byte_scale and f.destination not in gates]
     payload = _payload_bytes(sending, rounds, byte_scale or 0.0)
