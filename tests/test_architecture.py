@@ -151,6 +151,7 @@ WRITE_CUSTOM = {
     "emu/scenario/setup.py",
     "emu/scenario/workload_file.py",
     "emu/lab/fitting/fitted_job.py",
+    "emu/interchange/workload.py",
 }
 ROOMS = sorted(path.parent.name for path in ROOT.glob("emu/systems/*/__init__.py"))
 

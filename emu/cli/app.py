@@ -14,7 +14,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -30,6 +30,7 @@ from emu.cli.signs_of_life import signs_of_life
 from emu.errors import DataError, EmulatorError
 from emu.host.foreign_code import code_of_others
 from emu.host.interruption import INTERRUPTED, tell
+from emu.host.limits import large_files
 from emu.names import for_terminal
 
 
@@ -55,6 +56,7 @@ Write a scenario
     scenario schema     Print the JSON Schema of scenario and lab files, for editors.
     scenario docs       Show a document of emu, or list them.
     scenario import     Bring a graph of your own in, for job.dataset: NAME.
+    scenario import-workload Write a scenario of a trace or workflow of others.
     scenario data       List graphs, fetch public ones, or clear what was prepared.
     predict  policies   Explain every rate policy in two lines.
     predict  placements Explain every placement policy in two lines.
@@ -84,6 +86,13 @@ Look at a run
 This host
     host     clean      Remove files that a killed process or a power cut left.
 """
+
+
+#: An option of most commands, and its meaning.
+_LARGE = ("--large", "Lift limits against files of strangers, for your own.")
+#: Commands that read no scenario, and none of a run.
+_READS_NONE = {"init", "schema", "docs", "import", "data", "policies", "placements"}
+_READS_NONE |= {"agent", "trials", "exec", "clean", "import-workload"}
 
 
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
@@ -116,9 +125,11 @@ def write_paragraphs(text: str, formatter: Any) -> None:
             formatter.write_text(" ".join(paragraph.split()))
 
 
-def write_parameters(parameters: list[Any], formatter: Any) -> None:
-    """Write arguments and options as two columns."""
-    arguments, options = [], []
+def write_parameters(
+    parameters: list[Any], formatter: Any, more: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Write arguments and options as two columns, ``more`` options first."""
+    arguments, options = list[tuple[str, str]](), [*more]
     for one in parameters:
         meaning = getattr(one, "help", None) or ""
         if isinstance(one, TyperArgument):
@@ -145,6 +156,14 @@ class Command(TyperCommand):
             offer_words(str(self.name), parameter)
 
     @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take ``--large``, which all commands share that read a scenario."""
+        ctx.meta[_LARGE[0]] = self.name not in _READS_NONE and _LARGE[0] in args
+        if ctx.meta[_LARGE[0]]:
+            args.remove(_LARGE[0])
+        return super().parse_args(ctx, args)
+
+    @override
     def invoke(self, ctx: Any) -> Any:
         """Run the command; what only reads runs code of others with --run-code alone.
 
@@ -152,7 +171,12 @@ class Command(TyperCommand):
         """
         name = str(self.name)
         runs = COMMANDS[name].runs_code or ctx.params.get("run_code", False)
-        with signs_of_life(name), code_of_others(runs=runs, tell=_complain):
+        large = _complain if ctx.meta[_LARGE[0]] else None
+        with (
+            signs_of_life(name),
+            code_of_others(runs=runs, tell=_complain),
+            large_files(large),
+        ):
             return super().invoke(ctx)
 
     @override
@@ -171,7 +195,8 @@ class Command(TyperCommand):
         """Write usage, description, arguments and options."""
         self.format_usage(ctx, formatter)
         write_paragraphs(self.help or "", formatter)
-        write_parameters(self.get_params(ctx), formatter)
+        more = [] if self.name in _READS_NONE else [_LARGE]
+        write_parameters(self.get_params(ctx), formatter, more)
 
 
 def _complain(lines: str) -> None:

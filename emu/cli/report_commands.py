@@ -57,6 +57,7 @@ class Form(StrEnum):
     PDF = "pdf"
     PNG = "png"
     CSV = "csv"
+    CHAKRA = "chakra"
 
 
 OF_FIGURES = (Form.SVG, Form.PDF, Form.PNG)
@@ -137,8 +138,8 @@ def report(
     form: Annotated[
         Form,
         option(
-            "--as html|trace|svg|pdf|png|csv",
-            "A page, a trace for ui.perfetto.dev, a figure, or tables.",
+            "--as html|trace|svg|pdf|png|csv|chakra",
+            "A page, a trace for ui.perfetto.dev, a figure, tables, Chakra traces.",
         ),
     ] = Form.HTML,
     out: Annotated[
@@ -254,7 +255,19 @@ def _write_tables(run: Path, out: Path | None = None) -> Path:
     return folder
 
 
+def _write_chakra(run: Path, out: Path | None = None) -> Path:
+    """Write a Chakra trace of every task; return their directory."""
+    from emu.interchange.chakra_out import write_traces  # noqa: PLC0415 - seldom used
+
+    record, folder = load_run(run), out or run / "chakra"
+    left_out = write_traces(record.best.problem, record.realization, folder)
+    for what, count in left_out.items():
+        typer.echo(f"left out: {what}, {count:,} times")
+    return folder
+
+
 _WRITERS = {
+    Form.CHAKRA: _write_chakra,
     Form.HTML: write_report,
     Form.TRACE: write_trace,
     Form.CSV: _write_tables,

@@ -26,6 +26,7 @@ from emu.names import file_part
 from emu.problem.fields.suggestion import nearest
 from emu.report.terminal import plain_table, terminal
 from emu.scenario import find_errors, load
+from emu.scenario.document import MOST_VALUES
 from emu.scenario.own_rules import is_program
 from emu.scenario.realize import model_programs
 from emu.scenario.scenario import file_schema
@@ -36,6 +37,7 @@ from emu.scenario.scenario_file import (
     list_labs,
     list_scenarios,
 )
+from emu.units import DURATION, RATE
 
 #: File beside a copied scenario, from which its editor knows keys and values.
 _SCHEMA = "emu.schema.json"
@@ -296,6 +298,55 @@ def _print_import(name: str, facts: Mapping[str, Any]) -> None:
         f"next: job.dataset: {name} in a scenario of system: dgtp; "
         "emu init demo copies one to edit"
     )
+
+
+@app.command("import-workload")
+def import_workload(
+    file: Annotated[Path, argument("FILE", "Trace or workflow of others.")],
+    target: Annotated[Path, option("--out -o NAME.json", "Scenario to write.")],
+    nic: Annotated[
+        str, option("RATE", "NIC of every machine, in and out.")
+    ] = "10 Gbit/s",
+    latency: Annotated[str, option("TIME", "From a NIC to any other.")] = "",
+    copies: Annotated[
+        int, option("N", "Ranks that have this one Chakra trace.", min=0)
+    ] = 0,
+    *,
+    large: Annotated[
+        bool, option("--large", "Take more than a million nodes, or 256 MB.")
+    ] = False,
+) -> None:
+    """Write a scenario of a trace or workflow of others.
+
+    FILE is a trace of coflow-benchmark (Facebook's), a Chakra execution trace of one
+    rank (.et or .json; NAME.0.et, NAME.1.et, ... are those of all ranks), or a workflow
+    of WfCommons. What a custom job has no word for is left out, by name and count.
+
+    Raises DataError when the file cannot be read, or cannot be carried out.
+    """
+    from emu.interchange.choose import read_workload  # noqa: PLC0415 - seldom used
+
+    workload = read_workload(file, copies=copies, large=large)
+    for text, quantity, name in (
+        (nic, RATE, "--nic"),
+        (latency, DURATION, "--latency"),
+    ):
+        try:
+            _ = text and quantity.parse(text)
+        except ValueError as error:
+            raise ScenarioError(str(error), file=name) from error
+    content = workload.scenario(target.stem, nic, latency)
+    text = json.dumps(content)
+    write_atomic(target, text)
+    for note in workload.notes:
+        typer.echo(note)
+    for what, count in sorted(workload.left_out.items(), key=lambda row: -row[1]):
+        typer.echo(f"left out: {what}, {count:,} times")
+    big = " --large" if sum(map(text.count, ",[{")) > MOST_VALUES else ""
+    typer.echo(
+        f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
+    )
+    typer.echo(f"next: emu simulate {target}{big}")
 
 
 class Action(StrEnum):

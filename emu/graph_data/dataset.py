@@ -341,10 +341,7 @@ def open_dataset(
 def open_for(settings: Mapping[str, Any]) -> Dataset:
     """Open the data set of a job from ``Job.settings``.
 
-    Raises
-    ------
-    DataError, ValueError
-        As `open_dataset`.
+    Raises DataError, ValueError as `open_dataset`.
     """
     dataset = settings["dataset"]
     return open_dataset(
@@ -421,12 +418,8 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     Arrays ``columns_0``, ... are float32, shape (vertices, columns of the block), each
     checked when it is read: a reader of one block reads no other.
 
-    Raises
-    ------
-    DataError
-        When they are damaged or cannot be written.
-    ValueError
-        When the blocks are not all columns of the data set.
+    Raises DataError when they are damaged or cannot be written; ValueError when the
+    blocks are not all columns of the data set.
     """
     if sum(blocks) != dataset.feature_length:
         raise ValueError(f"{sum(blocks)} of {dataset.feature_length} columns")

@@ -49,10 +49,7 @@ def cut_intervals(
     vertices, until the two are within `CLOSE` times the mean or no swap brings them
     closer.
 
-    Raises
-    ------
-    ValueError
-        When a part has fewer vertices than intervals.
+    Raises ValueError when a part has fewer vertices than intervals.
     """
     interval = np.empty(structure.vertices, np.int32)
     degree = np.diff(structure.indptr)

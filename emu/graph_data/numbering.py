@@ -21,10 +21,8 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     Vertices are numbered in order of their ids, those of tables among them. Where rows
     are in order of vertices, ids are the numbers of rows.
 
-    Raises
-    ------
-    DataError
-        When a table names a vertex twice, lacks one, or names one that is not there.
+    Raises DataError when a table names a vertex twice, lacks one, or names one that is
+    not there.
     """
     if graph.ids is None and not tables:
         return graph

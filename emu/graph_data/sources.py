@@ -123,10 +123,7 @@ def clear_data(names: list[str]) -> int:
 
     Files in EMU_DATA stay, what was imported or fetched does not. Returns bytes freed.
 
-    Raises
-    ------
-    DataError
-        When nothing is kept under a name, or it cannot be removed.
+    Raises DataError when nothing is kept under a name, or it cannot be removed.
     """
     prepared_home = cache_home() / "prepared"
     size = 0

@@ -76,10 +76,8 @@ PRESETS = {
 def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
     """Return a preset of `PRESETS` with ``scale`` times its vertices and edges.
 
-    Raises
-    ------
-    DataError
-        When the scale is not positive, or so small that the graph would be dense.
+    Raises DataError when the scale is not positive, or so small that the graph would be
+    dense.
     """
     preset = PRESETS[name]
     if not 0 < scale <= 1:

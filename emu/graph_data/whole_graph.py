@@ -247,10 +247,7 @@ def open_prepared(
 ) -> Callable[[int], Part]:
     """Return what reads parts by number, prepared on first use beside a data set.
 
-    Raises
-    ------
-    DataError
-        As `open_whole_graph`.
+    Raises DataError as `open_whole_graph`.
     """
 
     def write(folder: Path) -> dict[str, Any]:
@@ -335,10 +332,7 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     ``replicas`` there are devices per box; where it is empty, or absent, nothing is
     replicated and all layers have the same parts.
 
-    Raises
-    ------
-    DataError, ValueError
-        As `open_parts`.
+    Raises DataError, ValueError as `open_parts`.
     """
     dataset, graph = open_parts(settings)
     layers, boxes = settings["model"]["layers"], settings.get("replicas", [])

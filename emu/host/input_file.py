@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError, EmulatorError
+from emu.host.limits import limit
 from emu.names import printable
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def parse_json(text: str) -> Any:
     Raises ValueError, RecursionError when it is not JSON, or has too many values.
     """
     values = sum(map(text.count, ",[{"))
-    if values > _MOST_VALUES:
+    if values > limit(_MOST_VALUES):
         raise ValueError(f"it has {values} values, at most {_MOST_VALUES} are read")
     return json.loads(text)
 

@@ -183,12 +183,9 @@ def end_of_work(
 class SpeedSteps:
     """The share of its speed that every machine has, as steps over time.
 
-    Raises
-    ------
-    ValueError
-        When a change is of no machine, a time is not positive and finite, a share is
-        not from 0 to 1, two changes of a machine are of one time, or one stands still
-        for good.
+    Raises ValueError when a change is of no machine, a time is not positive and finite,
+    a share is not from 0 to 1, two changes of a machine are of one time, or one stands
+    still for good.
     """
 
     def __init__(

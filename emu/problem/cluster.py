@@ -24,12 +24,9 @@ _Change = TypeVar("_Change", "CapacityChange", "SpeedChange")
 class Cluster:
     """The machines of a scenario, in the order of the file, and what joins them.
 
-    Raises
-    ------
-    ValueError
-        When there is no machine or a name occurs twice, a tuner is of a machine that
-        is not there, of a pool without slots or one that another tunes, or as `Links`
-        and `SpeedSteps`.
+    Raises ValueError when there is no machine or a name occurs twice, a tuner is of a
+    machine that is not there, of a pool without slots or one that another tunes, or as
+    `Links` and `SpeedSteps`.
     """
 
     machines: tuple[Machine, ...]
@@ -208,10 +205,7 @@ class Cluster:
     def index(self, name: str) -> int:
         """Return the position of the machine called ``name``.
 
-        Raises
-        ------
-        ValueError
-            When there is none.
+        Raises ValueError when there is none.
         """
         if name in self._positions:
             return self._positions[name]

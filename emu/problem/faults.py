@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 class Fault:
     """A link that has less for a time, or a machine that is slower.
 
-    Raises
-    ------
-    ValueError
-        When it does not begin after 0 or end after that, or the factor is not from 0
-        to 1.
+    Raises ValueError when it does not begin after 0 or end after that, or the factor is
+    not from 0 to 1.
     """
 
     subject: str
@@ -144,10 +141,8 @@ def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
 def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     """Return the cluster whose capacities and speeds change as the faults have it, too.
 
-    Raises
-    ------
-    ValueError
-        When there is no such link or machine, or one stands still for good.
+    Raises ValueError when there is no such link or machine, or one stands still for
+    good.
     """
     if not faults:
         return cluster

@@ -108,14 +108,11 @@ class Edge:
 class Job:
     """Tasks, edges and the number of iterations, the most that any task has.
 
-    Raises
-    ------
-    ValueError
-        When all tasks are gates, there are no iterations, a name occurs twice, an edge
-        points nowhere, has a negative lag, is a loop without lag or a credit that
-        reads the newest, edges without lag form a cycle, tasks of one process are
-        pinned to different machines, or a process is called as a task of another one,
-        or a slowness is not positive and finite.
+    Raises ValueError when all tasks are gates, there are no iterations, a name occurs
+    twice, an edge points nowhere, has a negative lag, is a loop without lag or a credit
+    that reads the newest, edges without lag form a cycle, tasks of one process are
+    pinned to different machines, or a process is called as a task of another one, or a
+    slowness is not positive and finite.
     """
 
     tasks: tuple[Task, ...]
@@ -179,10 +176,7 @@ class Job:
     def beginning_at(self, first: int) -> Job:
         """Return the job of the iterations from one on, counted from 0 again.
 
-        Raises
-        ------
-        ValueError
-            When none is left.
+        Raises ValueError when none is left.
         """
         tasks = tuple(
             task
@@ -196,10 +190,7 @@ class Job:
     def order(self) -> tuple[int, ...]:
         """Positions of the tasks, each behind the sources of its in-edges without lag.
 
-        Raises
-        ------
-        ValueError
-            When such edges form a cycle.
+        Raises ValueError when such edges form a cycle.
         """
         waiting = [0] * len(self.tasks)
         followers: list[list[int]] = [[] for _ in self.tasks]
@@ -231,6 +222,11 @@ class Job:
         for position, task in enumerate(self.tasks):
             members.setdefault(task.process_name, []).append(position)
         return {process: tuple(tasks) for process, tasks in members.items()}
+
+    @cached_property
+    def pins(self) -> dict[str, str]:
+        """Machine of every process of which a task is pinned."""
+        return {t.process_name: t.pinned for t in self.tasks if t.pinned is not None}
 
     @property
     def job_names(self) -> tuple[str, ...]:
@@ -361,10 +357,7 @@ class Job:
     def index(self, name: str) -> int:
         """Return the position of the task called ``name``.
 
-        Raises
-        ------
-        ValueError
-            When there is none.
+        Raises ValueError when there is none.
         """
         if name not in self._positions:
             raise ValueError(f"no task is called {name}")
@@ -411,10 +404,7 @@ def _check_values(values: NDArray[np.float64], what: str) -> NDArray[np.float64]
 class Realization:
     """Times and volumes of one run.
 
-    Raises
-    ------
-    ValueError
-        When an entry is negative, NaN or infinite, or a shape is wrong.
+    Raises ValueError when an entry is negative, NaN or infinite, or a shape is wrong.
     """
 
     times: NDArray[np.float64]
@@ -462,10 +452,7 @@ class Realization:
 class Profile(Realization):
     """Measured times and volumes of some iterations, to draw runs from.
 
-    Raises
-    ------
-    ValueError
-        As `Realization`, or when nothing was profiled.
+    Raises ValueError as `Realization`, or when nothing was profiled.
     """
 
     @override

@@ -14,11 +14,9 @@ LEAST_PERIOD = 1e-3
 class Machine:
     """One emulated machine, m of the paper.
 
-    Raises
-    ------
-    ValueError
-        When a bandwidth or the speed is not positive and finite, a latency is negative
-        or not finite, a capacity is negative or NaN, or a pool has no slots.
+    Raises ValueError when a bandwidth or the speed is not positive and finite, a
+    latency is negative or not finite, a capacity is negative or NaN, or a pool has no
+    slots.
     """
 
     name: str
@@ -88,10 +86,8 @@ class Tuner:
     The autotuner of Dorylus (OSDI 2021, section 6): lambdas that outrun their server's
     threads only wait. The paper states neither period nor steps; these are ours.
 
-    Raises
-    ------
-    ValueError
-        When the period is shorter than 1 ms or not finite, or a quota is below 1.
+    Raises ValueError when the period is shorter than 1 ms or not finite, or a quota is
+    below 1.
     """
 
     machine: int

@@ -198,10 +198,8 @@ class Placement:
 class Problem:
     """A job placed on a cluster: what a scheduler needs besides times and volumes.
 
-    Raises
-    ------
-    ValueError
-        When the placement does not name a machine of the cluster for every task.
+    Raises ValueError when the placement does not name a machine of the cluster for
+    every task.
     """
 
     cluster: Cluster

@@ -170,10 +170,7 @@ class Schedule:
     def tasks(self) -> pd.DataFrame:
         """One row per (task, iteration): task, kind, machine, iteration, start, end.
 
-        Raises
-        ------
-        DataError
-            When pandas is not installed.
+        Raises DataError when pandas is not installed.
         """
         pandas = import_library("pandas", "schedule.tasks", INSTALL_FIGURES)
         job, names = self.problem.job, self.problem.machine_of_task

@@ -7,7 +7,15 @@ import re
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -274,13 +282,31 @@ def model_rows(models: Iterable[Row]) -> list[tuple[str, str, str]]:
     return rows
 
 
+#: More jobs are shown by the worst of them.
+MOST_JOBS, _WORST = 20, 10
+_DISTRIBUTION: tuple[tuple[str, Callable[[list[float]], Any]], ...] = (
+    ("mean of all", np.mean),
+    ("median of all", np.median),
+    ("95 % within", partial(np.percentile, q=95)),
+)
+
+
 def job_table(jobs: Iterable[JobTime]) -> Table:
-    """Return a row per job."""
+    """Return a row per job; of many the most slowed down, below how all of them do."""
     jobs = [*jobs]
     columns = ["job", ">released", ">ended", ">took", ">alone", ">slowdown"]
     with_samples = any(one.samples_per_second is not None for one in jobs)
-    table = plain_table("Jobs", *columns, *[">samples per s"] * with_samples)
-    for one in jobs:
+    title, rows = "Jobs", jobs
+    if len(jobs) > MOST_JOBS:
+        title = f"The {_WORST} most slowed down of {len(jobs)} jobs"
+        rows = sorted(jobs, key=lambda one: -one.slowdown)[:_WORST]
+    table = plain_table(title, *columns, *[">samples per s"] * with_samples)
+    took = [one.seconds for one in jobs], [one.slowdown for one in jobs]
+    for name, part in _DISTRIBUTION if rows is not jobs else ():
+        seconds, slowdown = (part(values) for values in took)
+        cells = [name, "", "", format_duration(float(seconds), 4), ""]
+        table.add_row(*cells, f"{slowdown:.3f}", *[""] * with_samples)
+    for one in rows:
         seconds = (one.release, one.end, one.seconds, one.alone)
         cells = [one.job, *(format_duration(value, 4) for value in seconds)]
         speed = one.samples_per_second

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from emu.prediction.analysis.bounds import optimality_line
 from emu.report.explanation_tables import (
+    MOST_JOBS,
     cost_row,
     difference,
     length_text,
@@ -263,7 +264,11 @@ def _learnt(result: Result) -> Iterator[Fact]:
         further = "accuracy is {:+.4f} off the simulated".format
         note = f"; {further(apart['accuracy'])}" if "accuracy" in apart else ""
         yield Fact("other reads", value, f"than simulated before the run{note}")
-    for job in result.get("jobs", ()):
+    jobs = result.get("jobs", ())
+    if len(jobs) > MOST_JOBS:
+        yield Fact("jobs", f"{len(jobs)}", f"the {MOST_JOBS} most slowed down follow")
+        jobs = sorted(jobs, key=lambda job: -job["slowdown"])[:MOST_JOBS]
+    for job in jobs:
         alone = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
         yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
 

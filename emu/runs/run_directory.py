@@ -53,6 +53,7 @@ from emu.host.input_file import (
     read_json,
     read_text,
 )
+from emu.host.limits import limit
 from emu.names import file_part
 from emu.problem.cut import Cut
 from emu.runs.problem_json import read_shape
@@ -241,7 +242,7 @@ def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
         raise DataError(problem, path=str(run / "manifest.json"))
     with one_error(path):
         try:
-            text = read_text(path, _MOST_BYTES)
+            text = read_text(path, limit(_MOST_BYTES))
         except FileNotFoundError as error:
             raise DataError("is missing", path=str(path)) from error
         keys = ("file", "folder", "overrides")

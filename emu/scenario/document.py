@@ -25,6 +25,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import parse_json, read_text
+from emu.host.limits import limit, say_memory
 from emu.names import printable
 from emu.problem.fields.cluster_section import names_of
 from emu.problem.fields.section import Trail
@@ -39,8 +40,11 @@ _STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
 _KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 # A file of aliases to aliases grows without bound when written out. A custom job of
 # 42,000 flows has 320,000 values and is checked in 3 s.
-_MOST_VALUES = 400_000
+MOST_VALUES = 400_000
 _DEEPEST = 40
+#: What begins as JSON is read as such from here on: of YAML 0.2 s, then more.
+_LONG_JSON = 20_000
+_TOO_MANY = "has too many values or levels; of a file of your own --large takes them"
 _MOST_BYTES = 1 << 25
 #: YAML is parsed at some 100 kB per second.
 MOST_YAML = 300_000
@@ -74,6 +78,8 @@ class Source:
     """Folder that paths of the text are relative to."""
     overrides: Sequence[str] | Mapping[str, object] = ()
     """As `apply_overrides` takes them."""
+    large: bool = False
+    """True where limits against files of strangers were lifted for it."""
 
 
 @dataclass
@@ -155,7 +161,8 @@ def read_document(path: str | Path) -> Document:
     """
     file = str(path)
     try:
-        text = read_text(Path(path), _MOST_BYTES)
+        say_memory(Path(path))
+        text = read_text(Path(path), limit(_MOST_BYTES))
     except OSError as error:
         raise ScenarioError(f"cannot be read: {error.strerror}", file=file) from error
     except DataError as error:
@@ -172,7 +179,8 @@ def parse_document(text: str, file: str) -> Document:
 
     Raises ScenarioError when it is not YAML or JSON, or is not a mapping.
     """
-    if not file.endswith(".json"):
+    is_json = len(text) > _LONG_JSON and text.lstrip()[:1] == "{"
+    if not (is_json or file.endswith(".json")):
         return _read_yaml(file, text)
     try:
         data = parse_json(text)
@@ -183,7 +191,7 @@ def parse_document(text: str, file: str) -> Document:
     level, values = [data], 0  # what would take too long to check is refused
     for _ in range(_DEEPEST):
         values += len(level)
-        if values > _MOST_VALUES:
+        if values > limit(MOST_VALUES):
             break
         sizes = [
             one.values() if isinstance(one, dict) else one
@@ -192,12 +200,12 @@ def parse_document(text: str, file: str) -> Document:
         ]
         level = [*chain.from_iterable(sizes)]
     if level:
-        raise ScenarioError("has too many values or levels", file=file)
+        raise ScenarioError(_TOO_MANY, file=file)
     return Document(file, _as_mapping(file, data), text=text)
 
 
 def _read_yaml(file: str, text: str) -> Document:
-    if len(text) > MOST_YAML:
+    if len(text) > limit(MOST_YAML):
         problem = f"has {len(text)} characters of YAML, at most {MOST_YAML} are read"
         raise ScenarioError(f"{problem}; write it as JSON (.json)", file=file)
     try:
@@ -244,8 +252,8 @@ class _Plain:
 
     def of(self, node: Any, trail: Trail) -> Any:
         self._values += 1
-        if self._values > _MOST_VALUES or len(trail) > _DEEPEST:
-            raise self._document.error(trail, "has too many values or levels")
+        if self._values > limit(MOST_VALUES) or len(trail) > _DEEPEST:
+            raise self._document.error(trail, _TOO_MANY)
         if isinstance(node, CommentedMap):
             return {key: self._entry(node, key, trail) for key in node}
         if isinstance(node, CommentedSeq):
@@ -432,7 +440,7 @@ def _names(machines: list[Any]) -> list[list[str]]:
     names: list[list[str]] = []
     for item in machines:
         count = item.get("count", 1) if isinstance(item, dict) else 0
-        if not isinstance(count, int) or not 0 < count <= _MOST_VALUES:
+        if not isinstance(count, int) or not 0 < count <= MOST_VALUES:
             break  # an error of the file, which is found later
         names.append(names_of(_name(item), count, sum(map(len, names))))
     return names

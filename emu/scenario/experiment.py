@@ -5,6 +5,7 @@ Its placement is of its job or of each of several.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
     from emu.training.looks import Look
+
+#: More jobs are counted by policy, not named.
+_MOST_JOBS = 20
 
 
 #: Called by searches with (candidates so far, in all, best makespan).
@@ -395,6 +399,9 @@ class Experiment:
         slots = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
         if policy == "sequential":
             each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
+            if len(each) > _MOST_JOBS:
+                policies = Counter(j.placement.policy for j in self.scenario.jobs)
+                each = [f"{count} jobs by {name}" for name, count in policies.items()]
             policy = f"sequential: {', '.join(each)}"
         pins = problem.job.fixed
         demanded = {resource for t in problem.job.tasks for resource in t.demands}
@@ -447,9 +454,9 @@ def prepare(
     Where it trains ``until`` an accuracy, the whole job is trained first, in one
     process; what counts then is as long as that took.
 
-    Raises ScenarioError, DataError when times, the profile or the data set are
-    missing or damaged, or ``until`` is not reached; PlacementError when there is no
-    placement, or the stated one breaks a constraint.
+    Raises ScenarioError, DataError when times, the profile or the data set are missing
+    or damaged, or ``until`` is not reached; PlacementError when there is no placement,
+    or the stated one breaks a constraint.
     """
     check_rule(scenario)
     if scenario.until is not None:

@@ -155,8 +155,8 @@ def with_figures(scenario: Scenario) -> Scenario:
 def model_figures(scenario: Scenario) -> FiguresSection | None:
     """Return noted or measured figures of a program's model, None of another.
 
-    Raises ScenarioError when the program does not do as `emu.training.try_out`
-    expects; DataError when the data set is missing or damaged.
+    Raises ScenarioError when the program does not do as `emu.training.try_out` expects;
+    DataError when the data set is missing or damaged.
     """
     section = scenario.job
     model = section.model if isinstance(section, TrainingSection) else None
@@ -205,8 +205,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     else the stated time of each kind of task, and the volumes of what its samplers will
     really sample: sampling is a function of the seed, so those are exact.
 
-    Raises ScenarioError when a kind of task has no time and there is no profile, or
-    a mini-batch has more seeds than there are training vertices; DataError when the
+    Raises ScenarioError when a kind of task has no time and there is no profile, or a
+    mini-batch has more seeds than there are training vertices; DataError when the
     profile or the data set is missing, damaged, or of another job.
     """
     section = scenario.checkpoint

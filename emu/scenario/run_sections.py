@@ -82,13 +82,19 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
     """
     if not stated:
         return job
-    tasks = list(job.tasks)
+    machines = dict[str, str]()
     for name, machine in stated.items():
-        for position in job.units[process_of(job, name)]:
-            there = tasks[position].pinned
-            if there not in {None, machine}:
-                raise ValueError(f"{name} must stand on {there}, not {machine}")
-            tasks[position] = replace(tasks[position], pinned=machine)
+        process = process_of(job, name)
+        there = machines.get(process) or job.pins.get(process)
+        if there not in {None, machine}:
+            raise ValueError(f"{name} must stand on {there}, not {machine}")
+        machines[process] = machine
+    tasks = (
+        replace(task, pinned=machines[task.process_name])
+        if task.process_name in machines
+        else task
+        for task in job.tasks
+    )
     return replace(job, tasks=tuple(tasks))
 
 
@@ -110,17 +116,18 @@ def pin_errors(
     ``job``: without them.
     """
     places: dict[str, tuple[str, str]] = {}
+    names = {*machines}
     for name, machine in stated.items():
         trail: Trail = ("placement", "tasks", name)
-        if machine not in machines:
+        if machine not in names:
             yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
         try:
             process = process_of(job, name)
         except ValueError:
             yield trail, f"no task {name!r}, {nearest(name, job.units)}"
             continue
-        pins = {job.tasks[t].pinned for t in job.units[process]} - {machine}
-        for pin in pins.intersection(machines):
+        pin = job.pins.get(process, machine)
+        if pin != machine and pin in names:
             yield trail, f"found {machine!r}, but {name} must stand on {pin}"
         first, there = places.setdefault(process, (name, machine))
         if there != machine:

@@ -213,8 +213,8 @@ class Scenario(FileSection):
 
         What stands on no killed machine, or gates alone, is not there to be killed.
 
-        Raises ScenarioError when the task at whose iteration something is
-        killed is not there, or has nothing left to do then.
+        Raises ScenarioError when the task at whose iteration something is killed is not
+        there, or has nothing left to do then.
         """
         tasks = problem.machine_of_task
         rows = [

@@ -24,6 +24,8 @@ from emu.errors import (
 from emu.host.files import write_atomic
 from emu.host.foreign_code import CodeWithheld, code_of_others
 from emu.host.input_file import one_error
+from emu.host.interruption import tell
+from emu.host.limits import are_large, large_files
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
@@ -227,7 +229,11 @@ def _data_errors(job: Job) -> Problems:
 
 
 def load(
-    source: str | Path | Scenario, overrides: Overrides = (), *, timed: bool = True
+    source: str | Path | Scenario,
+    overrides: Overrides = (),
+    *,
+    timed: bool = True,
+    large: bool = False,
 ) -> Scenario:
     """Return a scenario, with some of its keys replaced.
 
@@ -243,6 +249,9 @@ def load(
         holds.
     timed
         Whether every kind of task needs a time or a profile.
+    large
+        Lifts the limits that hold for files of strangers, for one of one's own: of
+        size, values, edges, flows. A line says how much memory it will take.
 
     Raises
     ------
@@ -254,6 +263,7 @@ def load(
         document = Document(source.name, source.to_json())
         return _good(_apply_changes(document, overrides, Path()), timed=timed)
     with (
+        large_files(tell if large else None),
         collect_seldom(),
         one_error(source, partial(ScenarioError, file=str(source))),
     ):
@@ -263,10 +273,8 @@ def load(
 def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     """Return the machines and programs of a lab file; a scenario's cluster will do.
 
-    Raises
-    ------
-    ScenarioError
-        Every error of the file: file, line, key, what was found, what would be right.
+    Raises ScenarioError for every error of the file: file, line, key, what was found,
+    what would be right.
     """
     with one_error(source, partial(ScenarioError, file=str(source))):
         document = _read(source, overrides)
@@ -308,15 +316,19 @@ def loads(
     *,
     name: str = "scenario",
     timed: bool = True,
+    large: bool = False,
 ) -> Scenario:
     """Return the scenario that ``text``, YAML or JSON, describes.
 
-    ``overrides``, ``timed``: as in `load`. ``name``: what the scenario is called in
-    errors, and where it does not name itself.
+    ``overrides``, ``timed``, ``large``: as in `load`. ``name``: what the scenario is
+    called in errors, and where it does not name itself.
 
     Raises ScenarioError as `load`.
     """
-    with one_error(name, partial(ScenarioError, file=name)):
+    with (
+        large_files(tell if large else None),
+        one_error(name, partial(ScenarioError, file=name)),
+    ):
         document = _apply_changes(parse_document(text, name), overrides, Path())
         return _good(document, timed=timed)
 
@@ -339,7 +351,10 @@ def load_again(source: Source, noted: object = None) -> Scenario:
 
     Raises ScenarioError as `load`.
     """
-    with one_error(source.file, partial(ScenarioError, file=source.file)):
+    with (
+        large_files((lambda _: None) if source.large else None),
+        one_error(source.file, partial(ScenarioError, file=source.file)),
+    ):
         document = parse_document(source.text, source.file)
         texts = dict(_noted_texts(noted))
         folder = Path(source.folder)
@@ -447,7 +462,8 @@ def _apply_changes(
 
     ``noted``: texts of programs that are not read of their files.
     """
-    source = Source(document.text, document.file, str(folder), overrides)
+    stated = document.text, document.file, str(folder)
+    source = Source(*stated, overrides, are_large())
     workload = document.data if document.data.keys() >= WORKLOAD_KEYS else None
     if workload is not None:
         document = workload_document(document)

@@ -7,10 +7,14 @@ NVIDIA's description of the DGX-1.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emu.errors import DataError
+from emu.host.input_file import open_input
+from emu.interchange.topology import read_topology
 from emu.scenario.document import Data, Document, read_document
 
 if TYPE_CHECKING:
@@ -57,11 +61,38 @@ def expand_topology(document: Document, folder: Path) -> None:
         return
     if not Path(word).is_file():
         raise document.error(at, f"found {word!r}, write {_KNOWN}")
-    content = read_document(word).data
+    content = _read(document, Path(word))
     if unknown := content.keys() - {*_KEYS}:
         problem = f"{word} has a key {min(unknown)!r}, it can have {', '.join(_KEYS)}"
         raise document.error(at, problem)
     cluster.update(content)
+
+
+def _read(document: Document, path: Path) -> Data:
+    """Return the keys of a file, which may have a format of others.
+
+    What that says and a cluster cannot is said on standard error, by name and count.
+
+    Raises ScenarioError when it is damaged, or no mapping.
+    """
+    try:
+        with open_input(path) as file:
+            head = file.read(1 << 16).decode("utf-8", "replace")
+        content: Data = {}
+        topology = read_topology(path, head)
+        if topology is None:
+            content = read_document(path).data
+            topology = read_topology(path, "", content)
+        if topology is None:
+            return content
+        keys = topology.cluster()
+    except DataError as error:
+        problem = f"{path} {error.problem}"
+        raise document.error(("cluster", "topology"), problem) from error
+    for what, count in topology.left_out.items():
+        line = f"emu: {path}: left out: {what}, {count:,} times"
+        print(line, file=sys.stderr)  # noqa: T201 - as signs of life are
+    return keys
 
 
 def _add_host(cluster: Data) -> None:

@@ -167,8 +167,8 @@ class ProfileFile:
     def profile(self, job: Job) -> Profile:
         """Return the profile in the order of ``job``; edges of control carry 0.
 
-        Raises DataError when a task or edge of the job was not measured, or the
-        times are those of other mini-batches.
+        Raises DataError when a task or edge of the job was not measured, or the times
+        are those of other mini-batches.
         """
         settings = job.settings
         # The names of the tasks do not say: ``s0`` is there with every batch size.
@@ -220,8 +220,7 @@ def read_profile(path: str | Path) -> ProfileFile:
     """Read a profile.
 
     Raises DataError when it cannot be read, is of another version, or is damaged: a
-    value that is not finite and positive or zero, rows of different lengths, no
-    tasks.
+    value that is not finite and positive or zero, rows of different lengths, no tasks.
     """
     file = str(path)
     with one_error(path):

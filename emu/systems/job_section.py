@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from emu.host.limits import limit
 from emu.problem import Cluster, Job, Realization, Task, Tuner
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
@@ -233,15 +234,15 @@ class JobSection(Section):
         """Yield the key that makes more edges or flows than `MOST_EDGES` allow."""
         edges = self.least_edges(machines)
         steps = self.iterations or getattr(self, "epochs", None) or 1
-        key, fits = "machines", 0
+        key, fits, most = "machines", 0, limit(MOST_EDGES)
 
         def is_too_much(size: int) -> bool:
             if key == "machines":
-                return self.least_edges(machines[:size]) > MOST_EDGES
+                return self.least_edges(machines[:size]) > most
             job = self.model_copy(update={key: size})
-            return job.least_edges(machines) > MOST_EDGES
+            return job.least_edges(machines) > most
 
-        if edges > MOST_EDGES:
+        if edges > most:
             found = {key: getattr(self, key) for key in self.grows_with}
             sizes = {key: size for key, size in found.items() if isinstance(size, int)}
             sizes["machines"] = len(machines)
@@ -257,7 +258,7 @@ class JobSection(Section):
                 f"{MOST_EDGES:,} are built: {advice}"
             )
             yield (trail, key), problem
-        elif edges * steps > MOST_FLOWS:
+        elif edges * steps > limit(MOST_FLOWS):
             key = "epochs" if getattr(self, "epochs", None) else "iterations"
             problem = (
                 f"found {steps:,}, with {edges:,} edges or more {edges * steps:,} "

@@ -201,7 +201,7 @@ def refused(stated: dict[str, Any]) -> tuple[str | None, str]:
 @pytest.mark.parametrize(
     ("reduction", "key", "story"),
     [
-        ({"among": ["w0"]}, "among", "one task alone has nothing to reduce"),
+        ({"among": ["w0"]}, "among", "one task alone has nothing to exchange"),
         ({"among": ["w0", "v1"]}, "among", "no task 'v1'"),
         ({"among": ["w0", "w1", "w0"]}, "among", "'w0' occurs 2 times"),
         ({"volume": "0 B"}, "volume", "found 0 bytes"),

@@ -104,8 +104,9 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     machine_of = space.fixed.tolist()
     names = {machine.name: m for m, machine in enumerate(cluster.machines)}
     of_tasks = {task.name: task.process_name for task in job.tasks}
-    for name, machine in tasks.items():
-        process = name if name in job.units else of_tasks.get(name)
+    units = ((n if n in job.units else of_tasks.get(n), m, n) for n, m in tasks.items())
+    pairs = {(process, machine): name for process, machine, name in units}
+    for (process, machine), name in pairs.items():
         if process is None:
             problem = f"the placement names {name}, which is no task of the job"
             raise PlacementError(problem)

@@ -318,10 +318,7 @@ class ClusterSection(Section):
     def build(self) -> Cluster:
         """Return the cluster.
 
-        Raises
-        ------
-        ValueError
-            When a name occurs twice, or as `Links`.
+        Raises ValueError when a name occurs twice, or as `Links`.
         """
         names = self.names_and_positions()
         defaults = {"gpu": 0.0} if self.has_gpus else {}

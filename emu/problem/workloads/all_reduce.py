@@ -139,10 +139,7 @@ def build_named_job(
 
     Tasks without a phase have that of their kind.
 
-    Raises
-    ------
-    ValueError
-        As `Job` and `credit_edges`.
+    Raises ValueError as `Job` and `credit_edges`.
     """
     tasks = tuple(
         replace(task, phase=phase)
@@ -182,11 +179,8 @@ def steps_of(algorithm: str, ranks: int) -> Steps:
 
     The first half of the steps adds.
 
-    Raises
-    ------
-    ValueError
-        When there is no such algorithm, or halving and doubling has ranks that are not
-        a power of two.
+    Raises ValueError when there is no such algorithm, or halving and doubling has ranks
+    that are not a power of two.
     """
     if algorithm == "ring":
         # Rank r sends to r + 1: chunk r - s to be added, then r + 1 - s (specs, 2f).

@@ -31,10 +31,7 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
     and is waited for by whatever could start at once. It stands beside the part's first
     task.
 
-    Raises
-    ------
-    ValueError
-        As `Job`, or when two parts have one name.
+    Raises ValueError as `Job`, or when two parts have one name.
     """
     names = [part.name for part in parts]
     if len(set(names)) < len(names):

@@ -11,12 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Edge, Job, Realization, Task
-from emu.problem.workloads.all_reduce import (
-    ALL_REDUCE,
-    credit_edges,
-    phase_of,
-    steps_of,
-)
+from emu.problem.workloads.all_reduce import ALL_REDUCE, credit_edges, phase_of
+from emu.problem.workloads.collectives import Send, list_steps
 
 #: One value for all iterations, or one per iteration (more than needed is allowed).
 PerIteration: TypeAlias = float | tuple[float, ...]
@@ -24,8 +20,6 @@ PerIteration: TypeAlias = float | tuple[float, ...]
 
 #: Of a payload: what fits a whole number. No host could send as much.
 _MOST_BYTES = 2.0**62
-#: Segments of a chunk in gloo, where they are not longer than it likes (1 MB).
-SEGMENTS = 2
 
 
 @dataclass(frozen=True)
@@ -134,10 +128,8 @@ def custom_job(
     positions = {task.name: position for position, task in enumerate(tasks)}
     gates = {task.name for task in tasks if task.gate}
     _check_ends(flows, positions, gates)
-    rounds = {
-        task.name: iterations if task.iterations is None else task.iterations
-        for task in tasks
-    }
+    counts = ((t.name, t.iterations) for t in tasks)
+    rounds = {name: iterations if n is None else n for name, n in counts}
     most = max(rounds.values(), default=iterations)
     sending = [f for f in flows if byte_scale and f.destination not in gates]
     payload = _payload_bytes(sending, rounds, byte_scale or 0.0)
@@ -169,9 +161,9 @@ def custom_job(
         for flow in flows
     )
     # What no iteration would wait for is left out: it may be 300,000 edges of 42,000.
-    binding = window is None or window < most
-    credits_ = credit_edges(built, edges, window) if binding else ()
-    return Job(built, edges + credits_, most, settings=settings or {})
+    window = window if window is None or window < most else None
+    edges += credit_edges(built, edges, window)
+    return Job(built, edges, most, settings=settings or {})
 
 
 def custom_realization(
@@ -194,31 +186,62 @@ def custom_realization(
 
 
 @dataclass(frozen=True)
-class AllReduce:
-    """An all-reduce among tasks: each brings as many bytes, and has their sum then.
+class Collective:
+    """A collective among tasks, by the steps of `list_steps`.
 
-    It runs round the ring of `emu.problem.workloads.all_reduce`. The chunk of a step is
-    cut into segments that follow one another, so that one is on its way while another
-    is added up: two in gloo, more in NCCL. A rank has one connection to the next, a
-    channel.
+    What a step sends is cut into segments that follow one another, so that one is on
+    its way while another is added up: two in gloo, more in NCCL. A rank has one
+    connection to another, a channel.
     """
 
+    kind: str
+    """``allreduce``, ..., of `ALGORITHMS`."""
+    algorithm: str
     among: tuple[str, ...]
-    """The tasks, two or more: each sends to the next, the last to the first."""
+    """The tasks, two or more, in the order of their ranks."""
     volume: PerIteration
-    """Bytes of what each brings."""
+    """Bytes of what each brings; of broadcast, the first."""
     then: tuple[str, ...] = ()
-    """Per task, the one that waits for the sum; empty for the tasks themselves."""
+    """Per task, the one that waits for the outcome; empty for the tasks themselves."""
     lag: int = 1
-    """Iterations from a sum to the task that waits for it, 1 or more for themselves."""
-    segments: int = SEGMENTS
+    """Iterations from the outcome to the task that waits, 1 or more for themselves."""
+    segments: int = 1
     """Pieces that a chunk is sent in."""
+
+    @property
+    def steps(self) -> tuple[tuple[Send, ...], ...]:
+        """Sends of every step."""
+        return list_steps(self.kind, self.algorithm, len(self.among))
+
+    @property
+    def edges(self) -> int:
+        """Number of edges that it adds, but for those from its tasks and to them."""
+        sends = sum(map(len, self.steps)) + len(self.steps) * len(self.among)
+        return self.segments * sends
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Flows from each of some tasks to each of others: one coflow.
+
+    ``volumes`` are bytes from each, per receiver.
+    """
+
+    sources: tuple[str, ...]
+    destinations: tuple[str, ...]
+    volumes: tuple[float, ...]
+    coflow: str = ""
+
+    @property
+    def edges(self) -> int:
+        """Number of flows."""
+        return len(self.sources) * len(self.destinations)
 
 
 def with_collectives(
     tasks: Sequence[CustomTask],
     flows: Sequence[CustomFlow],
-    collectives: Sequence[AllReduce],
+    collectives: Sequence[Collective | Shuffle],
 ) -> tuple[list[CustomTask], list[CustomFlow]]:
     """Return tasks and flows with those of the collectives behind them.
 
@@ -230,47 +253,62 @@ def with_collectives(
     all_tasks, all_flows = [*tasks], [*flows]
     tasks_by_name = {task.name: task for task in tasks}
     for number, one in enumerate(collectives):
+        if isinstance(one, Shuffle):
+            all_flows += [
+                CustomFlow(source, destination, volume, coflow=one.coflow)
+                for destination, volume in zip(
+                    one.destinations, one.volumes, strict=True
+                )
+                for source in one.sources
+            ]
+            continue
         for name in (*one.among, *one.then):
             if name not in tasks_by_name:
-                raise ValueError(f"an all-reduce names task {name}, which is not there")
+                raise ValueError(f"{one.kind} names task {name}, which is not there")
         ranks = [tasks_by_name[name] for name in one.among]
         for segment in range(one.segments):
-            label = f"allreduce{number}.{segment}"
+            label = f"{one.kind}{number}.{segment}"
             all_tasks += [
                 CustomTask(
                     f"{rank.name}.{label}.{step}",
                     0.0,
-                    ALL_REDUCE,
+                    ALL_REDUCE if one.kind == "allreduce" else one.kind,
                     pinned=rank.pinned,
                     iterations=rank.iterations,
                     process=rank.process or rank.name,
                 )
                 for rank in ranks
-                for step in range(len(steps_of("ring", len(ranks))) + 1)
+                for step in range(len(one.steps) + 1)
             ]
-            all_flows += _ring(one, label)
+            all_flows += _segment(one, label)
     return all_tasks, all_flows
 
 
-def _ring(one: AllReduce, label: str) -> Iterator[CustomFlow]:
-    """Yield the flows of one segment: from every task, round the ring, to its `then`.
+def _segment(one: Collective, label: str) -> Iterator[CustomFlow]:
+    """Yield the flows of one segment: from every task, through the steps, to its end.
 
-    A step follows the one before on its rank and what came from the neighbour. Its
-    flow follows the flow before by the channel: "received and sent" (specs, 2f).
+    A step follows the one before on its rank and what came from others. Its flows
+    follow those before by the channel: "received and sent" (specs, 2f).
     """
-    steps = steps_of("ring", len(one.among))
-    pieces = len(one.among) * one.segments
-    volume = (
-        tuple(bytes_ / pieces for bytes_ in one.volume)
-        if isinstance(one.volume, tuple)
-        else one.volume / pieces
-    )
+    ranks = len(one.among)
+    # A chunk is what a rank brings to allgather, of the others a part of that.
+    pieces = one.segments * (1 if one.kind == "allgather" else ranks)
+    rows = one.volume if isinstance(one.volume, tuple) else (one.volume,)
+    volumes = {
+        chunks: tuple(chunks * bytes_ / pieces for bytes_ in rows)
+        for chunks in {send.chunks for step in one.steps for send in step}
+    }
     for rank, name in enumerate(one.among):
         yield CustomFlow(name, f"{name}.{label}.0", 0.0)
-        for step, transfers in enumerate(steps):
-            here, to = f"{name}.{label}.{step}", one.among[transfers[rank].receiver]
-            following = f"{label}.{step + 1}"
+        for step, sends in enumerate(one.steps):
+            here, following = f"{name}.{label}.{step}", f"{label}.{step + 1}"
             yield CustomFlow(here, f"{name}.{following}", 0.0)
-            yield CustomFlow(here, f"{to}.{following}", volume, channel=f"{name}->{to}")
-        last = f"{name}.{label}.{len(steps)}"
+            for send in (send for send in sends if send.sender == rank):
+                to, row = one.among[send.receiver], volumes[send.chunks]
+                volume = row if isinstance(one.volume, tuple) else row[0]
+                # A rank sends to one after the other, but where all goes at once.
+                apart = one.algorithm in ("direct", "ring")
+                way = f"{name}->{to}" if apart else f"{name}->"
+                yield CustomFlow(here, f"{to}.{following}", volume, channel=way)
+        last = f"{name}.{label}.{len(one.steps)}"
         yield CustomFlow(last, one.then[rank] if one.then else name, 0.0, one.lag)

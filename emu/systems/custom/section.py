@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 from typing_extensions import override
 
+from emu.host.limits import limit
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
@@ -19,6 +21,7 @@ from emu.problem.fields.quantities import (
     Few,
     Index,
     Name,
+    Size,
     SizePerIteration,
     TaskName,
     Window,
@@ -27,12 +30,13 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.coflows import Coflow
+from emu.problem.workloads.collectives import ALGORITHMS
 from emu.systems import Edit, Problems, Times
 from emu.systems.custom.job import (
-    SEGMENTS,
-    AllReduce,
+    Collective,
     CustomFlow,
     CustomTask,
+    Shuffle,
     custom_job,
     custom_realization,
     with_collectives,
@@ -102,39 +106,99 @@ class FlowSection(Section):
     whatever ``job.coflow`` says of the others."""
 
 
-class AllReduceSection(Section):
-    """An all-reduce round a ring, as gloo and NCCL run it."""
+class ExchangeSection(Section):
+    """A collective of some tasks, as gloo and NCCL run it."""
 
     among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
-    """Tasks, two or more, in the order of the ring: each sends to the next (gloo: to
-    the one before)."""
+    """Tasks, two or more, in the order of the ranks: round a ring each sends to the
+    next (gloo: to the one before), broadcast is from the first."""
     volume: SizePerIteration
     """Bytes of what each of them brings, one or one per iteration."""
+    algorithm: Name | None = None
+    """``ring``, ``halving_doubling`` (2, 4, 8, ... tasks), ``direct`` or ``tree``;
+    default is ``ring``, ``direct`` for alltoall, ``tree`` for broadcast."""
     then: tuple[TaskName, ...] = ()
-    """Per task, the one that waits for the sum; default is the task itself, in its next
-    iteration."""
+    """Per task, the one that waits for the outcome; default is the task itself, in its
+    next iteration."""
     lag: Index | None = None
-    """Iterations from a sum to the task that waits; default is 1 without ``then``, 0
-    with it."""
-    segments: Few = SEGMENTS
-    """Pieces that what a step sends is cut into, so that they overlap: 2 in gloo."""
+    """Iterations from the outcome to the task that waits; default is 1 without
+    ``then``, 0 with it."""
+    segments: Few = 1
+    """Pieces that what a step sends is cut into, so that they overlap."""
 
-    def all_reduce(self) -> AllReduce:
-        """Return the stated all-reduce."""
+    def collective(self, kind: str) -> Collective:
+        """Return the stated collective."""
         lag = self.lag if self.lag is not None else int(not self.then)
-        return AllReduce(self.among, self.volume, self.then, lag, self.segments)
+        algorithm = self.algorithm or ALGORITHMS[kind][0]
+        ends = self.among, self.volume, self.then
+        return Collective(kind, algorithm, *ends, lag, self.segments)
 
-    @property
-    def edges(self) -> int:
-        """Number of edges that it adds."""
-        return 4 * self.segments * len(self.among) * (len(self.among) - 1)
+
+class AllReduceSection(ExchangeSection):
+    """An all-reduce."""
+
+    segments: Few = 2
+    """As of others; 2 in gloo, where they are not longer than it likes (1 MB)."""
+
+
+class ShuffleSection(Section):
+    """Flows from each of some tasks to each of others."""
+
+    sources: tuple[TaskName, ...] = Field(alias="from", min_length=1)
+    """Tasks that send."""
+    destinations: tuple[TaskName, ...] = Field(alias="to", min_length=1)
+    """Tasks that wait for what all of them send."""
+    volume: tuple[Size, ...] = Field(examples=[["1 MB", "3 MB"]])
+    """Bytes that each one sends, one per task of ``to``."""
+    coflow: TaskName | None = None
+    """As of flows."""
+
+    def collective(self, _kind: str) -> Shuffle:
+        """Return the stated shuffle."""
+        ends = self.sources, self.destinations
+        return Shuffle(*ends, self.volume, self.coflow or "")
 
 
 class CollectiveSection(Section):
     """A collective: tasks and flows of its own, in the processes of its tasks."""
 
-    allreduce: AllReduceSection
+    allreduce: AllReduceSection | None = None
     """Everybody has the sum of what all bring."""
+    allgather: ExchangeSection | None = None
+    """Everybody has what all bring."""
+    reduce_scatter: ExchangeSection | None = None
+    """Everybody has an equal part of the sum of what all bring."""
+    alltoall: ExchangeSection | None = None
+    """Everybody has an equal part of what each brings."""
+    broadcast: ExchangeSection | None = None
+    """Everybody has what the first brings."""
+    shuffle: ShuffleSection | None = None
+    """Flows from all of some tasks to all of others."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        kinds = [key for key in type(self).model_fields if getattr(self, key)]
+        if len(kinds) != 1:
+            some = ", ".join(type(self).model_fields)
+            raise ValueError(
+                f"found {' and '.join(kinds) or 'none'}, write one: {some}"
+            )
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Name of the one that is stated."""
+        return next(key for key in type(self).model_fields if getattr(self, key))
+
+    def build(self) -> Collective | Shuffle:
+        """Return the stated collective.
+
+        Raises ValueError when it goes by no such algorithm.
+        """
+        section: ExchangeSection | ShuffleSection = getattr(self, self.kind)
+        one = section.collective(self.kind)
+        _ = one.edges
+        return one
 
 
 class CustomJobSection(JobSection):
@@ -173,26 +237,37 @@ class CustomJobSection(JobSection):
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return the stated flows, and those of the collectives."""
-        own = sum(one.allreduce.edges for one in self.collectives)
-        return max(1, len(self.flows)) + own
+        return max(1, len(self.flows)) + sum(self._sizes())
+
+    def _sizes(self) -> list[int]:
+        """Return the edges of each collective, 0 of one that cannot be."""
+        sizes = []
+        for one in self.collectives:
+            with contextlib.suppress(ValueError):
+                sizes.append(one.build().edges)
+                continue
+            sizes.append(0)
+        return sizes
 
     @override
     def size_problems(self, machines: Sequence[str]) -> Problems:
         """Yield what makes too many edges or flows: mostly a collective."""
         edges = self.least_edges(machines)
-        if edges <= MOST_EDGES:
+        if edges <= limit(MOST_EDGES):
             yield from super().size_problems(machines)
             return
         trail: Trail = ("job", "flows")
         text = f"found {len(self.flows):,}"
-        sizes = [one.allreduce.edges for one in self.collectives]
+        sizes = self._sizes()
         if sizes and max(sizes) > len(self.flows):
             position = sizes.index(max(sizes))
-            largest = self.collectives[position].allreduce
-            count, own = len(largest.among), largest.segments
-            key = "among" if sizes[position] > MOST_EDGES * own else "segments"
-            trail = ("job", "collectives", position, "allreduce", key)
-            text = f"found {count:,} tasks in {own:,} segments"
+            largest = self.collectives[position]
+            trail = ("job", "collectives", position, largest.kind)
+            text = f"found {largest.kind}"
+            if isinstance(one := largest.build(), Collective):
+                key = "among" if one.edges > MOST_EDGES * one.segments else "segments"
+                trail = (*trail, key)
+                text = f"found {len(one.among):,} tasks in {one.segments:,} segments"
         problem = f"{text}, which make {edges:,} edges or more, at most"
         yield trail, f"{problem} {MOST_EDGES:,} are built: write fewer"
 
@@ -224,8 +299,7 @@ class CustomJobSection(JobSection):
             )
             for flow in self.flows
         ]
-        reductions = [one.allreduce.all_reduce() for one in self.collectives]
-        return with_collectives(tasks, flows, reductions)
+        return with_collectives(tasks, flows, [one.build() for one in self.collectives])
 
     @property
     @override
@@ -247,10 +321,13 @@ class CustomJobSection(JobSection):
                 yield (*trail, "time"), problem
         yield from _processes(self)
         yield from _flows(self)
+        gates = {task.name: task.gate for task in self.tasks}
         for position, collective in enumerate(self.collectives):
-            trail = ("job", "collectives", position, "allreduce")
-            for key, problem in _all_reduce(self, collective.allreduce):
-                yield (*trail, key), problem
+            kind = collective.kind
+            section = getattr(collective, kind)
+            check = _shuffle if kind == "shuffle" else _exchange
+            for key, problem in check(section, kind, gates, rounds):
+                yield ("job", "collectives", position, kind, key), problem
 
     @property
     def rounds(self) -> dict[str, int]:
@@ -368,39 +445,62 @@ def _flows(job: CustomJobSection) -> Problems:
         yield from _enough(flow.volume, rounds, (*trail, "volume"))
 
 
-def _all_reduce(
-    job: CustomJobSection, one: AllReduceSection
+def _exchange(
+    one: ExchangeSection, kind: str, gates: Mapping[str, bool], own: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
     """Yield key and problem of a collective."""
-    yield from _ranks(job, one)
-    own = job.rounds
+    yield from _ranks(gates, one)
     rounds = {name: own[name] for name in one.among if name in own}
     if len(set(rounds.values())) > 1:
         counts = ", ".join(f"{name} {count}" for name, count in rounds.items())
         yield "among", f"found different numbers of iterations: {counts}"
     if not one.then and one.lag == 0:
-        yield "lag", "found 0: who brings can wait for the sum later only, write 1"
+        problem = "found 0: who brings can wait for the outcome later only, write 1"
+        yield "lag", problem
     if not np.any(one.volume):
-        yield "volume", "found 0 bytes, there is nothing to reduce"
+        yield "volume", "found 0 bytes, there is nothing to exchange"
     for _, problem in _enough(one.volume, max(rounds.values(), default=1), ()):
         yield "volume", problem
+    if len(one.among) > 1:
+        try:
+            _ = one.collective(kind).steps
+        except ValueError as error:
+            yield "algorithm", str(error)
 
 
-def _ranks(job: CustomJobSection, one: AllReduceSection) -> Iterator[tuple[str, str]]:
-    gates = {task.name: task.gate for task in job.tasks}
+def _shuffle(
+    one: ShuffleSection, _kind: str, gates: Mapping[str, bool], _: Mapping[str, int]
+) -> Iterator[tuple[str, str]]:
+    for key, names in (("from", one.sources), ("to", one.destinations)):
+        yield from _names(gates, key, names)
+        yield from ((key, f"{n!r} is a gate") for n in names if gates.get(n))
+    if len(one.volume) != len(one.destinations):
+        problem = f"found {len(one.volume)} for {len(one.destinations)} tasks of to"
+        yield "volume", f"{problem}, write one for each"
+
+
+def _names(
+    tasks: Collection[str], key: str, names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    for name, count in Counter(names).items():
+        if name not in tasks:
+            yield key, f"no task {name!r}, {nearest(name, tasks)}"
+        elif count > 1:
+            yield key, f"{name!r} occurs {count} times"
+
+
+def _ranks(
+    gates: Mapping[str, bool], one: ExchangeSection
+) -> Iterator[tuple[str, str]]:
     if len(one.among) < 2:
-        yield "among", "one task alone has nothing to reduce, name two or more"
+        yield "among", "one task alone has nothing to exchange, name two or more"
     if one.then and len(one.then) != len(one.among):
         problem = f"found {len(one.then)} for {len(one.among)} tasks, name one for each"
         yield "then", problem
     for key, names in (("among", one.among), ("then", one.then)):
-        for name, count in Counter(names).items():
-            if name not in gates:
-                yield key, f"no task {name!r}, {nearest(name, gates)}"
-            elif count > 1:
-                yield key, f"{name!r} occurs {count} times"
-            elif gates[name] and key == "among":
-                yield key, f"{name!r} is a gate, it brings nothing"
+        yield from _names(gates, key, names)
+    for name in (name for name in one.among if gates.get(name)):
+        yield "among", f"{name!r} is a gate, it brings nothing"
 
 
 def _processes(job: CustomJobSection) -> Problems:

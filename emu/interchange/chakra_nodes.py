@@ -1,0 +1,174 @@
+"""Nodes of Chakra execution traces, from protobuf or JSON.
+
+Schema: et_def.proto of github.com/mlcommons/chakra, where a message with the metadata
+stands first and a node per message follows, each behind its length; or the same
+messages as JSON, one after the other, in a list, or under ``workload_graph``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from emu.errors import DataError
+from emu.host.input_file import MOST_TEXT, open_input
+from emu.interchange.protobuf import (
+    FIXED,
+    INTEGER,
+    REAL,
+    SIGNED,
+    TEXT,
+    Schema,
+    decode,
+    read_messages,
+)
+from emu.interchange.workload import MOST_NODES, Data
+
+#: Types of nodes by number; those of later versions are called by it.
+KINDS = (
+    "INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "COMM_SEND", "COMM_RECV",
+    "COMM_COLL", "STORAGE", "BATCH", "CHECKPOINT",
+)  # fmt: skip
+COLLECTIVES = (
+    "ALL_REDUCE", "REDUCE", "ALL_GATHER", "GATHER", "SCATTER", "BROADCAST",
+    "ALL_TO_ALL", "REDUCE_SCATTER", "REDUCE_SCATTER_BLOCK", "BARRIER",
+)  # fmt: skip
+#: Kinds of values by the number of the first field; lists have the number behind it.
+_KINDS_OF_VALUES = {
+    **dict.fromkeys((3, 5), REAL), **dict.fromkeys((7, 9, 11, 13, 27), INTEGER),
+    **dict.fromkeys((15, 17), SIGNED), **dict.fromkeys((19, 21, 23, 25), FIXED),
+    **dict.fromkeys((29, 31), TEXT),
+}  # fmt: skip
+_ATTRIBUTE: Schema = {
+    1: ("name", TEXT),
+    **{number: ("value", kind) for number, kind in _KINDS_OF_VALUES.items()},
+    **{n + 1: ("list", {1: ("values", k)}) for n, k in _KINDS_OF_VALUES.items()},
+}
+_NODE: Schema = {
+    1: ("id", INTEGER), 2: ("name", TEXT), 3: ("type", INTEGER),
+    4: ("ctrldeps", INTEGER), 5: ("datadeps", INTEGER), 7: ("durationmicros", INTEGER),
+    10: ("attr", _ATTRIBUTE),
+}  # fmt: skip
+#: The metadata, whose attributes stood in field 1 before there was a version.
+_METADATA: Schema = {1: ("version", TEXT), 2: ("attr", _ATTRIBUTE)}
+_VERSIONS = ("0.0.4", "1.")
+_SINGLE = ("id", "name", "type", "durationmicros")
+#: Keys of nodes that are no attributes, in lower case without underscores.
+_OWN = {"id", "name", "type", "nodetype", "ctrldeps", "datadeps", "durationmicros"}
+_OWN |= {"runtime", "attr", "starttimemicros", "inputs", "outputs"}
+
+
+class Node(NamedTuple):
+    """A node of a trace."""
+
+    number: int
+    kind: str
+    """One of `KINDS`."""
+    data: list[int]
+    control: list[int]
+    """Nodes that it depends on."""
+    micros: float
+    attributes: Data
+
+
+class Trace(NamedTuple):
+    """The trace of one rank."""
+
+    metadata: Data
+    nodes: list[Node]
+
+
+def read_nodes(path: Path, *, large: bool = False) -> Trace:
+    """Return the trace of one rank.
+
+    Raises DataError when it is damaged, of another version, or has more than
+    `MOST_NODES` where it is not ``large``.
+    """
+    with open_input(path, None if large else MOST_TEXT) as file:
+        content = file.read()
+    trace, numbers = Trace({}, []), set[int]()
+    try:
+        is_json = path.suffix == ".json" or content.lstrip()[:2] in (b'{"', b"[{")
+        rows = _json_rows(content.decode()) if is_json else _rows(content)
+        for row in rows:
+            attributes = dict(map(_attribute, row.get("attr", [])))
+            if not row.keys() & {"id", "type", "nodetype"}:
+                trace.metadata.update(attributes)
+                continue
+            trace.nodes.append(_node(row, attributes))
+            numbers.add(trace.nodes[-1].number)
+            if len(numbers) > MOST_NODES and not large:
+                problem = f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
+                raise DataError(problem + "each: add --large", path=str(path))
+        if schema := trace.metadata.get("schema"):
+            _check_version([schema])
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        problem = f"is no Chakra trace: {error!s:.200}"
+        raise DataError(problem, path=str(path)) from error
+    if not trace.nodes or len(numbers) < len(trace.nodes):
+        problem = "has two nodes of one id" if trace.nodes else "holds no node"
+        raise DataError(problem, path=str(path))
+    return trace
+
+
+def _rows(content: bytes) -> Iterator[Data]:
+    """Yield the metadata and the nodes as `decode` has them."""
+    messages = read_messages(content)
+    metadata = decode(next(messages, b""), _METADATA)
+    # Attributes where the version should be begin with their own tag, a newline.
+    _check_version([v for v in metadata.pop("version", []) if v.isprintable()])
+    yield metadata
+    for message in messages:
+        row: Data = decode(message, _NODE)
+        yield row | {key: row.get(key, [0])[-1] for key in _SINGLE}
+
+
+def _check_version(versions: list[Any]) -> None:
+    for version in versions:
+        if version and not str(version).startswith(_VERSIONS):
+            raise ValueError(f"it is of version {version!r}, 0.0.4 and 1 are read")
+
+
+def _json_rows(text: str) -> Iterator[Data]:
+    """Yield the metadata and the nodes by keys in lower case without underscores."""
+    decoder, gap = json.JSONDecoder(), re.compile(r"[\s,]*")
+    at = gap.match(text)
+    while at and at.end() < len(text):
+        value, end = decoder.raw_decode(text, at.end())
+        at = gap.match(text, end)
+        for one in value if isinstance(value, list) else [value]:
+            rows = [one]
+            for key in {"workload_graph", "nodes"} & one.keys():
+                rows = [{k: v for k, v in one.items() if k != key}, *one[key]]
+            for row in rows:
+                plain = {key.lower().replace("_", ""): key for key in row}
+                own = {k: row[key] for k, key in plain.items() if k in _OWN}
+                _check_version([row.get("version"), row.get("schema")])
+                others = [k for short, k in plain.items() if short not in _OWN]
+                stated = [{"name": key, "value": row[key]} for key in others]
+                yield own | {"attr": [*own.get("attr", []), *stated]}
+
+
+def _attribute(message: Data) -> tuple[str, Any]:
+    """Return name and value of an attribute, by whatever type it is stated."""
+    name = message["name"]
+    rest = [v for k, v in message.items() if k not in {"name", "doc_string"}]
+    value: Any = rest[0] if rest else 0
+    if isinstance(name, list):  # as `decode` has it
+        name, value = name[0], value[0] if isinstance(value, list) else value
+    return str(name), value.get("values", []) if isinstance(value, dict) else value
+
+
+def _node(row: Data, attributes: Data) -> Node:
+    stated = str(row.get("type", row.get("nodetype", 0)))
+    kind = stated.removesuffix("_NODE")
+    if stated.isdecimal():
+        kind = KINDS[int(stated)] if int(stated) < len(KINDS) else f"type {stated}"
+    micros = float(row.get("durationmicros") or row.get("runtime") or 0)
+    data, control = (
+        [int(n) for n in row.get(key, [])] for key in ("datadeps", "ctrldeps")
+    )
+    return Node(int(row.get("id", 0)), kind, data, control, micros, attributes)

@@ -1,0 +1,39 @@
+"""Which format a file of others has, and the workload that it states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from emu.errors import DataError
+from emu.host.input_file import open_input
+from emu.interchange.chakra import read_chakra
+from emu.interchange.coflow_trace import is_trace, read_trace
+from emu.interchange.wfcommons import read_workflow
+from emu.interchange.workload import Workload
+
+
+def read_workload(path: Path, *, copies: int = 0, large: bool = False) -> Workload:
+    """Return the workload of a file, whichever of the known formats it has.
+
+    ``copies`` are ranks that have one Chakra trace. Raises DataError when it is none of
+    these, or cannot be.
+    """
+    try:
+        with open_input(path) as file:
+            head = file.read(4096)
+    except OSError as error:
+        raise DataError(error.strerror or "cannot be read", path=str(path)) from error
+    text = head.decode("utf-8", "replace")
+    if b'"schemaVersion"' in head or b'"workflow"' in head:
+        kind, workload = "WfCommons", read_workflow
+    elif is_trace(text):
+        kind, workload = "coflow-benchmark", read_trace
+    elif path.suffix in (".et", ".json") or b"schema" in head:
+        return read_chakra(path, copies=copies, large=large)
+    else:
+        problem = "is no trace of coflow-benchmark (text), Chakra (.et, .json) or "
+        raise DataError(problem + "WfCommons (.json)", path=str(path))
+    if copies:
+        problem = f"is of {kind}: --copies is for one Chakra trace"
+        raise DataError(problem, path=str(path))
+    return workload(path)

@@ -1,0 +1,160 @@
+"""Topologies of others: a flow by hand in each format, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import emu
+from emu.errors import ScenarioError
+
+
+def seconds(folder: Path, name: str, content: str, ends: str, size: str) -> float:
+    """Return how long a flow takes between two machines."""
+    (folder / name).write_text(content)
+    source, destination = ends.split()
+    tasks = [
+        {"name": n, "time": "0 s", "pin": m}
+        for n, m in zip("ab", (source, destination), strict=True)
+    ]
+    flow = {"from": "a", "to": "b", "volume": size}
+    job = {"system": "custom", "iterations": 1, "tasks": tasks, "flows": [flow]}
+    scenario = {"cluster": {"topology": str(folder / name)}, "job": job}
+    return emu.simulate(emu.loads(json.dumps(scenario))).makespan
+
+
+def platform(inside: str, routing: str = "Full") -> str:
+    zone = f'<zone id="z" routing="{routing}">{inside}</zone>'
+    return f'<?xml version="1.0"?><platform version="4.1">{zone}</platform>'
+
+
+HOSTS = '<host id="A" speed="1Gf"/><host id="B" speed="1Gf"/><router id="R"/>'
+LINKS = (
+    '<link id="1" bandwidth="80Mbps" latency="10ms"/><link id="2" bandwidth="5MBps" '
+    'latency="1ms" sharing_policy="SPLITDUPLEX"/><link id="lo" bandwidth="1MBps" '
+    'sharing_policy="FATPIPE"/>'
+)
+LEGS = (
+    '<route src="A" dst="A"><link_ctn id="lo"/></route>'
+    '<route src="A" dst="R"><link_ctn id="1"/></route>'
+    '<route src="R" dst="B"><link_ctn id="2" direction="UP"/></route>'
+)
+WAY = '<route src="A" dst="B"><link_ctn id="1"/><link_ctn id="2"/></route>'
+CLUSTER = (
+    '<platform version="4.1"><cluster id="c" prefix="n" suffix=".x" radical="0-1,7" '
+    'speed="1Gf" bw="10MBps" lat="1ms" {}/></platform>'
+)
+
+
+def rate(value: float) -> dict[str, Any]:
+    return {"bandwidth": {"gigabytes_per_second": value}}
+
+
+SERVER = {
+    "name": "server",
+    "components": [{"name": "npu", "choice": "npu", "count": 2},
+                   {"name": "nic", "choice": "nic", "count": 2},
+                   {"name": "cpu", "choice": "cpu", "count": 1}],
+    "links": [{"name": "pcie", "physical": rate(0.01)}],
+    "edges": [{"ep1": {"component": "npu"}, "ep2": {"component": "nic[0:2]"},
+               "scheme": "one2one", "link": "pcie"}],
+}  # fmt: skip
+SWITCH = {"name": "switch",
+          "components": [{"name": "port", "choice": "port", "count": 4},
+                         {"name": "asic", "choice": "switch"}],
+          "links": [{"name": "in", "physical": rate(9)}],
+          "edges": [{"ep1": {"component": "asic"}, "ep2": {"component": "port"},
+                     "scheme": "many2many", "link": "in"}]}  # fmt: skip
+FABRIC: dict[str, Any] = {
+    "name": "two servers",
+    "devices": [SERVER, SWITCH],
+    "instances": [{"name": "host", "device": "server", "count": 2},
+                  {"name": "sw", "device": "switch", "count": 1}],
+    "links": [{"name": "wire", "physical": {
+        "bandwidth": {"choice": "gigabits_per_second", "gigabits_per_second": 0.04},
+        "latency": {"choice": "ms", "ms": 2}}}],
+    "edges": [{"ep1": {"instance": "host[0:2]", "component": "nic"},
+               "ep2": {"instance": "sw[0]", "component": "port[0:4]"},
+               "scheme": "one2one", "link": "wire"}],
+}  # fmt: skip
+MATRIX = """\
+\tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tNV4\tSYS\tPXB\t0-23\t0
+GPU1\tNV4\t X \tPHB\tPXB\t0-23\t0
+GPU2\tSYS\tPHB\t X \tSYS\t24-47\t1
+NIC0\tPXB\tPXB\tSYS\t X
+
+Legend:
+
+  X    = Self
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "ends", "size", "expected"),
+    [
+        # 10 MB at 5 MB/s, and both latencies; back over the other wire of link 2.
+        ("full", platform(HOSTS + LINKS + WAY), "A B", "10 MB", 2.011),
+        ("full, back", platform(HOSTS + LINKS + WAY), "B A", "10 MB", 2.011),
+        ("floyd", platform(HOSTS + LINKS + LEGS, "Floyd"), "B A", "10 MB", 2.011),
+        ("cluster", CLUSTER.format(""), "n0.x n7.x", "10 MB", 1.002),
+        ("backbone", CLUSTER.format('bb_bw="5MBps" bb_lat="4ms"'), "n1.x n0.x",
+         "10 MB", 2.006),
+        # Between the servers two wires of 5 MB/s; the others are faster.
+        ("fabric.json", json.dumps(FABRIC), "host.0.npu.0 host.1.npu.1",
+         "10 MB", 2.004),
+        ("matrix", MATRIX, "GPU0 GPU1", "1 GB", 0.01),
+        ("matrix", MATRIX, "GPU2 GPU0", "15.754 GB", 1.0),
+    ],
+)  # fmt: skip
+def test_a_flow_by_hand(
+    tmp_path: Path, name: str, content: str, ends: str, size: str, expected: float
+) -> None:
+    took = seconds(tmp_path, name, content, ends, size)
+    assert took == pytest.approx(expected, rel=1e-9)
+
+
+def test_what_is_left_out_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds(tmp_path, "p", platform(HOSTS + LINKS + WAY + LEGS), "A B", "1 MB")
+    said = capsys.readouterr().err
+
+    assert "left out: speed of a host, 2 times" in said
+    assert "left out: route of a host to itself, 1 times" in said
+    assert "FATPIPE" in said
+
+
+LOOP = WAY.replace('<link_ctn id="2"/>', '<link_ctn id="2"/><link_ctn id="1"/>')
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("loop", platform(HOSTS + LINKS + LOOP), "runs in a loop: it takes 1 twice"),
+        ("no route", platform(HOSTS + LINKS), "has no route A to B"),
+        ("no link", platform(HOSTS + WAY), "link '1', which is not there"),
+        ("no host", platform(LINKS + WAY), "a route ends at 'A'"),
+        ("apart", platform(HOSTS + LINKS, "Dijkstra"), "A and B are not joined"),
+        ("version", platform("").replace("4.1", "3"), "is of version 3"),
+        ("zones", platform(HOSTS + '<zone id="y"/>'), "several zones within z"),
+        ("torus", CLUSTER.format('topology="TORUS"'), "a cluster of topology TORUS"),
+        ("rate", platform(HOSTS + LINKS.replace("80M", "-8M")), "for a bandwidth"),
+        ("cut", platform(HOSTS)[:-20], "is damaged"),
+        ("fabric.json", json.dumps(FABRIC | {"edges": []}), "are not joined"),
+        ("fabric.json", json.dumps(FABRIC | {"links": []}), "link 'wire', which"),
+        ("matrix", MATRIX.replace("NV4", "NV"), "GPU0 to GPU1 is 'NV'"),
+        ("matrix", MATRIX.replace("GPU2\tSYS", "GPU9\tSYS"), "no whole row of GPU2"),
+    ],
+)  # fmt: skip
+def test_a_topology_that_cannot_be(
+    tmp_path: Path, name: str, content: str, problem: str
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        seconds(tmp_path, name, content, "A B", "1 MB")
+    assert problem in str(caught.value)
+    assert caught.value.key == "cluster.topology"
+    assert str(caught.value).count("\n") == 0

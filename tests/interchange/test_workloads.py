@@ -1,0 +1,382 @@
+"""Workloads of others: by hand, against published figures, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import emu
+from emu.cli.app import app
+from emu.errors import DataError
+from emu.interchange.chakra_nodes import COLLECTIVES, KINDS
+from emu.interchange.choose import read_workload
+from emu.interchange.protobuf import encode, write_varint
+from emu.interchange.workload import order_nodes, reduce_edges
+
+FOLDER = Path(os.environ.get("EMU_WORKLOADS", ""))
+needs_workloads = pytest.mark.skipif(
+    not os.environ.get("EMU_WORKLOADS"), reason="EMU_WORKLOADS names no folder"
+)
+Node = dict[str, Any]
+
+
+def attribute(name: str, value: Any, field: int) -> bytes:
+    if isinstance(value, float):
+        return encode({1: name}) + bytes([field << 3 | 1]) + struct.pack("<d", value)
+    return encode({1: name, field: value})
+
+
+def as_protobuf(nodes: list[Node], field: int = 9, version: str = "0.0.4") -> bytes:
+    """Return a trace whose attributes are stated as one type: 9 is int64, 13 uint64."""
+    messages = [encode({1: version})]
+    for node in nodes:
+        fields = {1: node["id"], 2: "a node", 3: node["type"]}
+        deps = b"".join(write_varint(number) for number in node.get("deps", []))
+        fields |= {5: deps, 7: node.get("micros", 0)}
+        others = node.keys() - {"id", "type", "deps", "micros"}
+        fields[10] = [attribute(name, node[name], field) for name in sorted(others)]
+        messages.append(encode(fields))
+    return b"".join(write_varint(len(one)) + one for one in messages)
+
+
+def as_json(nodes: list[Node]) -> bytes:
+    """Return the messages as chakra_jsonizer writes them: one after the other."""
+    texts = [json.dumps({"version": "0.0.4"})]
+    for node in nodes:
+        row: Node = {"id": str(node["id"]), "type": f"{KINDS[node['type']]}_NODE"}
+        row |= {"dataDeps": [*map(str, node.get("deps", []))]}
+        row |= {"durationMicros": str(node.get("micros", 0))}
+        others = node.keys() - {"id", "type", "deps", "micros"}
+        row["attr"] = [{"name": n, "int64Val": str(node[n])} for n in sorted(others)]
+        texts.append(json.dumps(row, indent=2))
+    return "".join(texts).encode()
+
+
+def as_graph(nodes: list[Node]) -> bytes:
+    """Return them as the feeder of ASTRA-sim reads them: attributes are keys."""
+    rows = [
+        {
+            "Id": node["id"], "NodeType": node["type"],
+            "data_deps": node.get("deps", []), "runtime": node.get("micros", 0),
+            **{k: node[k] for k in node.keys() - {"id", "type", "deps", "micros"}},
+        }
+        for node in nodes
+    ]  # fmt: skip
+    return json.dumps({"workload_graph": rows}).encode()
+
+
+FORMS: list[tuple[str, Callable[[list[Node]], bytes]]] = [
+    (".et", as_protobuf),
+    (".et", lambda nodes: as_protobuf(nodes, 13)),
+    (".et", lambda nodes: as_protobuf([floats(n) for n in nodes], 3)),
+    (".json", as_json),
+    (".json", as_graph),
+]
+
+
+def floats(node: Node) -> Node:
+    names = node.keys() - {"id", "type", "deps", "micros"}
+    return node | {name: float(node[name]) for name in names}
+
+
+def makespan(
+    folder: Path, ranks: list[list[Node]], form: int = 0, **more: Any
+) -> float:
+    end, write = FORMS[form]
+    for rank, nodes in enumerate(ranks):
+        (folder / f"t.{rank}{end}").write_bytes(write(nodes))
+    workload = read_workload(folder / f"t.0{end}", **more)
+    return emu.simulate(
+        emu.loads(json.dumps(workload.scenario("t", "8 Mbit/s", "1 ms")))
+    ).makespan
+
+
+#: Rank 0 computes 3 ms and sends 2,000 bytes, 2 ms on a NIC of 1 MB/s and 1 ms away;
+#: rank 1 computes 4 ms at first, then 5 ms with what came.
+PAIR: list[list[Node]] = [
+    [
+        {"id": 7, "type": 4, "micros": 3000},
+        {"id": 9, "type": 5, "deps": [7], "comm_size": 2000, "comm_dst": 1,
+         "comm_tag": 5},
+    ],
+    [
+        {"id": 1, "type": 6, "comm_size": 2000, "comm_src": 0, "comm_tag": 5},
+        {"id": 2, "type": 4, "micros": 4000},
+        {"id": 3, "type": 4, "deps": [1, 2], "micros": 5000},
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", range(len(FORMS)))
+def test_a_message_by_hand_in_every_form(tmp_path: Path, form: int) -> None:
+    assert makespan(tmp_path, PAIR, form) == pytest.approx(11e-3, rel=1e-12)
+
+
+#: Seconds of a collective of 4 ranks that bring 4,000 bytes, at 1 MB/s and 1 ms away.
+BY_HAND = {
+    "ALL_REDUCE": 6 * 2e-3,
+    "REDUCE": 3 * 4e-3 + 1e-3,
+    "ALL_GATHER": 3 * 5e-3,
+    "GATHER": 3 * 4e-3 + 1e-3,
+    "SCATTER": 3 * 1e-3 + 1e-3,
+    "BROADCAST": 5e-3 + 5e-3,
+    "ALL_TO_ALL": 3e-3 + 1e-3,
+    "REDUCE_SCATTER": 3 * 2e-3,
+    "REDUCE_SCATTER_BLOCK": 3 * 2e-3,
+    "BARRIER": 0.0,
+}
+
+
+@pytest.mark.parametrize("kind", COLLECTIVES)
+def test_every_collective_by_hand(tmp_path: Path, kind: str) -> None:
+    """It begins after 10 ms, 20 ms follow it, and its own time is not read."""
+    about = {"comm_type": COLLECTIVES.index(kind), "comm_size": 4000, "root": 3}
+    nodes: list[Node] = [
+        {"id": 1, "type": 4, "micros": 10_000},
+        {"id": 2, "type": 7, "deps": [1], "micros": 77, **about},
+        {"id": 3, "type": 4, "deps": [2], "micros": 20_000},
+    ]
+    seconds = makespan(tmp_path, [nodes] * 4)
+    assert seconds == pytest.approx(30e-3 + BY_HAND[kind], rel=1e-12)
+
+
+def test_one_rank_alone_takes_what_its_collective_took(tmp_path: Path) -> None:
+    nodes = [{"id": 1, "type": 7, "micros": 77, "comm_type": 0, "comm_size": 4000}]
+    assert makespan(tmp_path, [nodes]) == pytest.approx(77e-6)
+    # Of two copies it is for the network: 2 steps of half of it.
+    assert makespan(tmp_path, [nodes], copies=2) == pytest.approx(2 * 3e-3)
+
+
+WORKFLOW = {
+    "schemaVersion": "1.5",
+    "workflow": {
+        "specification": {
+            "tasks": [
+                {"name": "split", "id": "a/1", "parents": [], "children": ["b", "c"],
+                 "inputFiles": ["in"], "outputFiles": ["f", "g"]},
+                {"name": "use", "id": "b", "parents": ["a/1"], "children": [],
+                 "inputFiles": ["f", "g"], "outputFiles": []},
+                {"name": "use", "id": "c", "parents": ["a/1"], "children": []},
+            ],
+            "files": [{"id": "in", "sizeInBytes": 9}, {"id": "f", "sizeInBytes": 3000},
+                      {"id": "g", "sizeInBytes": 1000}],
+        },
+        "execution": {
+            "tasks": [
+                {"id": "a/1", "runtimeInSeconds": 1.0, "machines": ["x"]},
+                {"id": "b", "runtimeInSeconds": 2.0, "machines": ["y"], "coreCount": 2},
+                {"id": "c", "runtimeInSeconds": 2.5, "machines": ["x"], "avgCPU": 9},
+            ],
+            "machines": [{"nodeName": "x", "cpu": {"coreCount": 1}},
+                         {"nodeName": "y", "cpu": {"coreCount": 4}}],
+        },
+    },
+}  # fmt: skip
+#: The same before 1.5, where tasks have names, times and files themselves.
+OLD = {
+    "schemaVersion": "1.3",
+    "workflow": {
+        "machines": [{"nodeName": "x", "cpu": {"count": 1}}, {"nodeName": "y"}],
+        "tasks": [
+            {"name": "a/1", "parents": [], "runtime": 1.0, "machine": "x", "files": [
+                {"link": "output", "name": "f", "size": 3000},
+                {"link": "output", "name": "g", "size": 1000}]},
+            {"name": "b", "parents": ["a/1"], "runtime": 2.0, "machine": "y",
+             "cores": 2, "files": [{"link": "input", "name": "f", "size": 3000},
+                       {"link": "input", "name": "g", "size": 1000}]},
+            {"name": "c", "parents": ["a/1"], "runtime": 2.5, "machine": "x"},
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [WORKFLOW, OLD], ids=["1.5", "1.3"])
+def test_a_workflow_by_hand(tmp_path: Path, content: Any) -> None:
+    """1 s, then 4,000 bytes at 1 MB/s beside 2.5 s on the one core."""
+    file = tmp_path / "w.json"
+    file.write_text(json.dumps(content))
+    workload = read_workload(file)
+    schedule = emu.simulate(emu.loads(json.dumps(workload.scenario("w", "8 Mbit/s"))))
+
+    ends = dict(zip("abc", schedule.task_end[:, 0], strict=True))
+    assert ends == pytest.approx({"a": 1.0, "b": 3.004, "c": 3.5})
+    assert workload.left_out["cores of a task beyond one"] == 1
+    if content is WORKFLOW:
+        assert workload.left_out["read of a file that no task makes"] == 1
+        assert workload.left_out["avgCPU of a task"] == 1
+
+
+TRACE = "3 2\n1 0 2 0 1 1 2:2\n2 1000 1 2 2 0:1 2:4\n"
+
+
+def test_coflows_by_hand(tmp_path: Path) -> None:
+    """2 MB from two mappers into a NIC of 1 MB/s; 1 MB out of another from 1 s on."""
+    file = tmp_path / "t.txt"
+    file.write_text(TRACE)
+    scenario = read_workload(file).scenario("t", f"{8 * 2**20} bit/s")
+    schedule = emu.simulate(emu.loads(json.dumps(scenario)))
+
+    job = schedule.problem.job
+    ends = dict(zip(job.edge_names, schedule.flow_end, strict=True))
+    assert ends["c1.m0->c1.r0"][0] == pytest.approx(2.0)
+    assert ends["c2.m0->c2.r0"][0] == pytest.approx(2.0)
+    # Mapper and reducer of one port hand over in memory.
+    assert {edge.coflow for edge in job.edges} == {"", "c1", "c2"}
+
+
+def broken_trace(**change: Any) -> list[list[Node]]:
+    ranks = json.loads(json.dumps(PAIR))
+    ranks[0][1] |= change
+    return ranks
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("receive without send", broken_trace(type=4), "sends 0 messages of tag 5"),
+        ("other tag", broken_trace(comm_tag=6), "which receives 0"),
+        ("other size", broken_trace(comm_size=1), "receives 2000 bytes of 1"),
+        ("cycle", broken_trace(deps=[9, 7, 1]) and [[
+            {"id": 1, "type": 4, "deps": [2]}, {"id": 2, "type": 4, "deps": [1]}]],
+         "2 nodes wait for each other in a circle, among them node 1, node 2"),
+        ("deadlock of ranks", [
+            [{"id": 1, "type": 6, "comm_src": 1, "comm_size": 4},
+             {"id": 2, "type": 5, "comm_dst": 1, "comm_size": 4, "deps": [1]}],
+            [{"id": 1, "type": 6, "comm_src": 0, "comm_size": 4},
+             {"id": 2, "type": 5, "comm_dst": 0, "comm_size": 4, "deps": [1]}]],
+         "4 nodes wait for each other"),
+        ("rank that is missing", PAIR[:1], "names rank 1, whose file is missing"),
+        ("negative size", [[{"id": 1, "type": 7, "comm_type": 0, "comm_size": -4}]] * 2,
+         "node 1 has comm_size -4"),
+        ("no such collective", [[{"id": 1, "type": 7, "comm_type": 44,
+                                  "comm_size": 4}]] * 2, "collective of type 44"),
+        ("collectives that differ", [
+            [{"id": 1, "type": 7, "comm_type": kind, "comm_size": 4}]
+            for kind in (0, 2)], "ALL_REDUCE of 4 bytes, r1.1 beside it ALL_GATHER"),
+        ("collective of one more", [
+            [{"id": n, "type": 7, "comm_type": 0, "comm_size": 4} for n in range(c)]
+            for c in (1, 2)], "rank 0 takes part in 1 collectives"),
+        ("nothing", [[]], "holds no node"),
+    ],
+)  # fmt: skip
+def test_a_trace_that_cannot_be(
+    tmp_path: Path, name: str, content: list[list[Node]], problem: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        makespan(tmp_path, content)
+    assert problem in str(caught.value), name
+    assert str(caught.value).count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "problem"),
+    [
+        ("t.0.et", as_protobuf(PAIR[0], version="0.0.1"), "of version '0.0.1'"),
+        ("t.0.et", as_protobuf(PAIR[0])[:-3], "are announced"),
+        ("t.0.et", as_protobuf([*PAIR[0], *PAIR[0]]), "two nodes of one id"),
+        ("t.json", b'{"workload_graph": [{"Id": "x"}]}', "is no Chakra trace"),
+        ("t.txt", TRACE.replace("0:1", "7:1").encode(), "line 3 names port 7 of 3"),
+        ("t.txt", TRACE.replace("2:4", "2:-4").encode(), "a negative arrival or size"),
+        ("t.txt", TRACE.replace("1000 1", "1000 9").encode(), "line 3 is no coflow"),
+        ("t.txt", TRACE.replace("3 2", "3 5").encode(), "announces 5 coflows"),
+        ("t.txt", TRACE.replace("\n2 ", "\n1 ").encode(), "is a second coflow 1"),
+        ("w.json", json.dumps(WORKFLOW | {"schemaVersion": "2.0"}).encode(), "'2.0'"),
+        ("w.json", json.dumps(WORKFLOW).replace('"a/1"]', '"q"]').encode(),
+         "names 'q', no task"),
+        ("w.json", json.dumps(WORKFLOW).replace("2.5", "-2.5").encode(), "-2.5 s"),
+        ("w.json", json.dumps(WORKFLOW).replace('["y"]', '["z"]').encode(), "'z'"),
+        ("w.json", b'{"schemaVersion": "1.5"}', "is damaged"),
+        ("t.bin", b"\x00" * 99, "is no trace of"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_says_so_in_one_line(
+    tmp_path: Path, file: str, content: bytes, problem: str
+) -> None:
+    """And nothing is written."""
+    path, target = tmp_path / file, tmp_path / "out.json"
+    path.write_bytes(content)
+    result = CliRunner().invoke(app, ["import-workload", str(path), "-o", str(target)])
+
+    assert result.exit_code == DataError.exit_code
+    assert problem in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not target.exists()
+
+
+def test_a_file_of_ten_million_nodes_is_refused_before_they_are_all_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emu.interchange.chakra_nodes.MOST_NODES", 2)
+    nodes = [{"id": number, "type": 4} for number in range(3)]
+    with pytest.raises(DataError, match="more than 2 nodes"):
+        makespan(tmp_path, [nodes])
+    assert makespan(tmp_path, [nodes], large=True) == 0
+
+
+def test_a_rank_between_others_is_missing(tmp_path: Path) -> None:
+    for rank in (0, 2):
+        (tmp_path / f"t.{rank}.et").write_bytes(as_protobuf(PAIR[0]))
+    with pytest.raises(DataError, match=r"ranks 0 to 2, t\.1\.et is missing"):
+        read_workload(tmp_path / "t.0.et")
+
+
+@given(st.data())
+def test_no_edge_that_is_left_out_is_needed(data: st.DataObject) -> None:
+    """By brute force: the same nodes are reached, and nothing less would do."""
+    count = data.draw(st.integers(1, 9))
+    pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
+    edges = {(min(p), max(p)) for p in data.draw(st.lists(pairs)) if p[0] != p[1]}
+    names = data.draw(st.permutations(range(count)))
+    edges = {(names[a], names[b]) for a, b in edges}
+    order = order_nodes([*map(str, range(count))], edges, "")
+
+    def reach(some: set[tuple[int, int]]) -> set[tuple[int, int]]:
+        ways = {*some}
+        for _ in range(count):
+            ways |= {(a, d) for a, b in ways for c, d in some if b == c}
+        return ways
+
+    needed = {*reduce_edges(order, edges)}
+    assert needed <= edges
+    assert reach(needed) == reach(edges)
+    assert all(reach(needed - {edge}) != reach(edges) for edge in needed)
+
+
+@needs_workloads
+def test_a_ring_of_eight_by_hand(tmp_path: Path) -> None:
+    target = tmp_path / "ring.json"
+    command = ["import-workload", str(FOLDER / "chakra" / "ring.0.et"), "-o"]
+    command += [str(target), "--nic", "400 Gbit/s", "--latency", "3.5 us"]
+    result = CliRunner().invoke(app, command)
+
+    assert "left out: made-up time of a sum in a collective, 56 times" in result.stdout
+    assert emu.simulate(emu.load(target)).makespan == pytest.approx(
+        85.70016e-6, rel=1e-12
+    )
+
+
+@needs_workloads
+def test_a_real_trace_has_few_dependencies_that_matter(tmp_path: Path) -> None:
+    workload = read_workload(FOLDER / "chakra" / "chakra.0.et")
+    target = tmp_path / "real.json"
+    target.write_text(json.dumps(workload.scenario("real", "10 Gbit/s")))
+
+    assert "183,180 dependencies, of which 4,059" in workload.notes[0]
+    assert (len(workload.tasks), len(workload.flows)) == (3664, 4059)
+    assert emu.simulate(emu.load(target)).makespan == pytest.approx(82.269e-3)
+
+
+@needs_workloads
+def test_the_whole_trace_of_coflows_has_its_flows() -> None:
+    workload = read_workload(FOLDER / "coflow" / "FB2010-1Hr-150-0.txt")
+
+    assert workload.notes == ["526 coflows of 706,397 flows between 150 ports"]

@@ -1,0 +1,79 @@
+"""Collectives carried out on arrays, step by step: who has what at the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.problem.workloads.collectives import ALGORITHMS, list_steps
+
+PAIRS = [(kind, how) for kind, some in ALGORITHMS.items() for how in some]
+SUMS = ("allreduce", "reduce_scatter")
+
+
+def carry_out(kind: str, how: str, n: int) -> tuple[list[dict[int, int]], int]:
+    """Return what each rank has of every chunk, as bits of ranks, and chunks sent.
+
+    A rank that did not have what it sends, or adds the same share twice, fails here.
+    """
+    own = {
+        "allgather": lambda r: {r: 1 << r},
+        "alltoall": lambda r: {r * n + d: 1 << r for d in range(n)},
+        "broadcast": lambda r: dict.fromkeys(range(n), 1) if r == 0 else {},
+    }.get(kind, lambda r: dict.fromkeys(range(n), 1 << r))
+    chunks = [own(rank) for rank in range(n)]
+    steps, count = list_steps(kind, how, n), 0
+    for number, step in enumerate(steps):
+        adds = kind in SUMS and (kind != "allreduce" or 2 * number < len(steps))
+        before = [dict(row) for row in chunks]
+        for sender, receiver, first, last in step:
+            assert sender != receiver
+            for chunk in range(first, last):
+                part = before[sender][chunk]
+                there = chunks[receiver].get(chunk, 0)
+                assert not (adds and there & part), "a share is added twice"
+                chunks[receiver][chunk] = there | part if adds else part
+                count += 1
+    return chunks, count
+
+
+@pytest.mark.parametrize(("kind", "how"), PAIRS)
+@given(n=st.integers(2, 17))
+def test_everybody_has_what_it_should(kind: str, how: str, n: int) -> None:
+    """And no algorithm sends more than the least, but rings of alltoall."""
+    n = 1 << n.bit_length() - 1 if how == "halving_doubling" else n
+    chunks, count = carry_out(kind, how, n)
+    whole = (1 << n) - 1
+    least = n * (n - 1)  # chunks
+    for rank, row in enumerate(chunks):
+        if kind == "allreduce":
+            assert row == dict.fromkeys(range(n), whole)
+        elif kind == "reduce_scatter":
+            assert row[rank] == whole
+        elif kind == "allgather":
+            assert row == {other: 1 << other for other in range(n)}
+        elif kind == "broadcast":
+            assert row == dict.fromkeys(range(n), 1)
+        else:
+            assert {row[other * n + rank] for other in range(n)} == {
+                1 << other for other in range(n)
+            }
+    through = {"allreduce": 2 * least, ("alltoall", "ring"): least * n // 2}
+    assert count == through.get((kind, how), through.get(kind, least))
+
+
+def test_a_ring_has_one_neighbour_and_a_tree_few_steps() -> None:
+    for kind in ("allreduce", "allgather", "reduce_scatter", "alltoall"):
+        steps = list_steps(kind, "ring", 5)
+        assert {(s.receiver - s.sender) % 5 for step in steps for s in step} == {1}
+    assert len(list_steps("broadcast", "tree", 9)) == 4
+    assert np.prod([len(step) for step in list_steps("allgather", "direct", 9)]) == 72
+
+
+def test_an_algorithm_that_there_is_not() -> None:
+    with pytest.raises(ValueError, match="broadcast by halving: it goes by tree, ring"):
+        list_steps("broadcast", "halving", 4)
+    with pytest.raises(ValueError, match="power of two"):
+        list_steps("allgather", "halving_doubling", 6)
