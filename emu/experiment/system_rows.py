@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import figures_of_simulation, list_misses
 from emu.experiment.machine_memory import check_memory, memory_by_machine
+from emu.experiment.spread import spread
 from emu.experiment.systems import (
     check_rows,
     chosen_system,
@@ -29,7 +30,6 @@ from emu.experiment.systems import (
     variant_named,
 )
 from emu.experiment.target import Target
-from emu.experiment.worker_pool import WorkerPool
 from emu.graph_data import open_for
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.critical_path import (
@@ -53,6 +53,8 @@ from emu.systems import Keys
 from emu.systems.system import system_of
 from emu.training.kept import weight_settings
 from emu.units import format_duration
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -324,31 +326,50 @@ def compare_systems(
     check_rows(scenario)
     names, plans = list_variants(systems), dict[str, list[Plan]]()
     machines: Sequence[str] | None = None
-    with WorkerPool(cores, watch) as pool:
-        row = partial(_row_of, scenario, seeds=seeds, target=target)
-        if same_machines:
-            first = _first_of(scenario, names, target)
-            machines = first.placing["machines"]
-        plan = partial(plan_row, scenario, spread=target is not None)
-        asked = [
-            (name, settings, None if variant_named(name).alone else machines)
-            for name in names
-            for settings in list_settings(scenario, name)
-        ]
-        for one in pool.work("machines chosen", plan, asked):
-            plans.setdefault(one.system, []).append(one)
-        for name, of_row in plans.items():
-            errors = [one.refused for one in of_row if one.refused]
-            if len(errors) == len(of_row):
-                warn(name, errors[0])
-        if target is not None:
-            classes = _list_trainings(scenario, plans, seeds, target)
-            pool.work("trainings, one per class of weights", _train, classes)
-        results = pool.work("rows", row, [(plans[name],) for name in names])
+    share = partial(_share, cores=cores, watch=watch)
+    row = partial(_row_of, scenario, seeds=seeds, target=target)
+    if same_machines:
+        first = _first_of(scenario, names, target)
+        machines = first.placing["machines"]
+    plan = partial(plan_row, scenario, spread=target is not None)
+    asked = [
+        (name, settings, None if variant_named(name).alone else machines)
+        for name in names
+        for settings in list_settings(scenario, name)
+    ]
+    for one in share("machines chosen", plan, asked):
+        plans.setdefault(one.system, []).append(one)
+    for name, of_row in plans.items():
+        errors = [one.refused for one in of_row if one.refused]
+        if len(errors) == len(of_row):
+            warn(name, errors[0])
+    if target is not None:
+        classes = _list_trainings(scenario, plans, seeds, target)
+        share("trainings, one per class of weights", _train, classes)
+    results = share("rows", row, [(plans[name],) for name in names])
     refusals = [result.refused for result in results if result.refused]
     if len(refusals) == len(results):
         raise _nearest(results, target)
     return results
+
+
+def _share(
+    what: str,
+    function: Callable[..., R],
+    items: Sequence[tuple[Any, ...]],
+    *,
+    cores: int,
+    watch: Callable[[str], None],
+) -> list[R]:
+    """Return what a function returns of every item, in their order; see `spread`."""
+    results: dict[int, R] = {}
+    watch(f"{what}: 0 of {len(items)}")
+    for n, one in spread(lambda n: function(*items[n]), len(items), cores):
+        if isinstance(one, EmulatorError):
+            raise one
+        results[n] = one
+        watch(f"{what}: {len(results)} of {len(items)}")
+    return [results[n] for n in range(len(items))]
 
 
 def _nearest(rows: Sequence[SystemResult], target: Target | None) -> EmulatorError:

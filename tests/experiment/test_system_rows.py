@@ -20,12 +20,11 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.cli.compare_systems import form_of, write_systems
 from emu.cli.report_commands import Form
-from emu.errors import EmulatorError, RunError, ScenarioError
+from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.system_rows import compare_systems, limits_of, measure
 from emu.experiment.systems import as_variant, list_settings
 from emu.experiment.target import Target
-from emu.experiment.worker_pool import WorkerPool
 from emu.graph_data import open_for
 from emu.scenario import load, prepare
 from tests.experiment.test_target import FILE, scenario_of
@@ -144,18 +143,6 @@ def test_the_table_is_written_in_every_form(tmp_path: Path) -> None:
     assert all(name in text[Form.SVG] for name in names)
     with pytest.raises(ScenarioError, match=r"html\|svg"):
         form_of(None, Path("table.txt"), "accuracy=0.4")
-
-
-def test_a_pool_keeps_order_raises_and_notices_what_was_killed() -> None:
-    steps: list[str] = []
-    with WorkerPool(2, steps.append) as pool:
-        found = pool.work("powers", pow, [(2, n) for n in range(9)])
-        assert found == [2**n for n in range(9)]
-        assert steps[-1] == "powers: 9 of 9"
-        with pytest.raises(ZeroDivisionError):
-            pool.work("powers", pow, [(0, -1), (2, 1)])
-    with pytest.raises(RunError, match="killed"), WorkerPool(2, steps.append) as pool:
-        pool.work("ends", os._exit, [(1,), (1,)])
 
 
 @pytest.mark.slow
