@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from emu.experiment.crossover import limit_of
+from emu.experiment.system_rows import limits_of
 from emu.experiment.target import Target
 from emu.graph_data import open_for
 from emu.prediction.analysis.throughput import seeds_per_iteration, speed_of
@@ -82,7 +82,9 @@ class Choice:
     @cached_property
     def limit(self) -> str:
         """The largest part of its critical path."""
-        return limit_of(self.schedule)
+        for name, share in limits_of(self.ready, self.schedule).items():
+            return f"{name}, {share:.0%}"
+        return "nothing"
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds and dollars."""
