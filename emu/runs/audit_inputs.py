@@ -27,7 +27,7 @@ from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
-from emu.systems.cache_section import settle_caches
+from emu.systems.cache_section import CachedSection, settle_caches
 from emu.systems.system import system_guards
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.guards import GUARDS, Evidence, examine
@@ -275,7 +275,8 @@ def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
     return tuple(
         (prefix, job.credit_window)
         for _, prefix, job in scenario.each_job()
-        if not job.unprofiled and isinstance(job.credit_window, int)
+        if (isinstance(job, CachedSection) or not job.unprofiled)
+        and isinstance(job.credit_window, int)
     )
 
 

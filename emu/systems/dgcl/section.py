@@ -42,10 +42,7 @@ class DgclJobSection(DgclKeys):
 
     shaped_by_data: ClassVar[bool] = True
 
-    @property
-    @override
-    def unprofiled(self) -> str:
-        return "a profile knows no stages, write job.times instead"
+    unprofiled: ClassVar[str] = "a profile knows no stages, write job.times instead"
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:

@@ -67,10 +67,7 @@ class DorylusJobSection(DorylusKeys):
         asynchronous = "mode async keeps no checkpoints: write pipe, or remove this key"
         return asynchronous if self.mode == "async" else ""
 
-    @property
-    @override
-    def unprofiled(self) -> str:
-        return "a profile knows no intervals, write job.times instead"
+    unprofiled: ClassVar[str] = "a profile knows no intervals, write job.times instead"
 
     @override
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:

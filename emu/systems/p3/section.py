@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,10 +162,9 @@ def _bytes_of(
 class P3JobSection(P3Keys):
     """P3: push the structure, pull partial activations, never a feature."""
 
-    @property
-    @override
-    def unprofiled(self) -> str:
-        return "a profile knows no cycles of a pipeline, write job.times instead"
+    unprofiled: ClassVar[str] = (
+        "a profile knows no cycles of a pipeline, write job.times instead"
+    )
 
     @override
     def of_steps(self, steps: int) -> Self:
