@@ -88,20 +88,7 @@ def random_problem(
     """
     machines, tasks = int(rng.integers(1, 3 if tuned else 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
-    edges = []
-    for source in range(tasks):
-        for destination in range(tasks):
-            if rng.random() > 0.35:
-                continue
-            lag = int(rng.integers(0, 4))
-            if source >= destination:
-                lag = max(lag, 1)  # edges without lag run forward: no cycle
-            channel = str(rng.choice(["", "a", "a", "b"])) if channels else ""
-            credit = bool(rng.random() < 0.1)
-            newest = latest and not credit and bool(rng.random() < 0.4)
-            coflow = str(rng.choice(["", "a", "b", "b"])) if coflows else ""
-            more = credit, channel, newest, coflow
-            edges.append(Edge(source, destination, lag, *more))
+    edges = _edges(tasks, rng, channels=channels, latest=latest, coflows=coflows)
     job = Job(
         tuple(
             Task(
@@ -128,6 +115,26 @@ def random_problem(
     else:
         times, volumes = rng.uniform(0, 3, shapes[0]), rng.uniform(0, 40, shapes[1])
     return Problem(cluster, job, placement), Realization(times, volumes)
+
+
+def _edges(
+    tasks: int, rng: np.random.Generator, *, channels: bool, latest: bool, coflows: bool
+) -> list[Edge]:
+    edges = []
+    for source in range(tasks):
+        for destination in range(tasks):
+            if rng.random() > 0.35:
+                continue
+            lag = int(rng.integers(0, 4))
+            if source >= destination:
+                lag = max(lag, 1)  # edges without lag run forward: no cycle
+            channel = str(rng.choice(["", "a", "a", "b"])) if channels else ""
+            credit = bool(rng.random() < 0.1)
+            newest = latest and not credit and bool(rng.random() < 0.4)
+            coflow = str(rng.choice(["", "a", "b", "b"])) if coflows else ""
+            more = credit, channel, newest, coflow
+            edges.append(Edge(source, destination, lag, *more))
+    return edges
 
 
 def _cluster(machines: int, rng: np.random.Generator, *, slots: bool) -> Cluster:

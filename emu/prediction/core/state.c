@@ -29,14 +29,13 @@ static void take_waves(const Layout *layout, Room *room, Waves *waves)
     waves->extra = integers(room, groups);
     waves->next = integers(room, groups);
     waves->has_more = marks(room, groups);
-    for (int64_t coflow = 0; coflow < coflows && !measures(room); coflow++) {
-        waves->port_start[coflow + 1] = waves->port_start[coflow];
-        for (int64_t i = layout->coflow_start[coflow]; i < layout->coflow_start[coflow + 1]; i++) {
+    for (int64_t coflow = 0, i = 0; coflow < coflows && !measures(room); coflow++) {
+        int64_t ports = waves->port_start[coflow];
+        for (; i < layout->coflow_start[coflow + 1]; i++) {
             int64_t group = layout->group[layout->coflow_edge[i]];
-            if (group >= 0)
-                waves->port_start[coflow + 1] +=
-                    layout->hop_start[group + 1] - layout->hop_start[group];
+            ports += group < 0 ? 0 : layout->hop_start[group + 1] - layout->hop_start[group];
         }
+        waves->port_start[coflow + 1] = ports;
     }
 }
 

@@ -143,7 +143,8 @@ static void change_waves(const Layout *layout, State *state)
             leave_wave(layout, state, group);
     }
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
-        int64_t group = state->touched[i], coflow = layout->coflow[flow_edge(layout, state, group)];
+        int64_t group = state->touched[i];
+        int64_t coflow = layout->coflow[flow_edge(layout, state, group)];
         const Wave *wave = waves->wave + waves->wave_of[group];
         bool thin = 2 * wave->alive < wave->end - wave->first && wave->alive > 0;
         if (is_built[coflow] || (state->fluid[group].active == 0 && !thin))

@@ -258,8 +258,9 @@ class _Automorphisms:
         )
         if there.channel or key not in self.edge_at or key in self.twice:
             return False
-        volumes = self.realization.volumes
-        return bool((volumes[edge] == volumes[self.edge_at[key]]).all())
+        volumes, twin = self.realization.volumes, self.edge_at[key]
+        together = self.space.job.edges[twin].coflow == there.coflow
+        return together and bool((volumes[edge] == volumes[twin]).all())
 
 
 def find_symmetry(space: Space, realization: Realization) -> Symmetry:

@@ -243,13 +243,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         *list_by_owner(destination, len(job.tasks)),
         *list_by_owner(coflow, coflows, rank),
         np.array(job.order, dtype=np.int64),
-        Routes(
-            links.nic,
-            links.zone,
-            links.route_of,
-            links.route_start,
-            links.route_port,
-        ),
+        Routes(*(getattr(links, name) for name in Routes._fields)),
         links.capacities,
         links.latencies,
         links.steps.rows,
@@ -384,17 +378,17 @@ def _check(job: JobArrays) -> None:
         _within("watched pool", tuners.watched, 0, slots.size)
         if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
             raise ValueError("a tuned pool must have slots, and a tuner a period")
-    speeds = job.speeds
-    if speeds.time.size:
-        _starts("start of speeds", speeds.start, machines, speeds.time)
-        if (
-            speeds.share.shape != speeds.time.shape
-            or len(speeds.slowed) != sizes["tasks"]
-        ):
-            raise ValueError("speeds must have a share per step, and a mark per task")
-        begins = speeds.time[speeds.start[:-1]]
-        if (begins != 0).any() or (np.diff(speeds.start) < 1).any():
-            raise ValueError("the first speed of a machine must be at 0")
+    if job.speeds.time.size:
+        _check_speeds(job.speeds, machines, sizes["tasks"])
+
+
+def _check_speeds(speeds: Speeds, machines: int, tasks: int) -> None:
+    _starts("start of speeds", speeds.start, machines, speeds.time)
+    if speeds.share.shape != speeds.time.shape or len(speeds.slowed) != tasks:
+        raise ValueError("speeds must have a share per step, and a mark per task")
+    begins = speeds.time[speeds.start[:-1]]
+    if (begins != 0).any() or (np.diff(speeds.start) < 1).any():
+        raise ValueError("the first speed of a machine must be at 0")
 
 
 def _check_routes(routes: Routes, machines: int, ports: int) -> None:

@@ -363,7 +363,9 @@ class OwnRates:
                 known = self._known[position] = turn, constant, coflow
             questions.append((turn, self._ranks[position], place, *known[1:], flow))
         questions.sort()
-        flows = [ActiveFlow(*of, flow.left, name) for *_, of, name, flow in questions]
+        flows = [
+            ActiveFlow._make((*of, flow.left, name)) for *_, of, name, flow in questions
+        ]
         capacity = dict(zip(self._links, room, strict=True))
         rates = self._rates(flows, capacity)
         for (*_, flow), rate in zip(questions, rates, strict=True):

@@ -57,6 +57,17 @@ class CustomFlow:
     coflow: str = ""
 
 
+def _edge(flow: CustomFlow, positions: Mapping[str, int]) -> Edge:
+    return Edge(
+        positions[flow.source],
+        positions[flow.destination],
+        flow.lag,
+        channel=flow.channel,
+        latest=flow.latest,
+        coflow=flow.coflow,
+    )
+
+
 def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
     """Return a row per value, as long as the longest, 0 beyond its own count."""
     rows = np.zeros((len(values), max(counts, default=0)))
@@ -149,17 +160,7 @@ def custom_job(
         )
         for task in tasks
     )
-    edges = tuple(
-        Edge(
-            positions[flow.source],
-            positions[flow.destination],
-            flow.lag,
-            channel=flow.channel,
-            latest=flow.latest,
-            coflow=flow.coflow,
-        )
-        for flow in flows
-    )
+    edges = tuple(_edge(flow, positions) for flow in flows)
     # What no iteration would wait for is left out: it may be 300,000 edges of 42,000.
     window = window if window is None or window < most else None
     edges += credit_edges(built, edges, window)

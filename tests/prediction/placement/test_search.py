@@ -281,18 +281,19 @@ def test_unequal_volumes_break_the_symmetry() -> None:
     assert symmetry.block.size == 0
 
 
-def test_a_second_edge_between_two_tasks_breaks_the_symmetry() -> None:
-    """One sampler sends twice what the other sends, in two equal flows."""
+def test_a_second_edge_and_another_coflow_break_the_symmetry() -> None:
+    """One sampler sends twice what the other sends, or of a coflow of its own."""
     tasks = (Task("s0", "sampler"), Task("s1", "sampler"), Task("w0", "worker"))
     once = Job(tasks, (Edge(0, 2), Edge(1, 2)), 2)
     twice = replace(once, edges=(*once.edges, Edge(0, 2)))
+    alone = replace(once, edges=(replace(once.edges[0], coflow="a"), once.edges[1]))
     twins = []
-    for job in (once, twice):
+    for job in (once, twice, alone):
         drawn = Realization(np.ones((3, 2)), np.ones((len(job.edges), 2)))
         space = Space(job, random_cluster(2, np.random.default_rng(1)))
         twins.append(find_symmetry(space, drawn).twin.tolist())
 
-    assert twins == [[0, 1], []]
+    assert twins == [[0, 1], [], []]
 
 
 def test_teams_are_workers_with_their_samplers() -> None:
