@@ -175,10 +175,9 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     if own is not None and own.schedule.policy != "portfolio":
         policy = own.schedule.rule
     least = volumes = None
-    if realization is not None:
+    if realization is not None and own is not None:
         least = None if emulation.compute == "real" else realization.times
-        if own is not None:
-            volumes = real_volumes(own, realization, emulation.byte_scale)
+        volumes = real_volumes(own, realization, emulation.byte_scale)
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
     evidence = _evidence(run, schedule, emulation, least, volumes, own)
