@@ -203,7 +203,7 @@ def test_a_run_is_carried_out_and_read_again(tmp_path: Path) -> None:
 
     assert ("witness" in run.result) == (witness is not None)
     assert run.makespan == run.result["makespan"]
-    # The replay has the times that were measured: a busy host only adds to those stated.
+    # The replay has the times that were measured: a busy host adds to those stated.
     assert run.result["replayed_makespan"] >= 17.0
     assert {path.name for path in run.path.iterdir()} >= {"report.html", "trace.json"}
     assert emu.load_run(run.path).result == run.result
