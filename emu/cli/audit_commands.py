@@ -66,13 +66,9 @@ def audit(
     with unpack_shared(result) as run:
         subject = read_to_audit(run, scenario)
         limit = subject.tolerance if seconds is None else seconds
+        stated = None if scenario is None else subject.scenario
         report, silent = audit_whole(
-            subject,
-            limit,
-            share,
-            rule=policy,
-            training=training,
-            stated=None if scenario is None else subject.scenario,
+            subject, limit, share, rule=policy, training=training, stated=stated
         )
     name = subject.name if run == result else result.name
     content = {
@@ -88,15 +84,12 @@ def audit(
         console = terminal()
         console.print(audit_table(report))
         if subject.payloads:
-            said = payload_line(subject.payloads)
-            console.print(f"\nbetween machines: {said}")
+            console.print(f"\nbetween machines: {payload_line(subject.payloads)}")
         for line in (*silent, *(f"guard {finding}" for finding in report.findings)):
             console.print(f"\n{line}")
         verdict = "keeps" if report.passed else "breaks"
-        console.print(
-            f"\n{name}: {verdict} (5)-(15) to within "
-            f"{format_duration(limit)} and {share:.2g}"
-        )
+        within = f"{format_duration(limit)} and {share:.2g}"
+        console.print(f"\n{name}: {verdict} (5)-(15) to within {within}")
     if not report.passed:
         broken = report.violations
         raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")

@@ -370,20 +370,15 @@ def emulate_on_kernel(
         if refusal := check.refusal("emulation.max_nic_error"):
             slower = "a larger time_scale makes NICs slower"
             raise ScenarioError(f"{refusal}; {slower}", key="emulation.time_scale")
-        run = emulate(
-            problem if by_rates else _without_shaping(problem),
-            policy if by_rates else "none",
-            dataclasses.replace(
-                settings,
-                launcher=LabLauncher(lab),
-                host_of={machine.name: machine.name for machine in lab.machines},
-                listening=listening,
-                kernel_nics=nics,
-            ),
-            expected,
-            log=log,
-            observer=observer,
+        own = dataclasses.replace(
+            settings,
+            launcher=LabLauncher(lab),
+            host_of={machine.name: machine.name for machine in lab.machines},
+            listening=listening,
+            kernel_nics=nics,
         )
+        what = (problem, policy) if by_rates else (_without_shaping(problem), "none")
+        run = emulate(*what, own, expected, log=log, observer=observer)
         nics.check()
         tcp = lab.counters.tcp()
     rates = run.schedule.rates if by_rates else None

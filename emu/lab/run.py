@@ -395,18 +395,10 @@ def run_lab(
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     runs = running.runs.values()
     result = {
-        "wall_seconds": seconds * lab.time_scale,
-        "time_scale": lab.time_scale,
-        "startup_seconds": lab.startup_seconds,
-        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
-        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
+        **_describe_lab(lab, seconds, running.changes),
         "sharing": file.lab.sharing,
         **summary(lab.machines, [*runs], samples, running.samples.early),
         "measured": check.to_json(),
-        "events": [
-            {"time": at, "machine": m.name, "nic_out": m.nic_out, "nic_in": m.nic_in}
-            for at, m in running.changes
-        ],
         **counts,
     }
     if capture is not None and packets is not None:
@@ -419,3 +411,20 @@ def run_lab(
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
+
+
+def _describe_lab(
+    lab: Lab, seconds: float, changes: Sequence[tuple[float, LabMachine]]
+) -> dict[str, Any]:
+    """Return what lab.json says of the machines, and of so many emulated seconds."""
+    return {
+        "wall_seconds": seconds * lab.time_scale,
+        "time_scale": lab.time_scale,
+        "startup_seconds": lab.startup_seconds,
+        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
+        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
+        "events": [
+            {"time": at, "machine": m.name, "nic_out": m.nic_out, "nic_in": m.nic_in}
+            for at, m in changes
+        ],
+    }

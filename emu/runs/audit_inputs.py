@@ -165,10 +165,10 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    own = stated
-    if own is None and "scenario" in run.manifest:
+    own, noted = stated, run.manifest.get("scenario")
+    if own is None and noted is not None:
         with one_error(run.path / "manifest.json"):
-            own = Scenario.model_validate(run.manifest["scenario"])
+            own = Scenario.model_validate(noted)
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
@@ -176,15 +176,12 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     if own is not None and own.schedule.policy != "portfolio":
         policy = own.schedule.rule
     least = volumes = None
-    if realization is not None:
+    if realization is not None and own is not None:
         least = None if emulation.compute == "real" else realization.times
-        if own is not None:
-            volumes = real_volumes(own, realization, emulation.byte_scale)
+        volumes = real_volumes(own, realization, emulation.byte_scale)
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
-    evidence = _evidence(run, schedule, emulation, least, volumes)
-    if evidence is not None and own is not None:
-        evidence = replace(evidence, windows=list_windows(own))
+    evidence = _evidence(run, schedule, emulation, least, volumes, own)
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
     if evidence is None:
@@ -231,6 +228,7 @@ def _evidence(
     settings: EmulationSettings,
     times: Floats | None,
     volumes: Floats | None,
+    stated: Scenario | None,
 ) -> Evidence | None:
     """Return the reports of a run's processes; None where frames.npz is missing."""
     if not (run.path / "frames.npz").exists():
@@ -253,6 +251,7 @@ def _evidence(
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
         volumes=volumes,
+        windows=() if stated is None else list_windows(stated),
         **margins(settings, statistics),
     )
 

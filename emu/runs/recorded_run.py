@@ -233,22 +233,15 @@ def load_run(path: str | Path) -> RecordedRun:
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
-        read_times = partial(read_realization, problem.job)
-        realization = try_read("realization.npz", read_times)
+        realization = try_read(
+            "realization.npz", partial(read_realization, problem.job)
+        )
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
     if emulation is not None and rates is not None:
         emulation = with_rates(emulation, rates)
-    return RecordedRun(
-        path=path,
-        manifest=manifest or {},
-        problem=problem,
-        result=result,
-        emulated=emulation,
-        simulated=simulation,
-        measured=realization,
-        missing=tuple(missing),
-    )
+    made = emulation, simulation, realization
+    return RecordedRun(path, manifest or {}, problem, result, *made, tuple(missing))
 
 
 def with_rates(schedule: Schedule, rates: RateHistory) -> Schedule:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from emu.errors import DataError
 from emu.host.files import whole_file
-from emu.host.input_file import open_input, read_json
+from emu.host.input_file import open_input, parse_json, read_json
 from emu.names import printable
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RECORDS, RunDirectory
@@ -35,7 +35,7 @@ def share_run(run: Path, out: Path) -> None:
     contents = _read(run)
     if "result.json" not in contents or "processes.json" not in contents:
         raise DataError("holds no emulated run that has ended", path=str(run))
-    result = json.loads(contents["result.json"])
+    result = parse_json(contents["result.json"].decode())
     if result.get("records") != RunDirectory(run).digests():
         raise DataError("is not what the run has written: it was edited", path=str(run))
     rows = read_json(run / "processes.json")["hosts"]
@@ -47,7 +47,7 @@ def share_run(run: Path, out: Path) -> None:
             alone = rf"(?<![\w.-]){re.escape(host)}(?![\w.-])"
             text = re.sub(alone, f"host-{number}", text)
         contents[name] = text.encode()
-    result = json.loads(contents["result.json"])
+    result = parse_json(contents["result.json"].decode())
     result["records"] = {
         name: hashlib.sha256(contents[name]).hexdigest()
         for name in RECORDS

@@ -280,10 +280,8 @@ def of_network(
     ]
     if 2 * len({*small} & {*late}) > len(late):
         size = max(float(emulated.flow_bytes[flow]) for flow in small)
-        text = (
-            f"slow start of small flows: {len({*small} & {*late})} of {len(late)} on "
-            f"the critical path have {format_size(size)} or less"
-        )
+        them = f"{len({*small} & {*late})} of {len(late)} on the critical path"
+        text = f"slow start of small flows: {them} have {format_size(size)} or less"
         yield Suspect(text, small)
 
 

@@ -12,7 +12,11 @@ from emu.errors import DataError
 from emu.host.input_file import read_json
 from emu.prediction.simulation import simulate
 from emu.problem import Schedule
-from emu.runs.problem_json import problem_from_json, schedule_from_json
+from emu.runs.problem_json import (
+    problem_from_json,
+    problem_to_json,
+    schedule_from_json,
+)
 from emu.runs.run_directory import RunDirectory
 from emu.testing import two_machine_example
 
@@ -22,10 +26,10 @@ def run(tmp_path: Path) -> RunDirectory:
     """Return a run directory with a problem, rates and a result."""
     problem, realization = two_machine_example(3)
     directory = RunDirectory.create("golden", tmp_path)
-    directory.write_problem(problem)
+    directory.write_json("problem.json", problem_to_json(problem))
     schedule = simulate(problem, realization, record_rates=True)
     if schedule.rates is not None:
-        directory.write_rates(schedule.rates)
+        directory.write_arrays("rates.npz", **vars(schedule.rates))
     directory.write_json("result.json", schedule.to_json())
     return directory
 

@@ -225,7 +225,7 @@ def run_files(folder: Path) -> Path:
     run.write_json("result.json", {"version": 1, **emulated.to_json()})
     run.write_json("simulated.json", emulated.to_json())
     if emulated.rates is not None:
-        run.write_rates(emulated.rates)
+        run.write_arrays("rates.npz", **vars(emulated.rates))
     run.write_arrays(REALIZATION, **vars(realization))
     return folder
 

@@ -7,7 +7,6 @@ working directory. Nothing of that crosses a NIC.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -17,6 +16,7 @@ from signal import Signals
 from tempfile import TemporaryDirectory
 
 from emu.errors import RunError
+from emu.host.input_file import parse_json
 from emu.lab.machines.lab import Lab, Program
 from emu.lab.machines.programs import MACHINE, PROGRAM
 
@@ -75,7 +75,7 @@ class SshServer:
         caller, _ = ready.accept()
         data, files, _, _ = socket.recv_fds(caller, _MOST, 2)
         try:
-            name, command, folder, program = json.loads(data)
+            name, command, folder, program = parse_json(data.decode())
             beside = {"PATH": self.path, MACHINE: name, PROGRAM: program}
             started = self._lab.start(
                 name,
