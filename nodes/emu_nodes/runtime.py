@@ -271,6 +271,10 @@ class NodeProcess:
     def _send(self, message: Message) -> None:
         self._control.send(pack(message))
 
+    def _report(self, message: Message) -> None:
+        """Send what may leave with others of this turn of the loop, in one call."""
+        self._control.send(pack(message), together=True)
+
     async def _serve(self, tuning: dict[str, str]) -> None:
         try:
             self._board = RateBoard.open(self._spec.here.board)
@@ -278,11 +282,7 @@ class NodeProcess:
             raise NodeLost(f"the rate board has gone with its agent: {error}") from None
         self._pacer = Pacer(self._board, self._settings)
         self._timer = WallClockTimer()
-        self._ends = EdgeEnds(
-            self._spec,
-            lambda flow: self._control.send(pack(flow), together=True),
-            self._fail,
-        )
+        self._ends = EdgeEnds(self._spec, self._report, self._fail)
         try:
             await self._take_part(tuning)
         except Exception as error:
@@ -417,7 +417,7 @@ class NodeProcess:
             compute=self._compute,
             timer=self._timer,
             clock=self._clock,
-            report=self._send,
+            report=self._report,
             track=self._track,
             settings=self._settings,
             first=self._spec.first,
