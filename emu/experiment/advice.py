@@ -194,7 +194,8 @@ class _Search:
         edit = {f"job.{key}": value for key, value in keys.items()}
         try:
             plain = chosen_system(self.free, row, None, names, spread=True)
-            one = self.simulate(row, load(plain, edit), trained=trained)
+            plain = load(plain, edit) if edit else plain
+            one = self.simulate(row, plain, trained=trained)
         except EmulatorError as error:
             self.refused[row] = error
             return None
@@ -215,10 +216,8 @@ class _Search:
                 if one and (row not in best or self.is_better(one, best[row])):
                     best[row] = one
             if row in best and self.terms.target:
-                one = self.attempt(row, best[row].machines, {})
+                one = self.attempt(row, best.pop(row).machines, {})
                 best |= {row: one} if one else {}
-                if one is None:
-                    del best[row]
         self.refused = {r: e for r, e in self.refused.items() if r not in best}
         return best
 
@@ -253,8 +252,8 @@ class _Search:
                 if getattr(job, key) != value:
                     keys = {**choice.keys, key: value}
                     choice = self.prefer(choice, choice.machines, keys)
-        # Other machines may be the better ones with these settings.
-        for names in self.sets if choice.keys else ():
+        # Others may be better with these settings, or fast enough for a deadline.
+        for names in self.sets if choice.keys or self.terms.judge(choice)[0] else ():
             if {*names} != {*choice.machines}:
                 choice = self.prefer(choice, names, choice.keys)
         return choice
