@@ -337,10 +337,14 @@ def compare_systems(
         ]
         for one in pool.work("machines chosen", plan, asked):
             plans.setdefault(one.system, []).append(one)
-        for name, of_row in plans.items():
-            errors = [one.refused for one in of_row if one.refused]
-            if len(errors) == len(of_row):
-                warn(name, errors[0])
+        wrong = {
+            name: of_row[0].refused
+            for name, of_row in plans.items()
+            if all(one.refused for one in of_row)
+        }
+        for name, error in wrong.items():
+            if error and len(wrong) < len(names):  # else the error of the command
+                warn(name, error)
         if target is not None:
             classes = _list_trainings(scenario, plans, seeds, target)
             pool.work("trainings, one per class of weights", _train, classes)
