@@ -264,7 +264,7 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
         volumes = experiment.realization.volumes * context.byte_scale
         counts = section.count_operations(job, context, volumes).counts
     for link in critical_path(schedule).links:
-        long = (link.end - link.start) / (schedule.length or 1.0)
+        long = float(link.end - link.start) / (schedule.length or 1.0)
         if link.cause in MOVING or link.task < 0:
             shares[_place_of(link, schedule)] += long
             continue
