@@ -266,7 +266,7 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
         volumes = experiment.realization.volumes * context.byte_scale
         counts = section.count_operations(job, context, volumes).counts
     for link in critical_path(schedule).links:
-        long = (link.end - link.start) / (schedule.length or 1.0)
+        long = float(link.end - link.start) / (schedule.length or 1.0)
         if link.cause in MOVING or link.task < 0:
             shares[_place_of(link, schedule)] += long
             continue
@@ -339,10 +339,14 @@ def compare_systems(
     ]
     for one in share("machines chosen", plan, asked):
         plans.setdefault(one.system, []).append(one)
-    for name, of_row in plans.items():
-        errors = [one.refused for one in of_row if one.refused]
-        if len(errors) == len(of_row):
-            warn(name, errors[0])
+    wrong = {
+        name: of_row[0].refused
+        for name, of_row in plans.items()
+        if all(one.refused for one in of_row)
+    }
+    for name, error in wrong.items():
+        if error and len(wrong) < len(names):  # else the error of the command
+            warn(name, error)
     if target is not None:
         classes = _list_trainings(scenario, plans, seeds, target)
         share("trainings, one per class of weights", _train, classes)

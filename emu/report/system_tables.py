@@ -340,24 +340,23 @@ def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
 
     Differences are taken seed by seed: one within its own 95 % interval is a tie.
     """
-    yield from _settings_lines(results)
-    classes = defaultdict[str, list[str]](list)
-    for one in rank(results):
+    rows, classes = rank(results), defaultdict[str, list[str]](list)
+    if len(rows) > 1:
+        best, *others = rows
+        changes = {one.system: pair(one.makespans, best.makespans) for one in others}
+        ties = [name for name, change in changes.items() if change and change.tie]
+        where = ", ".join(best.placing["machines"])
+        ratio = others[0].makespan / best.makespan if best.makespan else inf
+        line = f"{best.system} on {where} is first, {ratio:.2f} x as fast as the next"
+        yield f"{line}, {others[0].system}."
+        if ties:
+            yield f"A tie with {best.system} within 95 %: {', '.join(ties)}."
+    for one in rows:
         classes[one.weights].append(one.system)
     for names in classes.values():
         if len(names) > 1:
             yield f"Equal weights, trained once: {', '.join(names)}."
-    if len(rows := rank(results)) < 2:
-        return
-    best, *others = rows
-    changes = {one.system: pair(one.makespans, best.makespans) for one in others}
-    ties = [name for name, change in changes.items() if change and change.tie]
-    where = ", ".join(best.placing["machines"])
-    ratio = others[0].makespan / best.makespan if best.makespan else inf
-    line = f"{best.system} on {where} is first, {ratio:.2f} x as fast as the next"
-    yield f"{line}, {others[0].system}."
-    if ties:
-        yield f"A tie with {best.system} within 95 %: {', '.join(ties)}."
+    yield from _settings_lines(results)
 
 
 def _settings_lines(results: Sequence[SystemResult]) -> Iterator[str]:
