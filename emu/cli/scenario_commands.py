@@ -37,6 +37,7 @@ from emu.scenario.scenario_file import (
     list_labs,
     list_scenarios,
 )
+from emu.systems.job_section import MOST_EDGES
 from emu.units import DURATION, RATE
 
 #: File beside a copied scenario, from which its editor knows keys and values.
@@ -342,7 +343,8 @@ def import_workload(
         typer.echo(note)
     for what, count in sorted(workload.left_out.items(), key=lambda row: -row[1]):
         typer.echo(f"left out: {what}, {count:,} times")
-    big = " --large" if sum(map(text.count, ",[{")) > MOST_VALUES else ""
+    values, edges = sum(map(text.count, ",[{")), workload.edges
+    big = " --large" if values > MOST_VALUES or edges > MOST_EDGES else ""
     typer.echo(
         f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
     )

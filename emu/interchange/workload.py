@@ -57,6 +57,13 @@ class Workload:
         ends = {"from": source, "to": destination}
         self.flows.append({**ends, "volume": f"{size!r} B"})
 
+    @property
+    def edges(self) -> int:
+        """Number of flows, of shuffles too."""
+        shuffles = [one["shuffle"] for one in self.collectives if "shuffle" in one]
+        inner = sum(len(one["from"]) * len(one["to"]) for one in shuffles)
+        return len(self.flows) + inner
+
     def scenario(self, name: str, nic: str, latency: str = "") -> Data:
         """Return the scenario, JSON values: every machine with one NIC.
 

@@ -234,7 +234,7 @@ def test_coflows_by_hand(tmp_path: Path) -> None:
 
 
 def broken_trace(**change: Any) -> list[list[Node]]:
-    ranks = json.loads(json.dumps(PAIR))
+    ranks: list[list[Node]] = json.loads(json.dumps(PAIR))
     ranks[0][1] |= change
     return ranks
 

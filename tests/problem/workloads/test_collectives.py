@@ -18,12 +18,13 @@ def carry_out(kind: str, how: str, n: int) -> tuple[list[dict[int, int]], int]:
 
     A rank that did not have what it sends, or adds the same share twice, fails here.
     """
-    own = {
-        "allgather": lambda r: {r: 1 << r},
-        "alltoall": lambda r: {r * n + d: 1 << r for d in range(n)},
-        "broadcast": lambda r: dict.fromkeys(range(n), 1) if r == 0 else {},
-    }.get(kind, lambda r: dict.fromkeys(range(n), 1 << r))
-    chunks = [own(rank) for rank in range(n)]
+    chunks: list[dict[int, int]] = []
+    for r in range(n):
+        row = dict.fromkeys(range(n), 1 << r)
+        row = {r: 1 << r} if kind == "allgather" else row
+        row = {r * n + d: 1 << r for d in range(n)} if kind == "alltoall" else row
+        row = {} if kind == "broadcast" and r else row
+        chunks.append(row)
     steps, count = list_steps(kind, how, n), 0
     for number, step in enumerate(steps):
         adds = kind in SUMS and (kind != "allreduce" or 2 * number < len(steps))
