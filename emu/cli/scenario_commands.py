@@ -325,7 +325,7 @@ def import_workload(
 
     Raises DataError when the file cannot be read, or cannot be carried out.
     """
-    from emu.interchange.choose import read_workload  # noqa: PLC0415 - seldom used
+    from emu.interchange.formats import read_workload  # noqa: PLC0415 - seldom used
 
     workload = read_workload(file, copies=copies, large=large)
     for text, quantity, name in (

@@ -18,7 +18,7 @@ import emu
 from emu.cli.app import app
 from emu.errors import DataError
 from emu.interchange.chakra_nodes import COLLECTIVES, KINDS
-from emu.interchange.choose import read_workload
+from emu.interchange.formats import read_workload
 from emu.interchange.protobuf import encode, write_varint
 from emu.interchange.workload import order_nodes, reduce_edges
 
