@@ -1,12 +1,11 @@
-"""Machines, links and routes of a topology of others, and which format its file has."""
+"""Machines, links and routes of a topology of others."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import permutations
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from emu.errors import DataError
 from emu.interchange.workload import Data
@@ -106,23 +105,3 @@ class Topology:
                 {"from": a, "to": b, "through": self.routes[a, b]} for a, b in pairs
             ],
         }
-
-
-def read_topology(path: Path, head: str, content: Any = None) -> Topology | None:
-    """Return the topology of a file of others, None of one that is none of these.
-
-    ``head`` is how its text begins, ``content`` its mapping where it is YAML or JSON.
-    Raises DataError when it is damaged or cannot be.
-    """
-    from emu.interchange.gpu_matrix import read_matrix  # noqa: PLC0415 - a circle
-    from emu.interchange.infragraph import read_infrastructure  # noqa: PLC0415
-    from emu.interchange.simgrid import read_platform  # noqa: PLC0415
-
-    if "<platform" in head:
-        return read_platform(path)
-    if isinstance(content, dict) and {"devices", "instances"} <= content.keys():
-        return read_infrastructure(content, str(path))
-    words = head.replace("\x1b[4m", " ").split()
-    if words[:1] == ["GPU0"]:
-        return read_matrix(path)
-    return None

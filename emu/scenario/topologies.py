@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.host.input_file import open_input
-from emu.interchange.topology import read_topology
+from emu.interchange.choose import read_topology
 from emu.scenario.document import Data, Document, read_document
 
 if TYPE_CHECKING:
