@@ -127,10 +127,10 @@ def _confirm(row: SystemResult) -> SystemResult:
     scenario = scenario.model_copy(update={"name": f"{scenario.name}-{row.system}"})
     run = emu.run(scenario)
     content = run.result
-    said = content["verdict"]["trust"], content["prediction"]["outcome"]
+    text = content["verdict"]["trust"], content["prediction"]["outcome"]
     error = content["makespan_error"]
     return replace(
-        row, run=Confirmation(str(run.path), content["makespan"], error, *said)
+        row, run=Confirmation(str(run.path), content["makespan"], error, *text)
     )
 
 

@@ -286,14 +286,14 @@ class _Search:
 
     def deciding(self, best: Choice) -> tuple[str, float] | None:
         """Return the rate of operations, or time, whose half saves most, and share."""
-        job, saved = best.ready.scenario.job, dict[str, float]()
+        job, share_saved = best.ready.scenario.job, dict[str, float]()
         at = "rates" if job.operation_rates else "times"
         for name, value in getattr(job, at, ()):
             if value and isinstance(value, float | dict):
                 half = write_time(combine(lambda seconds: seconds / 2, value))
                 one = self.edited(best, {f"job.{at}.{name}": half})
-                saved[name] = 1 - one.seconds / (best.seconds or 1.0)
-        return max(saved.items(), key=lambda item: item[1], default=None)
+                share_saved[name] = 1 - one.seconds / (best.seconds or 1.0)
+        return max(share_saved.items(), key=lambda item: item[1], default=None)
 
     def edited(self, choice: Choice, edit: Edit) -> Choice:
         """Return a choice with other figures, at as many steps, standing as it does."""
@@ -309,8 +309,8 @@ class _Search:
         """Return from which figures of the file on another choice is better."""
         self.watch("what would change it")
         changes, terms = list[tuple[str, Choice]](), self.terms
-        priced = terms.saves and best.cost is not None
-        for lever in list_levers(self.scenario, priced=priced):
+        prices = terms.saves and best.cost is not None
+        for lever in list_levers(self.scenario, priced=prices):
             try:
                 changes += lever.find_changes(
                     best, rivals, lambda one, edit: terms.judge(self.edited(one, edit))

@@ -87,11 +87,11 @@ class JobAdvice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds."""
-        stated = self.stated if isinstance(self.stated, Division) else None
+        as_is = self.stated if isinstance(self.stated, Division) else None
         return {
             "best": self.best.to_json(),
             "unit": self.unit,
-            "stated": stated and stated.to_json(),
+            "stated": as_is and as_is.to_json(),
             "others": [one.to_json() for one in self.others],
         }
 
@@ -148,7 +148,7 @@ def combine_counts(
             best.sort()
             del best[most:]
             return
-        left = [n - sum(taken) for n, *taken in zip(free, *so_far, strict=True)]
+        left = [n - sum(shares) for n, *shares in zip(free, *so_far, strict=True)]
         options = seconds[len(so_far)]
         for counts in sorted(options, key=lambda one: options[one]):
             if all(n <= there for n, there in zip(counts, left, strict=True)):
@@ -239,9 +239,9 @@ class _Divider:
             seconds.append(self.alone(position, kinds))
         free = tuple(map(len, kinds))
         for combination in combine_counts(seconds, free, self.aim, _TOGETHER):
-            left, choices = [[*kind] for kind in kinds], []
+            rest, choices = [[*kind] for kind in kinds], []
             for position, counts in enumerate(combination):
-                names = [left[k].pop(0) for k, n in enumerate(counts) for _ in range(n)]
+                names = [rest[k].pop(0) for k, n in enumerate(counts) for _ in range(n)]
                 choices.append(self.on(position, names))
             yield self.together(choices, apart=True)
 
@@ -264,16 +264,16 @@ def share_machines(
     sums = sums or scenario.joint_cost != "max"
     divider = _Divider(load(scenario, {"expect": None}), target, sums)
     divisions = [*divider.divide(watch)]
-    stated: Division | EmulatorError
+    as_is: Division | EmulatorError
     try:
-        stated = divider.stated()
-        divisions.append(stated)
+        as_is = divider.stated()
+        divisions.append(as_is)
     except EmulatorError as error:
-        stated = error
+        as_is = error
     if not divisions:
         problem = "there are too few machines for all jobs, each on its own"
         raise scenario.origin.error(("cluster", "machines"), problem)
     best, *others = sorted(divisions, key=lambda one: one.aim)
     what = "in the weighted sum" if sums else "of the longest"
     unit = f"{what}, {'per epoch' if target is None else f'to {target.accuracy:g}'}"
-    return JobAdvice(best, others, stated, unit)
+    return JobAdvice(best, others, as_is, unit)

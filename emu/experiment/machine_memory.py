@@ -39,8 +39,8 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
         width = model["hidden"] * (model["layers"] - 1) + dataset.classes
     if not any(one.cause == COLUMNS for one in transfers):
         width += dataset.feature_length
-    owned = np.bincount(dataset.owner % len(holders), minlength=len(holders))
-    for name, count in zip(holders, owned.tolist(), strict=True):
+    own = np.bincount(dataset.owner % len(holders), minlength=len(holders))
+    for name, count in zip(holders, own.tolist(), strict=True):
         real[machine_of[name]] += count * width * itemsize
     states, weights = state_bytes(job), dict[tuple[str, str], float]()
     for name, sizes in states.items():

@@ -42,7 +42,7 @@ def spread(
     if jobs < 2:
         yield from ((n, _carry_out(work, n)) for n in range(count))
         return
-    fork, left = multiprocessing.get_context("fork"), iter(range(count))
+    fork, rest = multiprocessing.get_context("fork"), iter(range(count))
     busy: dict[Connection, int] = {}
     children = []
     try:
@@ -52,7 +52,7 @@ def spread(
             child.start()
             theirs.close()
             children.append(child)
-            ours.send(n := next(left))
+            ours.send(n := next(rest))
             busy[ours] = n
         while busy:
             ready = wait([*busy])
@@ -64,7 +64,7 @@ def spread(
                     raise RunError(f"the process of piece {n} was killed") from None
                 if not is_done:  # a mistake of ours, with its trace
                     raise RuntimeError(result)
-                if (coming := next(left, None)) is not None:
+                if (coming := next(rest, None)) is not None:
                     ours.send(coming)
                     busy[ours] = coming
                 yield n, result

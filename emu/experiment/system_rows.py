@@ -144,20 +144,20 @@ def measure_plans(
     Raises as `measure`: of plans that do not reach a target that which came nearest.
     """
     rows, errors = list[SystemResult](), list[EmulatorError]()
-    tried: list[tuple[Keys, float | None]] = []
+    trials: list[tuple[Keys, float | None]] = []
     for plan in plans:
         try:
             row = _simulate_plan(scenario, plan, seeds, target)
         except EmulatorError as error:
             errors.append(error)
-            tried.append(({**plan.settings}, None))
+            trials.append(({**plan.settings}, None))
             continue
         rows.append(row)
-        tried.append(({**plan.settings}, row.makespan))
+        trials.append(({**plan.settings}, row.makespan))
     if not rows:
         raise max(errors, key=lambda error: getattr(error, "nearest", -1.0))
     best = min(rows, key=lambda row: row.makespan if target else row.seconds_per_seed)
-    return replace(best, tried=tuple(tried))
+    return replace(best, tried=tuple(trials))
 
 
 def _simulate_plan(
@@ -204,8 +204,8 @@ def _result_of(
         cost=cost.to_json() if cost else None,
         looks={s: one.reached for s, (one, _) in outcomes.items() if one.reached},
         curves={
-            seed: time_looks(one.looks, one.scenario, made)
-            for seed, (one, made) in outcomes.items()
+            seed: time_looks(one.looks, one.scenario, schedule)
+            for seed, (one, schedule) in outcomes.items()
             if one.looks
         },
         setup=setup_rows(ready),
@@ -332,12 +332,12 @@ def compare_systems(
         first = _first_of(scenario, names, target)
         machines = first.placing["machines"]
     plan = partial(plan_row, scenario, spread=target is not None)
-    asked = [
+    settings_of_rows = [
         (name, settings, None if variant_named(name).alone else machines)
         for name in names
         for settings in list_settings(scenario, name)
     ]
-    for one in share("machines chosen", plan, asked):
+    for one in share("machines chosen", plan, settings_of_rows):
         plans.setdefault(one.system, []).append(one)
     wrong = {
         name: of_row[0].refused

@@ -143,11 +143,11 @@ class SamplerCache:
         """
         stamps = self._used + np.arange(len(batch))
         self._used += len(batch)
-        known = np.concatenate([batch, self.held])
-        known, first = np.unique(known, return_index=True)
+        vertices = np.concatenate([batch, self.held])
+        vertices, first = np.unique(vertices, return_index=True)
         stamps = np.concatenate([stamps, self._stamps])[first]
-        need = np.full(len(known), self._window)
+        need = np.full(len(vertices), self._window)
         for distance in reversed(range(len(self._ahead))):
-            need[np.isin(known, self._ahead[distance])] = distance
+            need[np.isin(vertices, self._ahead[distance])] = distance
         chosen = np.sort(np.lexsort((-stamps, need))[: self._most])
-        self.held, self._stamps = known[chosen], stamps[chosen]
+        self.held, self._stamps = vertices[chosen], stamps[chosen]

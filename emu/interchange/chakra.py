@@ -67,9 +67,9 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     job = _Job(Workload(str(path), [machine]), files)
     for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
         trace = read_nodes(file, large=large)
-        needed = job.order_edges(trace.nodes, str(file))
+        needs = job.order_edges(trace.nodes, str(file))
         for rank in range(size) if copies else [place]:
-            job.add_rank(rank, trace, needed)
+            job.add_rank(rank, trace, needs)
     join_messages(job.workload, job.sends, job.receives)
     join_collectives(job.workload, [*job.groups.values()])
     for rank in range(size):
@@ -154,12 +154,12 @@ class _Job:
             left_out[kind] += len(every) - len(forward)
         else:
             forward = every
-        needed = reduce_edges(order, forward)
+        needs = reduce_edges(order, forward)
         self.workload.notes.append(
             f"{Path(origin).name}: {len(nodes):,} nodes; {len(every):,} dependencies, "
-            f"of which {len(needed):,} are taken: the others follow from them"
+            f"of which {len(needs):,} are taken: the others follow from them"
         )
-        return needed
+        return needs
 
     def _add_node(self, rank: int, node: Node) -> str:
         """Add the task of a node; return the one that ends with it."""

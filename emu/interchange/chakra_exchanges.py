@@ -116,12 +116,12 @@ def _add(workload: Workload, together: Sequence[Exchange]) -> None:
     kind, size, root, task = together[0]
     root %= len(together)
     ranks = [row.task for row in (*together[root:], *together[:root])]
-    done = [f"{name}.done" for name in ranks]
+    ends_of = [f"{name}.done" for name in ranks]
     if kind in _SECTIONS:
         section: Data = {
             "among": ranks,
             "volume": f"{size!r} B",
-            "then": done,
+            "then": ends_of,
             "lag": 0,
         }
         section |= {"segments": 1} if kind == "ALL_REDUCE" else {}
@@ -131,12 +131,12 @@ def _add(workload: Workload, together: Sequence[Exchange]) -> None:
         workload.add_task(
             gate, 0, kind="barrier", gate=True, process=task.partition(".")[0]
         )
-        for name, end in zip(ranks, done, strict=True):
+        for name, end in zip(ranks, ends_of, strict=True):
             workload.add_flow(name, gate)
             workload.add_flow(gate, end)
     elif kind == "SCATTER":
-        for end in done[1:]:
+        for end in ends_of[1:]:
             workload.add_flow(ranks[0], end, size / len(ranks))
     else:  # REDUCE, GATHER
         for name in ranks[1:]:
-            workload.add_flow(name, done[0], size)
+            workload.add_flow(name, ends_of[0], size)

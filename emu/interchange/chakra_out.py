@@ -103,8 +103,8 @@ def _nodes(
         yield _node(work, _COMP, before, seconds, {"seconds": seconds})
         for place, edge in enumerate(out, 1):
             if job.sends(edge, n):
-                sent = work + place, work
-                yield _message(problem, taken, (edge, n), sent, ranks)
+                sends = work + place, work
+                yield _message(problem, taken, (edge, n), sends, ranks)
 
 
 def _message(

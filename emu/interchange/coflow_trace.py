@@ -35,18 +35,18 @@ def read_trace(path: Path) -> Workload:
         raise DataError(problem, path=str(path))
     machines = [{"name": "p", "count": ports}] if ports > 1 else [{"name": "p0"}]
     workload = Workload(str(path), machines)
-    parsed = []
+    coflows = []
     for number, row in enumerate(rows, 2):
         try:
-            parsed.append((number, *_parse(row)))
+            coflows.append((number, *_parse(row)))
         except (ValueError, IndexError) as error:
             problem = f"line {number} is no coflow: id, arrival in ms, number of "
             problem += f"mappers, their ports, number of reducers, port:MB ({error})"
             raise DataError(problem, path=str(path)) from error
-    numbers = {port for _, _, _, *ends in parsed for part in ends for port in part}
+    numbers = {port for _, _, _, *ends in coflows for part in ends for port in part}
     first = 0 if 0 in numbers or ports not in numbers else 1
     names = set[str]()
-    for number, name, arrival, mappers, sizes in parsed:
+    for number, name, arrival, mappers, sizes in coflows:
         wrong = [p for p in (*mappers, *sizes) if not 0 <= p - first < ports]
         problem = f"names port {wrong[0]} of {ports}" if wrong else ""
         negative = arrival < 0 or min(sizes.values(), default=0) < 0
@@ -60,9 +60,9 @@ def read_trace(path: Path) -> Workload:
         _add(
             workload, f"c{name}", arrival / 1000, [p - first for p in mappers], by_port
         )
-    used = {task["process"]: 0 for task in workload.tasks if "process" in task}
-    workload.places = {process: f"p{process[4:]}" for process in used}
-    flows = sum(len(mappers) * len(sizes) for *_, mappers, sizes in parsed)
+    processes = {task["process"]: 0 for task in workload.tasks if "process" in task}
+    workload.places = {process: f"p{process[4:]}" for process in processes}
+    flows = sum(len(mappers) * len(sizes) for *_, mappers, sizes in coflows)
     workload.notes.append(f"{count} coflows of {flows:,} flows between {ports} ports")
     return workload
 

@@ -1,4 +1,4 @@
-"""Machines, links and routes of a topology of others, and which format its file has."""
+"""Machines, links and routes of a topology of others."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Topology:
         near = defaultdict[str, list[str]](list)
         for one, other in self.routes:
             near[one].append(other)
-        known, whole = {*self.machines}, dict[tuple[str, str], list[str]]()
+        places, whole = {*self.machines}, dict[tuple[str, str], list[str]]()
         for start in self.machines:
             ways, queue = {start: list[str]()}, deque([start])
             while queue:
                 here = queue.popleft()
-                for other in near[here] if here == start or here not in known else ():
+                for other in near[here] if here == start or here not in places else ():
                     if other not in ways:
                         ways[other] = ways[here] + self.routes[here, other]
                         queue.append(other)
@@ -87,8 +87,8 @@ class Topology:
                 twice = next(wire for wire in wires if wires.count(wire) > 1)
                 problem = f"the route {ends[0]} to {ends[1]} runs in a loop: it takes "
                 raise DataError(f"{problem}{twice} twice", path=self.origin)
-        used = dict.fromkeys(wire for ends in pairs for wire in self.routes[ends])
-        for name in used:
+        names = dict.fromkeys(wire for ends in pairs for wire in self.routes[ends])
+        for name in names:
             if not 0 < self.wires[name].rate < float("inf"):
                 raise DataError(f"link {name} has no bandwidth", path=self.origin)
         return {
@@ -99,7 +99,7 @@ class Topology:
                     "bandwidth": RATE.exact(self.wires[name].rate),
                     "latency": DURATION.exact(self.wires[name].latency),
                 }
-                for name in used
+                for name in names
             ],
             "routes": [
                 {"from": a, "to": b, "through": self.routes[a, b]} for a, b in pairs

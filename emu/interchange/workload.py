@@ -121,9 +121,9 @@ def order_nodes(
                 order.append(follower)
     if len(order) < len(names):
         stuck = [names[node] for node, count in enumerate(waiting) if count]
-        shown = ", ".join(name for name in stuck[:20] if name[0] != " ")
+        circle = ", ".join(name for name in stuck[:20] if name[0] != " ")
         problem = f"{len(stuck)} nodes wait for each other in a circle, among them "
-        raise DataError(f"{problem}{shown:.200}", path=origin)
+        raise DataError(f"{problem}{circle:.200}", path=origin)
     return order
 
 
@@ -140,7 +140,7 @@ def reduce_edges(
     sources = [list[int]() for _ in order]
     for source, destination in edges:
         sources[place[destination]].append(place[source])
-    needed = []
+    direct_edges = []
     for first in range(0, len(order), _BLOCK):
         ancestors = [0] * len(order)
         for node in range(first, len(order)):
@@ -153,6 +153,6 @@ def reduce_edges(
             alone = direct & ~around
             while alone:
                 low = alone & -alone
-                needed.append((order[first + low.bit_length() - 1], order[node]))
+                direct_edges.append((order[first + low.bit_length() - 1], order[node]))
                 alone ^= low
-    return needed
+    return direct_edges

@@ -322,8 +322,8 @@ class LabPrograms:
         for run in self.runs.values():
             run.stopped = run.end is None
         for number in (signal.SIGTERM, signal.SIGKILL):
-            stayed = [run for run in self.runs.values() if run.end is None]
-            for run in stayed if number == signal.SIGKILL else ():
+            survivors = [run for run in self.runs.values() if run.end is None]
+            for run in survivors if number == signal.SIGKILL else ():
                 self._watch(
                     f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
                     "SIGTERM: it is killed"

@@ -302,12 +302,12 @@ def limits_table(results: Sequence[SystemResult]) -> Table:
     columns = (">bytes", ">setup", "busiest link", "limited by", ">memory", ">busy")
     table = plain_table("What limits them", "system", *columns)
     for one in rank(results):
-        link, used = one.busiest
+        link, share = one.busiest
         table.add_row(
             one.system,
             format_size(one.moved),
             format_duration(one.setup["seconds"], 3) if one.setup else "",
-            f"{link} {used:.0%}" if one.moved else "",
+            f"{link} {share:.0%}" if one.moved else "",
             one.limit,
             format_size(max(one.memory.values())) if one.memory else "",
             "" if one.busy is None else f"{one.busy:.0%}",

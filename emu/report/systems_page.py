@@ -24,7 +24,7 @@ def systems_page(
 
     ``lines`` say which is first.
     """
-    said = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    words = "".join(f"<p>{escape(line)}</p>" for line in lines)
     changes = "".join(
         f"<details><summary>{escape(one.system)}</summary><ul>"
         + "".join(f"<li>{escape(line)}</li>" for line in edit_lines(one))
@@ -34,13 +34,13 @@ def systems_page(
     first, *others = tables
     parts = [
         page_title(name, str(first.title)),
-        section("first", "Which system is first", said, table(first)),
+        section("first", "Which system is first", words, table(first)),
         chart("counts", "Accuracy over time", _CURVES),
         *(section(f"table{n}", str(t.title), table(t)) for n, t in enumerate(others)),
         section("changes", "What each takes otherwise than the file", changes),
     ]
-    ranked = [*rank(results), *(one for one in results if one.refused)]
-    return whole_page(name, "".join(parts), _data(curves_of(ranked)))
+    ranking = [*rank(results), *(one for one in results if one.refused)]
+    return whole_page(name, "".join(parts), _data(curves_of(ranking)))
 
 
 def curves_of(
@@ -54,7 +54,7 @@ def curves_of(
 
 def _data(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Charts:
     ends = [curve[-1][0] for curve in curves.values()]
-    drawn = [
+    curves_of_rows = [
         {
             "name": name,
             "time": pack([time for time, _ in curve], "f4"),
@@ -63,7 +63,10 @@ def _data(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Charts:
         for name, curve in curves.items()
     ]
     # As many as there are colours in a plot.
-    parts = [drawn[n : n + _COLOURS] for n in range(0, len(drawn), _COLOURS)]
+    parts = [
+        curves_of_rows[n : n + _COLOURS]
+        for n in range(0, len(curves_of_rows), _COLOURS)
+    ]
     plots = [{"title": "accuracy", "unit": "%", "curves": part} for part in parts]
     return {
         "clock": "emulated time (s)",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.host.input_file import open_input
-from emu.interchange.formats import read_topology
 from emu.scenario.document import Data, Document, read_document
 
 if TYPE_CHECKING:
@@ -75,6 +74,8 @@ def _read(document: Document, path: Path) -> Data:
 
     Raises ScenarioError when it is damaged, or no mapping.
     """
+    from emu.interchange.formats import read_topology  # noqa: PLC0415 - seldom
+
     try:
         with open_input(path) as file:
             head = file.read(1 << 16).decode("utf-8", "replace")

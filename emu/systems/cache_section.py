@@ -99,21 +99,21 @@ class CachedSection(TrainingSection):
         least = 1 if plan.policy in FIXED else max(homes.count(home) for home in homes)
         size = self.cache.size + _ID_BYTES * plan.rows
         if plan.rows < least:
-            needed = SIZE.format(least * row * length)
-            problem = f"holds {plan.rows} rows for {least} samplers, write {needed}"
+            needs = SIZE.format(least * row * length)
+            problem = f"holds {plan.rows} rows for {least} samplers, write {needs}"
             raise ScenarioError(f"{problem} or more", key="job.cache.size")
 
         def reserve(task: Task) -> Task:
             if task.kind != "graph_store" or task.pinned is None:
                 return task
-            needed = size + task.demands.get("memory", 0.0)
-            if (lacking := lacking_memory(cluster, task.pinned, needed)) > 0:
+            needs = size + task.demands.get("memory", 0.0)
+            if (lacking := lacking_memory(cluster, task.pinned, needs)) > 0:
                 problem = (
                     f"{plan.rows:,} rows with their numbers are {SIZE.format(size)}, "
                     f"{SIZE.format(lacking)} more than {task.pinned} has room for"
                 )
                 raise ScenarioError(problem, key="job.cache.size")
-            return replace(task, demands={**task.demands, "memory": needed})
+            return replace(task, demands={**task.demands, "memory": needs})
 
         return replace(job, tasks=tuple(map(reserve, job.tasks)))
 
@@ -180,9 +180,9 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
     hits = misses = empty = 0
     for home, batches in zip(cache.homes, counts, strict=True):
         for one in batches[first:]:
-            sent = [one.sent(s) for s in range(dataset.parts) if s != home]
-            hits, misses = hits + sum(one.hits), misses + sum(sent)
-            empty += sent.count(0)
+            sends = [one.sent(s) for s in range(dataset.parts) if s != home]
+            hits, misses = hits + sum(one.hits), misses + sum(sends)
+            empty += sends.count(0)
     row = dataset.feature_length * number_bytes(job.settings)
     return {
         "cache": {

@@ -77,7 +77,7 @@ class SshServer:
         try:
             name, command, folder, program = parse_json(data.decode())
             beside = {"PATH": self.path, MACHINE: name, PROGRAM: program}
-            started = self._lab.start(
+            program = self._lab.start(
                 name,
                 ["sh", "-c", command],
                 environment={**os.environ, **beside},
@@ -85,7 +85,7 @@ class SshServer:
                 stdin=files[0],
                 output=files[1],
             )
-            self._programs[started.number] = started, caller
+            self._programs[program.number] = program, caller
         except KeyError as error:
             caller.send(f" {error} is no machine of this lab".encode())
             caller.close()
