@@ -281,7 +281,7 @@ def test_unequal_volumes_break_the_symmetry() -> None:
     assert symmetry.block.size == 0
 
 
-def test_a_second_edge_and_another_coflow_break_the_symmetry() -> None:
+def test_a_second_edge_between_two_tasks_breaks_the_symmetry() -> None:
     """One sampler sends twice what the other sends, or of a coflow of its own."""
     tasks = (Task("s0", "sampler"), Task("s1", "sampler"), Task("w0", "worker"))
     once = Job(tasks, (Edge(0, 2), Edge(1, 2)), 2)
