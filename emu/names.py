@@ -18,10 +18,7 @@ SHOWN = 300
 def check_name(text: Any) -> str:
     """Return the name of a machine, a task, a link, a scenario or a data set.
 
-    Raises
-    ------
-    ValueError
-        When a line could not show it as it is.
+    Raises ValueError when a line could not show it as it is.
     """
     if not isinstance(text, str) or not text.strip() or len(text) > SHOWN:
         raise ValueError(f"a name is a text of 1 to {SHOWN} characters")

@@ -72,11 +72,8 @@ class Quantity:
     def parse(self, text: object) -> float:
         """Return ``text`` in the inside unit.
 
-        Raises
-        ------
-        ValueError
-            When it is a bare number, has no known unit, is negative or overflows; the
-            message says what was found and what would be right.
+        Raises ValueError when it is a bare number, has no known unit, is negative or
+        overflows; the message says what was found and what would be right.
         """
         match = None if isinstance(text, bool) else _TEXT.fullmatch(str(text).rstrip())
         if match is None:

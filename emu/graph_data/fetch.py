@@ -85,11 +85,8 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
 
     ``tell`` gets the bytes that have come so far.
 
-    Raises
-    ------
-    DataError
-        When the name is unknown, the file is there already, cannot be fetched, or is
-        another than that of this name. Nothing is left behind then.
+    Raises DataError when the name is unknown, the file is there already, cannot be
+    fetched, or is another than that of this name. Nothing is left behind then.
     """
     if name not in PUBLIC_GRAPHS:
         names = ", ".join(PUBLIC_GRAPHS)

@@ -75,6 +75,8 @@ def import_graph(
 ) -> PreparedArrays:
     """Bring a graph into the cache under a name, for ``job.dataset``.
 
+    Raises DataError when something cannot be read, or does not fit together.
+
     Parameters
     ----------
     path
@@ -92,11 +94,6 @@ def import_graph(
         are those of real ones, but nothing can be learnt from them.
     choices
         Which graph, types, relation and split are taken where a file holds several.
-
-    Raises
-    ------
-    DataError
-        When something cannot be read, or does not fit together.
     """
     folder = imports_home() / name
     if folder.exists():

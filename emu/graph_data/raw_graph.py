@@ -109,11 +109,8 @@ def build_structure(
 
     Messages name ``origin``, the file that the edges come from.
 
-    Raises
-    ------
-    DataError
-        When ends are not two lists of one length, or an edge names a vertex that does
-        not exist; the error names the edge.
+    Raises DataError when ends are not two lists of one length, or an edge names a
+    vertex that does not exist; the error names the edge.
     """
     if not sources.shape == destinations.shape == (sources.size,):
         problem = f"edges have ends of shapes {sources.shape} and {destinations.shape}"

@@ -33,10 +33,8 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
     Looked for in ``root``, else in the folder that the environment variable
     ``EMU_DATA`` names and among the imported graphs. Synthetic presets need no files.
 
-    Raises
-    ------
-    DataError
-        When it is not there; the error has the places searched, and where to get it.
+    Raises DataError when it is not there; the error has the places searched, and where
+    to get it.
     """
     if name in PRESETS:
         return synthetic_source(name, scale=scale, seed=seed)

@@ -28,11 +28,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     included, nothing is left behind. What is no regular file, as a device or a pipe, is
     given itself, and stays that: root would rename a file to /dev/null.
 
-    Raises
-    ------
-    DataError
-        When it cannot be written, or is a link to a regular file: to follow those of a
-        run directory would write anywhere.
+    Raises DataError when it cannot be written, or is a link to a regular file: to
+    follow those of a run directory would write anywhere.
     """
     # Beside the target: a rename is atomic within one file system only.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

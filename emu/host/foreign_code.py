@@ -167,10 +167,7 @@ def _absence(name: str, classes: Iterable[str]) -> str:
 def module_text(module: str) -> str:
     """Return the text of an installed module; neither it nor its parents are imported.
 
-    Raises
-    ------
-    DataError
-        When there is no such module, or no text of it.
+    Raises DataError when there is no such module, or no text of it.
     """
     first, *rest = module.split(".")
     spec = None

@@ -111,10 +111,7 @@ def read_text(path: Path, most: int = MOST_TEXT) -> str:
 def read_json(path: Path, most: int = MOST_TEXT) -> Any:
     """Return the content of a JSON file, unpacked where its name ends in ``.gz``.
 
-    Raises
-    ------
-    DataError
-        When it is missing, cut short, too long, or not JSON.
+    Raises DataError when it is missing, cut short, too long, or not JSON.
     """
     try:
         if path.suffix != ".gz":
@@ -278,10 +275,8 @@ def _members(
 def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return shape, whether columns come first, and type of an npy file's array.
 
-    Raises
-    ------
-    ValueError
-        When it is damaged, or values are no numbers or texts; nothing is unpickled.
+    Raises ValueError when it is damaged, or values are no numbers or texts; nothing is
+    unpickled.
     """
     version = np.lib.format.read_magic(file)
     read_header = {

@@ -341,6 +341,9 @@ class Scenario(FileSection):
     ) -> Job:
         """Return the job.
 
+        Raises ValueError when the job counts in epochs and ``train_vertices`` is not
+        given, or a pin names an unknown task or contradicts another.
+
         Parameters
         ----------
         train_vertices
@@ -350,12 +353,6 @@ class Scenario(FileSection):
             policy but ``explicit`` it does.
         opened
             Whether the data set is opened where tasks follow from it.
-
-        Raises
-        ------
-        ValueError
-            When the job counts in epochs and ``train_vertices`` is not given, or a pin
-            names an unknown task or contradicts another.
         """
         if self.jobs:
             job = several_jobs(

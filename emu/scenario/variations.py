@@ -45,6 +45,9 @@ def variations(
 ) -> list[Point]:
     """Return every combination of the varied values, with ``seeds`` seeds each.
 
+    Raises ScenarioError when a ``vary`` cannot be read, or one of the scenarios is
+    wrong.
+
     Parameters
     ----------
     stated
@@ -53,11 +56,6 @@ def variations(
         ``key.key=value,value,...``; commas within brackets belong to a value.
     seeds
         The scenario's own seed and those that follow it.
-
-    Raises
-    ------
-    ScenarioError
-        When a ``vary`` cannot be read, or one of the scenarios is wrong.
     """
     keys: list[tuple[str, list[str]]] = []
     for text in vary:

@@ -176,6 +176,9 @@ def progress_along(
 ) -> Progress:
     """Return the training of a schedule; those of equal weights are trained once.
 
+    Raises ScenarioError or DataError as `train_along`; when ``until`` cannot be
+    followed: see `look_errors`.
+
     Parameters
     ----------
     schedule
@@ -186,11 +189,6 @@ def progress_along(
         What spaces the looks; default is all training vertices, an epoch.
     stops
         Whether the training ends where ``until`` is reached.
-
-    Raises
-    ------
-    ScenarioError, DataError
-        As `train_along`; when ``until`` cannot be followed: see `look_errors`.
     """
     job = build_job(scenario)
     system = _system_of_training(job)

@@ -92,18 +92,15 @@ class Deadlines:
         A task is due at its profiled end, a flow when its fluid has been served; until
         then both may take as long as they like.
 
+        Raises DeadlineExceeded when one is overdue by more than the patience, or
+        nothing is under way for that long. Names who waits for whom, the iteration,
+        since when, and what the other side was last seen at.
+
         Parameters
         ----------
         awake
             Wall seconds in which this process ran, since any moment: pauses of its own
             are no one's delay.
-
-        Raises
-        ------
-        DeadlineExceeded
-            When one is overdue by more than the patience, or nothing is under way for
-            that long. Names who waits for whom, the iteration, since when, and what the
-            other side was last seen at.
         """
         job, due = self._problem.job, dict[tuple[str, int, int] | None, str]()
         for key, end in self._tasks.items():

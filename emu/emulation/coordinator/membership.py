@@ -215,11 +215,8 @@ class Membership:
     async def events(self, patience: float) -> list[tuple[str, Message]]:
         """Return the messages received, waiting up to ``patience`` wall seconds.
 
-        Raises
-        ------
-        NodeLost, NodeMisbehaved, RunError
-            When a process or agent died, broke the protocol or gave up: the cause, if
-            several report consequences of it.
+        Raises NodeLost or NodeMisbehaved or RunError when a process or agent died,
+        broke the protocol or gave up: the cause, if several report consequences of it.
         """
         mail = await self._mail.everything(patience)
         reports = [report for report in mail if isinstance(report, Report)]

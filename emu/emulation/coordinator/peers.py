@@ -284,16 +284,13 @@ class Barrier:
     ) -> None:
         """Hand over messages until none is missing.
 
+        Raises DeadlineExceeded when one is at the deadline: the message names who did
+        not do ``what``.
+
         Parameters
         ----------
         patience
             Wall seconds to wait where those are more than the deadline.
-
-        Raises
-        ------
-        DeadlineExceeded
-            When one is at the deadline: the message names who did not do
-            ``what``.
         """
         awake = PauseAwareClock(_LOOK, this_host.monotonic())
         deadline = max(self._deadline, patience)

@@ -154,6 +154,9 @@ def host_of_machines(
     that crosses NICs to one host's fair share of it, and of its share of the processes
     to its share of the cores.
 
+    Raises ScenarioError when a stated host is not there, or there are more hosts than
+    machines.
+
     Parameters
     ----------
     volumes
@@ -162,11 +165,6 @@ def host_of_machines(
         Processor cores of every host, by its name.
     stated
         Hosts of machines, by the names of both.
-
-    Raises
-    ------
-    ScenarioError
-        When a stated host is not there, or there are more hosts than machines.
     """
     machines = [machine.name for machine in problem.cluster.machines]
     check_hosts(machines, cores, len(cores), stated)

@@ -121,6 +121,8 @@ class SchedulerDriver:
         What follows from all of them is published at the end: of the segments of an
         edge only the newest, since senders need no other.
 
+        Raises NodeMisbehaved when an event does not fit the schedule.
+
         Parameters
         ----------
         until
@@ -134,11 +136,6 @@ class SchedulerDriver:
             Run time before which more is settled where nothing can come in between: no
             task runs that may end before and has not reported it, and every flow has
             arrived whose fluid has ended.
-
-        Raises
-        ------
-        NodeMisbehaved
-            When an event does not fit the schedule.
         """
         # An end that had passed when it was reported is settled at once, with all
         # before it: to wait would only add to its lateness. Beyond that, `ahead`, an

@@ -48,6 +48,8 @@ class Launcher:
     ) -> None:
         """Start an agent per host; it is to join at ``address``.
 
+        Raises OSError or RunError when one cannot be started.
+
         Parameters
         ----------
         token
@@ -56,11 +58,6 @@ class Launcher:
             File that takes what agents and their processes print.
         allow
             Programs that the agents may start beside the product's own.
-
-        Raises
-        ------
-        OSError, RunError
-            When one cannot be started.
         """
 
     async def wait_for_end(self) -> str:

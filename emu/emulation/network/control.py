@@ -239,10 +239,7 @@ class ControlConnection(asyncio.BufferedProtocol):
     def ping(self) -> None:
         """Ask for the peer's clock: ``pongs`` gets our readings around its own.
 
-        Raises
-        ------
-        NodeLost, NodeMisbehaved
-            As `send`.
+        Raises NodeLost or NodeMisbehaved as `send`.
         """
         self.send({"_ping": this_host.monotonic()})
 

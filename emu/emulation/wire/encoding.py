@@ -24,6 +24,8 @@ def encode_message(
 ) -> bytes:
     """Return the frame of one message.
 
+    Raises TypeError if a value is not of a type that msgpack knows.
+
     Parameters
     ----------
     fields
@@ -31,11 +33,6 @@ def encode_message(
         which are maps of their fields.
     seal
         Of the connection, once its two ends know each other.
-
-    Raises
-    ------
-    TypeError
-        If a value is not of a type that msgpack knows.
     """
     body = bytes(msgpack.packb(dict(fields), default=vars))
     mark = seal.next(body) if seal is not None else b""

@@ -79,10 +79,7 @@ class Bounds:
 def bounds(problem: Problem, realization: Realization) -> Bounds:
     """Return lower bounds on the makespan of any schedule.
 
-    Raises
-    ------
-    ValueError
-        When ``realization`` does not fit the job.
+    Raises ValueError when ``realization`` does not fit the job.
     """
     realization.check_shapes(problem.job)
     steps = problem.links.steps
@@ -247,6 +244,9 @@ def optimality(
 
     None of a job that died: they are of one that does not.
 
+    Raises ValueError when ``realization`` does not fit the job, or there is no such
+    policy.
+
     Parameters
     ----------
     realization
@@ -262,11 +262,6 @@ def optimality(
         capacity changes; and
         ``delta_seen`` and ``certificate_seen``,
         the same with the most flows that were active over one link at a time.
-
-    Raises
-    ------
-    ValueError
-        When ``realization`` does not fit the job, or there is no such policy.
 
     References
     ----------
@@ -297,6 +292,9 @@ def placement_gap(
 ) -> dict[str, float]:
     """Return ``placement_bound`` and ``placement_gap``: what other placements leave.
 
+    Raises ArithmeticError when the bound is above the makespan of this very placement,
+    and thus false.
+
     Parameters
     ----------
     makespan
@@ -310,11 +308,6 @@ def placement_gap(
         ``placement_bound`` in seconds: no schedule of any feasible placement is
         shorter on the problem's machines, with its stores; ``placement_gap`` the share
         of the makespan that is left to gain there at most.
-
-    Raises
-    ------
-    ArithmeticError
-        When the bound is above the makespan of this very placement, and thus false.
     """
     reference = problem.reference(realization)
     if problem.job.fixed:

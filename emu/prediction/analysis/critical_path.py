@@ -306,15 +306,12 @@ def divergences(
 ) -> tuple[Drift, ...]:
     """Return the divergences along the critical path of ``emulated``, by time.
 
+    Raises ValueError when the two are not of the same tasks, edges and iterations.
+
     Parameters
     ----------
     chain
         That of ``emulated``, where it is known already.
-
-    Raises
-    ------
-    ValueError
-        When the two are not of the same tasks, edges and iterations.
     """
     shapes = emulated.task_end.shape, emulated.flow_end.shape
     if (simulated.task_end.shape, simulated.flow_end.shape) != shapes:

@@ -125,10 +125,7 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
     the one after which the makespan is least: a process, a worker with its samplers, or
     a swap; every step leaves a placement that keeps pins and capacities.
 
-    Raises
-    ------
-    ValueError
-        When the realization does not fit the job.
+    Raises ValueError when the realization does not fit the job.
     """
     problem = base.problem
     reference = problem.reference(base.realization)

@@ -43,10 +43,7 @@ def sum_rates(schedule: Schedule) -> list[Steps] | None:
 def peak_rate(schedule: Schedule) -> float:
     """Return the greatest sum of the assigned rates of all flows, bytes per second.
 
-    Raises
-    ------
-    ValueError
-        When the schedule has no rate history.
+    Raises ValueError when the schedule has no rate history.
     """
     if schedule.rates is None:
         raise ValueError("the schedule holds no rates")
@@ -194,16 +191,13 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
 def fluid_ends(schedule: Schedule) -> Floats:
     """Return when the assigned rates had carried each flow's bytes.
 
+    Raises ValueError when the schedule holds no rates.
+
     Returns
     -------
     ndarray
         Seconds, shape (edges, iterations); NaN for what has no rates (handoffs, flows
         of no bytes) and where the rates never carried all of it.
-
-    Raises
-    ------
-    ValueError
-        When the schedule holds no rates.
     """
     rates = schedule.rates
     if rates is None:

@@ -36,11 +36,8 @@ _kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 def pointer(array: NDArray[Any], dtype: type[Any] | None = None) -> Any:
     """Return a pointer to the entries of ``array``, which it keeps; NULL for none.
 
-    Raises
-    ------
-    ValueError
-        When the array is not contiguous, or of another type than ``dtype`` or any that
-        the core knows.
+    Raises ValueError when the array is not contiguous, or of another type than
+    ``dtype`` or any that the core knows.
     """
     kind = _KINDS.get(array.dtype)
     if kind is None or (dtype is not None and array.dtype != dtype):
@@ -53,10 +50,7 @@ def pointer(array: NDArray[Any], dtype: type[Any] | None = None) -> Any:
 def structure(kind: str, **fields: Any) -> Any:
     """Return a new structure; arrays and dicts of fields become pointers and parts.
 
-    Raises
-    ------
-    ValueError
-        As `pointer`.
+    Raises ValueError as `pointer`.
     """
     record = ffi.new(f"{kind} *")
     _fill(record, fields)

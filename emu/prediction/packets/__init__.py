@@ -216,10 +216,7 @@ def simulate_packets(
 def check_packets(problem: Problem) -> str:
     """Return the version of ns-3 that is ready to carry a job, its program compiled.
 
-    Raises
-    ------
-    ScenarioError, DataError
-        As `simulate_packets`.
+    Raises ScenarioError or DataError as `simulate_packets`.
     """
     check_carried(problem)
     return _program()[1]

@@ -49,15 +49,13 @@ def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement
 def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | None:
     """Return a feasible machine for every unit, or None; machines tried in ``order``.
 
+    Raises PlacementError when there are too many different kinds of tasks for the
+    program.
+
     Parameters
     ----------
     placed
         Machine of the units that stand already, -1 for the others, shape (units,).
-
-    Raises
-    ------
-    PlacementError
-        When there are too many different kinds of tasks for the program.
     """
     if placed is None:
         placed = np.full(len(space.units), -1, dtype=np.int64)
@@ -147,10 +145,7 @@ def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placem
 
     Units are taken in random order, each to a random machine among those with room.
 
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists.
+    Raises InfeasiblePlacement when no placement exists.
     """
     space = Space(job, cluster)
     return space.placement(draw_machines(space, rng))
@@ -159,10 +154,7 @@ def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placem
 def draw_machines(space: Space, rng: np.random.Generator) -> Ints:
     """Return the units' machines in a random feasible placement, see `place_random`.
 
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists.
+    Raises InfeasiblePlacement when no placement exists.
     """
     return _deal(
         space,
@@ -178,10 +170,7 @@ def place_round_robin(job: Job, cluster: Cluster) -> Placement:
     Units in the order of the job, machines in the order of the file; a machine without
     room is passed over.
 
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists.
+    Raises InfeasiblePlacement when no placement exists.
     """
     space = Space(job, cluster)
     return space.placement(deal_out(space))
@@ -190,10 +179,7 @@ def place_round_robin(job: Job, cluster: Cluster) -> Placement:
 def deal_out(space: Space) -> Ints:
     """Return the units' machines in turn, see `place_round_robin`.
 
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists.
+    Raises InfeasiblePlacement when no placement exists.
     """
     units, count = len(space.units), len(space.free)
     turns: Iterator[int] = iter(())

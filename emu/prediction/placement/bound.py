@@ -31,6 +31,8 @@ def placement_bound(
     machine. Branching raises it towards the best whole placement: on the paper's
     testbed from 65 to 99 % of the makespan of the placement that ETP finds, in 4 s.
 
+    Raises ValueError when the realization does not fit the job.
+
     Parameters
     ----------
     realization
@@ -38,11 +40,6 @@ def placement_bound(
     nodes, seconds
         Limits on branching, each 0 for no limit of this kind; without either it
         is the linear program alone.
-
-    Raises
-    ------
-    ValueError
-        When the realization does not fit the job.
     """
     space = Space(job, cluster, apart=True)
     c = prepare(space, realization, "oes")

@@ -136,10 +136,8 @@ def candidates(
 ) -> Candidates:
     """Return the arrays of a search in ``space`` under one realization.
 
-    Raises
-    ------
-    ValueError
-        When there is no such rate policy, or the realization does not fit the job.
+    Raises ValueError when there is no such rate policy, or the realization does not fit
+    the job.
     """
     realization.check_shapes(space.job)
     arrays = job_arrays(space.job, space.cluster, rate_policy(policy))
@@ -229,10 +227,7 @@ def lower_bound(c: Candidates, machine_of: Ints) -> float:
 
     The cost of several jobs follows from the makespan.
 
-    Raises
-    ------
-    ValueError
-        When ``machine_of`` does not fit the job.
+    Raises ValueError when ``machine_of`` does not fit the job.
     """
     return float(lib.lower_bound(c.core, _check_slots(c, machine_of)))
 
@@ -242,10 +237,7 @@ def estimate(c: Candidates, machine_of: Ints) -> float:
 
     Seconds, for a hundredth of a simulation's time; see candidates.c.
 
-    Raises
-    ------
-    ValueError
-        When ``machine_of`` does not fit the job.
+    Raises ValueError when ``machine_of`` does not fit the job.
     """
     return float(lib.estimate(c.core, _check_slots(c, machine_of)))
 
@@ -255,10 +247,7 @@ def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
 
     Infinity too where tasks wait for slots forever, or more are given back than taken.
 
-    Raises
-    ------
-    ValueError
-        When ``machine_of`` does not fit the job.
+    Raises ValueError when ``machine_of`` does not fit the job.
     """
     cost = lib.placement_cost(c.core, _check_slots(c, machine_of), limit)
     c.arrays.check()

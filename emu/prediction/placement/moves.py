@@ -96,11 +96,8 @@ def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
 def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
     """Return the placement of ``problem`` with some processes on other machines.
 
-    Raises
-    ------
-    PlacementError
-        When a process or machine is unknown, or the placement is infeasible: a pin or a
-        capacity is broken.
+    Raises PlacementError when a process or machine is unknown, or the placement is
+    infeasible: a pin or a capacity is broken.
     """
     job, cluster = problem.job, problem.cluster
     machine_of = list(problem.placement.machine_of)
@@ -127,10 +124,7 @@ def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour
     with teams of equal size, member by member. Of several placements that differ by
     interchangeable tasks only, the first one.
 
-    Raises
-    ------
-    ValueError
-        When ``realization`` does not fit the job.
+    Raises ValueError when ``realization`` does not fit the job.
     """
     space = Space(problem.job, problem.cluster)
     if space.placement(space.machines(problem.placement)) != problem.placement:

@@ -73,10 +73,8 @@ class Packing:
         first with all that is left (A10). Where states and bins are very many, what
         first fit finds is taken, and the program decides where that finds nothing.
 
-        Raises
-        ------
-        PlacementError
-            When there are too many groups of different items to count.
+        Raises PlacementError when there are too many groups of different items to
+        count.
         """
         sizes = np.array(self.sizes, dtype=np.int64)
         if prod(size + 1 for size in self.sizes) * len(order) > MAX_STEPS:
@@ -328,17 +326,14 @@ def minimise(
 ) -> Solution:
     """Return the x in 0 ... ``upper`` of least ``costs . x`` that keeps to the rows.
 
+    Raises ValueError when a row names a variable twice, or one that there is not.
+
     Parameters
     ----------
     costs, upper, whole
         Shape (variables,); which variables are whole numbers.
     nodes, seconds
         Limits on branching, each 0 for no limit of this kind.
-
-    Raises
-    ------
-    ValueError
-        When a row names a variable twice, or one that there is not.
     """
     import highspy  # noqa: PLC0415 - other commands do without
 

@@ -300,10 +300,7 @@ class BoundJob:
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     """Return the layout of ``job`` with task j on machine ``machine_of[j]``.
 
-    Raises
-    ------
-    ValueError
-        As `BoundJob` and `Layout`.
+    Raises ValueError as `BoundJob` and `Layout`.
     """
     return Layout(BoundJob(job), machine_of)
 

@@ -249,10 +249,8 @@ def policy_named(name: str) -> Policy:
 def rate_policy(name: str) -> Policy:
     """Return the policy called ``name``, which must be a rule for rates.
 
-    Raises
-    ------
-    ValueError
-        When there is none, or it is the portfolio, which has to be resolved first.
+    Raises ValueError when there is none, or it is the portfolio, which has to be
+    resolved first.
     """
     policy = policy_named(name)
     if policy.code == PORTFOLIO:
@@ -272,11 +270,8 @@ def check_rates(
 ) -> list[float]:
     """Return the rates that a rule gave, bytes per second, one per flow.
 
-    Raises
-    ------
-    DataError
-        When these are no numbers, too few or too many, negative, not finite, or
-        together more than a link has.
+    Raises DataError when these are no numbers, too few or too many, negative, not
+    finite, or together more than a link has.
     """
 
     def refuse(problem: str) -> DataError:

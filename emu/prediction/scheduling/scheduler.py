@@ -206,10 +206,7 @@ class Scheduler:
     def begin(self) -> Decisions:
         """Return the decisions at time 0.
 
-        Raises
-        ------
-        SchedulingError
-            When the schedule has begun already.
+        Raises SchedulingError when the schedule has begun already.
         """
         if self._state.started.any():
             raise SchedulingError("the schedule has begun already")
@@ -218,16 +215,13 @@ class Scheduler:
     def announce(self, task: int, iteration: int, volumes: Mapping[int, float]) -> None:
         """Note what an iteration of a task sends when it ends.
 
+        Raises SchedulingError when there is no such task or iteration, an edge is not
+        one of the task's, or a volume is not a number that can be.
+
         Parameters
         ----------
         volumes
             Bytes per out-edge; an edge that is absent has nothing to send.
-
-        Raises
-        ------
-        SchedulingError
-            When there is no such task or iteration, an edge is not one of the task's,
-            or a volume is not a number that can be.
         """
         name = self._task_name(task)
         # All is looked at before any is noted: a message counts whole or not at all.
@@ -261,6 +255,10 @@ class Scheduler:
         Fluids that end meanwhile are taken in at their time: the rate is for others
         from then on, and the flow ends if it has arrived; else when it arrives.
 
+        Raises SchedulingError when there is no such task, edge or iteration, a time is
+        not a number, a task that ended was not running in that iteration, or a flow
+        that arrived was not on its way.
+
         Parameters
         ----------
         ends
@@ -271,13 +269,6 @@ class Scheduler:
             Time before which more is taken in, as far as nothing unknown can come
             before it. The caller ensures that no task now running ends before,
             whose end is not among ``ends``.
-
-        Raises
-        ------
-        SchedulingError
-            When there is no such task, edge or iteration, a time is not a number, a
-            task that ended was not running in that iteration, or a flow that arrived
-            was not on its way.
         """
         for end in ends:
             if not math.isfinite(end.time):
@@ -354,10 +345,7 @@ class Scheduler:
 
         The rates of the last settling go on until ``time``; the volume is the most.
 
-        Raises
-        ------
-        SchedulingError
-            When no flow of ``edge`` is active.
+        Raises SchedulingError when no flow of ``edge`` is active.
         """
         state = self._state
         iteration = int(state.delivered[edge])

@@ -35,6 +35,9 @@ def longest_paths(
     Along a path tasks take their times, flows between machines the time they would take
     alone, and iterations of a task or an edge follow one another: constraints (7)-(11).
 
+    Raises ValueError when the two have not as many columns, or not a row per task and
+    edge.
+
     Parameters
     ----------
     times, volumes
@@ -46,11 +49,6 @@ def longest_paths(
         Seconds from the start of (task, iteration) to the end of the job.
     after_flow
         Seconds from the end of (edge, iteration) to the end of the job.
-
-    Raises
-    ------
-    ValueError
-        When the two have not as many columns, or not a row per task and edge.
     """
     job, columns = layout.job.arrays, times.shape[1]
     rows = len(job.rounds), len(job.source)
@@ -236,10 +234,7 @@ class Gates(NamedTuple):
 def gates_of(job: Job, times: Floats | None) -> Gates:
     """Return the gates of ``job``, none of which has begun.
 
-    Raises
-    ------
-    ValueError
-        When there are gates and no times.
+    Raises ValueError when there are gates and no times.
     """
     gates = np.array([task.gate for task in job.tasks], dtype=np.bool_)
     if not gates.any():

@@ -99,10 +99,7 @@ def makespan(
 ) -> float:
     """Return the makespan in seconds; faster than `simulate`, same parameters.
 
-    Raises
-    ------
-    ValueError, SchedulingError
-        As `simulate`.
+    Raises ValueError or SchedulingError as `simulate`.
     """
     return _run(problem, realization, policy, profile, step, logged=False)[0]
 
@@ -116,15 +113,12 @@ def best_policy(
     the candidates, so the choice is never worse than it on that run; ties go to the
     one listed first in `RATE_POLICIES`.
 
+    Raises ValueError or SchedulingError as `simulate`.
+
     Parameters
     ----------
     candidates
         Names; all policies if empty.
-
-    Raises
-    ------
-    ValueError, SchedulingError
-        As `simulate`.
     """
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
     realization = Realization(profile.times[:, columns], profile.volumes[:, columns])
@@ -260,10 +254,7 @@ def sensitivity(
     chains many ties a last digit decides the order, and may move the makespan by a
     percent: two placements that are closer than this are equally good.
 
-    Raises
-    ------
-    ValueError, SchedulingError
-        As `simulate`.
+    Raises ValueError or SchedulingError as `simulate`.
     """
     rng = np.random.default_rng(0)
     before = makespan(problem, realization, policy, profile=profile)

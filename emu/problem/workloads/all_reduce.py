@@ -74,15 +74,12 @@ def credit_edges(
     every ``worker`` reachable from there over edges of lag 0 or, where no task is
     called so, from every reachable task without an out-edge of lag 0.
 
+    Raises ValueError when the window is less than 1.
+
     Parameters
     ----------
     window
         K, at least 1, or None for unlimited: no edges.
-
-    Raises
-    ------
-    ValueError
-        When the window is less than 1.
     """
     if window is None:
         return ()
@@ -231,16 +228,13 @@ def part_bounds(elements: int, ranks: int, first: int, last: int) -> tuple[int, 
 def all_reduce_tasks(ranks: Sequence[Task], algorithm: str = "ring") -> Iterator[Task]:
     """Yield the steps of every rank, then what it receives; of one rank, none.
 
+    Raises ValueError as `steps_of`.
+
     Parameters
     ----------
     ranks
         A task per rank, whose name the steps begin with: they share its process and
         machine.
-
-    Raises
-    ------
-    ValueError
-        As `steps_of`.
     """
     size = len(ranks)
     steps = steps_of(algorithm, size)
@@ -278,6 +272,8 @@ def all_reduce_edges(
 
     For one rank, an edge from ``before`` to ``after`` where they differ.
 
+    Raises ValueError as `steps_of`.
+
     Parameters
     ----------
     names
@@ -289,11 +285,6 @@ def all_reduce_edges(
     carries
         `NamedEdge.carries` of its flows; ``place`` is (first chunk, the one after the
         last, ranks, *about).
-
-    Raises
-    ------
-    ValueError
-        As `steps_of`.
     """
     size = len(names)
     steps = steps_of(algorithm, size)

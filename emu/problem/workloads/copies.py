@@ -111,6 +111,8 @@ def with_peers(
 
     On the stated one, or on the next machine in order, round.
 
+    Raises ValueError when there is no other machine.
+
     Parameters
     ----------
     placement
@@ -119,11 +121,6 @@ def with_peers(
         Machine of copies by name. That of the task itself is passed over.
     count
         Machines that are next to others; those behind them are functions, which go.
-
-    Raises
-    ------
-    ValueError
-        When there is no other machine.
     """
     machine_of = [*placement.machine_of[: len(without_copies(job).tasks)]]
     for owner, copy in copies_of(job).items():
