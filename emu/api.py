@@ -270,7 +270,8 @@ def compare(
     what
         A scenario, or what `place` returned.
     placements, policies
-        Names; every combination is tried, none means the scenario's own.
+        Names; every combination is tried, none means the scenario's own. ``all`` is
+        every rule for rates.
     moves
         (task, machine): the placement with this task moved.
     swaps

@@ -41,6 +41,7 @@ from emu.prediction.analysis.bounds import (
     placement_gap,
     placement_line,
 )
+from emu.prediction.analysis.coflow_times import coflow_times
 from emu.prediction.analysis.link_load import full_queues
 from emu.prediction.analysis.throughput import JobTime, job_times, pace
 from emu.prediction.packets import Control, Shares, packets_of, simulate_packets
@@ -51,6 +52,7 @@ from emu.prediction.simulation import sensitivity
 from emu.prediction.simulation import simulate as simulate_rates
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
+from emu.report.comparison import coflow_line
 from emu.report.explanation_tables import (
     cost_row,
     job_line,
@@ -200,6 +202,9 @@ def simulate_by_rates(
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)
+    if coflows := coflow_times(schedule):
+        more["coflows"] = coflows.to_json()
+        console.print(coflow_line(more["coflows"]))
     if cost := cost_of(experiment.scenario, schedule):
         more["cost"] = cost.to_json()
         console.print("cost", ", ".join(cost_row(more["cost"])))

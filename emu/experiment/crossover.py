@@ -18,7 +18,9 @@ from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.expectations import figures_of_simulation, list_misses
 from emu.experiment.spread import spread
 from emu.experiment.system_rows import measure
+from emu.prediction.analysis.coflow_times import coflow_times
 from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
+from emu.prediction.scheduling import list_rules
 from emu.prediction.simulation import sensitivity
 from emu.problem import Job, Problem
 from emu.problem.fields.suggestion import nearest
@@ -54,7 +56,7 @@ def compare_variants(
     Parameters
     ----------
     placements, policies
-        Names; empty means the scenario's own.
+        Names; empty means the scenario's own, ``all`` every rule for rates.
     moves, swaps
         (task, machine) of every move, (task, task) of every swap.
     seeds
@@ -68,6 +70,8 @@ def compare_variants(
     ``base`` raise, where a name is unknown, or when a move cannot be.
     """
     rules = {}
+    if [*policies] == ["all"]:
+        policies = list_rules(base.policy)
     for policy in policies:  # whose name may be that of one's own class
         edited = load(base.scenario, {"schedule.policy": policy, "expect": None})
         check_rule(edited)
@@ -180,6 +184,7 @@ def _candidate(
     cost = cost_of(ready.scenario, schedule)
     remote = np.array([bool(hops) for hops in problem.hops], dtype=bool)
     total = realization.volumes.sum()
+    coflows = coflow_times(schedule)
     return Candidate(
         placement,
         policy,
@@ -189,6 +194,7 @@ def _candidate(
         None if moves else (kept or ready).placing,
         tuple(list_misses(expect, figures, exact=exact)),
         cost=cost.to_json() if cost else None,
+        coflows=coflows.to_json() if coflows else None,
         rounding=sensitivity(
             problem, realization, ready.policy, profile=ready.expected
         ),

@@ -48,6 +48,8 @@ class Candidate:
     """Lines of ``expect`` that a seed did not meet."""
     cost: Row | None = None
     """Its `Cost` with the first seed, None where nothing has a price."""
+    coflows: Mapping[str, float] | None = None
+    """Times of its named coflows, as `CoflowTimes.to_json`, likewise."""
     rounding: float = 0.0
     """Seconds by which the last digits of times and volumes move it, likewise."""
     scenarios: Mapping[int, Scenario] = field(default_factory=dict)
@@ -94,6 +96,7 @@ class Candidate:
             "moved": self.moved,
             "rounding": self.rounding,
             **({"cost": dict(self.cost)} if self.cost else {}),
+            **({"coflows": dict(self.coflows)} if self.coflows else {}),
             "moves": [asdict(move) for move in self.moves],
             "missed": list(self.missed),
         }
@@ -142,6 +145,30 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             cells.append("" if value is None else f"{value:.4g}")
         table.add_row(*cells, style="bold" if one.makespan == best else "")
     table.caption = "\n".join(_notes_on(candidates))
+    return table
+
+
+def coflow_line(times: Mapping[str, float]) -> str:
+    """Return `CoflowTimes.to_json` in a line."""
+    mean, most = (format_duration(times[key], 4) for key in ("mean", "p95"))
+    line = f"{times['count']:,} coflows: {mean} on average, 95 % within {most}"
+    return f"{line}, {times['slowdown']:.4g} times as long as alone"
+
+
+def coflow_table(candidates: Sequence[Candidate]) -> Table | None:
+    """Return how long coflows take in every row; None where none has a name."""
+    rows = [(one, one.coflows) for one in candidates if one.coflows]
+    if not rows:
+        return None
+    columns = (">coflows", ">mean", ">95 % within", ">slowdown")
+    title = "Coflows; slowdown: over the time that one takes alone"
+    table = plain_table(title, "placement", "policy", *columns)
+    least = min(times["mean"] for _, times in rows)
+    for one, times in rows:
+        seconds = (format_duration(times[key], 4) for key in ("mean", "p95"))
+        cells = [f"{times['count']:,}", *seconds, f"{times['slowdown']:.3f}"]
+        style = "bold" if times["mean"] == least else ""
+        table.add_row(one.placement, one.policy, *cells, style=style)
     return table
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from emu.errors import NodeLost, SchedulingError
 from emu.prediction.analysis.critical_path import Cause, CriticalPath
-from emu.prediction.scheduling import RATE_POLICIES, policy_named
+from emu.prediction.scheduling import list_rules
 from emu.prediction.simulation.simulate import makespan
 from emu.problem import Edge, Job, Placement, Problem, Realization
 from emu.problem.workloads import RELEASE, window_of
@@ -239,13 +239,8 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
         rows = [e for e, edge in enumerate(job.edges) if edge_kind(job, edge) == kind]
         for factor, word in _BYTES:
             yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
-    # The policies that are neither the one in use nor another name of it.
-    codes = {policy_named(base.policy).code, policy_named("portfolio").code}
-    for policy in RATE_POLICIES.values():
-        if policy.code not in codes:
-            codes.add(policy.code)
-            what = f"rates by {policy.name}"
-            yield replace(base, kind="policy", what=what, policy=policy.name)
+    for policy in list_rules(base.policy):
+        yield replace(base, kind="policy", what=f"rates by {policy}", policy=policy)
     yield from _window(base)
     yield from _slots(base, chain)
     cluster = base.problem.cluster

@@ -4,7 +4,12 @@ Pure state on flat arrays, driven by virtual time (`emu.prediction.simulation`) 
 messages (`emu.emulation.coordinator`). Must not know: who drives it, and why.
 """
 
-from emu.prediction.scheduling.policies import RATE_POLICIES, policy_named, rate_policy
+from emu.prediction.scheduling.policies import (
+    RATE_POLICIES,
+    list_rules,
+    policy_named,
+    rate_policy,
+)
 from emu.prediction.scheduling.scheduler import (
     Decisions,
     End,
@@ -19,6 +24,7 @@ __all__ = [
     "End",
     "RateSegments",
     "Scheduler",
+    "list_rules",
     "newest",
     "policy_named",
     "rate_policy",

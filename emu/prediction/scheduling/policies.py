@@ -228,6 +228,16 @@ def register(name: str, load: Callable[[], Policy]) -> None:
     _own[name] = load
 
 
+def list_rules(beside: str) -> list[str]:
+    """Return the rules that are neither the one named nor another name of it."""
+    codes, names = {policy_named(beside).code, PORTFOLIO}, []
+    for policy in RATE_POLICIES.values():
+        if policy.code not in codes:
+            codes.add(policy.code)
+            names.append(policy.name)
+    return names
+
+
 def policy_named(name: str) -> Policy:
     """Return the policy called ``name``.
 
