@@ -368,7 +368,8 @@ class Scenario(FileSection):
         else:
             section = self.job.on_gpus() if self.cluster.has_gpus else self.job
             job = section.build(self.build_context(train_vertices, opened=opened))
-            job = with_coflows(job, section.coflow)
+            # A system of another package need not offer the key.
+            job = with_coflows(job, getattr(section, "coflow", "task"))
             with_profile = self.profile is not None
             job = with_slowness(job, section, self.cluster, profiled=with_profile)
             copied = self.checkpoint

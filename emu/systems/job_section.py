@@ -24,7 +24,6 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
-from emu.problem.workloads.coflows import Coflow
 from emu.problem.workloads.operations import Operations
 from emu.systems import Edit, Problems, Times
 
@@ -139,7 +138,6 @@ class JobSection(Section):
         system: str
         times: Any  # a section; a word in jobs of the user's own
         machines: tuple[str, ...] | None  # where some of them may be stated
-        coflow: Coflow
 
         @property
         def iterations(self) -> int | None: ...  # noqa: D102
