@@ -226,7 +226,7 @@ OTHERWISE = {
     ],
     "agents hosts ray listen allow any_version resume": ["run"],
     "train": ["simulate"],
-    "systems to within write same_machines": ["compare"],
+    "systems to within write same_machines confirm form open_it": ["compare"],
     "bound_time": ["explain", "place"],
     "scenario": ["audit"],
 }

@@ -345,7 +345,8 @@ def compare_systems(
         if all(one.refused for one in of_row)
     }
     for name, error in wrong.items():
-        if error and len(wrong) < len(names):  # else the error of the command
+        # Else the error of the command, or a row that is there at once.
+        if error and target is not None and len(wrong) < len(names):
             warn(name, error)
     if target is not None:
         classes = _list_trainings(scenario, plans, seeds, target)

@@ -139,7 +139,7 @@ def test_what_carries_a_scenario_out_says_so(
 @pytest.mark.parametrize(
     ("kind", "words", "left"),
     [
-        ("rule", ["report", "{run}"], "left out, --run-code adds it"),
+        ("rule", ["report", "{run}", "--explain"], "left out, --run-code adds it"),
         ("rule", ["explain", "{run}"], "what would help is left out"),
         ("rule", ["audit", "{run}"], "problem and results are not computed again"),
         ("rule", ["audit", "{run}", "--policy"], "is code of others"),
@@ -165,7 +165,8 @@ def test_what_is_left_out_is_said_and_runs_when_asked(
 
 def test_every_command_is_walked() -> None:
     walked = {words[0] for words in [*READS, *CARRIES_OUT]}
-    asked_for = {"agent", "lab", "profile", "crossover", "clean"}
+    asked_for = {"agent", "lab", "profile", "crossover", "clean", "advise"}
+    asked_for |= {"share", "import-workload"}  # data alone
 
     assert walked | asked_for == {*COMMANDS}
     assert {n for n, c in COMMANDS.items() if c.runs_code} <= asked_for | {

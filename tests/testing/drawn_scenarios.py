@@ -612,7 +612,22 @@ def draw_scenario(seed: int) -> Section:
     if "until" in content and draw.chance(0.3):
         content["until"]["seeds"] = 5000
         del content["until"]["every"]
+    _group_and_keep(jobs, Draw(seed + 2**42))
     return content
+
+
+def _group_and_keep(jobs: list[Section], draw: Draw) -> None:
+    """State coflows, and caches of rows of others, of some jobs."""
+    for job in jobs:
+        if job:
+            job.update(draw.maybe(0.2, coflow=("task", "stage", "job")))
+        for flow in job.get("flows", ()):
+            flow.update(draw.maybe(0.1, coflow=("x", "y")))
+        if job.get("system") in {"dgtp", "data_parallel"} and draw.chance(0.2):
+            policy = draw.one("degree", "vip", "lru", "window")
+            window = {"window": 1} if policy == "window" else {}
+            job["cache"] = {"policy": policy, "size": draw.one("2 kB", "40 kB")}
+            job["cache"] |= window
 
 
 def key_paths(content: Any, at: str = "") -> set[str]:
