@@ -202,16 +202,13 @@ def simulate_by_rates(
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)
-    if coflows := coflow_times(schedule):
-        more["coflows"] = coflows.to_json()
-        console.print(coflow_line(more["coflows"]))
+    more |= _coflows(schedule, console)
     if cost := cost_of(experiment.scenario, schedule):
         more["cost"] = cost.to_json()
         console.print("cost", ", ".join(cost_row(more["cost"])))
     more["placing"] = experiment.placing
     more |= _training(experiment, schedule, console, train=train)
-    if jobs:
-        more["jobs"] = [one.to_json() for one in jobs]
+    more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
     emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
     expect = experiment.scenario.expect
     figures = figures_of_simulation(schedule, experiment.realization)
@@ -230,6 +227,14 @@ def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
     whole = format_duration(makespan + setup["seconds"], 10)
     console.print(f"setup {' '.join(setup_row(setup))}; with setup {whole}")
     return {"setup": setup}
+
+
+def _coflows(schedule: Schedule, console: Console) -> Result:
+    """Print how long coflows take that have a name; return it for JSON."""
+    if (coflows := coflow_times(schedule)) is None:
+        return {}
+    console.print(coflow_line(coflows.to_json()))
+    return {"coflows": coflows.to_json()}
 
 
 def _print_makespan(

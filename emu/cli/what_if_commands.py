@@ -35,7 +35,7 @@ from emu.experiment.checkpoint_interval import copies_line, intervals, not_sough
 from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.target import WITHIN, Target
 from emu.prediction.analysis.bounds import placement_gap, placement_line
-from emu.report.comparison import coflow_table, comparison_table
+from emu.report.comparison import comparison_tables
 from emu.report.explanation_tables import (
     SHOWN,
     explanation_tables,
@@ -251,9 +251,7 @@ def compare(
         of = placed.scenario
         if emit(json_target, rows_json(of, candidates, candidates[0], write)):
             job = job_line(placed.problem.job, "", of.job.credit_window, of.pins)
-            terminal().print(comparison_table(candidates, job))
-            if coflows := coflow_table(candidates):
-                terminal().print(coflows)
+            terminal().print(*comparison_tables(candidates, job))
             print_placing(placed.placing, terminal())
         judge_rows(of, candidates)
 

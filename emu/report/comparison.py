@@ -155,11 +155,14 @@ def coflow_line(times: Mapping[str, float]) -> str:
     return f"{line}, {times['slowdown']:.4g} times as long as alone"
 
 
-def coflow_table(candidates: Sequence[Candidate]) -> Table | None:
-    """Return how long coflows take in every row; None where none has a name."""
+def comparison_tables(
+    candidates: Sequence[Candidate], job: str = ""
+) -> Iterator[Table]:
+    """Yield `comparison_table`, and how long coflows take where some have a name."""
+    yield comparison_table(candidates, job)
     rows = [(one, one.coflows) for one in candidates if one.coflows]
     if not rows:
-        return None
+        return
     columns = (">coflows", ">mean", ">95 % within", ">slowdown")
     title = "Coflows; slowdown: over the time that one takes alone"
     table = plain_table(title, "placement", "policy", *columns)
@@ -169,7 +172,7 @@ def coflow_table(candidates: Sequence[Candidate]) -> Table | None:
         cells = [f"{times['count']:,}", *seconds, f"{times['slowdown']:.3f}"]
         style = "bold" if times["mean"] == least else ""
         table.add_row(one.placement, one.policy, *cells, style=style)
-    return table
+    yield table
 
 
 def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
