@@ -291,11 +291,11 @@ class _Search:
         for name, value in getattr(job, at, ()):
             if value and isinstance(value, float | dict):
                 half = write_time(combine(lambda seconds: seconds / 2, value))
-                one = self.edited(best, {f"job.{at}.{name}": half})
+                one = self.edit(best, {f"job.{at}.{name}": half})
                 share_saved[name] = 1 - one.seconds / (best.seconds or 1.0)
         return max(share_saved.items(), key=lambda item: item[1], default=None)
 
-    def edited(self, choice: Choice, edit: Edit) -> Choice:
+    def edit(self, choice: Choice, edit: Edit) -> Choice:
         """Return a choice with other figures, at as many steps, standing as it does."""
         scenario, problem = choice.ready.scenario, choice.ready.problem
         if not problem.job.fixed:
@@ -313,7 +313,7 @@ class _Search:
         for lever in list_levers(self.scenario, priced=prices):
             try:
                 changes += lever.find_changes(
-                    best, rivals, lambda one, edit: terms.judge(self.edited(one, edit))
+                    best, rivals, lambda one, edit: terms.judge(self.edit(one, edit))
                 )
             except EmulatorError as error:
                 self.refused[f"other {lever.name}"] = error

@@ -225,7 +225,7 @@ class _Divider:
         aim = self.aim([*seconds.values()])
         return Division(machines, seconds, aim, ready.scenario)
 
-    def stated(self) -> Division:
+    def simulate_file(self) -> Division:
         """Return the file as it stands; raises where a job cannot reach the target."""
         parts, to = self.scenario.parts(), self.target
         choices = [Choice.simulate(i.job.system, alone, to) for i, alone in parts]
@@ -266,7 +266,7 @@ def share_machines(
     divisions = [*divider.divide(watch)]
     as_is: Division | EmulatorError
     try:
-        as_is = divider.stated()
+        as_is = divider.simulate_file()
         divisions.append(as_is)
     except EmulatorError as error:
         as_is = error

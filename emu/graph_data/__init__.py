@@ -6,7 +6,7 @@ Start at ``dataset.py``, then ``sampling.py``; ``readers/`` has one file per for
 """
 
 from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan
-from emu.graph_data.caches import CachePlan, SamplerCache, fixed_rows
+from emu.graph_data.caches import CachePlan, SamplerCache, choose_rows
 from emu.graph_data.counts import batch_counts, count_job, count_samples
 from emu.graph_data.dataset import (
     Dataset,
@@ -49,9 +49,9 @@ __all__ = [
     "Structure",
     "WholeGraph",
     "batch_counts",
+    "choose_rows",
     "count_job",
     "count_samples",
-    "fixed_rows",
     "open_columns",
     "open_dataset",
     "open_for",

@@ -74,7 +74,7 @@ def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64
 
 
 @lru_cache(maxsize=64)
-def fixed_rows(
+def choose_rows(
     dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int
 ) -> NDArray[np.int64]:
     """Return the vertices, ascending, whose rows the machine of a store begins with.
@@ -113,7 +113,7 @@ class SamplerCache:
         self._most = cache.rows // cache.homes.count(self._home)
         self._ahead = deque[NDArray[np.int64]]()
         self._iteration, self._used = 0, 0
-        self.held = fixed_rows(dataset, plan, cache, self._home)
+        self.held = choose_rows(dataset, plan, cache, self._home)
         self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
         for iteration in range(first if self._changes else 0):
             self.look(self._draw(iteration))

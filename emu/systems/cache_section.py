@@ -9,7 +9,7 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, CachePlan, count_job, fixed_rows, open_for
+from emu.graph_data import BatchPlan, CachePlan, choose_rows, count_job, open_for
 from emu.graph_data.caches import FIXED
 from emu.problem import Cluster, Job, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
@@ -159,7 +159,7 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     plan = BatchPlan.from_settings(settings)
     stores = [task.name for task in job.tasks if task.kind == "graph_store"]
     row = dataset.feature_length * number_bytes(settings)
-    reads = [fixed_rows(dataset, plan, cache, home) for home in range(len(stores))]
+    reads = [choose_rows(dataset, plan, cache, home) for home in range(len(stores))]
     yield from ghost_features(stores, reads, dataset.owner, row, cause=CACHED)
 
 

@@ -43,22 +43,24 @@ def main() -> None:
     fit = measured(first, home)
     (home / "fitted.yaml").write_text(fit.text("fitted.yaml"))
     file = home / "predictions.json"
-    told = json.loads(file.read_text()) if file.exists() else {}
+    predictions = json.loads(file.read_text()) if file.exists() else {}
     for setting in others:
         changes = [
             f"cluster.machines[{at}].nic={nic} Mbit/s"
             for at, nic in enumerate(setting.split(","))
         ]
         scenario = emu.load(home / "fitted.yaml", changes)
-        told.setdefault(setting, emu.simulate(scenario).makespan / fit.iterations)
-    file.write_text(json.dumps(told, indent=1) + "\n")
+        predictions.setdefault(
+            setting, emu.simulate(scenario).makespan / fit.iterations
+        )
+    file.write_text(json.dumps(predictions, indent=1) + "\n")
     errors = []
     print(f"{'Mbit/s':20} {'measured':>9} {'predicted':>9} {'error':>7}")
     for setting in others:
         seconds = measured(setting, home).measured
-        errors.append(told[setting] / seconds - 1)
-        row = f"{setting:20} {seconds:7.4f} s {told[setting]:7.4f} s {errors[-1]:+7.2%}"
-        print(row, flush=True)
+        errors.append(predictions[setting] / seconds - 1)
+        both = f"{seconds:7.4f} s {predictions[setting]:7.4f} s"
+        print(f"{setting:20} {both} {errors[-1]:+7.2%}", flush=True)
     print(f"median {np.median(np.abs(errors)):.2%}, worst {np.abs(errors).max():.2%}")
 
 

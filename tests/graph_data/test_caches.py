@@ -1,4 +1,4 @@
-"""What caches hold, against the definitions written vertex by vertex."""
+"""Contents of caches, against the definitions written vertex by vertex."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emu.graph_data import (
     Dataset,
     SamplerCache,
     Structure,
-    fixed_rows,
+    choose_rows,
 )
 
 STORES, COUNT, BATCHES = 3, 24, 8
@@ -125,7 +125,7 @@ def test_fixed_caches_hold_the_worthiest_rows_of_others(
         worth["vip"] += meet(sampler)
     others = [v for v in range(COUNT) if own and data.owner[v] != home]
     for policy, value in worth.items():
-        found = fixed_rows(data, plan, CachePlan(policy, rows, 0, at), home).tolist()
+        found = choose_rows(data, plan, CachePlan(policy, rows, 0, at), home).tolist()
         assert len(found) == min(rows, len(others))
         assert {*found} <= {*others}
         out = [value[v] for v in others if v not in found]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import EmulatorError
-from emu.graph_data import BatchPlan, CachePlan, count_samples, fixed_rows, open_for
+from emu.graph_data import BatchPlan, CachePlan, choose_rows, count_samples, open_for
 from emu.scenario import Scenario, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load, loads
@@ -66,14 +66,14 @@ def test_stores_send_what_the_machine_of_a_sampler_lacks(policy: str) -> None:
     assert 400 * rest["hits"] == differ[:, 4:].sum()
 
 
-def test_fixed_rows_are_sent_before_time_0_from_their_owners() -> None:
+def test_choose_rows_are_sent_before_time_0_from_their_owners() -> None:
     ready = prepare(scenario())
     settings = ready.problem.job.settings
     data, plan = open_for(settings), BatchPlan.from_settings(settings)
     cache = CachePlan("vip", 100, 0, (0, 0, 2, 1))
     expected: dict[tuple[str, str], int] = {}
     for home in range(3):
-        rows = fixed_rows(data, plan, cache, home)
+        rows = choose_rows(data, plan, cache, home)
         for store, count in enumerate(np.bincount(data.owner[rows], minlength=3)):
             expected[f"m{store}", f"m{home}"] = 400 * int(count)
     flows = setup_rows(ready)["flows"]

@@ -331,7 +331,7 @@ class OutEdge:
         if queued.shaped:
             counts.late_sends += behind > LATE
             counts.lost_bytes += queued.bucket.lost
-            counts.missed = self._pacer.missed(self.edge) if self._pacer else 0
+            counts.missed = self._pacer.count_missed(self.edge) if self._pacer else 0
             counts.max_behind = max(counts.max_behind, behind)
             if self._pacer is not None:
                 seconds = end, queued.queued, queued.informed, self._pacer.lag

@@ -104,9 +104,9 @@ class Pacer:
             clock.to_wall(segment.since),
         )
 
-    def missed(self, edge: int) -> int:
+    def count_missed(self, edge: int) -> int:
         """Return how many rates of an edge never came to the board."""
-        return self._board.missed(edge)
+        return self._board.count_missed(edge)
 
     def to_wall_rate(self, rate: float) -> float:
         """Return emulated bytes per second as real bytes per wall second."""

@@ -136,7 +136,7 @@ class RateBoard:
         there = RateSegment(iteration, carried_bytes, rate, since)
         return there if iteration >= 0 else None
 
-    def missed(self, edge: int) -> int:
+    def count_missed(self, edge: int) -> int:
         """Return how many segments of an edge never came, before its newest one."""
         count, *_, number = self._read(edge)
         return number - count

@@ -75,8 +75,8 @@ class SshServer:
         caller, _ = ready.accept()
         data, files, _, _ = socket.recv_fds(caller, _MOST, 2)
         try:
-            name, command, folder, program = parse_json(data.decode())
-            beside = {"PATH": self.path, MACHINE: name, PROGRAM: program}
+            name, command, folder, origin = parse_json(data.decode())
+            beside = {"PATH": self.path, MACHINE: name, PROGRAM: origin}
             program = self._lab.start(
                 name,
                 ["sh", "-c", command],
@@ -97,7 +97,7 @@ class SshServer:
                 os.close(each)
 
     def tell(self, program: Program) -> bool:
-        """Tell who asked for a program how it ended; False where nobody waits."""
+        """Send the exit code of a program to its caller; False where it has none."""
         mine = self._programs.pop(program.number, None)
         if mine is not None:
             code = program.code or 0

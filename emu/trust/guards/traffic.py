@@ -196,7 +196,7 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
 
 
 RATES = "rates"
-#: What kept rates from a board, told to a run that waits for their flows, too.
+#: Problem of rates that never came to a board; also of a run that waits for flows.
 LOST_RATES = (
     "{} rates that the coordinator decided never came to the rate board of their "
     "senders, the first of edge {}: its updates were lost"

@@ -107,7 +107,7 @@ class GraphStore(TaskProgram):
         self._index: int = brief.settings["store"]
         self._features = self._dataset.features(self._index)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
-        owned = self._owned(self._data.batch(0, 0).vertices)
+        owned = self._select_own(self._data.batch(0, 0).vertices)
         self._collect_features(owned)  # a rehearsal
         samplers = range(len(brief.outputs) if self._oneshot else 0)
         self._caches = [self._data.cache(s, brief.first) for s in samplers]
@@ -141,9 +141,9 @@ class GraphStore(TaskProgram):
         vertices = self._data.batch(sampler, iteration).vertices
         if (cache := self._caches[sampler]) is not None:
             vertices = vertices[~cache.look(vertices)]
-        return self._owned(vertices)
+        return self._select_own(vertices)
 
-    def _owned(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _select_own(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = vertices[self._dataset.owner[vertices] == self._index]
         return rows
 

@@ -45,13 +45,13 @@ def test_segments_that_never_came_are_missed() -> None:
     """The second of edge 1, and with it the first of edge 0, were lost on the way."""
     board = RateBoard.create(3)
     board.publish([1], [0], [0.0], [1.0], 0.0, [1])
-    assert [board.missed(edge) for edge in range(3)] == [0, 0, 0]
+    assert [board.count_missed(edge) for edge in range(3)] == [0, 0, 0]
     board.publish([0, 1], [0, 0], [0.0, 0.0], [3.0, 0.5], 1.0, [2, 3])
 
-    assert [board.missed(edge) for edge in range(3)] == [1, 1, 0]
+    assert [board.count_missed(edge) for edge in range(3)] == [1, 1, 0]
     assert board.counts.tolist() == [1, 2, 0]
     board.publish([0, 1], [1, 1], [0.0, 0.0], [3.0, 0.5], 2.0, [3, 4])
-    assert [board.missed(edge) for edge in range(3)] == [1, 1, 0]
+    assert [board.count_missed(edge) for edge in range(3)] == [1, 1, 0]
     board.close()
 
 
