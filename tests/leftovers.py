@@ -53,8 +53,12 @@ class Leftovers:
 
 
 @pytest.fixture
-def leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leftovers]:
+def leftovers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Leftovers]:
     """Check processes, ports, shared memory and temporary files after the test."""
+    # Before TMPDIR is another: what pytest makes there would go with this test.
+    tmp_path_factory.getbasetemp()
     scratch = tempfile.mkdtemp(prefix="emu-test-")  # short: it holds a unix socket
     monkeypatch.setenv("TMPDIR", scratch)
     monkeypatch.setattr(tempfile, "tempdir", scratch)
