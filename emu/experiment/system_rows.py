@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -369,11 +370,12 @@ def _share(
     """Return what a function returns of every item, in their order; see `spread`."""
     results: dict[int, R] = {}
     watch(f"{what}: 0 of {len(items)}")
-    for n, one in spread(lambda n: function(*items[n]), len(items), cores):
-        if isinstance(one, EmulatorError):
-            raise one
-        results[n] = one
-        watch(f"{what}: {len(results)} of {len(items)}")
+    with closing(spread(lambda n: function(*items[n]), len(items), cores)) as pieces:
+        for n, one in pieces:
+            if isinstance(one, EmulatorError):
+                raise one
+            results[n] = one
+            watch(f"{what}: {len(results)} of {len(items)}")
     return [results[n] for n in range(len(items))]
 
 

@@ -386,9 +386,20 @@ def payload_line(payloads: Mapping[str, float]) -> str:
     return ", ".join(parts)
 
 
+#: More links are shown by the busiest of them.
+_MOST_PORTS, _BUSIEST = 64, 20
+
+
 def port_table(rows: Sequence[Row]) -> Table:
-    """Return the use of the links in ``ports`` of result.json, NICs by direction."""
-    table = plain_table("NICs and links", "port", ">capacity", ">bytes", ">used", "")
+    """Return the use of the links in ``ports`` of result.json, NICs by direction.
+
+    Of very many the busiest are shown: a trace of 150 machines has 300.
+    """
+    title = "NICs and links"
+    if len(rows) > _MOST_PORTS:
+        title = f"The {_BUSIEST} busiest of {len(rows)} NICs and links"
+        rows = sorted(rows, key=lambda row: -row["used"])[:_BUSIEST]
+    table = plain_table(title, "port", ">capacity", ">bytes", ">used", "")
     for row in rows:
         table.add_row(
             row["port"],

@@ -65,6 +65,21 @@ PROBLEM = Problem(
 )
 
 
+def test_of_very_many_links_the_busiest_are_shown() -> None:
+    """In the order of their use; what is stated later may be used more."""
+    used = np.random.default_rng(0).permutation(70) / 70
+    rows = [
+        {"port": f"m{n} in", "bytes_per_second": 1e9, "bytes": 1.0, "used": share}
+        for n, share in enumerate(used.tolist())
+    ]
+    title, _, *lines = _shown(port_table(rows))
+    busiest = np.argsort(-used)[:20]
+
+    assert title.split() == ["The", "20", "busiest", "of", "70", "NICs", "and", "links"]
+    assert [line.split()[0] for line in lines] == [f"m{n}" for n in busiest]
+    assert len(_shown(port_table(rows[:64]))) == 2 + 64
+
+
 def test_flows_and_ports_of_a_schedule() -> None:
     realization = Realization(np.ones((2, 2)), np.array([[1e6, 2e6]]))
     schedule = simulate(PROBLEM, realization)
