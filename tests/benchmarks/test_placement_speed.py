@@ -12,8 +12,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from emu.prediction.placement.etp import EtpOptions, search_etp
-from emu.prediction.placement.search import SearchOptions, search
+from emu.prediction.placement.search import SearchOptions
 from emu.problem import Cluster, Edge, Job, Machine, Profile, Task
+from tools.benches.evaluator import search
 
 ITERATIONS = 20
 DEMANDS: dict[str, dict[str, float]] = {

@@ -18,7 +18,7 @@ import numpy as np
 
 from emu.prediction.placement import PlacementResult
 from emu.prediction.placement.etp import EtpOptions, search_etp
-from emu.prediction.placement.search import SearchOptions, search
+from emu.prediction.placement.search import SearchOptions
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
 from emu.problem import (
@@ -35,7 +35,7 @@ from emu.problem import (
 from emu.systems.dgtp.section import DgtpJobSection
 from emu.systems.job_section import BuildContext
 from emu.testing import bench_directory, load_workload
-from tools.benches.evaluator import MakespanEvaluator
+from tools.benches.evaluator import MakespanEvaluator, search
 from tools.benches.figures import Figure, interleaved, once
 
 _RUN = re.compile(r"makespan (\S+) .* run (\S+) s flows")

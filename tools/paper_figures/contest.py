@@ -18,12 +18,13 @@ from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.candidates import common_draws
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import EtpOptions, search_etp
-from emu.prediction.placement.search import SearchOptions, search
+from emu.prediction.placement.search import SearchOptions
 from emu.prediction.simulation import best_policy, makespan
 from emu.problem import Cluster, Job, Placement, Problem, Profile
 from emu.problem.workloads import parameter_count
 from emu.problem.workloads.model_shapes import BLOCK_EDGE_BYTES, LABEL_BYTES
 from emu.systems.dgtp.job import dgtp_times
+from tools.benches.evaluator import search
 from tools.paper_figures.settings import Setting, feasible_cluster, generator
 
 REFERENCE_BATCH = 1000
@@ -373,7 +374,7 @@ class Draw:
                 policy=policy,
                 makespan=span,
                 training=span * whole,
-                gap=bounds(problem, run).gap(span),
+                gap=1.0 - bounds(problem, run).combined / span,
             )
 
 

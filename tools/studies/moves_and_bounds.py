@@ -20,13 +20,21 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 
 from emu.errors import PlacementError
 from emu.prediction.placement import best_placement, place
 from emu.prediction.placement.bound import placement_bound
-from emu.prediction.placement.moves import neighbours
+from emu.prediction.placement.moves import (
+    Neighbour,
+    canonicalise,
+    find_symmetry,
+    hub_followers,
+)
+from emu.prediction.placement.space import Space
+from emu.prediction.scheduling.compiled_problem import Ints
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
 from emu.scenario import load, prepare
@@ -91,6 +99,54 @@ def found_on(
         "bound seconds": bounding - searching,
     }
     return [Found(name, what, value) for what, value in figures.items()]
+
+
+def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour]:
+    """Yield every feasible placement one move or one swap away.
+
+    On 100 drawn clusters the best reached 76 % of what a search gains in the median,
+    single tasks 2 %.
+
+    A unit moves, or a worker with its samplers (`hub_followers`): these change places
+    with teams of equal size, member by member. Of several placements that differ by
+    interchangeable tasks only, the first one.
+
+    Raises ValueError when ``realization`` does not fit the job.
+    """
+    space = Space(problem.job, problem.cluster)
+    if space.placement(space.machines(problem.placement)) != problem.placement:
+        space = Space(problem.job, problem.cluster, apart=True)
+    symmetry = find_symmetry(space, realization)
+    here = space.machines(problem.placement)
+    keys = set()
+
+    def is_new(machines: Ints) -> bool:
+        canonical = machines.copy()
+        canonicalise(symmetry, canonical)
+        is_old = canonical.tobytes() in keys
+        keys.add(canonical.tobytes())
+        return not is_old and space.fits(machines)
+
+    is_new(here)
+    teams = [np.array([hub, *followers]) for hub, followers in hub_followers(space)]
+    alone = list(np.arange(here.size)[:, None])
+    for machines in _near(here, [*alone, *teams], len(problem.cluster.machines)):
+        if is_new(machines):
+            placement = space.placement(machines)
+            yield Neighbour.of(problem, placement)
+
+
+def _near(here: Ints, teams: list[Ints], machines: int) -> Iterator[Ints]:
+    for team in teams:
+        for machine in range(machines):
+            near = here.copy()
+            near[team] = machine
+            yield near
+    for one, other in combinations(teams, 2):
+        if one.size == other.size:
+            near = here.copy()
+            near[one], near[other] = here[other], here[one]
+            yield near
 
 
 def _makespan(problem: Problem, run: Realization, placement: Placement) -> float:

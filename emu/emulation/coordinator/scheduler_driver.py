@@ -212,7 +212,7 @@ class SchedulerDriver:
             self._outlet.publish(segments)
         for decisions in decided:
             for task, n in decisions.tasks:
-                reads = self._scheduler.reads.of(task, n)
+                reads = self._scheduler.reads_of(task, n)
                 self._outlet.run_task(RunTask(task, n, decisions.time, reads))
 
 

@@ -19,6 +19,7 @@ where capacities change counts with the largest that each link ever has:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,14 +31,13 @@ from emu.prediction.scheduling import policy_named
 from emu.prediction.scheduling.compiled_problem import (
     Floats,
     Ints,
+    Layout,
     job_arrays,
-    lay_out,
-    own,
+    plain,
 )
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import earliest, longest_paths
 from emu.problem import Problem, Realization, Schedule
-from emu.problem.changes import CapacitySteps
 from emu.units import format_duration
 
 #: `Bounds.binding` where no port is.
@@ -50,8 +50,6 @@ class Bounds:
 
     nic_load: float
     """The busiest port's bytes over its capacity."""
-    nic_port: str
-    """Name of that port; empty where no machine has a NIC."""
     critical_path: float
     """The longest chain with flows as fast as if alone, LP."""
     combined: float
@@ -71,10 +69,6 @@ class Bounds:
         """
         return max(self.degree, 1) * self.critical_path
 
-    def gap(self, makespan: float) -> float:
-        """Return by what share ``makespan`` can at most be cut, 0 to 1."""
-        return 1.0 - self.combined / makespan if makespan > 0 else 0.0
-
 
 def bounds(problem: Problem, realization: Realization) -> Bounds:
     """Return lower bounds on the makespan of any schedule.
@@ -82,60 +76,70 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     Raises ValueError when ``realization`` does not fit the job.
     """
     realization.check_shapes(problem.job)
-    steps = problem.links.steps
+    steps = problem.links.steps  # of the capacities that change
     problem = replace(problem, cluster=problem.cluster.widest)
-    layout = lay_out(
+    layout = Layout(
         job_arrays(problem.job, problem.cluster, rate_policy("oes")),
         np.array(problem.placement.machine_of, dtype=np.int64),
     )
-    times, volumes = own(realization.times), own(realization.volumes)
+    times, volumes = plain(realization.times), plain(realization.volumes)
     from_task, after_flow = longest_paths(layout, times, volumes)
-    before_flow, _ = earliest(layout, times, volumes)
+    around = earliest(layout, times, volumes)[0], after_flow
     path = float(from_task.max())
-    loads = np.zeros(layout.capacity.size)
-    bound, binding = path, CRITICAL_PATH
-    for port, over in enumerate(_edges_over(problem)):
-        size = volumes[over] / layout.capacity[port]
-        flows = _flows_of(problem, over, before_flow, size, after_flow)
-        loads[port] = flows[1].sum()
-        if (least := _over_port(steps, port, *flows)) > bound:
-            bound, binding = least, problem.links[port].name
+    nic_load, found = 0.0, [(path, CRITICAL_PATH)]
+    crossing: list[list[int]] = [[] for _ in problem.capacities]
+    for edge, hops in enumerate(problem.hops):
+        for port in hops:
+            crossing[port].append(edge)
+    for port, over in enumerate(crossing):
+        sizes = volumes[over] / problem.capacities[port]
+        head, size, tail = _flows_of(problem, over, sizes, around)
+        least = _one_by_one(head, size, tail)
+        if size.size and len(steps.of(port)[0]) > 1:
+            carried = float((size * steps.most[port]).sum())
+            least = max(least, steps.when(port, carried) + float(tail.min()))
+        found.append((least, problem.links[port].name))
+        nic_load = max(nic_load, float(size.sum()))
+    narrowest = [problem.capacities[[*h]].min(initial=np.inf) for h in problem.hops]
+    alone = volumes / np.array(narrowest).reshape(-1, 1)
     for channel in problem.job.channels:
-        on_channel = [edge.channel == channel for edge in problem.job.edges]
-        over = np.flatnonzero(on_channel).tolist()
-        size = volumes[over] / _narrowest(problem)[over, None]
-        flows = _flows_of(problem, over, before_flow, size, after_flow)
-        if (least := _one_by_one(*flows)) > bound:
-            bound, binding = least, f"channel {channel}"
-    holds = _hold_seconds(problem, times, volumes)
-    for pool, hold in zip(problem.pools, holds, strict=True):
-        if hold / pool.most > bound:
-            machine = problem.cluster.machines[pool.machine].name
-            bound, binding = hold / pool.most, f"{pool.name} of {machine}"
-    busiest = max(range(len(loads)), key=loads.__getitem__, default=None)
-    return Bounds(
-        nic_load=0.0 if busiest is None else float(loads[busiest]),
-        nic_port="" if busiest is None else problem.links[busiest].name,
-        critical_path=path,
-        combined=float(bound),
-        binding=binding,
-        degree=flow_degree(problem),
-    )
+        edges = enumerate(problem.job.edges)
+        over = [position for position, edge in edges if edge.channel == channel]
+        flows = _flows_of(problem, over, alone[over], around)
+        found.append((_one_by_one(*flows), f"channel {channel}"))
+    found += _of_slots(problem, times, alone)
+    combined, binding = max(found, key=lambda one: one[0])
+    degree = max(map(len, crossing), default=0)
+    return Bounds(nic_load, path, float(combined), binding, degree)
 
 
-def _hold_seconds(problem: Problem, times: Floats, volumes: Floats) -> list[float]:
-    """Return the seconds for which the slots of every pool are held, at the least.
+def _flows_of(
+    problem: Problem, over: list[int], seconds: Floats, around: tuple[Floats, Floats]
+) -> tuple[Floats, Floats, Floats]:
+    """Return head, size and tail, in seconds, of every flow of the edges ``over``.
+
+    ``seconds`` are of these edges alone: all for each of 6,036 ports took 39 s.
+    ``around``: heads and tails of all.
+    """
+    counts = np.array([problem.job.flow_counts[e] for e in over], dtype=np.int64)
+    flows = (np.arange(seconds.shape[1]) < counts[:, None]) & (seconds > 0)
+    head, tail = (one[over][flows] for one in around)
+    return head, seconds[flows], tail
+
+
+def _of_slots(
+    problem: Problem, times: Floats, alone: Floats
+) -> Iterator[tuple[float, str]]:
+    """Yield the seconds for which the slots of every pool are held, and its name.
 
     From the start of a task that takes one to the end of the task that frees it, over
     edges without lag, where these are pairs: an interval of Dorylus has its lambda
     while rows go there and back.
     """
     job, pools = problem.job, problem.pools
-    if not pools:
-        return []
     takes = {task: p for p, pool in enumerate(pools) for task in pool.takers}
     frees = {task: p for p, pool in enumerate(pools) for task in pool.freers}
-    moving = volumes / _narrowest(problem)[:, None] + problem.latencies[:, None]
+    moving = alone + problem.latencies[:, None]
     since: dict[int, tuple[int, Floats]] = {}  # who took the slot, seconds since then
     pairs: list[dict[int, Floats]] = [{} for _ in pools]
     for task in job.order:
@@ -154,51 +158,12 @@ def _hold_seconds(problem: Problem, times: Floats, volumes: Floats) -> list[floa
         if task in since and frees.get(task) == takes[since[task][0]]:
             taker, spent = since.pop(task)
             pairs[frees[task]][taker] = spent
-    return [
-        sum(
-            float((pair if whole else times)[j][: job.rounds[j]].sum())
-            for j in pool.takers
-        )
-        for pool, pair in zip(pools, pairs, strict=True)
-        for whole in [len(pair) == len(pool.takers) == len(pool.freers)]
-    ]
-
-
-def flow_degree(problem: Problem) -> int:
-    """Return Delta of (20): the most flows of one iteration over one port."""
-    degree = np.zeros(len(problem.capacities), dtype=np.int64)
-    for hops in problem.hops:
-        degree[list(hops)] += 1
-    return int(degree.max(initial=0))
-
-
-def _narrowest(problem: Problem) -> Floats:
-    """Return the bytes per second of every edge at most, infinite within a machine."""
-    return np.array(
-        [problem.capacities[list(hops)].min(initial=np.inf) for hops in problem.hops]
-    )
-
-
-def _edges_over(problem: Problem) -> list[list[int]]:
-    """Return the positions of the edges over every port."""
-    edges: list[list[int]] = [[] for _ in problem.capacities]
-    for edge, hops in enumerate(problem.hops):
-        for port in hops:
-            edges[port].append(edge)
-    return edges
-
-
-def _flows_of(
-    problem: Problem, over: list[int], before: Floats, size: Floats, after: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return head, size and tail, in seconds, of every flow of the edges ``over``.
-
-    ``size`` has rows of these edges alone: all edges for each of 6,036 ports took 39 s.
-    """
-    counts = np.array([problem.job.flow_counts[edge] for edge in over], dtype=np.int64)
-    exists = np.arange(size.shape[1]) < counts[:, None]
-    with_bytes = exists & (size > 0)
-    return before[over][with_bytes], size[with_bytes], after[over][with_bytes]
+    for pool, pair in zip(pools, pairs, strict=True):
+        whole = len(pair) == len(pool.takers) == len(pool.freers)
+        seconds = pair if whole else times
+        held = sum(float(seconds[j][: job.rounds[j]].sum()) for j in pool.takers)
+        machine = problem.cluster.machines[pool.machine].name
+        yield held / pool.most, f"{pool.name} of {machine}"
 
 
 def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
@@ -214,21 +179,6 @@ def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
     sums = np.cumsum(size[latest_first])
     shortest = np.minimum.accumulate(tail[latest_first])
     return float(np.max(head[latest_first] + sums + shortest))
-
-
-def _over_port(
-    steps: CapacitySteps, port: int, head: Floats, size: Floats, tail: Floats
-) -> float:
-    """Return the least time of flows over a port, whose capacity may change.
-
-    ``head``, ``size``, ``tail``: seconds before each flow, of it at the most that the
-    port ever has, and after.
-    """
-    least = _one_by_one(head, size, tail)
-    if not size.size or len(steps.of(port)[0]) == 1:
-        return least
-    size_over = float((size * steps.most[port]).sum())
-    return max(least, steps.when(port, size_over) + float(tail.min()))
 
 
 # Bound a run's distance from the best schedule: keys of result.json, a line.
@@ -247,21 +197,14 @@ def optimality(
     Raises ValueError when ``realization`` does not fit the job, or there is no such
     policy.
 
-    Parameters
-    ----------
-    realization
-        Times and volumes of the run itself: the bound holds for them alone.
+    ``realization``: times and volumes of the run itself; the bound is of them alone.
 
-    Returns
-    -------
-    dict
-        ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is
-        makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
-        ``delta`` (20), ``certificate`` (Delta * LP, seconds), ``kept``: whether the
-        policy promises to stay below it, nothing waits for a slot or a channel, and no
-        capacity changes; and
-        ``delta_seen`` and ``certificate_seen``,
-        the same with the most flows that were active over one link at a time.
+    ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is makespan /
+    bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds ``delta`` (20),
+    ``certificate`` (Delta * LP, seconds), ``kept``: whether the policy promises to stay
+    below it, nothing waits for a slot or a channel, and no capacity changes; and
+    ``delta_seen`` and ``certificate_seen``, the same with the most flows that were
+    active over one link at a time.
 
     References
     ----------
@@ -295,19 +238,12 @@ def placement_gap(
     Raises ArithmeticError when the bound is above the makespan of this very placement,
     and thus false.
 
-    Parameters
-    ----------
-    makespan
-        Of ``problem`` under ``realization``, simulated.
-    seconds
-        How long to branch for the bound at most.
+    ``makespan``: of ``problem`` under ``realization``, simulated. ``seconds``: how long
+    to branch for the bound at most.
 
-    Returns
-    -------
-    dict
-        ``placement_bound`` in seconds: no schedule of any feasible placement is
-        shorter on the problem's machines, with its stores; ``placement_gap`` the share
-        of the makespan that is left to gain there at most.
+    ``placement_bound`` in seconds: no schedule of any feasible placement is shorter on
+    the problem's machines, with its stores; ``placement_gap`` the share of the makespan
+    that is left to gain there at most.
     """
     reference = problem.reference(realization)
     if problem.job.fixed:

@@ -7,6 +7,7 @@ Python makes every array and binds it here, where kinds are checked; C allocates
 from __future__ import annotations
 
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,16 @@ from numpy.typing import NDArray
 
 from emu.prediction.core import _core
 
-__all__ = ["ffi", "lib", "new_room", "pointer", "room_in", "structure", "view"]
+__all__ = [
+    "Record",
+    "ffi",
+    "lib",
+    "new_room",
+    "pointer",
+    "room_in",
+    "structure",
+    "view",
+]
 
 ffi, lib = _core.ffi, _core.lib
 
@@ -33,22 +43,22 @@ _KINDS = {
 _kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
-def pointer(array: NDArray[Any], dtype: type[Any] | None = None) -> Any:
+def pointer(array: NDArray[Any]) -> Any:
     """Return a pointer to the entries of ``array``, which it keeps; NULL for none.
 
-    Raises ValueError when the array is not contiguous, or of another type than
-    ``dtype`` or any that the core knows.
+    Raises ValueError when the array is not contiguous, or of a type that the core does
+    not know.
     """
     kind = _KINDS.get(array.dtype)
-    if kind is None or (dtype is not None and array.dtype != dtype):
-        raise ValueError(f"an array of {array.dtype} in place of {dtype or 'numbers'}")
+    if kind is None:
+        raise ValueError(f"an array of {array.dtype} in place of numbers")
     if not array.flags.c_contiguous:
         raise ValueError("the array is not contiguous")
     return ffi.from_buffer(kind, array) if array.size else ffi.NULL
 
 
 def structure(kind: str, **fields: Any) -> Any:
-    """Return a new structure; arrays and dicts of fields become pointers and parts.
+    """Return a new structure: arrays become pointers, records and dicts its parts.
 
     Raises ValueError as `pointer`.
     """
@@ -62,10 +72,20 @@ def _fill(part: Any, fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         if isinstance(value, dict):
             _fill(getattr(part, name), value)
+        elif isinstance(value, Record):
+            setattr(part, name, value.core[0])
         elif isinstance(value, np.ndarray):
             setattr(part, name, pointer(value))
         else:
             setattr(part, name, value)
+
+
+class Record(SimpleNamespace):
+    """Arrays by their names in core.h, and ``core``, the structure that has them."""
+
+    def __init__(self, kind: str, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.core = structure(kind, **fields)
 
 
 def new_room(size: int) -> NDArray[np.uint8]:

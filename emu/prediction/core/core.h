@@ -492,7 +492,7 @@ void heap_push(double *keys, int64_t *items, int64_t size, double key, int64_t i
 void heap_pop(double *keys, int64_t *items, int64_t size);
 
 /* Search spaces of placements, as flat arrays that Python owns; see
- * emu/prediction/placement/candidates.py, whose tuples have the same fields. */
+ * emu/prediction/placement/candidates.py, which fills them. */
 
 typedef struct {
     int64_t count;     /* units that can move */

@@ -5,7 +5,6 @@ IFS (the paper's Algorithm 2), given ones, random ones, one machine after the ot
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -25,12 +24,8 @@ def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement
     equal demands, whatever their names. Tasks of one process move as one, pinned ones
     (the graph stores) only take room.
 
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists; the error names the binding resource.
-    PlacementError
-        When there are too many different kinds of tasks for the program.
+    Raises InfeasiblePlacement, which names the binding resource, when no placement
+    exists, and PlacementError when there are too many kinds of tasks for the program.
 
     References
     ----------
@@ -52,10 +47,8 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     Raises PlacementError when there are too many different kinds of tasks for the
     program.
 
-    Parameters
-    ----------
-    placed
-        Machine of the units that stand already, -1 for the others, shape (units,).
+    ``placed``: machine of the units that stand already, -1 for the others, shape
+    (units,).
     """
     if placed is None:
         placed = np.full(len(space.units), -1, dtype=np.int64)
@@ -85,18 +78,12 @@ ATTEMPTS = 20
 def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Placement:
     """Return the placement that ``tasks`` spells out.
 
-    Parameters
-    ----------
-    tasks
-        Machine name by task name, or by process name for all tasks of the process.
-        Pinned tasks may be left out.
+    ``tasks``: machine name by task name, or by process name for all tasks of the
+    process. Pinned tasks may be left out.
 
-    Raises
-    ------
-    PlacementError
-        When a name is unknown, a task is left out, or a process would be torn apart.
-    InfeasiblePlacement
-        When a capacity or a pin is broken; the error states which and by how much.
+    Raises PlacementError when a name is unknown, a task is left out, or a process would
+    be torn apart, and InfeasiblePlacement, which states by how much, when a capacity or
+    a pin is broken.
     """
     space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
@@ -156,12 +143,12 @@ def draw_machines(space: Space, rng: np.random.Generator) -> Ints:
 
     Raises InfeasiblePlacement when no placement exists.
     """
-    return _deal(
-        space,
-        ATTEMPTS,
-        lambda: rng.permutation(len(space.units)).tolist(),
-        lambda: rng.permutation(len(space.free)).tolist(),
-    )
+
+    def draw() -> Iterator[tuple[int, list[int]]]:
+        for unit in rng.permutation(len(space.units)).tolist():
+            yield unit, rng.permutation(len(space.free)).tolist()
+
+    return _deal(space, ATTEMPTS, draw)
 
 
 def place_round_robin(job: Job, cluster: Cluster) -> Placement:
@@ -181,54 +168,40 @@ def deal_out(space: Space) -> Ints:
 
     Raises InfeasiblePlacement when no placement exists.
     """
-    units, count = len(space.units), len(space.free)
-    turns: Iterator[int] = iter(())
+    count = len(space.free)
 
-    def begin() -> list[int]:
-        nonlocal turns
-        turns = itertools.count()  # an attempt begins at the first machine again
-        return list(range(units))
+    def take_turns() -> Iterator[tuple[int, list[int]]]:
+        for turn in range(len(space.units)):
+            yield turn, [(turn + m) % count for m in range(count)]
 
-    def machines_in_turn() -> list[int]:
-        turn = next(turns)
-        return [(turn + m) % count for m in range(count)]
-
-    return _deal(space, 1, begin, machines_in_turn)
+    return _deal(space, 1, take_turns)
 
 
 def _deal(
-    space: Space,
-    attempts: int,
-    order: Callable[[], list[int]],
-    preference: Callable[[], list[int]],
+    space: Space, attempts: int, turns: Callable[[], Iterator[tuple[int, list[int]]]]
 ) -> Ints:
-    """Give every unit, in ``order()``, the first machine of ``preference()`` with room.
+    """Give every unit of ``turns()`` the first of its machines that has room.
 
     Where units are left over it begins anew. The last attempt is cautious: it tests, by
     IFS, that the units after each can still be placed, and so ends in an error only
-    where there is no placement at all.
+    where there is no placement at all. That is slow.
     """
+    order = [*range(len(space.free))]
     for left in range(attempts, -1, -1):
         machines = np.full(len(space.units), -1, dtype=np.int64)
-        if not _possible(space, machines, cautious=False):
+        if not space.fits(machines):
             break  # pinned tasks alone are too much
-        for unit in order():
-            for machine in preference():
+        for unit, preference in turns():
+            for machine in preference:
                 machines[unit] = machine
-                if _possible(space, machines, cautious=not left):
+                if (
+                    space.fits(machines)
+                    if left
+                    else fill(space, order, machines) is not None
+                ):
                     break
             else:
                 break
         else:
             return machines
     raise infeasibility(space)
-
-
-def _possible(space: Space, machines: Ints, *, cautious: bool) -> bool:
-    units = np.nonzero(machines >= 0)[0]
-    # By IFS the rest is looked at, too: slow, and asked where all else has failed.
-    if not cautious:
-        use = np.zeros_like(space.free)
-        np.add.at(use, machines[units], space.demand[units])
-        return bool((use <= space.free + space.slack).all())
-    return fill(space, list(range(len(space.free))), placed=machines) is not None

@@ -9,7 +9,6 @@ from itertools import product
 import numpy as np
 
 from emu.prediction.placement.candidates import Candidates, lower_bound
-from emu.prediction.placement.candidates import candidates as prepare
 from emu.prediction.placement.packing import Row, minimise
 from emu.prediction.placement.space import Space
 from emu.problem import Cluster, Job, Realization
@@ -33,21 +32,17 @@ def placement_bound(
 
     Raises ValueError when the realization does not fit the job.
 
-    Parameters
-    ----------
-    realization
-        With reference times, see `emu.problem.placement`.
-    nodes, seconds
-        Limits on branching, each 0 for no limit of this kind; without either it
-        is the linear program alone.
+    ``realization``: with reference times, see `emu.problem.placement`. ``nodes``,
+    ``seconds``: limits on branching, each 0 for no limit of this kind; without either
+    it is the linear program alone.
     """
     space = Space(job, cluster, apart=True)
-    c = prepare(space, realization, "oes")
+    c = Candidates(space, realization, "oes")
     if not space.units:
-        return float(lower_bound(c, space.fixed))
-    if not (c.transfers.sent > 0).any():
-        return c.transfers.least
-    return max(c.transfers.least, _PortProgram(space, c).solve(nodes, seconds))
+        return lower_bound(c, space.fixed)
+    if not (c.sent > 0).any():
+        return c.least
+    return max(c.least, _PortProgram(space, c).solve(nodes, seconds))
 
 
 class _PortProgram:
@@ -60,18 +55,13 @@ class _PortProgram:
     def __init__(self, space: Space, c: Candidates) -> None:
         self.space, self.c = space, c
         self.units, self.machines = len(space.units), len(space.cluster.machines)
-        unit_of = np.full(len(space.job.tasks), -1, dtype=np.int64)
-        for u, unit in enumerate(space.units):
-            unit_of[list(unit.tasks)] = u
-        self.source = unit_of[c.arrays.source]
-        self.destination = unit_of[c.arrays.destination]
-        self.between = np.nonzero(
-            (self.source >= 0)
-            & (self.destination >= 0)
-            & (self.source != self.destination)
-            & (c.transfers.sent > 0)
-        )[0]
-        self.columns = 1 + self.machines * (self.units + 2 * self.between.size)
+        # Of every edge both ends: units, and machines of pinned tasks; -1 for none.
+        tasks = np.column_stack([c.job.source, c.job.destination])
+        unit_of = [space.unit_of.get(task, -1) for task in range(len(space.fixed))]
+        self.ends, self.fixed = np.array(unit_of)[tasks], space.fixed[tasks]
+        between = (self.ends >= 0).all(axis=1) & (self.ends[:, 0] != self.ends[:, 1])
+        self.between = np.flatnonzero(between & (c.sent > 0)).tolist()
+        self.columns = 1 + self.machines * (self.units + 2 * len(self.between))
         self.rows: list[Row] = []
 
     def _x(self, unit: int, machine: int) -> int:
@@ -87,76 +77,54 @@ class _PortProgram:
             factors[column] += value
         self.rows.append(Row([*factors], [*factors.values()], -np.inf, upper))
 
-    def _add_ports(self) -> None:
-        """Bytes of a port <= capacity * (t - least head - least tail).
-
-        A NIC that some route leaves out bounds nothing of what leaves its machine.
-        """
-        transfers = self.c.transfers
-        transfers_here = transfers.sent > 0
-        idle = float(
-            transfers.head[transfers_here].min() + transfers.tail[transfers_here].min()
-        )
-        links = self.space.cluster.links
-        for m in range(self.machines):
-            for direction in (0, 1):
-                if not links.always_crossed(m, direction):
-                    continue
-                capacity = links.steps.most[links.nic[m, direction]]
-                c = self.c
-                sizes, machines = c.transfers.sent, c.units.fixed
-                near, far = self.source, self.destination
-                near_task, far_task = c.arrays.source, c.arrays.destination
-                if direction == 1:
-                    near, far, near_task, far_task = far, near, far_task, near_task
-                terms = [
-                    (self._crossing(p, m, direction), float(sizes[edge]))
-                    for p, edge in enumerate(self.between.tolist())
-                ]
-                constant = 0.0
-                for edge in np.nonzero(sizes > 0)[0].tolist():
-                    near_fixed, far_fixed = (
-                        machines[near_task[edge]],
-                        machines[far_task[edge]],
-                    )
-                    volume = float(sizes[edge])
-                    if near[edge] >= 0 and far[edge] < 0 and far_fixed != m:
-                        terms.append((self._x(int(near[edge]), m), volume))
-                    elif near[edge] < 0 and near_fixed == m:
-                        if far[edge] >= 0:
-                            constant += volume
-                            terms.append((self._x(int(far[edge]), m), -volume))
-                        elif far_fixed != m:
-                            constant += volume
-                terms_scaled = [(column, value / capacity) for column, value in terms]
-                self._row([(0, -1.0), *terms_scaled], -idle - constant / capacity)
+    def _add_port(self, m: int, direction: int) -> None:
+        """Bytes of a port <= capacity * (t - least head - least tail)."""
+        links, sizes = self.space.cluster.links, self.c.sent
+        capacity, sent = links.steps.most[links.nic[m, direction]], sizes > 0
+        idle = float(self.c.head[sent].min() + self.c.tail[sent].min())
+        terms = [
+            (self._crossing(p, m, direction), float(sizes[edge]))
+            for p, edge in enumerate(self.between)
+        ]
+        constant, sides = 0.0, [direction, 1 - direction]
+        for edge in np.flatnonzero(sent).tolist():
+            near, far = self.ends[edge, sides].tolist()
+            near_fixed, far_fixed = self.fixed[edge, sides].tolist()
+            volume = float(sizes[edge])
+            if near >= 0 and far < 0 and far_fixed != m:
+                terms.append((self._x(near, m), volume))
+            elif near < 0 and near_fixed == m:
+                if far >= 0:
+                    terms.append((self._x(far, m), -volume))
+                constant += volume if far >= 0 or far_fixed != m else 0.0
+        terms_scaled = [(column, value / capacity) for column, value in terms]
+        self._row([(0, -1.0), *terms_scaled], -idle - constant / capacity)
 
     def solve(self, nodes: int, seconds: float) -> float:
         """Return the least t, or a lower bound of it when nodes or time ran out."""
-        room, units = self.space.free + self.space.slack, range(self.units)
-        for p, edge in enumerate(self.between.tolist()):
-            ends = int(self.source[edge]), int(self.destination[edge])
-            for m, direction in product(range(self.machines), (0, 1)):
+        space, units = self.space, range(self.units)
+        room, sides = space.free + space.slack, [*product(range(self.machines), (0, 1))]
+        for p, edge in enumerate(self.between):
+            ends = self.ends[edge].tolist()
+            for m, direction in sides:
+                here, there = (self._x(ends[k], m) for k in (direction, direction - 1))
                 crossing = self._crossing(p, m, direction)
-                here, there = (
-                    self._x(ends[direction], m),
-                    self._x(ends[1 - direction], m),
-                )
                 self._row([(here, 1.0), (there, -1.0), (crossing, -1.0)], 0.0)
-        self._add_ports()
+        for m, direction in sides:
+            # A NIC that some route leaves out bounds nothing of its machine.
+            if space.cluster.links.always_crossed(m, direction):
+                self._add_port(m, direction)
         for m, r in np.argwhere(np.isfinite(room)).tolist():
-            demand = self.space.demand[:, r].tolist()
+            demand = space.demand[:, r].tolist()
             self._row([(self._x(u, m), demand[u]) for u in units], float(room[m, r]))
-        once = [1.0] * self.machines
-        for u in range(self.units):
-            self.rows.append(
-                Row(range(self._x(u, 0), self._x(u + 1, 0)), once, 1.0, 1.0)
-            )
-        parts = slice(self._x(0, 0), self._x(self.units, 0))
+        for u in units:  # every unit stands once
+            parts = range(self._x(u, 0), self._x(u + 1, 0))
+            self.rows.append(Row(parts, [1.0] * self.machines, 1.0, 1.0))
+        parts_of_units = slice(self._x(0, 0), self._x(self.units, 0))
         upper = np.full(self.columns, np.inf)
-        upper[parts] = 1.0
+        upper[parts_of_units] = 1.0
         whole = np.zeros(self.columns, dtype=bool)
-        whole[parts] = bool(nodes or seconds)
+        whole[parts_of_units] = bool(nodes or seconds)
         costs = np.eye(1, self.columns)[0]
         solution = minimise(
             costs, upper, whole, self.rows, nodes=nodes, seconds=seconds

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from emu.prediction.core import lib, new_room, pointer, room_in, structure
 from emu.prediction.placement.packing import sum_edge_bytes
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import (
-    BoundJob,
     Floats,
     Ints,
-    JobArrays,
     Layout,
     check_machines,
     job_arrays,
@@ -39,16 +37,13 @@ def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:
     Common random numbers (A20): two placements differ by where tasks stand, not by
     luck, also when different algorithms found them.
     """
-    return profile.draw(np.random.default_rng(_sequence(seed, 0)), iterations)
+    sequence = np.random.SeedSequence(seed, spawn_key=(0,))
+    return profile.draw(np.random.default_rng(sequence), iterations)
 
 
-def walk_generator(seed: int, chain: int = 0) -> np.random.Generator:
-    """Return the generator of one chain, independent of the draws and other chains."""
-    return np.random.default_rng(_sequence(seed, 1 + chain))
-
-
-def _sequence(seed: int, stream: int) -> np.random.SeedSequence:
-    return np.random.SeedSequence(seed, spawn_key=(stream,))
+def walk_generator(seed: int) -> np.random.Generator:
+    """Return the generator of a search, independent of the draws."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
 
 
 @dataclass(frozen=True)
@@ -62,164 +57,107 @@ class JobsCost:
     """Factor on the time of a job, positive; 1 of those not named."""
 
 
-class JobCosts(NamedTuple):
-    """The same as flat arrays, without any job where the makespan is what counts."""
-
-    job: Ints
-    weight: Floats
-    release: Floats
-    total: bool
+NORM = 16  # of `estimate`
 
 
-def job_costs(job: Job, times: Floats, cost: JobsCost | None) -> JobCosts:
-    """Return the arrays; ``times`` hold the releases of jobs."""
-    if cost is None:
-        return JobCosts(np.empty(0, np.int64), np.ones(1), np.zeros(1), False)
+class Candidates:
+    """A search space with one realization for all placements (A20), as the core has it.
+
+    Raises ValueError when there is no such rate policy, or the realization does not fit
+    the job.
+
+    Attributes
+    ----------
+    space
+        The units, their demands, and the machines' capacities.
+    job
+        Arrays of the job and the cluster.
+    sent, head, tail
+        Bytes of every edge in the whole run, and the least seconds before its first
+        flow and after its last one, with every task on the machine where it is fastest.
+    least
+        Makespan if all transfers were free, seconds.
+    core
+        The structure, with room for one call at a time.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        realization: Realization,
+        policy: str,
+        cost: JobsCost | None = None,
+    ) -> None:
+        realization.check_shapes(space.job)
+        self.space = space
+        self.job = job = job_arrays(space.job, space.cluster, rate_policy(policy))
+        times = plain(realization.times)
+        # Factors on reference times, and on the machine where each task is fastest.
+        slowness = job.slowness
+        if not len(slowness):
+            slowness = np.ones((len(times), slowness.shape[1]))
+        is_fixed = space.fixed >= 0
+        fastest = slowness.min(axis=1)
+        # A bound may assume the best machine for who can move, not for who is pinned.
+        fastest[is_fixed] = slowness[is_fixed, space.fixed[is_fixed]]
+        self.sent = sum_edge_bytes(space.job, realization)
+        self._bound_transfers(np.asarray(times * fastest[:, None]))
+        self.core = structure(
+            "Candidates",
+            arrays=job.core,
+            times=times,
+            volumes=plain(realization.volumes),
+            busy=times.sum(axis=1)[:, None] * slowness,
+            units={
+                "count": len(space.units),
+                "resources": len(space.resources),
+                **{name: getattr(space, name) for name in _OF_UNITS},
+            },
+            transfers={
+                "capacity": space.cluster.links.steps.most,
+                **{name: getattr(self, name) for name in _OF_TRANSFERS},
+            },
+            costs=_job_costs(space.job, times, cost),
+        )
+        self._room = new_room(lib.room_of_candidates(self.core))
+        self.core.room = room_in(self._room)
+
+    def _bound_transfers(self, times: Floats) -> None:
+        """Set head and tail of every edge, and the makespan, if transfers were free.
+
+        As they are where all tasks are on one machine.
+        """
+        job = self.job
+        layout = Layout(job, np.zeros(len(times), dtype=np.int64))
+        nothing = np.zeros((len(job.source), times.shape[1]))
+        ends = earliest(layout, times, nothing)[1]
+        rests = longest_paths(layout, times, nothing)[0]
+        last = job.rounds[job.destination] - 1
+        self.head, self.tail = ends[job.source, 0], rests[job.destination, last]
+        self.least = float(ends.max(initial=0.0))
+
+
+#: Fields of core.h: of a space, and of what bounds its transfers.
+_OF_UNITS = ("fixed", "unit_start", "unit_task", "demand", "used", "capacity")
+_OF_TRANSFERS = ("sent", "head", "tail", "least")
+
+
+def _job_costs(job: Job, times: Floats, cost: JobsCost | None) -> dict[str, Any]:
+    """Return the fields of core.h; ``times`` hold the releases of jobs."""
+    if cost is None:  # the makespan is that of a job of weight 1, released at 0
+        return {"weight": np.ones(1), "release": np.zeros(1)}
     names = {name: i for i, name in enumerate(job.job_names)}
-    weight = np.array([(cost.weights or {}).get(name, 1.0) for name in names])
     release = np.zeros(len(names))
     for t, task in enumerate(job.tasks):
         if task.kind == RELEASE:
             release[names[task.job_name]] = times[t, 0]
-    of_task = np.array([names[task.job_name] for task in job.tasks], dtype=np.int64)
-    return JobCosts(of_task, weight, release, cost.total)
-
-
-NORM = 16  # of `estimate`
-
-
-class Units(NamedTuple):
-    """Units to place, their demands, and the machines' capacities; see core.h."""
-
-    fixed: Ints
-    unit_start: Ints
-    unit_task: Ints
-    demand: Floats
-    used: Floats
-    capacity: Floats
-
-
-class Transfers(NamedTuple):
-    """Input of a bound, besides edges and the links that they cross; see core.h.
-
-    ``head``, ``tail`` and ``least`` are those with every task on the machine where it
-    is fastest.
-    """
-
-    capacity: Floats
-    sent: Floats
-    head: Floats
-    tail: Floats
-    least: float
-
-
-class Candidates(NamedTuple):
-    """A search space as flat arrays, with one realization for all placements.
-
-    Fields as in core.h; ``core`` is what C reads, with ``room`` for one call at a time.
-    The realization is the same for every candidate (common random numbers, A20).
-    """
-
-    arrays: JobArrays
-    times: Floats
-    volumes: Floats
-    units: Units
-    transfers: Transfers
-    costs: JobCosts
-    busy: Floats
-    core: Any
-    room: Any
-
-
-def candidates(
-    space: Space, realization: Realization, policy: str, cost: JobsCost | None = None
-) -> Candidates:
-    """Return the arrays of a search in ``space`` under one realization.
-
-    Raises ValueError when there is no such rate policy, or the realization does not fit
-    the job.
-    """
-    realization.check_shapes(space.job)
-    arrays = job_arrays(space.job, space.cluster, rate_policy(policy))
-    job = BoundJob(arrays)
-    times = plain(realization.times)
-    # Factors on reference times, and those on the machine where each task is fastest.
-    slowness = arrays.slowness
-    if not len(slowness):
-        slowness = np.ones((len(times), slowness.shape[1]))
-    is_fixed = space.fixed >= 0
-    fastest = slowness.min(axis=1)
-    # A bound may assume the best machine for who can move, not for who is pinned.
-    fastest[is_fixed] = slowness[is_fixed, space.fixed[is_fixed]]
-    head, tail, least = _without_transfers(job, np.asarray(times * fastest[:, None]))
-    sizes = [len(unit.tasks) for unit in space.units]
-    choices = Candidates(
-        arrays,
-        times,
-        plain(realization.volumes),
-        Units(
-            space.fixed,
-            np.cumsum([0, *sizes], dtype=np.int64),
-            np.array([t for unit in space.units for t in unit.tasks], dtype=np.int64),
-            space.demand,
-            space.used,
-            space.capacity,
-        ),
-        Transfers(
-            space.cluster.links.steps.most,
-            sum_edge_bytes(space.job, realization),
-            head,
-            tail,
-            float(least),
-        ),
-        job_costs(space.job, times, cost),
-        times.sum(axis=1)[:, None] * slowness,
-        core=None,
-        room=None,
-    )
-    return _in_c(choices, job)
-
-
-def _in_c(c: Candidates, job: BoundJob) -> Candidates:
-    """Return the candidates with what C reads."""
-    jobs = len(c.costs.weight) if len(c.costs.job) else 0
-    count, resources = c.units.demand.shape
-    core = structure(
-        "Candidates",
-        arrays=job.c,
-        times=c.times,
-        volumes=c.volumes,
-        busy=c.busy,
-        units={"count": count, "resources": resources, **c.units._asdict()},
-        transfers=c.transfers._asdict(),
-        costs={"jobs": jobs, **c.costs._asdict()},
-    )
-    # The structure points into the arrays above; its room is for one call at a time.
-    room = new_room(lib.room_of_candidates(core))
-    core.room = room_in(room)
-    return c._replace(core=core, room=room)
-
-
-def _without_transfers(job: BoundJob, times: Floats) -> tuple[Floats, Floats, float]:
-    """Return head and tail of every edge and the makespan if transfers were free.
-
-    As they are where all tasks are on one machine.
-    """
-    a = job.arrays
-    layout = Layout(job, np.zeros(len(times), dtype=np.int64))
-    nothing = np.zeros((len(a.source), times.shape[1]))
-    ends = earliest(layout, times, nothing)[1]
-    rests = longest_paths(layout, times, nothing)[0]
-    last = a.rounds[a.destination] - 1
-    head, tail = ends[a.source, 0], rests[a.destination, last]
-    return head, tail, float(ends.max(initial=0.0))
-
-
-def expand(u: Units, machines: Ints) -> Ints:
-    """Return the machine of every task for units on ``machines``."""
-    machine_of = u.fixed.copy()
-    machine_of[u.unit_task] = np.repeat(machines, np.diff(u.unit_start))
-    return machine_of
+    return {
+        "jobs": len(names),
+        "job": np.array([names[task.job_name] for task in job.tasks], dtype=np.int64),
+        "weight": np.array([(cost.weights or {}).get(name, 1.0) for name in names]),
+        "release": release,
+        "total": cost.total,
+    }
 
 
 def lower_bound(c: Candidates, machine_of: Ints) -> float:
@@ -229,7 +167,7 @@ def lower_bound(c: Candidates, machine_of: Ints) -> float:
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    return float(lib.lower_bound(c.core, _check_slots(c, machine_of)))
+    return float(lib.lower_bound(c.core, _pointer(c, machine_of)))
 
 
 def estimate(c: Candidates, machine_of: Ints) -> float:
@@ -239,7 +177,7 @@ def estimate(c: Candidates, machine_of: Ints) -> float:
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    return float(lib.estimate(c.core, _check_slots(c, machine_of)))
+    return float(lib.estimate(c.core, _pointer(c, machine_of)))
 
 
 def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
@@ -249,11 +187,11 @@ def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    cost = lib.placement_cost(c.core, _check_slots(c, machine_of), limit)
-    c.arrays.check()
+    cost = lib.placement_cost(c.core, _pointer(c, machine_of), limit)
+    c.job.check()
     return float(cost)
 
 
-def _check_slots(c: Candidates, machine_of: Ints) -> Any:
-    check_machines(machine_of, *c.busy.shape)
+def _pointer(c: Candidates, machine_of: Ints) -> Any:
+    check_machines(machine_of, len(c.job.rounds), len(c.space.free))
     return pointer(machine_of)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import PlacementError
 from emu.prediction.placement.baselines import fill
@@ -22,29 +22,20 @@ from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement
 
-Flags: TypeAlias = NDArray[np.bool_]
-
 
 def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
     """Return the machine of every unit such that most pairs share one.
 
-    Parameters
-    ----------
-    pairs
-        (sampler, worker) as positions in ``Job.tasks``; either may be pinned.
+    ``pairs``: (sampler, worker) as positions in ``Job.tasks``; either may be pinned.
 
-    Returns
-    -------
-    ndarray or None
-        Shape (units,); None when nothing fits. Among equals, units stand on early
-        machines.
+    Shape (units,); None when nothing fits. Among equals, units stand on early machines.
     """
     units, machines = len(space.units), len(space.free)
     if (space.free < -space.slack).any():
         return None
     if not units:
         return np.empty(0, dtype=np.int64)
-    unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
+    unit_of = space.unit_of
     both = [(unit_of[s], unit_of[w]) for s, w in pairs if {s, w} <= unit_of.keys()]
     worth = np.concatenate([_single_worth(space, pairs), np.ones(len(both) * machines)])
     once = [1.0] * machines
@@ -80,7 +71,7 @@ def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     of it together is less than one pair.
     """
     units, machines = len(space.units), len(space.free)
-    unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
+    unit_of = space.unit_of
     worth = -np.tile(np.arange(machines) / (2.0 * units * machines), units)
     for ends in pairs:
         movable = [unit_of[task] for task in ends if task in unit_of]
@@ -102,12 +93,8 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     before samplers); everything else, the parameter servers, comes last, each to the
     machine where one more flow would get the largest rate.
 
-    Raises
-    ------
-    PlacementError
-        When the job has no workers with samplers.
-    InfeasiblePlacement
-        When no placement exists.
+    Raises PlacementError when the job has no workers with samplers, and
+    InfeasiblePlacement when no placement exists.
 
     References
     ----------
@@ -121,7 +108,7 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     groups = sampler_groups(space, pairs)
     if groups is None:
         machines = colocate(space, pairs)
-    elif (counts := _Colocation(space, groups).counts()) is None:
+    elif (counts := _count(space, groups)) is None:
         machines = None
     else:
         machines = np.full(len(space.units), -1, dtype=np.int64)
@@ -169,7 +156,7 @@ def sampler_groups(space: Space, pairs: Sequence[tuple[int, int]]) -> Teams | No
     Alike are movable ones of equal demands, each worker with as many samplers, each
     sampler with one worker.
     """
-    unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
+    unit_of = space.unit_of
     teams: Teams = {}
     for sampler, worker in pairs:
         if not {sampler, worker} <= unit_of.keys():
@@ -186,101 +173,73 @@ def sampler_groups(space: Space, pairs: Sequence[tuple[int, int]]) -> Teams | No
     return {worker: sorted(teams[worker]) for worker in workers}
 
 
-class _Colocation:
-    """The dynamic program: counts of (workers, samplers, others...) per machine."""
+class _Option(NamedTuple):
+    """Counts that fit a machine: what they bring, and the states around them."""
 
-    def __init__(self, space: Space, teams: Teams) -> None:
-        samplers = [s for team in teams.values() for s in team]
-        tasks = {*teams, *samplers}
-        others = [[u for u in group if u not in tasks] for group in space.groups]
-        groups = [list(teams), samplers, *filter(None, others)]
-        self.k = len(samplers) // len(teams)
-        self.sizes: Counts = tuple(len(group) for group in groups)
-        packing = Packing(
-            space.demand[[group[0] for group in groups]],
-            self.sizes,
-            space.free + space.slack,
-        )
-        self.machines = len(space.free)
-        self.room = bool((space.free >= -space.slack).all())
-        self.options = [packing.options(m) for m in range(self.machines)]
+    workers: int
+    samplers: int
+    pairs: int
+    before: tuple[slice, ...]
+    after: tuple[slice, ...]
+    """Parts of all states before and after it was taken."""
 
-    def counts(self) -> list[tuple[int, int]] | None:
-        """Return (workers, samplers) of every machine, or None when nothing fits."""
-        if not self.room:
-            return None
-        # The most pairs that machines m.. can add to a state; -1: impossible.
-        shape = tuple(size + 1 for size in self.sizes)
-        after = np.full(shape, -1, dtype=np.int64)
-        after[self.sizes] = 0
-        best = [after]
-        for options in reversed(self.options):
-            here = np.full(shape, -1, dtype=np.int64)
-            for option in options:
-                source, target = self._sides(option)
-                value = np.where(
-                    after[target] >= 0, after[target] + self._pairs(option), -1
-                )
-                np.maximum(here[source], value, out=here[source])
-            best.append(here)
-            after = here
-        best.reverse()
-        start = (0,) * len(self.sizes)
-        if best[0][start] < 0:
-            return None
-        found, states = [], np.zeros(shape, dtype=bool)
-        states[start] = True
-        for machine in range(self.machines):
-            pair, states = self._first_best(machine, states, best)
-            found.append(pair)
-        return found
 
-    def _pairs(self, option: Ints) -> int:
-        return int(min(self.k * option[0], option[1]))
-
-    def _sides(self, option: Ints) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """Return the parts of all states before and after an option was taken."""
-        both = [*zip(self.sizes, option.tolist(), strict=True)]
+def _list_options(packing: Packing, machine: int) -> Iterator[_Option]:
+    each = packing.sizes[1] // packing.sizes[0]
+    for option in packing.options(machine).tolist():
+        workers, samplers, *_ = option
+        both = zip(packing.sizes, option, strict=True)
         before = tuple(slice(0, size + 1 - count) for size, count in both)
-        return before, tuple(slice(count, None) for _, count in both)
+        after = tuple(slice(count, None) for count in option)
+        pairs = min(each * workers, samplers)
+        yield _Option(workers, samplers, pairs, before, after)
 
-    def _first_best(
-        self, machine: int, states: Flags, best: list[Ints]
-    ) -> tuple[tuple[int, int], Flags]:
-        """Return the largest (workers, samplers) on an optimal way, and where it leads.
 
-        ``states`` agree on workers and samplers and differ in the others, whose
-        machines are decided later.
-        """
-        most = int(best[machine][states].max())
-        for option in self.options[machine][::-1]:
-            next_states = self._next_states_of(machine, states, option, most, best)
-            if not next_states.any():
-                continue
-            pair = int(option[0]), int(option[1])
-            for other in self.options[machine]:
-                if (int(other[0]), int(other[1])) == pair:
-                    next_states |= self._next_states_of(
-                        machine, states, other, most, best
-                    )
-            return pair, next_states
-        raise AssertionError  # some option led to the value wanted
+def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
+    """Return (workers, samplers) of every machine, or None when nothing fits.
 
-    def _next_states_of(
-        self,
-        machine: int,
-        states: Flags,
-        option: Ints,
-        wanted: int,
-        best: list[Ints],
-    ) -> Flags:
-        # In one step for all states: of 14 tasks that all differ a machine has 16,384
-        # options and as many states, which one by one took over a minute.
-        source, target = self._sides(option)
-        value, next_states = best[machine + 1][target], np.zeros_like(states)
-        on_way = (value >= 0) & (value + self._pairs(option) == wanted)
-        next_states[target] = states[source] & on_way
-        return next_states
+    The dynamic program, over states of (workers, samplers, others...) in all.
+    """
+    samplers = [s for team in teams.values() for s in team]
+    others = [[u for u in g if u not in {*teams, *samplers}] for g in space.groups]
+    groups = [list(teams), samplers, *filter(None, others)]
+    sizes: Counts = tuple(map(len, groups))
+    if (space.free < -space.slack).any():
+        return None
+    demand = space.demand[[group[0] for group in groups]]
+    packing = Packing(demand, sizes, space.free + space.slack)
+    machines = [[*_list_options(packing, m)] for m in range(len(space.free))]
+    # The most pairs that machines m.. can add to a state, the last first; -1: none can.
+    best = [np.full([size + 1 for size in sizes], -1, dtype=np.int64)]
+    best[0][sizes] = 0
+    for options in reversed(machines):
+        most, rest = np.full_like(best[0], -1), best[-1]
+        for option in options:
+            further = rest[option.after]
+            value = np.where(further >= 0, further + option.pairs, -1)
+            np.maximum(most[option.before], value, out=most[option.before])
+        best.append(most)
+    states = np.zeros(best[0].shape, dtype=bool)
+    states[(0,) * len(sizes)] = True
+    if best[-1][states].item() < 0:
+        return None
+    # The largest (workers, samplers) on an optimal way, whatever the others are, which
+    # find their machines later. All states at once: of 14 tasks that all differ a
+    # machine has 16,384 options and as many states, one by one over a minute.
+    found = []
+    for options, most, rest in zip(machines, best[:0:-1], best[-2::-1], strict=True):
+        wanted = int(most[states].max())
+        for counts, alike in groupby(reversed(options), key=itemgetter(0, 1)):
+            next_states = np.zeros_like(states)
+            for option in alike:
+                further = rest[option.after]
+                on_way = (further >= 0) & (further + option.pairs == wanted)
+                next_states[option.after] |= states[option.before] & on_way
+            if next_states.any():
+                found.append(counts)
+                states = next_states
+                break
+    return found
 
 
 def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
@@ -288,9 +247,7 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
 
     Only where the units after it can still be placed.
     """
-    machine_of = space.fixed.copy()
-    for other, machine in zip(space.units, machines, strict=True):
-        machine_of[list(other.tasks)] = machine
+    machine_of = space.expand(machines)
     flows = np.zeros((len(space.free), 2))
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
         source, destination = machine_of[edge.source], machine_of[edge.destination]

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement
-from emu.prediction.core import lib, pointer, structure
+from emu.prediction.core import Record, lib, pointer, structure
 from emu.prediction.placement.baselines import fill
 from emu.prediction.placement.candidates import (
     Candidates,
     JobsCost,
-    candidates,
     common_draws,
-    expand,
     placement_cost,
     walk_generator,
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
+from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Cluster, Job, Profile
 
 # The Markov chain of ETP (Algorithm 3), walked in C: one call takes many proposals. The
@@ -31,52 +29,31 @@ from emu.problem import Cluster, Job, Profile
 # tricks, in pieces, and on any number of cores.
 
 
-class Memory(NamedTuple):
-    """A hash table with open addressing, as in core.h; ``core`` is all that C reads."""
-
-    machines: NDArray[np.int16]
-    low: Floats
-    high: Floats
-    held: Ints
-    core: Any
-
-
-def new_memory(entries: int, units: int) -> Memory:
-    """Return an empty table for about ``entries`` placements; it takes no more."""
+def new_memory(entries: int, units: int) -> Record:
+    """Return an empty `Memory` of core.h for about ``entries`` placements, no more."""
     # A power of two, at most half full: a place is a mask away, and probing is short.
     places = 1 << (2 * entries - 1).bit_length() if entries else 0
-    parts = {
-        "machines": np.zeros((places, units), dtype=np.int16),
-        "low": np.full(places, np.nan),
-        "high": np.full(places, np.nan),
-        "held": np.zeros(1, dtype=np.int64),
-    }
-    return Memory(**parts, core=structure("Memory", places=places, **parts))
+    return Record(
+        "Memory",
+        places=places,
+        machines=np.zeros((places, units), dtype=np.int16),
+        low=np.full(places, np.nan),
+        high=np.full(places, np.nan),
+        held=np.zeros(1, dtype=np.int64),
+    )
 
 
-class Chain(NamedTuple):
-    """State of a chain, carried on in place; as in core.h, ``core`` is what C reads."""
-
-    machines: Ints
-    best_machines: Ints
-    cost: Floats
-    tally: Ints
-    memory: Memory
-    core: Any
-
-
-def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
-    """Return a chain that starts at a feasible placement of the units."""
-    makespan = placement_cost(c, expand(c.units, machines), np.inf)
-    parts = {
-        "machines": machines.copy(),
-        "best_machines": machines.copy(),
-        "cost": np.array([makespan, makespan]),
-        "tally": np.zeros(lib.TALLY, dtype=np.int64),
-    }
-    memory = new_memory(remembered, machines.size)
-    core = structure("Chain", memory=memory.core[0], **parts)
-    return Chain(**parts, memory=memory, core=core)
+def new_chain(c: Candidates, machines: Ints, remembered: int) -> Record:
+    """Return a `Chain` of core.h that starts at a feasible placement of the units."""
+    makespan = placement_cost(c, c.space.expand(machines), np.inf)
+    return Record(
+        "Chain",
+        machines=machines.copy(),
+        best_machines=machines.copy(),
+        cost=np.array([makespan, makespan]),
+        tally=np.zeros(lib.TALLY, dtype=np.int64),
+        memory=new_memory(remembered, machines.size),
+    )
 
 
 #: One unit of cost, as part of the makespan of the first placement (IFS places workload
@@ -92,10 +69,7 @@ STRIDE = 500  # proposals between two calls of ``progress``: 10 to 60 ms
 class EtpOptions:
     """The settings of ETP; the defaults are the paper's, except for beta's unit.
 
-    Raises
-    ------
-    ValueError
-        When a number is out of range.
+    Raises ValueError when a number is out of range.
     """
 
     transfers: int = 10_000
@@ -146,19 +120,11 @@ def search_etp(
     machine to move to counts as a step (A21); a placement that exceeds a capacity may
     be walked through but is never the result (A22).
 
-    Parameters
-    ----------
-    profile
-        Times and volumes to draw the simulated iterations from.
-    progress
-        Called with (proposals so far, proposals in all, best makespan).
+    ``profile``: times and volumes to draw the simulated iterations from. ``progress``:
+    called with (proposals so far, proposals in all, best makespan).
 
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists.
-    ValueError
-        When the profile does not fit the job, or there is no such rate policy.
+    Raises InfeasiblePlacement when no placement exists, and ValueError when the profile
+    does not fit the job, or there is no such rate policy.
 
     References
     ----------
@@ -168,7 +134,7 @@ def search_etp(
     rng = walk_generator(seed)
     draws = common_draws(profile, seed, options.iterations)
     space = Space(replace(job, iterations=options.iterations), cluster)
-    arrays = candidates(space, draws, options.policy, options.cost)
+    arrays = Candidates(space, draws, options.policy, options.cost)
     machines = fill(space, rng.permutation(len(space.free)).tolist())
     if machines is None:
         raise infeasibility(space)
@@ -208,14 +174,14 @@ def search_etp(
 def _walk_in_strides(
     arrays: Candidates,
     rules: Any,
-    chain: Chain,
+    chain: Record,
     rng: np.random.Generator,
     transfers: int,
     progress: Callable[[int, int, float], None] | None,
 ) -> NDArray[np.float64]:
     """Return the best makespan after every proposal."""
     best = np.full(transfers, chain.cost[0])
-    if not len(arrays.units.demand):  # nothing can move
+    if not len(arrays.space.units):  # nothing can move
         return best
     for first in range(0, transfers, STRIDE):
         end = min(first + STRIDE, transfers)
@@ -224,7 +190,7 @@ def _walk_in_strides(
         lib.walk(
             arrays.core, rules, chain.core, pointer(draws), len(draws), pointer(some)
         )
-        arrays.arrays.check()
+        arrays.job.check()
         if progress is not None:
             progress(end, transfers, float(chain.cost[1]))
     return best

@@ -29,12 +29,8 @@ def machine_sets(
     prefixes in order of NIC, then of device, and in order of device, then of NIC; whole
     racks, and prefixes within them.
 
-    Parameters
-    ----------
-    job
-        Its tasks say how slow every machine is.
-    most
-        How many, at least 1; of more those are left whose sizes are spread evenly.
+    ``job``: its tasks say how slow every machine is. ``most``: how many, at least 1; of
+    more those are left whose sizes are spread evenly.
     """
     factors = slowness(job, cluster)
     slow = factors.mean(axis=0) if len(factors) else np.ones(len(cluster.machines))

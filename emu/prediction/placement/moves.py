@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations, pairwise
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from typing_extensions import override
 
 from emu.errors import PlacementError
-from emu.prediction.core import lib, pointer, structure
+from emu.prediction.core import Record, lib, pointer
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Ints
-from emu.problem import Cluster, Job, Placement, Problem, Realization
-
-# Placements that differ from a given one by a single move or by one swap.
-#
-# A task moves alone, or a worker together with its samplers: on 100 drawn clusters the
-# best of both reached 76 % of what a search gains in the median, single tasks 2 %.
+from emu.problem import Placement, Problem, Realization
 
 
 @dataclass(frozen=True)
@@ -45,6 +39,12 @@ class Neighbour:
     moves: tuple[Move, ...]
     """Moves that lead to it from the placement before."""
 
+    @classmethod
+    def of(cls, problem: Problem, placement: Placement) -> Neighbour:
+        """Return a placement as a neighbour of that of ``problem``."""
+        after = replace(problem, placement=placement)
+        return cls(placement, moves_between(problem, after))
+
     @override
     def __str__(self) -> str:
         """Return ``move s2 to big``, ``swap ps0 and w1``, or all moves."""
@@ -63,18 +63,6 @@ class Neighbour:
             others.append(back.process)
         word = " and " if len(ones) == 1 else " with "
         return f"swap {', '.join(ones)}{word}{', '.join(others)}"
-
-
-def difference(
-    job: Job, cluster: Cluster, before: Placement, after: Placement
-) -> tuple[Move, ...]:
-    """Return the moves of processes that lead from one placement to another."""
-    names = [machine.name for machine in cluster.machines]
-    return tuple(
-        Move(process, names[before.machine_of[t]], names[after.machine_of[t]])
-        for process, (t, *_) in job.units.items()
-        if before.machine_of[t] != after.machine_of[t]
-    )
 
 
 def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
@@ -114,55 +102,7 @@ def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
     broken = placement.violations(job, cluster)
     if broken:
         raise PlacementError("; ".join(broken))
-    return Neighbour(placement, difference(job, cluster, problem.placement, placement))
-
-
-def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour]:
-    """Yield every feasible placement one move or one swap away.
-
-    A unit moves, or a worker with its samplers (`hub_followers`): these change places
-    with teams of equal size, member by member. Of several placements that differ by
-    interchangeable tasks only, the first one.
-
-    Raises ValueError when ``realization`` does not fit the job.
-    """
-    space = Space(problem.job, problem.cluster)
-    if space.placement(space.machines(problem.placement)) != problem.placement:
-        space = Space(problem.job, problem.cluster, apart=True)
-    symmetry = find_symmetry(space, realization)
-    here = space.machines(problem.placement)
-    keys = set()
-
-    def is_new(machines: Ints) -> bool:
-        canonical = machines.copy()
-        canonicalise(symmetry, canonical)
-        is_old = canonical.tobytes() in keys
-        keys.add(canonical.tobytes())
-        return not is_old and space.fits(machines)
-
-    is_new(here)
-    teams = [np.array([hub, *followers]) for hub, followers in hub_followers(space)]
-    alone = list(np.arange(here.size)[:, None])
-    for machines in _near(here, [*alone, *teams], len(problem.cluster.machines)):
-        if is_new(machines):
-            placement = space.placement(machines)
-            yield Neighbour(
-                placement,
-                difference(problem.job, problem.cluster, problem.placement, placement),
-            )
-
-
-def _near(here: Ints, teams: list[Ints], machines: int) -> Iterator[Ints]:
-    for team in teams:
-        for machine in range(machines):
-            near = here.copy()
-            near[team] = machine
-            yield near
-    for one, other in combinations(teams, 2):
-        if one.size == other.size:
-            near = here.copy()
-            near[one], near[other] = here[other], here[one]
-            yield near
+    return Neighbour.of(problem, placement)
 
 
 # Find units that can change places without a change in any schedule.
@@ -174,23 +114,12 @@ def _near(here: Ints, teams: list[Ints], machines: int) -> Iterator[Ints]:
 Teams = tuple[tuple[int, tuple[int, ...]], ...]
 
 
-class Symmetry(NamedTuple):
-    """Interchangeable units as flat arrays, as in core.h; ``core`` is what C reads."""
-
-    twin_start: Ints
-    twin: Ints
-    block_start: Ints
-    block_width: Ints
-    block: Ints
-    core: Any
-
-
 def hub_followers(space: Space) -> Teams:
     """Return (hub, followers): units whose only movable partner is the hub.
 
     In DGTP's job the hubs are the workers and the followers their samplers.
     """
-    unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
+    unit_of = space.unit_of
     partners: dict[int, set[int]] = {u: set() for u in range(len(space.units))}
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
         ends = unit_of.get(edge.source, -1), unit_of.get(edge.destination, -1)
@@ -226,9 +155,9 @@ class _Automorphisms:
     def exchange(self, ours: Sequence[int], theirs: Sequence[int]) -> bool:
         """Return True where units ``ours`` and ``theirs`` can swap places pairwise."""
         image: dict[int, int] = {}
-        for a, b in zip(ours, theirs, strict=True):
-            for s, t in zip(self._tasks(a), self._tasks(b), strict=True):
-                image[s], image[t] = t, s
+        for pair in zip(ours, theirs, strict=True):
+            one, other = (self.space.units[unit].tasks for unit in pair)
+            image |= zip((*one, *other), (*other, *one), strict=True)
         times, tasks = self.realization.times, self.space.job.tasks
         return all(
             (times[s] == times[t]).all() and tasks[s].job_name == tasks[t].job_name
@@ -238,9 +167,6 @@ class _Automorphisms:
             for task in image
             for edge in self.touching.get(task, [])
         )
-
-    def _tasks(self, unit: int) -> tuple[int, ...]:
-        return self.space.units[unit].tasks
 
     def _keeps_edge(self, edge: int, image: dict[int, int]) -> bool:
         there = self.space.job.edges[edge]
@@ -257,8 +183,8 @@ class _Automorphisms:
         return together and bool((volumes[edge] == volumes[twin]).all())
 
 
-def find_symmetry(space: Space, realization: Realization) -> Symmetry:
-    """Return the interchangeable units of ``space`` under ``realization``.
+def find_symmetry(space: Space, realization: Realization) -> Record:
+    """Return the interchangeable units of ``space``, a `Symmetry` of core.h.
 
     Exact: volumes that differ in one byte make two units different, and relabelling
     within the result never changes a makespan.
@@ -285,27 +211,28 @@ def find_symmetry(space: Space, realization: Realization) -> Symmetry:
             block = (hub, *followers)
             alike[tuple(kind[u] for u in block)].append(block)
     blocks = [c for team in alike.values() for c in classes(team)]
-    parts = {
-        "twin_start": _starts(len(same) for same in twins),
-        "twin": _flat(same for same in twins),
-        "block_start": _starts(len(same) * len(same[0]) for same in blocks),
-        "block_width": np.array([len(same[0]) for same in blocks], dtype=np.int64),
-        "block": _flat(same for same in blocks),
-    }
-    counts = {"twin_classes": len(twins), "block_classes": len(blocks)}
-    return Symmetry(**parts, core=structure("Symmetry", **parts, **counts))
+    return Record(
+        "Symmetry",
+        twin_classes=len(twins),
+        twin_start=_starts(len(same) for same in twins),
+        twin=_flat(same for same in twins),
+        block_classes=len(blocks),
+        block_start=_starts(len(same) * len(same[0]) for same in blocks),
+        block_width=np.array([len(same[0]) for same in blocks], dtype=np.int64),
+        block=_flat(same for same in blocks),
+    )
 
 
 def _starts(sizes: Iterable[int]) -> Ints:
     return np.cumsum([0, *sizes], dtype=np.int64)
 
 
-def _flat(classes: Iterable[list[tuple[int, ...]]]) -> Ints:
+def _flat(classes: Iterable[Sequence[tuple[int, ...]]]) -> Ints:
     units = [u for same in classes for block in same for u in block]
     return np.array(units, dtype=np.int64)
 
 
-def canonicalise(symmetry: Symmetry, machines: Ints) -> None:
+def canonicalise(symmetry: Record, machines: Ints) -> None:
     """Relabel interchangeable units in place so that equals become equal.
 
     Machines ascend within each class of twins, then blocks ascend lexicographically.
@@ -313,7 +240,7 @@ def canonicalise(symmetry: Symmetry, machines: Ints) -> None:
     lib.canonicalise(symmetry.core, pointer(machines))
 
 
-def relabel(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
+def relabel(symmetry: Record, machines: Ints, to: Ints) -> Ints:
     """Return an equal of ``machines`` in which many units stand as they do in ``to``.
 
     Of interchangeable blocks and units, those that agree most are paired first.
@@ -336,20 +263,9 @@ def relabel(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
     return labels
 
 
-class TeamArrays(NamedTuple):
-    """Hubs with their followers: team t is ``unit[start[t]:start[t+1]]``, hub first."""
-
-    start: Ints
-    unit: Ints
-    core: Any
-    """Both, as C reads them."""
-
-
-def team_arrays(space: Space) -> TeamArrays:
-    """Return the teams as arrays; a job without any has teams of one."""
+def team_arrays(space: Space) -> Record:
+    """Return the teams as `Teams` of core.h; a job without any has teams of one."""
     teams = [(hub, *followers) for hub, followers in hub_followers(space)]
     teams = teams or [(unit,) for unit in range(len(space.units))]
-    start = _starts(map(len, teams))
-    unit = np.array([unit for team in teams for unit in team], dtype=np.int64)
-    core = structure("Teams", count=len(teams), start=start, unit=unit)
-    return TeamArrays(start, unit, core)
+    starts = _starts(map(len, teams))
+    return Record("Teams", count=len(teams), start=starts, unit=_flat([teams]))

@@ -40,30 +40,23 @@ class Packing:
     free: Floats
     """Room of each bin, shape (bins, resources)."""
 
-    def most_per_bin(self) -> Counts:
-        """Return eta: the most items of each group alone in any bin (A9).
-
-        An upper bound for loops, never a test of feasibility.
-        """
-        most = []
-        for demand, size in zip(self.demand, self.sizes, strict=True):
-            with_demand = demand > 0
-            room = self.free[:, with_demand] / demand[with_demand]  # (bins, asked)
-            count = np.floor(room.min(axis=1, initial=np.inf) * (1 + 1e-12)).max()
-            most.append(int(min(max(count, 0), size)))
-        return tuple(most)
-
     def options(self, where: int) -> Ints:
         """Return every vector of counts that fits one bin, in lexicographic order.
 
         Shape (options, groups).
         """
+        free = self.free[where]
         counts: Ints = np.zeros((1, 0), dtype=np.int64)
-        for group, most in enumerate(self.most_per_bin()):
+        for group, (demand, size) in enumerate(
+            zip(self.demand, self.sizes, strict=True)
+        ):
+            # eta: the most of a group alone, a bound of the loop and no test (A9).
+            room = (free[demand > 0] / demand[demand > 0]).min(initial=np.inf)
+            most = int(min(max(np.floor(room * (1 + 1e-12)), 0), size))
             choices = np.tile(np.arange(most + 1), len(counts))
             counts = np.column_stack([np.repeat(counts, most + 1, axis=0), choices])
             use = counts @ self.demand[: group + 1]
-            counts = counts[(use <= self.free[where]).all(axis=1)]
+            counts = counts[(use <= free).all(axis=1)]
         return counts
 
     def solve(self, order: Sequence[int]) -> list[tuple[int, Counts]] | None:
@@ -328,12 +321,9 @@ def minimise(
 
     Raises ValueError when a row names a variable twice, or one that there is not.
 
-    Parameters
-    ----------
-    costs, upper, whole
-        Shape (variables,); which variables are whole numbers.
-    nodes, seconds
-        Limits on branching, each 0 for no limit of this kind.
+    ``costs``, ``upper``, ``whole``: shape (variables,); which variables are whole
+    numbers. ``nodes``, ``seconds``: limits on branching, each 0 for no limit of this
+    kind.
     """
     import highspy  # noqa: PLC0415 - other commands do without
 
@@ -345,25 +335,21 @@ def minimise(
         solver.setOptionValue("mip_max_nodes", nodes)
     if seconds:
         solver.setOptionValue("time_limit", seconds)
-    remaining_rows = list(rows)
+    rows = list(rows)
     model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(costs), len(remaining_rows)
+    model.num_col_, model.num_row_ = len(costs), len(rows)
     model.col_cost_, model.col_upper_ = costs, upper
     model.col_lower_ = np.zeros(len(costs))
-    model.row_lower_ = np.array([row.least for row in remaining_rows])
-    model.row_upper_ = np.array([row.most for row in remaining_rows])
+    model.row_lower_ = np.array([row.least for row in rows])
+    model.row_upper_ = np.array([row.most for row in rows])
     if whole.any():
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
         model.integrality_ = [kinds[is_whole] for is_whole in whole.tolist()]
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
-    matrix.start_ = np.cumsum([0, *(len(row.columns) for row in remaining_rows)])
-    matrix.index_ = np.array(
-        [column for row in remaining_rows for column in row.columns]
-    )
-    matrix.value_ = np.array(
-        [factor for row in remaining_rows for factor in row.factors]
-    )
+    matrix.start_ = np.cumsum([0, *(len(row.columns) for row in rows)])
+    matrix.index_ = np.array([column for row in rows for column in row.columns])
+    matrix.value_ = np.array([factor for row in rows for factor in row.factors])
     if solver.passModel(model) == highspy.HighsStatus.kError:
         raise ValueError("the program is not one: does a row name a column twice?")
     solver.run()

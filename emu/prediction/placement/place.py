@@ -20,8 +20,8 @@ from emu.prediction.placement.baselines import (
     place_round_robin,
 )
 from emu.prediction.placement.candidates import (
+    Candidates,
     JobsCost,
-    candidates,
     common_draws,
     placement_cost,
     walk_generator,
@@ -75,10 +75,13 @@ def best_placement(
 ) -> PlacementResult:
     """Return the best placement found of the run that ``reference`` predicts.
 
-    This is ``placement.policy: best`` in every command: the better one of `search`,
+    This is ``placement.policy: best`` in every command: the better one of `search_run`,
     on iterations of the run itself, and of ETP with as many candidates. Both are judged
     by the whole run, beside the placements that are ``known``: so the result is never
     worse than any of them, nor than ``ifs`` or ``distdgl``.
+
+    Raises InfeasiblePlacement when no placement exists, and ValueError when the
+    realization does not fit the job, or there is no such rate policy.
 
     Parameters
     ----------
@@ -92,21 +95,13 @@ def best_placement(
     iterations
         Simulated iterations of the run per candidate, evenly spread over it; all where
         tasks take slots that others give back.
-
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists.
-    ValueError
-        When the realization does not fit the job, or there is no such rate policy.
     """
     rates = "oes" if policy == "portfolio" else policy
     count = job.iterations if slot_teams(job) else min(iterations, job.iterations)
     profile, short = repeat(job, reference), replace(job, iterations=count)
     transfers = transfers or affordable(short, rates)
-    options = SearchOptions(
-        transfers=transfers, iterations=count, policy=rates, cost=cost
-    )
+    common: dict[str, Any] = {"transfers": transfers, "iterations": count}
+    common |= {"policy": rates, "cost": cost}
     run = reference
     if count < job.iterations:
         columns = np.linspace(0, profile.times.shape[1] - 1, count).astype(np.int64)
@@ -114,30 +109,27 @@ def best_placement(
     if job.fixed and cost is None:
         return replace(_only(short, cluster, run, rates), budget=transfers)
     known = [*known]
+    options = SearchOptions(**common)
     outcome = search_run(
         short, cluster, run, seed=seed, options=options, progress=progress, known=known
     )
     if outcome.optimal and count == job.iterations:
         return outcome
-    walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
-    finalists = [outcome.placement, *known]
+    finalists, walk = [outcome.placement, *known], EtpOptions(**common)
     with suppress(PlacementError):  # its first placement waits for slots forever
-        walk_outcome = search_etp(job, cluster, profile, seed=seed, options=walk)
-        finalists += [
-            walk_outcome.placement,
-            place_ifs(job, cluster, walk_generator(seed)),
-        ]
+        found = search_etp(job, cluster, profile, seed=seed, options=walk)
+        finalists += [found.placement, place_ifs(job, cluster, walk_generator(seed))]
     with suppress(PlacementError):  # no workers with samplers
         finalists.append(place_distdgl(job, cluster))
-    judge = judge_of(job, cluster, reference, rates, cost)
+    arrays = Candidates(Space(job, cluster), reference, rates, cost)
     best, least = outcome.placement, np.inf
     for placement in dict.fromkeys(finalists):
-        length = judge(placement, least)
+        length = _judge(arrays, placement, least)
         if length < least:
             best, least = placement, length
     if best == outcome.placement:
         return outcome
-    makespan = judge_of(short, cluster, run, rates, cost)(best, np.inf)
+    makespan = _judge(Candidates(Space(short, cluster), run, rates, cost), best)
     return replace(outcome, placement=best, makespan=makespan)
 
 
@@ -170,24 +162,9 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
     )
 
 
-def judge_of(
-    job: Job,
-    cluster: Cluster,
-    reference: Realization,
-    policy: str,
-    cost: JobsCost | None = None,
-) -> Callable[[Placement, float], float]:
-    """Return the function (placement, limit) -> seconds that a run is judged by.
-
-    Infinity beyond the limit, and where tasks would wait for slots forever.
-    """
-    arrays = candidates(Space(job, cluster), reference, policy, cost)
-
-    def judge(placement: Placement, limit: float) -> float:
-        machine_of = np.array(placement.machine_of, dtype=np.int64)
-        return float(placement_cost(arrays, machine_of, limit))
-
-    return judge
+def _judge(arrays: Candidates, placement: Placement, limit: float = math.inf) -> float:
+    """Return the seconds of a run; infinity beyond the limit, or where tasks hang."""
+    return placement_cost(arrays, np.array(placement.machine_of, np.int64), limit)
 
 
 class PlacementPolicy(NamedTuple):
@@ -291,7 +268,8 @@ def place(
     rates = options.get("policy", SearchOptions.policy)
     with suppress(InfeasiblePlacement, SchedulingError):
         outcome = by_policy()
-        if judge_of(job, cluster, run, rates)(outcome.placement, math.inf) < math.inf:
+        arrays = Candidates(Space(job, cluster), run, rates)
+        if _judge(arrays, outcome.placement) < math.inf:
             return outcome
     return replace(best_placement(job, cluster, run, rates, seed=seed), policy=name)
 

@@ -86,12 +86,11 @@ class _Search:
             for b in self._used
             if apart
         }
-        slowest = [
+        sides = [(machine, side) for machine in self._used for side in (0, 1) if apart]
+        slowest = (
             min(max(pace[pair]) for pair in apart if pair[side] == machine)
-            for machine in self._used
-            for side in (0, 1)
-            if apart
-        ]
+            for machine, side in sides
+        )
         self._slowest = max(slowest, default=0.0)
 
     def cheapest(self) -> tuple[int, ...]:
@@ -164,15 +163,13 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     for t, task in steps.items():
         settings = {**task.settings, "rank": new_rank[task.process_name]}
         tasks[t] = replace(task, settings=settings)
-    edges = tuple(
-        replace(
-            e, source=successor_of(e.source), destination=successor_of(e.destination)
-        )
-        if e.source in steps and e.destination in steps
-        else e
-        for e in job.edges
-    )
-    return replace(problem, job=replace(job, tasks=tuple(tasks), edges=edges))
+    edges = list(job.edges)
+    for position, edge in enumerate(edges):
+        ends = edge.source, edge.destination
+        if steps.keys() >= {*ends}:
+            source, destination = map(successor_of, ends)
+            edges[position] = replace(edge, source=source, destination=destination)
+    return replace(problem, job=replace(job, tasks=tuple(tasks), edges=tuple(edges)))
 
 
 def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
@@ -181,23 +178,18 @@ def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
     The job of a recorded run has no settings. Each rank sends to the next one there;
     which is first matters to nothing but the rounding of chunks.
     """
-    ranks_of_names = {
-        task.process_name: task.settings.get("rank") for task in steps.values()
-    }
-    ranks_by_name = {
-        name: rank for name, rank in ranks_of_names.items() if rank is not None
-    }
-    if len(ranks_by_name) == len(ranks_of_names):
-        return ranks_by_name
-    sizes = (
+    names = dict.fromkeys(task.process_name for task in steps.values())
+    stated = [task for task in steps.values() if task.settings.get("rank") is not None]
+    ranks = {task.process_name: task.settings["rank"] for task in stated}
+    if len(ranks) == len(names):
+        return ranks
+    pairs = (
         (steps[edge.source].process_name, steps[edge.destination].process_name)
         for edge in job.edges
         if edge.source in steps and edge.destination in steps and not edge.credit
     )
-    following = {source: to for source, to in sizes if source != to}
-    ring = [next(iter(ranks_of_names))]
-    for _ in range(len(ranks_of_names) - 1):
+    following = {source: to for source, to in pairs if source != to}
+    ring = [next(iter(names))]
+    for _ in range(len(names) - 1):
         ring.append(following.get(ring[-1], ""))
-    return (
-        {name: n for n, name in enumerate(ring)} if {*ring} == {*ranks_of_names} else {}
-    )
+    return {name: n for n, name in enumerate(ring)} if {*ring} == {*names} else {}

@@ -3,75 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.prediction.core import lib, pointer
+from emu.prediction.core import Record, lib, pointer
 from emu.prediction.placement.baselines import deal_out, draw_machines, fill
 from emu.prediction.placement.candidates import (
     Candidates,
     JobsCost,
-    candidates,
-    common_draws,
-    expand,
     placement_cost,
     walk_generator,
 )
 from emu.prediction.placement.distdgl import place_distdgl
-from emu.prediction.placement.etp import (
-    REMEMBERED,
-    STRIDE,
-    Chain,
-    new_chain,
-)
-from emu.prediction.placement.moves import (
-    Symmetry,
-    TeamArrays,
-    find_symmetry,
-    team_arrays,
-)
+from emu.prediction.placement.etp import REMEMBERED, STRIDE, new_chain
+from emu.prediction.placement.moves import find_symmetry, team_arrays
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
-from emu.problem import Cluster, Job, Placement, Profile, Realization
-
-
-def sketch(
-    c: Candidates,
-    symmetry: Symmetry,
-    teams: TeamArrays,
-    state: NDArray[np.uint64],
-    machines: Ints,
-    temperatures: Floats,
-) -> Ints:
-    """Return the result of annealing a feasible placement under `estimate` alone.
-
-    Parameters
-    ----------
-    state
-        State of the random numbers, carried on in place.
-    temperatures
-        One per proposal, as parts of the first estimate.
-    """
-    best = machines.copy()
-    lib.sketch(
-        c.core, symmetry.core, teams.core, pointer(state),
-        pointer(temperatures), len(temperatures), pointer(best),
-    )  # fmt: skip
-    return best
-
-
-class Listing(NamedTuple):
-    """Feasible placements up to symmetry, by ascending lower bound."""
-
-    machines: NDArray[np.int16]
-    """Shape (placements, units)."""
-    bound: Floats
-    """Seconds, shape (placements,)."""
+from emu.prediction.scheduling.compiled_problem import Ints
+from emu.problem import Cluster, Job, Placement, Realization
 
 
 def endless(cluster: Cluster) -> str:
@@ -107,10 +58,7 @@ LISTING_STEPS = 1_000_000
 class SearchOptions:
     """The settings of the improved search.
 
-    Raises
-    ------
-    ValueError
-        When a number is out of range.
+    Raises ValueError when a number is out of range.
     """
 
     transfers: int = 10_000
@@ -131,54 +79,10 @@ class SearchOptions:
     """Cost of several jobs to minimise, in place of the makespan."""
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("transfers", 1),
-            ("iterations", 1),
-            ("rounds", 1),
-            ("sketches", 0),
-        ):
+        counts = {"transfers": 1, "iterations": 1, "rounds": 1, "sketches": 0}
+        for name, least in counts.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be {least} or more")
-
-
-def search(
-    job: Job,
-    cluster: Cluster,
-    profile: Profile,
-    *,
-    seed: int = 0,
-    options: SearchOptions | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
-) -> PlacementResult:
-    """Return the best feasible placement found within a number of candidates.
-
-    Beyond ETP: it begins with the best of several simple placements and of what an
-    estimate makes of them, asks that estimate before it simulates, stays feasible,
-    moves tasks, swaps them, moves and swaps workers together with their samplers and
-    deals two machines out anew, looks at one of several placements that differ by
-    interchangeable tasks only, and cools down, in several rounds. A space that is small
-    enough is listed and simulated in the order of its lower bounds; the first bound
-    that is no better than the best makespan ends the search with a proof.
-
-    Parameters
-    ----------
-    profile, seed, progress
-        As for `search_etp`; the simulated iterations are the same draws for the same
-        seed.
-
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists.
-    ValueError
-        When the profile does not fit the job or there is no such rate policy.
-    """
-    options = options or SearchOptions()
-    job = replace(job, iterations=options.iterations)
-    draws = common_draws(profile, seed, options.iterations)
-    return search_run(
-        job, cluster, draws, seed=seed, options=options, progress=progress
-    )
 
 
 def search_run(
@@ -191,35 +95,32 @@ def search_run(
     progress: Callable[[int, int, float], None] | None = None,
     known: Iterable[Placement] = (),
 ) -> PlacementResult:
-    """Return the result of `search` for one run of ``job``, with reference times.
+    """Return the best feasible placement found within a number of candidates.
 
-    Parameters
-    ----------
-    known
-        Placements to begin with, if one of them is the best of the simple ones.
+    Beyond ETP: it begins with the best of several simple placements and of what an
+    estimate makes of them, asks that estimate before it simulates, stays feasible,
+    moves tasks, swaps them, moves and swaps workers together with their samplers and
+    deals two machines out anew, looks at one of several placements that differ by
+    interchangeable tasks only, and cools down, in several rounds. A space that is small
+    enough is listed and simulated in the order of its lower bounds; the first bound
+    that is no better than the best makespan ends the search with a proof.
 
-    Raises
-    ------
-    InfeasiblePlacement
-        When no placement exists.
-    ValueError
-        When the realization does not fit the job or there is no such rate policy.
+    ``drawn``: the run that placements are judged by, with reference times. ``known``:
+    placements to begin with, if one of them is the best of the simple ones.
+
+    Raises InfeasiblePlacement when no placement exists, and ValueError when the
+    realization does not fit the job or there is no such rate policy.
     """
     # Apart first: where a pool is unlimited, who shares it need not stand together.
     run = _Run(Space(job, cluster, apart=True), drawn, options, walk_generator(seed))
     run.begin(known)
-    listing = run.listing()
-    if listing is not None:
-        run.exhaust(listing)
-    if not (run.optimal or (run.best < np.inf and listing is not None)):
+    listed = run.exhaust()
+    if not (run.optimal or (listed and run.best < np.inf)):
         # Too many to list, or none ends: where processes share slots, the walk is over
         # teams of them, since most moves of one alone leave a pool in debt.
         together = Space(job, cluster)
-        order = list(range(len(together.free)))
-        if (
-            len(together.units) < len(run.space.units)
-            and fill(together, order) is not None
-        ):
+        fewer = len(together.units) < len(run.space.units)
+        if fewer and fill(together, [*range(len(together.free))]) is not None:
             run = _Run(together, drawn, options, walk_generator(seed))
             run.begin(known)
         run.anneal(progress)
@@ -240,12 +141,9 @@ class _Run:
         options: SearchOptions,
         rng: np.random.Generator,
     ) -> None:
-        self.space, self.drawn = space, drawn
-        self.options, self.rng = options, rng
-        self.arrays: Candidates = candidates(
-            self.space, drawn, options.policy, options.cost
-        )
-        self.symmetry: Symmetry = find_symmetry(self.space, drawn)
+        self.space, self.options, self.rng = space, options, rng
+        self.arrays = Candidates(space, drawn, options.policy, options.cost)
+        self.symmetry = find_symmetry(space, drawn)
         self.history: list[tuple[int, float]] = []
         self.optimal = False
         self.teams = team_arrays(space)
@@ -268,11 +166,9 @@ class _Run:
         starts += [space.machines(one) for one in known]
         # Each is simulated in the end: a quarter of the candidates at most.
         count = min(self.options.sketches, self.options.transfers // 4)
-        starts += [
-            self._anneal_by_estimate(starts[k % len(starts)]) for k in range(count)
-        ]
+        starts += [self.sketch(starts[k % len(starts)]) for k in range(count)]
         chains = [new_chain(self.arrays, machines, memory) for machines in starts]
-        self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
+        self.chain: Record = min(chains, key=lambda chain: float(chain.cost[0]))
         self.chain.tally[lib.PROPOSED] = self.chain.tally[lib.SIMULATED] = len(starts)
         self.start = self.best
         self.history.append((len(starts), self.best))
@@ -282,39 +178,38 @@ class _Run:
         """Makespan of the best placement so far."""
         return float(self.chain.cost[1])
 
-    def listing(self) -> Listing | None:
-        """Return all placements up to symmetry, None where they are too many."""
+    def exhaust(self) -> bool:
+        """Simulate by ascending bound until no bound is better than the best.
+
+        False where placements, up to symmetry, are too many to list.
+        """
         if not self.options.exhaustive or not self.space.units:
-            return None
-        placements = np.empty((LISTED, len(self.space.units)), np.int16)
-        bound = np.empty(LISTED)
+            return False
+        listed = np.empty((LISTED, len(self.space.units)), np.int16)
+        bounds = np.empty(LISTED)
         count = lib.list_all(
             self.arrays.core, self.symmetry.core, LISTED, LISTING_STEPS,
-            pointer(placements), pointer(bound),
+            pointer(listed), pointer(bounds),
         )  # fmt: skip
-        if count < 0:
-            return None
-        order = np.argsort(bound[:count], kind="stable")
-        return Listing(placements[:count][order], bound[:count][order])
-
-    def exhaust(self, listing: Listing) -> None:
-        """Simulate by ascending bound until no bound is better than the best."""
-        c, chain = self.arrays, self.chain
-        for machines, bound in zip(listing.machines, listing.bound, strict=True):
+        chain = self.chain
+        for place in np.argsort(bounds[: max(count, 0)], kind="stable").tolist():
+            bound = bounds[place]
             if bound >= self.best:  # nor is any behind it, by ascending bound, better
                 self.optimal = True
-                return
+                return True
             if chain.tally[lib.PROPOSED] >= self.options.transfers:
-                return
+                return True
             chain.tally[lib.PROPOSED] += 1
             chain.tally[lib.SIMULATED] += 1
-            units = machines.astype(np.int64)
-            makespan = placement_cost(c, expand(c.units, units), self.best)
+            units = listed[place].astype(np.int64)
+            machine_of = self.space.expand(units)
+            makespan = placement_cost(self.arrays, machine_of, self.best)
             if makespan < self.best:
                 chain.cost[:] = makespan
                 chain.best_machines[:] = units
                 self.history.append((int(chain.tally[lib.PROPOSED]), self.best))
-        self.optimal = True
+        self.optimal = count >= 0
+        return self.optimal
 
     def anneal(self, progress: Callable[[int, int, float], None] | None) -> None:
         """Cool down once per round."""
@@ -328,7 +223,7 @@ class _Run:
             steps = max(budget, 0) // (rounds - part)
             if part % 2:  # the chain begins anew, the best placement stays noted
                 drawn = draw_machines(self.space, self.rng)
-                fresh = new_chain(self.arrays, self._anneal_by_estimate(drawn), 0)
+                fresh = new_chain(self.arrays, self.sketch(drawn), 0)
                 self.chain.machines[:] = fresh.machines
                 self.chain.cost[0] = fresh.cost[0]
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
@@ -337,29 +232,27 @@ class _Run:
             for first in range(0, steps, STRIDE):
                 some = slice(first, first + STRIDE)
                 lib.anneal(
-                    self.arrays.core,
-                    self.symmetry.core,
-                    self.teams.core,
-                    pointer(self.state),
-                    self.chain.core,
-                    pointer(temperatures[some]),
-                    len(temperatures[some]),
-                    pointer(best[some]),
-                )
-                self.arrays.arrays.check()
+                    self.arrays.core, self.symmetry.core, self.teams.core,
+                    pointer(self.state), self.chain.core, pointer(temperatures[some]),
+                    len(temperatures[some]), pointer(best[some]),
+                )  # fmt: skip
+                self.arrays.job.check()
                 if progress is not None:
                     count = int(self.chain.tally[lib.PROPOSED])
                     progress(count, self.options.transfers, self.best)
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
 
-    def _anneal_by_estimate(self, machines: Ints) -> Ints:
-        """Return the result of annealing a placement under an estimate."""
-        if not self.space.units:
-            return machines
-        temperatures = np.geomspace(*SKETCH)
-        arrays, symmetry, teams = self.arrays, self.symmetry, self.teams
-        return sketch(arrays, symmetry, teams, self.state, machines, temperatures)
+    def sketch(self, machines: Ints) -> Ints:
+        """Return the result of annealing a placement under `estimate` alone."""
+        best, temperatures = machines.copy(), np.geomspace(*SKETCH)
+        if self.space.units:
+            lib.sketch(
+                self.arrays.core, self.symmetry.core, self.teams.core,
+                pointer(self.state), pointer(temperatures), len(temperatures),
+                pointer(best),
+            )  # fmt: skip
+        return best
 
     def result(self) -> PlacementResult:
         """Return the result of the search."""

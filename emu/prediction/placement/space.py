@@ -28,12 +28,15 @@ class Unit:
     """Name of the process, or the names."""
     tasks: tuple[int, ...]
     """Positions in ``Job.tasks``."""
-    kinds: tuple[str, ...]
-    """Their kinds, in the same order."""
 
 
 class Space:
     """The units of a job, the machines of a cluster and the room on them.
+
+    ``apart``: True where processes of which one takes the slots that another gives back
+    may stand apart, as they can where a pool is unlimited; else they are one unit.
+
+    Raises ValueError when a task is pinned to a machine that is not in the cluster.
 
     Attributes
     ----------
@@ -49,21 +52,14 @@ class Space:
         negative where the pinned tasks alone are too much.
     units
         Units that can move, in the order of the tasks.
+    unit_start, unit_task
+        Tasks of all units one after the other, and where those of each begin.
+    unit_of
+        Unit of every task that can move.
     demand
         Summed w_j^r of every unit, shape (units, resources).
     fixed
         Machine of every pinned task, -1 for the others, shape (tasks,).
-
-    Parameters
-    ----------
-    apart
-        True where processes of which one takes the slots that another gives back may
-        stand apart, as they can where a pool is unlimited; else they are one unit.
-
-    Raises
-    ------
-    ValueError
-        When a task is pinned to a machine that is not in the cluster.
     """
 
     def __init__(self, job: Job, cluster: Cluster, *, apart: bool = False) -> None:
@@ -95,10 +91,13 @@ class Space:
                 self.fixed[list(tasks)] = machine
                 self.used[machine] += self._demand(tasks)
             else:
-                kinds = tuple(job.tasks[t].kind for t in tasks)
-                units.append(Unit(process, tasks, kinds))
+                units.append(Unit(process, tasks))
         self.free = self.capacity - self.used
         self.units = tuple(units)
+        starts = np.cumsum([0, *(len(unit.tasks) for unit in units)], dtype=np.int64)
+        self.unit_start: Ints = starts
+        self.unit_task: Ints = np.array([t for u in units for t in u.tasks], np.int64)
+        self.unit_of = {t: u for u, unit in enumerate(units) for t in unit.tasks}
         self.demand: Floats = np.array(
             [self._demand(unit.tasks) for unit in units], dtype=np.float64
         ).reshape(len(units), len(self.resources))
@@ -123,20 +122,15 @@ class Space:
         """
         members: dict[object, list[int]] = defaultdict(list)
         for position, unit in enumerate(self.units):
-            demands = tuple(
-                tuple(sorted(self.job.tasks[t].demands.items())) for t in unit.tasks
-            )
-            # Ties for slots go by position: tasks that share some are not alike.
-            takes = tuple(
-                t
-                for t in unit.tasks
-                if self.job.tasks[t].takes or self.job.tasks[t].gives_back
-            )
-            rounds = tuple(self.job.rounds[t] for t in unit.tasks)
-            slower = tuple(
-                tuple(sorted(self.job.tasks[t].slowness.items())) for t in unit.tasks
-            )
-            members[unit.kinds, demands, takes, rounds, slower].append(position)
+            key = []
+            for t in unit.tasks:
+                task = self.job.tasks[t]
+                # Ties for slots go by position: tasks that share some are not alike.
+                apart = t if task.takes or task.gives_back else -1
+                both = task.demands, task.slowness
+                amounts = (tuple(sorted(one.items())) for one in both)
+                key.append((task.kind, self.job.rounds[t], apart, *amounts))
+            members[tuple(key)].append(position)
         return tuple(tuple(units) for units in members.values())
 
     @cached_property
@@ -147,26 +141,28 @@ class Space:
         """
         members: dict[object, list[int]] = defaultdict(list)
         for group in self.groups:
-            unit = self.units[group[0]]
-            takes = any(self.job.tasks[t].takes for t in unit.tasks)
-            demand = self.demand[group[0]]
+            tasks = [self.job.tasks[t] for t in self.units[group[0]].tasks]
+            takes, demand = any(t.takes for t in tasks), self.demand[group[0]]
             if demand.any():
-                key = (unit.kinds, tuple(demand.tolist())) if takes else group
-                members[key] += group
+                kinds = tuple(task.kind for task in tasks)
+                members[(kinds, *demand.tolist()) if takes else group] += group
         return tuple(tuple(units) for units in members.values())
 
     def fits(self, machines: Ints) -> bool:
-        """Return True where units on ``machines`` (shape (units,)) respect (2)."""
-        use = np.zeros_like(self.free)
-        np.add.at(use, machines, self.demand)
+        """Return True where units on ``machines``, -1 for none, respect (2)."""
+        use, standing = np.zeros_like(self.free), machines >= 0
+        np.add.at(use, machines[standing], self.demand[standing])
         return bool((use <= self.free + self.slack).all())
+
+    def expand(self, machines: Sequence[int] | Ints) -> Ints:
+        """Return the machine of every task with unit u on ``machines[u]``."""
+        machine_of = self.fixed.copy()
+        machine_of[self.unit_task] = np.repeat(machines, np.diff(self.unit_start))
+        return machine_of
 
     def placement(self, machines: Sequence[int] | Ints) -> Placement:
         """Return the placement of all tasks that puts unit u on ``machines[u]``."""
-        machine_of = self.fixed.copy()
-        for unit, machine in zip(self.units, machines, strict=True):
-            machine_of[list(unit.tasks)] = machine
-        return Placement(tuple(machine_of.tolist()))
+        return Placement(tuple(self.expand(machines).tolist()))
 
     def machines(self, placement: Placement) -> Ints:
         """Return the machine of every unit under ``placement``, shape (units,)."""

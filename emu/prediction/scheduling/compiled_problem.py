@@ -6,7 +6,9 @@ the core, because a placement search makes ten thousands of them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,162 +23,51 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def list_by_owner(
-    owner: Ints, owners: int, rank: Ints | None = None
-) -> tuple[Ints, Ints]:
-    """Return ``start, entry`` of the positions in ``owner``, listed by owner, rank."""
-    start = np.zeros(owners + 1, dtype=np.int64)
-    np.cumsum(np.bincount(owner, minlength=owners), out=start[1:])
-    keys = (owner,) if rank is None else (rank, owner)
-    return start, np.lexsort(keys).astype(np.int64)
-
-
-def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
-    """Return ``taken, freed, slots, tuners`` of `JobArrays`."""
-    tuner_pools = [name for t in cluster.tuners for name in (t.pool, t.watched)]
-    pools = {name for t in job.tasks for name in (t.takes, t.gives_back) if name}
-    names = {name: i for i, name in enumerate(sorted(pools | {*tuner_pools}))}
-    takes = [names.get(task.takes, -1) for task in job.tasks]
-    frees = [names.get(task.gives_back, -1) for task in job.tasks]
-    slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
-    for m, machine in enumerate(cluster.machines):
-        for name, number in slots_on(machine, job).items():
-            if name in names:
-                slots[m, names[name]] = number
-    path = np.zeros(
-        (max((len(t.path) for t in cluster.tuners), default=0), len(cluster.tuners)),
-        int,
-    )
-    for column, tuner in enumerate(cluster.tuners):
-        path[: len(tuner.path), column] = tuner.path
-    tuned, watched = (
-        [t.machine * len(names) + names[getattr(t, name)] for t in cluster.tuners]
-        for name in ("pool", "watched")
-    )
-    tuners = Tuners(
-        np.array(tuned, np.int64),
-        np.array(watched, np.int64),
-        np.array([tuner.most for tuner in cluster.tuners], np.int64),
-        np.array([tuner.period for tuner in cluster.tuners], np.float64),
-        path.astype(np.int64),
-    )
-    return np.array(takes, np.int64), np.array(frees, np.int64), slots, tuners
-
-
-def channels_of(job: Job) -> Ints:
-    """Return the channel of every edge, -1 for none; empty without channels."""
-    numbers = {name: i for i, name in enumerate(job.channels)}
-    channel = [numbers.get(edge.channel, -1) for edge in job.edges if numbers]
-    return np.array(channel, dtype=np.int64)
-
-
-def coflows_of(job: Job, destination: Ints) -> tuple[Ints, int]:
-    """Return the coflow of every edge, by task or by name, and how many there are."""
-    numbers = {name: len(job.tasks) + i for i, name in enumerate(job.coflows)}
-    coflow = destination.copy() if numbers else destination
-    for position, edge in enumerate(job.edges if numbers else ()):
-        coflow[position] = numbers.get(edge.coflow, edge.destination)
-    return coflow, len(job.tasks) + len(numbers)
-
-
-def owners_of(job: Job) -> Ints:
-    """Return the job of every edge, by its place in `Job.job_names`."""
-    places = {name: place for place, name in enumerate(job.job_names)}
-    sources = (job.tasks[edge.source] for edge in job.edges)
-    return np.array([places[task.job_name] for task in sources], dtype=np.int64)
-
-
-class Tuners(NamedTuple):
-    """The tuners of a cluster, as in `emu.problem.Tuner`; fields as in core.h."""
-
-    tuned: Ints
-    watched: Ints
-    most: Ints
-    period: Floats
-    path: Ints
-
-
-class Speeds(NamedTuple):
-    """Shares of their speed that machines have over time, as in `SpeedSteps.flat`.
-
-    Fields as in core.h; empty where no machine is ever slower.
-    """
-
-    start: Ints
-    time: Floats
-    share: Floats
-    slowed: NDArray[np.bool_]
-
-
-def _speeds(job: Job, cluster: Cluster) -> Speeds:
-    if not cluster.speed_changes:
-        none = np.empty(0)
-        return Speeds(none.astype(np.int64), none, none, none.astype(np.bool_))
-    # Gates take their time on a slow machine, too.
-    with_speed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
-    return Speeds(*cluster.speed_steps.flat, with_speed)
-
-
-class Routes(NamedTuple):
-    """The route between every two machines, as in `emu.problem.Links`."""
-
-    nic: Ints
-    zone: Ints
-    route_of: Ints
-    route_start: Ints
-    route_port: Ints
-
-
 def plain(values: Floats) -> Floats:
     """Return ``values`` as the core takes them: contiguous float64."""
     return np.ascontiguousarray(values, np.float64)
 
 
-def own(values: Floats) -> Floats:
-    """Return a copy, contiguous and writeable."""
-    return np.array(values, np.float64, order="C")
+def _ints(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, np.int64)
 
 
-class JobArrays(NamedTuple):
+class JobArrays(SimpleNamespace):
     """Job and cluster, any placement: fields as in core.h, with shapes for sizes.
 
     Empty are ``owner`` unless the policy divides ports among jobs, ``channel`` and
     ``latest`` where no edge has one, ``latency`` where no link has one, and
     ``slowness`` where all factors are 1; ``own`` answers for a rule of one's own.
+    ``core`` is the structure.
+
+    Raises ValueError when an array has not the size, or an entry is not a number, that
+    it must be.
     """
 
-    iterations: int
-    policy: int
-    by_flow: bool
-    rounds: Ints
-    sent: Ints
-    source: Ints
-    destination: Ints
-    lag: Ints
-    owner: Ints
-    rank: Ints
-    control: NDArray[np.bool_]
-    channel: Ints
-    coflow: Ints
-    latest: NDArray[np.bool_]
-    out_start: Ints
-    out_edge: Ints
-    in_start: Ints
-    in_edge: Ints
-    coflow_start: Ints
-    coflow_edge: Ints
-    order: Ints
-    routes: Routes
-    capacity: Floats
-    latency: Floats
-    changes: Floats
-    taken: Ints
-    freed: Ints
-    slots: Ints
-    tuners: Tuners
-    speeds: Speeds
-    slowness: Floats
-    own: OwnRates | None = None
+    def __init__(self, *, own: OwnRates | None, **fields: Any) -> None:
+        super().__init__(own=own, **fields)
+        _check(self)
+        counts = {
+            "tasks": len(self.rounds),
+            "edges": len(self.source),
+            "machines": self.slots.shape[0],
+            "ports": len(self.capacity),
+            "names": self.slots.shape[1],
+            "jobs": int(self.owner.max(initial=-1)) + 1,
+            "change_count": len(self.changes),
+            "coflows": len(self.coflow_start) - 1,
+        }
+        routes = {
+            "zones": len(self.routes["route_of"]),
+            "longest": int(np.diff(self.routes["route_start"]).max()),
+        }
+        rows, count = self.tuners["path"].shape
+        fields["routes"] = {**self.routes, **routes}
+        fields["tuners"] = {**self.tuners, "rows": rows, "count": count}
+        fields["speeds"] = {**self.speeds, "count": len(self.speeds["time"])}
+        if own is not None:
+            fields |= {"own": ffi.new_handle(own), "ask": lib.ask_rule}
+        self.core = structure("JobArrays", **fields, **counts)
 
     def check(self) -> None:
         """Raise what a rule of one's own raised while the core ran, if anything."""
@@ -184,125 +75,125 @@ class JobArrays(NamedTuple):
             self.own.check()
 
 
+def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
+    """Return the arrays of ``job`` on ``cluster``."""
+    links = cluster.links
+    routes = ("nic", "zone", "route_of", "route_start", "route_port")
+    return JobArrays(
+        iterations=job.iterations,
+        policy=policy.code,
+        by_flow=policy.by_flow,
+        rounds=_ints(job.rounds),
+        order=_ints(job.order),
+        **_edges(job, by_job=policy.by_job),
+        routes={name: getattr(links, name) for name in routes},
+        capacity=links.capacities,
+        latency=links.latencies,
+        changes=links.steps.rows,
+        **_pools(job, cluster),
+        speeds=_speeds(job, cluster),
+        slowness=slowness(job, cluster),
+        own=None if policy.rates is None else OwnRates(job, cluster, policy.rates),
+    )
+
+
+def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
+    edges, tasks = job.edges, job.tasks
+    source = _ints(edge.source for edge in edges)
+    destination = _ints(edge.destination for edge in edges)
+    rank = _ints(job.edge_ranks)
+    # Flows to one task are a coflow, unless they name another.
+    named = {name: len(tasks) + i for i, name in enumerate(job.coflows)}
+    coflow = _ints(named.get(edge.coflow, edge.destination) for edge in edges)
+    channels = {name: i for i, name in enumerate(job.channels)}
+    owners = {name: i for i, name in enumerate(job.job_names)}
+    latest = np.array([edge.latest for edge in edges], dtype=np.bool_)
+    arrays = {
+        "source": source,
+        "destination": destination,
+        "sent": _ints(job.flow_counts),
+        "lag": _ints(edge.lag for edge in edges),
+        "owner": _ints(owners[tasks[e.source].job_name] for e in edges if by_job),
+        "rank": rank,
+        "control": np.array(job.control, dtype=np.bool_),
+        "channel": _ints(channels.get(e.channel, -1) for e in edges if channels),
+        "coflow": coflow,
+        "latest": latest if latest.any() else latest[:0],
+    }
+    for name, owner, count, ranks in (
+        ("out", source, len(tasks), source),
+        ("in", destination, len(tasks), destination),
+        ("coflow", coflow, len(tasks) + len(named), rank),
+    ):  # the edges of every owner, one owner behind the other
+        ends = np.cumsum(np.bincount(owner, minlength=count))
+        arrays[f"{name}_start"] = np.append(0, ends)
+        arrays[f"{name}_edge"] = np.lexsort((ranks, owner)).astype(np.int64)
+    return arrays
+
+
+def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
+    tuners = cluster.tuners
+    pools = {name for t in job.tasks for name in (t.takes, t.gives_back) if name}
+    pools |= {name for t in tuners for name in (t.pool, t.watched)}
+    names = {name: i for i, name in enumerate(sorted(pools))}
+    slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
+    for m, machine in enumerate(cluster.machines):
+        for name, number in slots_on(machine, job).items():
+            if name in names:
+                slots[m, names[name]] = number
+    longest = max((len(tuner.path) for tuner in tuners), default=0)
+    path = np.zeros((longest, len(tuners)), np.int64)
+    for column, tuner in enumerate(tuners):
+        path[: len(tuner.path), column] = tuner.path
+    return {
+        "taken": _ints(names.get(task.takes, -1) for task in job.tasks),
+        "freed": _ints(names.get(task.gives_back, -1) for task in job.tasks),
+        "slots": slots,
+        "tuners": {
+            "tuned": _ints(t.machine * len(names) + names[t.pool] for t in tuners),
+            "watched": _ints(t.machine * len(names) + names[t.watched] for t in tuners),
+            "most": _ints(t.most for t in tuners),
+            "period": np.array([t.period for t in tuners], np.float64),
+            "path": path,
+        },
+    }
+
+
+def _speeds(job: Job, cluster: Cluster) -> dict[str, NDArray[Any]]:
+    """Return the shares of their speed that machines have; empty where it is all."""
+    if not cluster.speed_changes:
+        start, time, share = np.empty(0, np.int64), np.empty(0), np.empty(0)
+        slowed = np.empty(0, np.bool_)
+    else:
+        start, time, share = cluster.speed_steps.flat
+        # Gates take their time on a slow machine, too.
+        slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
+    return {"start": start, "time": time, "share": share, "slowed": slowed}
+
+
 class Layout:
-    """A placed job, ready to be scheduled.
+    """A placed job, ready to be scheduled: task j on machine ``machine_of[j]``.
+
+    Raises ValueError when ``machine_of`` does not fit the job, or a flow has no port to
+    go over.
 
     Attributes
     ----------
     c
         The structure, which says what its fields are (core.h).
-    rounds, capacity
-        As in `JobArrays`.
     group
         Group of every edge, -1 where it delivers at once (one machine, or control).
-
-    Raises
-    ------
-    ValueError
-        When ``machine_of`` does not fit the job, or a flow has no port to go over.
     """
 
-    def __init__(self, job: BoundJob, machine_of: Ints) -> None:
-        of = job.arrays
-        check_machines(machine_of, len(of.rounds), of.slowness.shape[1])
-        memory = new_room(lib.room_of_layout(job.c))
+    def __init__(self, job: JobArrays, machine_of: Ints) -> None:
+        check_machines(machine_of, len(job.rounds), job.slowness.shape[1])
+        memory = new_room(lib.room_of_layout(job.core))
         self.job, self.c = job, ffi.new("Layout *")
         self.memory = memory  # of all that the structure points to
-        lib.lay_out(job.c, pointer(machine_of), room_in(memory), self.c)
-        self.rounds, self.capacity = of.rounds, of.capacity
-        self.group: Ints = view(memory, self.c.group, len(of.source), np.int64)
+        lib.lay_out(job.core, pointer(machine_of), room_in(memory), self.c)
+        self.group: Ints = view(memory, self.c.group, len(job.source), np.int64)
         if (view(memory, self.c.hop, self.c.hops, np.int64) < 0).any():
             raise ValueError("a flow crosses the NIC of a machine that has none")
-
-
-def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
-    """Return the arrays of ``job`` on ``cluster``."""
-    source = np.array([edge.source for edge in job.edges], dtype=np.int64)
-    destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
-    links = cluster.links
-    latest = np.array([edge.latest for edge in job.edges], dtype=np.bool_)
-    takes, frees, slots, tuners = pools_by_name(job, cluster)
-    coflow, coflows = coflows_of(job, destination)
-    rank = np.array(job.edge_ranks, dtype=np.int64)
-    return JobArrays(
-        job.iterations,
-        policy.code,
-        policy.by_flow,
-        np.array(job.rounds, dtype=np.int64),
-        np.array(job.flow_counts, dtype=np.int64),
-        source,
-        destination,
-        np.array([edge.lag for edge in job.edges], dtype=np.int64),
-        owners_of(job) if policy.by_job else source[:0],
-        rank,
-        np.array(job.control, dtype=np.bool_),
-        channels_of(job),
-        coflow,
-        latest if latest.any() else latest[:0],
-        *list_by_owner(source, len(job.tasks)),
-        *list_by_owner(destination, len(job.tasks)),
-        *list_by_owner(coflow, coflows, rank),
-        np.array(job.order, dtype=np.int64),
-        Routes(*(getattr(links, name) for name in Routes._fields)),
-        links.capacities,
-        links.latencies,
-        links.steps.rows,
-        takes,
-        frees,
-        slots,
-        tuners,
-        _speeds(job, cluster),
-        slowness(job, cluster),
-        None if policy.rates is None else OwnRates(job, cluster, policy.rates),
-    )
-
-
-class BoundJob:
-    """A job's arrays, checked, as the core has them.
-
-    Attributes
-    ----------
-    c
-        The structure `JobArrays` of core.h.
-
-    Raises
-    ------
-    ValueError
-        When an array has not the size, or an entry is not a number, that it must be.
-    """
-
-    def __init__(self, arrays: JobArrays) -> None:
-        _check(arrays)
-        routes = arrays.routes._asdict()
-        counts = {
-            "tasks": len(arrays.rounds),
-            "edges": len(arrays.source),
-            "machines": arrays.slots.shape[0],
-            "ports": len(arrays.capacity),
-            "names": arrays.slots.shape[1],
-            "jobs": int(arrays.owner.max(initial=-1)) + 1,
-            "change_count": len(arrays.changes),
-            "coflows": len(arrays.coflow_start) - 1,
-        }
-        routes["zones"] = len(arrays.routes.route_of)
-        routes["longest"] = int(np.diff(arrays.routes.route_start).max())
-        tuners = arrays.tuners._asdict()
-        tuners["rows"], tuners["count"] = arrays.tuners.path.shape
-        speeds = {**arrays.speeds._asdict(), "count": len(arrays.speeds.time)}
-        self.arrays = arrays
-        parts: dict[str, Any] = {"routes": routes, "tuners": tuners, "speeds": speeds}
-        parts["own"] = ffi.NULL
-        if arrays.own is not None:
-            parts |= {"own": ffi.new_handle(arrays.own), "ask": lib.ask_rule}
-        self.c = structure("JobArrays", **{**arrays._asdict(), **parts}, **counts)
-
-
-def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
-    """Return the layout of ``job`` with task j on machine ``machine_of[j]``.
-
-    Raises ValueError as `BoundJob` and `Layout`.
-    """
-    return Layout(BoundJob(job), machine_of)
 
 
 def check_machines(machine_of: Ints, tasks: int, machines: int) -> None:
@@ -335,6 +226,14 @@ _RANGES = {
     "latest": ("edges", 0, "any"),
     "out_edge": ("edges", 0, "edges"),
     "in_edge": ("edges", 0, "edges"),
+    "zone": ("machines", 0, "zones"),
+    "nic": ("", -1, "ports"),
+    "route_of": ("", 0, "routes"),
+    "route_port": ("", IN, "ports"),
+    "tuned": ("tuners", 0, "slots"),
+    "watched": ("tuners", 0, "slots"),
+    "most": ("tuners", 0, "any"),
+    "period": ("tuners", 0, "any"),
 }
 _OPTIONAL = frozenset({"owner", "channel", "latest"})
 
@@ -344,74 +243,64 @@ def _check(job: JobArrays) -> None:
 
     C looks nothing up a second time: an index beyond an array would go unnoticed.
     """
-    machines, names = job.slots.shape
+    routes, tuners, speeds = job.routes, job.tuners, job.speeds
     sizes = {
         "tasks": len(job.rounds),
         "edges": len(job.source),
-        "names": names,
+        "machines": job.slots.shape[0],
+        "names": job.slots.shape[1],
+        "slots": job.slots.size,
         "coflows": len(job.coflow_start) - 1,
         "counts": job.iterations + 1,
+        "ports": len(job.capacity),
+        "zones": len(routes["route_of"]),
+        "routes": len(routes["route_start"]) - 1,
+        "tuners": tuners["path"].shape[-1],
         "any": np.iinfo(np.int64).max,
     }
+    arrays = {**vars(job), **routes, **tuners}
     for name, (rows, least, end) in _RANGES.items():
-        entries = getattr(job, name)
-        if entries.shape != (sizes[rows],) and (entries.size or name not in _OPTIONAL):
+        entries = arrays[name]
+        is_left_out = name in _OPTIONAL and not entries.size
+        if rows and not is_left_out and entries.shape != (sizes[rows],):
             raise ValueError(f"{name} must have {sizes[rows]} entries")
         _within(name, entries, least, sizes[end])
-    late = job.sent + job.lag
-    _within("sent with lag", late[job.sent > 0], 0, job.iterations + 1)
+    _within("sent with lag", (job.sent + job.lag)[job.sent > 0], 0, sizes["counts"])
     _starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
     _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
     _starts("coflow_start", job.coflow_start, sizes["coflows"], job.coflow_edge)
-    _check_routes(job.routes, machines, len(job.capacity))
-    _check_numbers(job, machines)
+    _starts("route_start", routes["route_start"], sizes["routes"], routes["route_port"])
+    if speeds["time"].size:
+        _starts("start", speeds["start"], sizes["machines"], speeds["time"])
+    _check_numbers(job, sizes["machines"])
     if (job.policy == lib.OWN) != (job.own is not None and job.by_flow):
         raise ValueError("a rule of one's own rates flows one by one, and answers")
-    if job.tuners.path.shape[-1]:
-        tuners, slots = job.tuners, job.slots
-        if {len(column) for column in tuners[:-1]} != {tuners.path.shape[-1]}:
-            raise ValueError("tuners must have a pool to tune and one to watch each")
-        _within("tuned pool", tuners.tuned, 0, slots.size)
-        _within("watched pool", tuners.watched, 0, slots.size)
-        if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
-            raise ValueError("a tuned pool must have slots, and a tuner a period")
-    if job.speeds.time.size:
-        _check_speeds(job.speeds, machines, sizes["tasks"])
-
-
-def _check_speeds(speeds: Speeds, machines: int, tasks: int) -> None:
-    _starts("start of speeds", speeds.start, machines, speeds.time)
-    if speeds.share.shape != speeds.time.shape or len(speeds.slowed) != tasks:
-        raise ValueError("speeds must have a share per step, and a mark per task")
-    begins = speeds.time[speeds.start[:-1]]
-    if (begins != 0).any() or (np.diff(speeds.start) < 1).any():
-        raise ValueError("the first speed of a machine must be at 0")
-
-
-def _check_routes(routes: Routes, machines: int, ports: int) -> None:
-    if routes.zone.shape != (machines,) or routes.nic.shape != (machines, 2):
-        raise ValueError(f"there are routes of other machines than the {machines}")
-    count = len(routes.route_start) - 1
-    _within("zone", routes.zone, 0, len(routes.route_of))
-    _within("nic", routes.nic, -1, ports)
-    _within("route_of", routes.route_of, 0, count)
-    _within("route_port", routes.route_port, IN, ports)
-    _starts("route_start", routes.route_start, count, routes.route_port)
 
 
 def _check_numbers(job: JobArrays, machines: int) -> None:
+    slots, tuners, speeds = job.slots.ravel(), job.tuners, job.speeds
     if job.changes.ndim != 2 or job.changes.shape[1] != 3:
         raise ValueError("a change is a time, a port and a capacity")
-    if not (np.isfinite(job.changes).all() and (job.capacity > 0).all()):
-        raise ValueError("capacities must be positive numbers")
-    latency = job.latency
-    if latency.shape not in {(0,), job.capacity.shape} or not (latency >= 0).all():
-        raise ValueError("latencies must be of every port, and 0 or more")
-    if (job.changes[:, 2] < 0).any():
-        raise ValueError("a capacity that changes must not be negative")
     _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
-    if job.slowness.shape not in {(0, machines), (len(job.rounds), machines)}:
-        raise ValueError(f"slowness must be of every task on {machines} machines")
+    full, every = job.capacity.shape, (len(job.rounds), machines)
+    begins = speeds["time"][speeds["start"][:-1]]
+    for holds, text in (
+        (job.routes["nic"].shape == (machines, 2), "a NIC is of a machine"),
+        (np.isfinite(job.changes).all(), "changes must be numbers"),
+        ((job.capacity > 0).all(), "capacities must be positive numbers"),
+        ((job.changes[:, 2] >= 0).all(), "a capacity must not be negative"),
+        (job.latency.shape in {(0,), full}, "latencies must be of every port"),
+        ((job.latency >= 0).all(), "latencies must be 0 or more"),
+        (job.slowness.shape in {(0, machines), every}, "slowness is of every task"),
+        ((slots[tuners["tuned"]] > 0).all(), "a tuned pool must have slots"),
+        ((tuners["period"] > 0).all(), "a tuner must have a period"),
+        (speeds["share"].shape == speeds["time"].shape, "a speed is of every step"),
+        (len(speeds["slowed"]) in {0, every[0]}, "a mark of speed is of every task"),
+        ((begins == 0).all(), "the first speed of a machine must be at 0"),
+        ((np.diff(speeds["start"]) > 0).all(), "a machine must have a speed"),
+    ):
+        if not holds:
+            raise ValueError(text)
 
 
 def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,8 @@ from emu.prediction.core import ffi, lib, pointer, structure
 from emu.prediction.scheduling.compiled_problem import (
     Floats,
     Ints,
+    Layout,
     job_arrays,
-    lay_out,
     plain,
 )
 from emu.prediction.scheduling.policies import rate_policy
@@ -29,26 +30,7 @@ from emu.prediction.scheduling.state import (
     new_rate_changes,
     room_for,
 )
-from emu.problem import Job, Problem, Profile
-
-
-class NewestReads:
-    """The reads of a schedule that goes on."""
-
-    def __init__(self, job: Job, log: Ints) -> None:
-        self.log = log
-        self._into: dict[int, list[int]] = {}
-        for position, edge in enumerate(job.edges):
-            if edge.latest and not job.control[position]:
-                self._into.setdefault(edge.destination, []).append(position)
-
-    def of(self, task: int, iteration: int) -> list[list[int]]:
-        """Return [edge, iteration of its source] of all that (task, iteration) reads.
-
-        The iteration is -1 where none has arrived.
-        """
-        edges = self._into.get(task, ())
-        return [[edge, int(self.log[edge, iteration])] for edge in edges]
+from emu.problem import Problem, Profile
 
 
 @dataclass(frozen=True)
@@ -68,7 +50,7 @@ class RateSegments:
         """Return the number of segments."""
         return len(self.edge)
 
-    def __getitem__(self, part: slice) -> RateSegments:
+    def __getitem__(self, part: slice | list[int]) -> RateSegments:
         """Return a part of them."""
         return RateSegments(*(values[part] for values in vars(self).values()))
 
@@ -77,12 +59,9 @@ def newest(lines: Sequence[RateSegments]) -> RateSegments:
     """Return the last line of every edge, of lines in the order of their time."""
     if len(lines) == 1:
         return lines[0]
-    columns = [
-        np.concatenate(some)
-        for some in zip(*(vars(one).values() for one in lines), strict=True)
-    ]
-    last = list({e: place for place, e in enumerate(columns[0].tolist())}.values())
-    return RateSegments(*(values[last] for values in columns))
+    columns = zip(*(vars(one).values() for one in lines), strict=True)
+    every = RateSegments(*map(np.concatenate, columns))
+    return every[[*{e: place for place, e in enumerate(every.edge.tolist())}.values()]]
 
 
 @dataclass(frozen=True)
@@ -134,6 +113,10 @@ class Scheduler:
     `announce` what tasks send, and `settle` what has ended. Time never runs backwards:
     an end that is known late counts as now.
 
+    Raises ValueError when there is no such policy or it is the portfolio, or it looks
+    ahead and there is no profile, or the profile does not fit the job, or the job has
+    gates and there are no times.
+
     Parameters
     ----------
     policy
@@ -145,13 +128,6 @@ class Scheduler:
         iterations); without it nothing is settled ahead of its time.
     times
         Times of gates, seconds, same shape; only their rows are read.
-
-    Raises
-    ------
-    ValueError
-        When there is no such policy or it is the portfolio, or it looks ahead and
-        there is no profile, or the profile does not fit the job, or the job has gates
-        and there are no times.
     """
 
     def __init__(
@@ -172,36 +148,29 @@ class Scheduler:
         check_rows(job, profile)
         arrays = job_arrays(job, problem.cluster, rule)
         self._job = job
-        self._layout = lay_out(arrays, np.array(problem.placement.machine_of, np.int64))
+        self._layout = Layout(arrays, np.array(problem.placement.machine_of, np.int64))
         times_seen, volumes_seen = plain(profile.times), plain(profile.volumes)
         after = expectation(self._layout, times_seen, volumes_seen)
         self._state = State(self._layout, after, logged=True)
         #: When it took everything in, seconds; for reading.
         self.log = self._state.log
-        self.reads = NewestReads(job, self._state.log.reads)
+        self._read: defaultdict[int, list[int]] = defaultdict(list)
+        for position, edge in enumerate(job.edges):
+            if edge.latest and not job.control[position]:
+                self._read[edge.destination].append(position)
         #: Bytes that were announced, shape (edges, iterations); for reading.
         self.volumes = np.full(shape, 0.0)  # its memory is taken now, not as it goes
         #: The least times that were given.
         self.holds = holds
+        # The arrays are handed over to the core once for all calls.
         self._gates = gates_of(job, times)
         self._board = new_rate_changes(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
-        # The arrays are handed over to the core once for all calls.
-        room = self._room
-        sizes = {
-            "room": len(room.time),
-            "task_room": len(room.task),
-            "flow_room": len(room.flow),
-            "line_room": len(room.edge),
-        }
         self._passage = structure("Passage", next=math.inf)
-        self._found = structure("Instants", **sizes, **room._asdict())
-        self._passed = structure("Gates", **self._gates._asdict())
         self._arrays = (
             pointer(self.volumes),
             pointer(np.empty((0, 0)) if holds is None else plain(holds)),
         )
-        self._lines = structure("RateChanges", **self._board._asdict())
 
     def begin(self) -> Decisions:
         """Return the decisions at time 0.
@@ -218,10 +187,7 @@ class Scheduler:
         Raises SchedulingError when there is no such task or iteration, an edge is not
         one of the task's, or a volume is not a number that can be.
 
-        Parameters
-        ----------
-        volumes
-            Bytes per out-edge; an edge that is absent has nothing to send.
+        ``volumes``: bytes per out-edge; an edge that is absent has nothing to send.
         """
         name = self._task_name(task)
         # All is looked at before any is noted: a message counts whole or not at all.
@@ -300,10 +266,10 @@ class Scheduler:
         while how == lib.FULL:
             self._state.keep_room(ROOM)
             how = lib.pass_instants(
-                self._layout.c, self._state.c, volumes, least, self._passed,
-                self._lines, ends, until, self._found, passage,
+                self._layout.c, self._state.c, volumes, least, self._gates.core,
+                self._board.core, ends, until, self._room.core, passage,
             )  # fmt: skip
-            self._layout.job.arrays.check()
+            self._layout.job.check()
             decisions += self._decisions(passage.count)
         if how == lib.IMPOSSIBLE:
             _, *which = given[passage.taken]
@@ -325,7 +291,7 @@ class Scheduler:
         )
         starts = _pairs(room.task, room.task_iteration, tasks[-1])
         flows_opening = _pairs(room.flow, room.flow_iteration, flows[-1])
-        of_lines: tuple[Any, ...] = room[-5:]
+        of_lines = room.edge, room.iteration, room.amount, room.rate, room.since
         segments = RateSegments(*(values[: lines[-1]].copy() for values in of_lines))
         service = room.served[:count].tolist()
         return [
@@ -339,6 +305,14 @@ class Scheduler:
             )
             for i, time in enumerate(room.time[:count].tolist())
         ]
+
+    def reads_of(self, task: int, iteration: int) -> list[list[int]]:
+        """Return [edge, iteration of its source] of all that (task, iteration) reads.
+
+        The iteration is -1 where none has arrived.
+        """
+        edges = self._read.get(task, ())
+        return [[edge, int(self.log.reads[edge, iteration])] for edge in edges]
 
     def service_of(self, edge: int, time: float) -> float:
         """Return the bytes that the fluid of the active flow of ``edge`` has served.
@@ -367,7 +341,7 @@ class Scheduler:
     @property
     def finished(self) -> bool:
         """True where every iteration of every task ended."""
-        return bool((self._state.ended == self._layout.rounds).all())
+        return bool((self._state.ended == self._job.rounds).all())
 
     @property
     def broken(self) -> str:

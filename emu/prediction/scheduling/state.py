@@ -11,11 +11,9 @@ An online run has two instants per event, and a call has its price: for 1,027 fl
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
-from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
+from emu.prediction.core import Record, ffi, lib, new_room, pointer, room_in, view
 from emu.prediction.scheduling.compiled_problem import Floats, Ints, Layout, plain
 from emu.problem import Job, Realization
 
@@ -38,10 +36,8 @@ def longest_paths(
     Raises ValueError when the two have not as many columns, or not a row per task and
     edge.
 
-    Parameters
-    ----------
-    times, volumes
-        As in `Realization`; fewer columns are repeated (one column: the means).
+    ``times``, ``volumes``: as in `Realization`; fewer columns are repeated (one column:
+    the means).
 
     Returns
     -------
@@ -50,7 +46,7 @@ def longest_paths(
     after_flow
         Seconds from the end of (edge, iteration) to the end of the job.
     """
-    job, columns = layout.job.arrays, times.shape[1]
+    job, columns = layout.job, times.shape[1]
     rows = len(job.rounds), len(job.source)
     if times.shape != (rows[0], columns) or volumes.shape != (rows[1], columns):
         raise ValueError(f"times of {times.shape}, volumes of {volumes.shape}")
@@ -78,13 +74,11 @@ def earliest(layout: Layout, times: Floats, volumes: Floats) -> tuple[Floats, Fl
 def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     """Return `State.after` for runs like this one; empty if the policy does not look.
 
-    Parameters
-    ----------
-    times, volumes
-        Those of iterations that were seen, as in `Profile`; only their means are used.
+    ``times``, ``volumes``: those of iterations that were seen, as in `Profile`; only
+    their means are used.
     """
     # No other rule looks at paths: they are spared the walk through the job.
-    if layout.job.arrays.policy in (lib.OES_CP, lib.WEIGHTED_MAXMIN):
+    if layout.job.policy in (lib.OES_CP, lib.WEIGHTED_MAXMIN):
         return longest_paths(layout, means(times), means(volumes))[1]
     return np.zeros((0, 0))
 
@@ -99,74 +93,56 @@ def check_rows(job: Job, profile: Realization) -> None:
         )
 
 
-class Log(NamedTuple):
-    """When everything happened, seconds, as in `emu.problem.Schedule`; see core.h.
-
-    A column per iteration, or none where nothing is kept.
-    """
-
-    task_start: Floats
-    task_end: Floats
-    flow_ready: Floats
-    flow_start: Floats
-    flow_end: Floats
-    reads: Ints
-    quotas: Ints
-
-
 class State:
     """The state of one schedule, and what Python reads of it.
 
-    Parameters
-    ----------
-    after
-        Per edge and iteration, the longest path that is left when that flow ends,
-        seconds (`emu.prediction.scheduling.state.expectation`); empty where no policy
-        needs it.
+    ``after``: per edge and iteration, the longest path that is left when that flow
+    ends, seconds (`emu.prediction.scheduling.state.expectation`); empty where no policy
+    needs it.
 
     Attributes
     ----------
     c
         The structure, which says what its fields are (core.h).
+    log
+        When everything happened, seconds, as in `Schedule`: a column per iteration, or
+        none where nothing is kept.
     """
 
     def __init__(
         self, layout: Layout, after: Floats, *, logged: bool, looks: int = 0
     ) -> None:
-        memory = new_room(lib.room_of_state(layout.c))
-        job = layout.job.arrays
+        memory, job = new_room(lib.room_of_state(layout.c)), layout.job
         tasks, edges, columns = len(job.rounds), len(job.source), job.iterations
 
         def times(rows: int, *, kept: bool) -> Floats:
             return np.full((rows, columns) if kept else (0, 0), np.nan)
 
-        self.log = Log(
+        self.log = Record(
+            "Log",
             task_start=times(tasks, kept=logged),
             task_end=times(tasks, kept=logged),
             flow_ready=times(edges, kept=logged or job.policy == lib.FIFO),
             flow_start=times(edges, kept=logged),
             flow_end=times(edges, kept=logged or job.latency.size > 0),
             reads=np.full((job.latest.size, columns), -1),
-            quotas=np.zeros((looks, len(job.tuners.tuned)), np.int64),
+            quotas=np.zeros((looks, len(job.tuners["tuned"])), np.int64),
+            tuning_room=looks,
         )
         self.c = state = ffi.new("State *")
-        log = structure("Log", **self.log._asdict(), tuning_room=looks)
         # The core holds pointers into these: they must live as long as the state.
-        self._kept = memory, layout, after, log
-        lib.new_state(layout.c, pointer(after), log[0], room_in(memory), state)
-        tasks, edges = layout.c.tasks, layout.c.edges
+        self._kept = memory, layout, after
+        log = self.log.core[0]
+        lib.new_state(layout.c, pointer(after), log, room_in(memory), state)
 
         def ints(start: object, count: int) -> Ints:
             return view(memory, start, count, np.int64)
-
-        def floats(start: object, count: int) -> Floats:
-            return view(memory, start, count, np.float64)
 
         self.started, self.ended = ints(state.started, tasks), ints(state.ended, tasks)
         self.ready = ints(state.ready, edges)
         self.delivered = ints(state.delivered, edges)
         self.served = ints(state.served, edges)
-        self.base = floats(state.base, edges)
+        self.base = view(memory, state.base, edges, np.float64)
         self._tunings = ints(state.tunings, layout.c.tuners.count)
         self._queued = ints(state.queued, tasks), ints(state.length, lib.LENGTHS)
 
@@ -187,7 +163,7 @@ class State:
             # Twice as much each time: copying stays in proportion to what is kept.
             more = np.zeros((2 * total, self._tunings.size), np.int64)
             more[: len(self.log.quotas)] = self.log.quotas
-            self.log = self.log._replace(quotas=more)
+            self.log.quotas = more
             self.c.log.quotas, self.c.log.tuning_room = pointer(more), len(more)
 
     @property
@@ -197,42 +173,22 @@ class State:
         return list(map(int, queue[: length[lib.QUEUED]]))
 
 
-class RateChanges(NamedTuple):
-    """The lines as last seen, per edge, and what differs since (core.h)."""
-
-    iteration: Ints
-    rate: Floats
-    edge: Ints
-    served: Floats
-
-
-def new_rate_changes(edges: int) -> RateChanges:
+def new_rate_changes(edges: int) -> Record:
     """Return the board before anything was sent."""
     # No iteration of any edge has been seen: -1, so that the first one differs.
-    return RateChanges(
-        np.full(edges, -1, np.int64),
-        np.zeros(edges),
-        np.zeros(edges, np.int64),
-        np.zeros(edges),
+    return Record(
+        "RateChanges",
+        iteration=np.full(edges, -1, np.int64),
+        rate=np.zeros(edges),
+        edge=np.zeros(edges, np.int64),
+        served=np.zeros(edges),
     )
 
 
-class Gates(NamedTuple):
-    """The gates of a job, and those that have ended since they were last looked at.
-
-    Fields as in core.h; ``times`` has no columns where no task is a gate, and of ended
-    gates there is room for every iteration of every gate.
-    """
-
-    times: Floats
-    since: Floats
-    task: Ints
-    iteration: Ints
-    start: Floats
-
-
-def gates_of(job: Job, times: Floats | None) -> Gates:
+def gates_of(job: Job, times: Floats | None) -> Record:
     """Return the gates of ``job``, none of which has begun.
+
+    ``times`` have no columns where no task is a gate.
 
     Raises ValueError when there are gates and no times.
     """
@@ -246,7 +202,8 @@ def gates_of(job: Job, times: Floats | None) -> Gates:
         times = np.where(gates[:, None], times, np.nan)
     # One call may take in all that is left: every iteration of every gate.
     room = sum(n for n, gate in zip(job.rounds, gates, strict=True) if gate)
-    return Gates(
+    return Record(
+        "Gates",
         times=plain(times),
         since=np.zeros(len(job.tasks)),
         task=np.zeros(room, np.int64),
@@ -259,34 +216,31 @@ def gates_of(job: Job, times: Floats | None) -> Gates:
 ROOM = 64
 
 
-class Instants(NamedTuple):
-    """Decisions at some instants, in lists of which each has a part; see core.h."""
-
-    time: Floats
-    served: Ints
-    tasks: Ints
-    flows: Ints
-    lines: Ints
-    gates: Ints
-    task: Ints
-    task_iteration: Ints
-    flow: Ints
-    flow_iteration: Ints
-    edge: Ints
-    iteration: Ints
-    amount: Floats
-    rate: Floats
-    since: Floats
-
-
-def room_for(tasks: int, edges: int) -> Instants:
+def room_for(tasks: int, edges: int) -> Record:
     """Return room for `ROOM` usual instants, and one at which everything happens."""
     # At one instant every task may start and every rate change, at others few do.
-    few, some, more = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
-    sizes = ROOM, ROOM, *[ROOM + 1] * 4, few, few, some, some, *[more] * 5
-    measured = {"time", "amount", "rate", "since"}
-    lists: list[Any] = [
-        np.zeros(size, np.float64 if name in measured else np.int64)
-        for name, size in zip(Instants._fields, sizes, strict=True)
-    ]
-    return Instants(*lists)
+    tasks, edges, lines = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
+    parts = {name: _ints(ROOM + 1) for name in ("tasks", "flows", "lines", "gates")}
+    return Record(
+        "Instants",
+        room=ROOM,
+        task_room=tasks,
+        flow_room=edges,
+        line_room=lines,
+        time=np.zeros(ROOM),
+        served=_ints(ROOM),
+        **parts,
+        task=_ints(tasks),
+        task_iteration=_ints(tasks),
+        flow=_ints(edges),
+        flow_iteration=_ints(edges),
+        edge=_ints(lines),
+        iteration=_ints(lines),
+        amount=np.zeros(lines),
+        rate=np.zeros(lines),
+        since=np.zeros(lines),
+    )
+
+
+def _ints(size: int) -> Ints:
+    return np.zeros(size, np.int64)

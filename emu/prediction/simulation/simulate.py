@@ -8,12 +8,11 @@ from collections.abc import Collection
 import numpy as np
 
 from emu.errors import SchedulingError
-from emu.prediction.core import ffi, lib, pointer, structure
+from emu.prediction.core import Record, ffi, lib, pointer
 from emu.prediction.scheduling import RATE_POLICIES, policy_named
 from emu.prediction.scheduling.compiled_problem import (
     Layout,
     job_arrays,
-    lay_out,
     plain,
 )
 from emu.prediction.scheduling.policies import PORTFOLIO, rate_policy
@@ -23,12 +22,7 @@ from emu.prediction.scheduling.state import (
     expectation,
     new_rate_changes,
 )
-from emu.problem import (
-    Problem,
-    RateHistory,
-    Realization,
-    Schedule,
-)
+from emu.problem import Problem, RateHistory, Realization, Schedule
 
 
 def simulate(
@@ -42,6 +36,10 @@ def simulate(
 ) -> Schedule:
     """Return the Schedule of ``problem`` under ``policy``.
 
+    Raises ValueError when there is no such policy, realization or profile do not fit
+    the job, or the step is negative or not finite, and SchedulingError when tasks are
+    left that nothing would ever start.
+
     Parameters
     ----------
     policy
@@ -54,37 +52,28 @@ def simulate(
         the paper, tasks and flows end, and rates change, at the end of a slot only; a
         flow keeps its rate in the slot that it needs a part of. As the slots get
         short the schedule becomes that of continuous time.
-
-    Raises
-    ------
-    ValueError
-        When there is no such policy, realization or profile do not fit the job, or the
-        step is negative or not finite.
-    SchedulingError
-        When tasks are left that nothing would ever start.
     """
-    recorder = _Recorder(len(problem.job.edges)) if record_rates else None
-    _, state = _run(problem, realization, policy, profile, step, recorder)
+    edges, rates = len(problem.job.edges), None
+    run = problem, realization, policy, profile, step
+    recorder = _recorder(edges) if record_rates else None
+    _, state = _run(*run, recorder)
+    if recorder is not None:  # it counted the rows, the second run keeps them
+        recorder = _recorder(edges, recorder.core.rows)
+        columns = recorder.time, recorder.edge, recorder.iteration, recorder.rate
+        rates = RateHistory(*columns)
     if recorder is not None or state.looks > _LOOKS:
-        # The first run counted the rows, the second keeps them.
-        if recorder is not None:
-            recorder = _Recorder(len(problem.job.edges), recorder.c.rows)
-        looks = state.looks
-        _, state = _run(
-            problem, realization, policy, profile, step, recorder, looks=looks
-        )
+        _, state = _run(*run, recorder, looks=state.looks)
+    log = state.log
     return Schedule(
         problem=problem,
-        task_start=state.log.task_start,
-        task_end=state.log.task_end,
-        flow_ready=state.log.flow_ready,
-        flow_start=state.log.flow_start,
-        flow_end=state.log.flow_end,
-        flow_bytes=np.where(
-            np.isnan(state.log.flow_ready), np.nan, realization.volumes
-        ),
-        rates=None if recorder is None else recorder.history,
-        reads=state.log.reads if state.log.reads.size else None,
+        task_start=log.task_start,
+        task_end=log.task_end,
+        flow_ready=log.flow_ready,
+        flow_start=log.flow_start,
+        flow_end=log.flow_end,
+        flow_bytes=np.where(np.isnan(log.flow_ready), np.nan, realization.volumes),
+        rates=rates,
+        reads=log.reads if log.reads.size else None,
         quotas=state.quotas,
     )
 
@@ -115,10 +104,7 @@ def best_policy(
 
     Raises ValueError or SchedulingError as `simulate`.
 
-    Parameters
-    ----------
-    candidates
-        Names; all policies if empty.
+    ``candidates``: names; all policies if empty.
     """
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
     realization = Realization(profile.times[:, columns], profile.volumes[:, columns])
@@ -140,25 +126,22 @@ def best_policy(
     return min(spans, key=spans.__getitem__)
 
 
-class _Recorder:
-    """Room for the rows of a rate history; without any they are counted."""
-
-    def __init__(self, edges: int, room: int = 0) -> None:
-        self.history = RateHistory(
-            np.empty(room),
-            np.empty(room, np.int64),
-            np.empty(room, np.int64),
-            np.empty(room),
-        )
-        rows = {name: getattr(self.history, name) for name in _COLUMNS}
-        board = new_rate_changes(edges)._asdict()
-        self.c = structure("RateRecord", counts=True, room=room, board=board, **rows)
+def _recorder(edges: int, room: int = 0) -> Record:
+    """Return room for the rows of a rate history; without any they are counted."""
+    return Record(
+        "RateRecord",
+        counts=True,
+        room=room,
+        board=new_rate_changes(edges),
+        time=np.empty(room),
+        edge=np.empty(room, np.int64),
+        iteration=np.empty(room, np.int64),
+        rate=np.empty(room),
+    )
 
 
 #: Looks at quotas that the first run keeps: 32 kB for 4 tuners.
 _LOOKS = 1024
-#: Of a rate history.
-_COLUMNS = ("time", "edge", "iteration", "rate")
 
 
 def _run(
@@ -167,7 +150,7 @@ def _run(
     policy: str,
     profile: Realization | None,
     step: float,
-    recorder: _Recorder | None = None,
+    recorder: Record | None = None,
     *,
     logged: bool = True,
     looks: int = _LOOKS,
@@ -182,24 +165,24 @@ def _run(
         policy = best_policy(problem, profile)
     rule = rate_policy(policy)
     arrays = job_arrays(job, problem.cluster, rule)
-    layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
+    layout = Layout(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
     after = expectation(layout, plain(profile.times), plain(profile.volumes))
     state = State(layout, after, logged=logged, looks=looks)
     times, volumes = plain(realization.times), plain(realization.volumes)
     end = lib.run(
         layout.c, state.c, pointer(times), pointer(volumes), math.inf, step,
-        ffi.NULL if recorder is None else recorder.c,
+        ffi.NULL if recorder is None else recorder.core,
     )  # fmt: skip
     arrays.check()
     if math.isnan(end):
-        raise SchedulingError(_stuck(problem, layout, state))
+        raise SchedulingError(_stuck(problem, state))
     return float(end), state
 
 
-def _stuck(problem: Problem, layout: Layout, state: State) -> str:
+def _stuck(problem: Problem, state: State) -> str:
     """Return a text on tasks that never start, flows cut off, holders of slots."""
     tasks, steps = problem.job.tasks, problem.links.steps
-    tasks_left = np.flatnonzero(state.ended < layout.rounds)
+    tasks_left = np.flatnonzero(state.ended < problem.job.rounds)
     names = ", ".join(tasks[task].name for task in tasks_left[:8])
     text = f"nothing would ever start {names}"
     for port in steps.cut_for_good:
@@ -260,12 +243,10 @@ def sensitivity(
     before = makespan(problem, realization, policy, profile=profile)
     most = 0.0
     for _ in range(NUDGES):
-        nudge = Realization(
-            *(
-                values * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, values.shape))
-                for values in (realization.times, realization.volumes)
-            )
+        nudges = (
+            values * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, values.shape))
+            for values in (realization.times, realization.volumes)
         )
-        after = makespan(problem, nudge, policy, profile=profile)
+        after = makespan(problem, Realization(*nudges), policy, profile=profile)
         most = max(most, abs(after - before))
     return most

@@ -10,32 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.prediction.core import ffi, lib, pointer, structure
-from emu.prediction.scheduling import policies, rate_policy
+from emu.prediction.scheduling import rate_policy
 from emu.prediction.scheduling.compiled_problem import (
-    BoundJob,
     JobArrays,
+    Layout,
     job_arrays,
-    lay_out,
 )
 from emu.prediction.scheduling.state import longest_paths
 from emu.testing import two_machine_example
 
 
-def arrays(policy: str = "oes") -> JobArrays:
+def arrays(rule: str = "oes", **changes: Any) -> JobArrays:
     problem, _ = two_machine_example(3)
-    return job_arrays(problem.job, problem.cluster, rate_policy(policy))
-
-
-def test_rules_have_the_numbers_that_the_core_knows() -> None:
-    for rule in policies.RATE_POLICIES.values():
-        name = {"none": "MAXMIN"}.get(rule.name, rule.name.upper())
-        if rule.code != policies.PORTFOLIO:
-            assert getattr(lib, name) == rule.code
+    good = job_arrays(problem.job, problem.cluster, rate_policy(rule))
+    fields = {name: value for name, value in vars(good).items() if name != "core"}
+    return JobArrays(**{**fields, **changes}) if changes else good
 
 
 def test_a_rule_that_nobody_answers_for() -> None:
     with pytest.raises(ValueError, match="rule of one's own"):
-        BoundJob(arrays("mrtf")._replace(policy=lib.OWN))
+        arrays("mrtf", policy=lib.OWN)
 
 
 @pytest.mark.parametrize(
@@ -72,18 +66,17 @@ def test_an_array_of_another_kind_does_not_become_a_field() -> None:
     ],
 )
 def test_an_index_beyond_its_array(field: str, value: float, story: str) -> None:
-    good = arrays()
-    bad = getattr(good, field).copy()
+    bad = getattr(arrays(), field).copy()
     bad[-1] = value
     with pytest.raises(ValueError, match=story):
-        BoundJob(good._replace(**{field: bad}))
+        arrays(**{field: bad})
 
 
 @pytest.mark.parametrize("field", ["sent", "rank", "control", "in_start"])
 def test_an_array_that_is_too_short(field: str) -> None:
-    good = arrays()
+    short = getattr(arrays(), field)[:-1]
     with pytest.raises(ValueError, match=f"{field} must"):
-        BoundJob(good._replace(**{field: getattr(good, field)[:-1]}))
+        arrays(**{field: short})
 
 
 @pytest.mark.parametrize(
@@ -96,31 +89,28 @@ def test_an_array_that_is_too_short(field: str) -> None:
     ],
 )
 def test_a_route_over_what_is_not_there(field: str, value: int, story: str) -> None:
-    good = arrays()
-    bad = getattr(good.routes, field).copy()
+    routes = arrays().routes
+    bad = routes[field].copy()
     bad.flat[-1] = value
     with pytest.raises(ValueError, match=story):
-        BoundJob(good._replace(routes=good.routes._replace(**{field: bad})))
+        arrays(routes={**routes, field: bad})
 
 
 def test_a_flow_over_a_nic_that_is_none() -> None:
-    good = arrays()
-    nic = np.full_like(good.routes.nic, -1)
+    routes = arrays().routes
+    none = arrays(routes={**routes, "nic": np.full_like(routes["nic"], -1)})
     with pytest.raises(ValueError, match="the NIC of a machine that has none"):
-        lay_out(
-            good._replace(routes=good.routes._replace(nic=nic)),
-            np.array([0, 0, 1, 1, 0, 1]),
-        )
+        Layout(none, np.array([0, 0, 1, 1, 0, 1]))
 
 
 @pytest.mark.parametrize("machine", [-1, 2, 2**40])
 def test_a_machine_that_is_not_there(machine: int) -> None:
     with pytest.raises(ValueError, match="a machine beyond 1"):
-        lay_out(arrays(), np.array([0, 0, 1, 1, 0, machine]))
+        Layout(arrays(), np.array([0, 0, 1, 1, 0, machine]))
 
 
 def test_times_that_do_not_fit() -> None:
-    layout = lay_out(arrays(), np.zeros(6, np.int64))
+    layout = Layout(arrays(), np.zeros(6, np.int64))
     with pytest.raises(ValueError, match="volumes of"):
         longest_paths(layout, np.zeros((6, 3)), np.zeros((8, 2)))
 

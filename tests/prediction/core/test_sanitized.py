@@ -48,13 +48,14 @@ import numpy as np
 from emu.errors import PlacementError
 from emu.graph_data import BatchPlan
 from emu.graph_data.synthetic_graph import synthetic_source
-from emu.prediction.placement.search import SearchOptions, search
+from emu.prediction.placement.search import SearchOptions
 from emu.prediction.placement.candidates import JobsCost
 from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.problem import Profile
 from emu.systems.dgcl.spst import (spst)
 from emu.testing.strategies import random_problem
 from tests.systems.dgcl.test_planner import random_needs, random_topology
+from tools.benches.evaluator import search
 
 for seed in range(30):
     rng = np.random.default_rng(seed)

@@ -10,14 +10,11 @@ import pytest
 from emu.prediction.placement.candidates import (
     NORM,
     Candidates,
-    candidates,
     estimate,
-    expand,
     lower_bound,
     placement_cost,
 )
-from emu.prediction.placement.moves import find_symmetry, team_arrays
-from emu.prediction.placement.search import SKETCH, sketch
+from emu.prediction.placement.search import SearchOptions, _Run
 from emu.prediction.placement.space import Space
 from emu.problem import Cluster, Edge, Job, Machine, Realization, Task
 from tests.prediction.placement.placement_cases import (
@@ -66,7 +63,7 @@ def compiled_search(
 ) -> tuple[Space, Candidates]:
     """Return the space and its arrays, under ``oes``."""
     space = Space(job, cluster)
-    return space, candidates(space, run, "oes")
+    return space, Candidates(space, run, "oes")
 
 
 def chain(iterations: int) -> tuple[Job, Cluster, Realization]:
@@ -106,7 +103,7 @@ def test_scales_with_times_and_bytes_and_sees_no_names() -> None:
         shuffled = Cluster(tuple(cluster.machines[m] for m in order))
         _, other = compiled_search(job, shuffled, run)
         at = rng.integers(len(cluster.machines), size=len(job.tasks))
-        at[c.units.fixed >= 0] = c.units.fixed[c.units.fixed >= 0]
+        at[c.space.fixed >= 0] = c.space.fixed[c.space.fixed >= 0]
         guess = estimate(c, at)
 
         assert estimate(twice, at) == pytest.approx(2.0 * guess, rel=1e-9)
@@ -120,7 +117,7 @@ def test_ranks_placements_as_simulation_does() -> None:
     for job, cluster, run in drawn_jobs(30, 8):
         space, c = compiled_search(job, cluster, run)
         drawn = rng.integers(len(cluster.machines), size=(60, len(space.units)))
-        everywhere = [expand(c.units, machines) for machines in drawn]
+        everywhere = [c.space.expand(machines) for machines in drawn]
         simulated = [placement_cost(c, at, np.inf) for at in everywhere]
         bounds = [lower_bound(c, at) for at in everywhere]
         ranks.append(
@@ -156,17 +153,15 @@ def test_a_sketch_meets_the_least_estimate_of_all_placements() -> None:
         run = realization(job, rng)
         space, c = compiled_search(job, cluster, run)
         start = space.machines(every[int(rng.integers(len(every)))])
-        state = rng.integers(2**64, size=1, dtype=np.uint64)
-        symmetry, teams = find_symmetry(space, run), team_arrays(space)
-        found = sketch(c, symmetry, teams, state, start, np.geomspace(*SKETCH))
-        guess = estimate(c, expand(c.units, found))
+        found = _Run(space, run, SearchOptions(), rng).sketch(start)
+        guess = estimate(c, c.space.expand(found))
         least = min(
             estimate(c, np.array(one.machine_of, dtype=np.int64)) for one in every
         )
 
         assert space.fits(found)
         assert least * (1 - 1e-9) <= guess
-        assert guess <= estimate(c, expand(c.units, start)) * (1 + 1e-9)
+        assert guess <= estimate(c, c.space.expand(start)) * (1 + 1e-9)
         met.append(bool(guess <= 1.01 * least))
 
     assert np.mean(met) >= 0.9

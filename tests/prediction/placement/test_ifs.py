@@ -196,7 +196,7 @@ def test_packing_visits_states_in_the_order_of_the_paper() -> None:
 
     assert packing.solve([0, 1]) == [(0, (1,)), (1, (2,))]
     assert packing.solve([1, 0]) == [(1, (1,)), (0, (2,))]
-    assert packing.most_per_bin() == (2,)
+    assert packing.options(0).tolist() == [[0], [1], [2]]
 
 
 def solve_plainly(

@@ -7,13 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from emu.prediction.placement.moves import Move, Neighbour, neighbours
+from emu.prediction.placement.moves import Move, Neighbour
 from emu.problem import Placement, Problem
 from tests.prediction.placement.placement_cases import (
     feasible_placements,
     random_setting,
     realization,
 )
+from tools.studies.moves_and_bounds import neighbours
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from emu.errors import InfeasiblePlacement
 from emu.prediction.placement import PLACEMENT_POLICIES, place
 from emu.prediction.placement.bound import placement_bound
-from emu.prediction.placement.moves import neighbours
 from emu.prediction.simulation import makespan
 from emu.problem import Job, Placement, Problem, Profile
 from tests.prediction.placement.placement_cases import (
@@ -20,6 +19,7 @@ from tests.prediction.placement.placement_cases import (
     random_setting,
     realization,
 )
+from tools.studies.moves_and_bounds import neighbours
 
 POLICIES = sorted(PLACEMENT_POLICIES.keys() - {"explicit"})
 #: Settings drawn; a third of them has no placement.

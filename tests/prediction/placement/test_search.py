@@ -14,15 +14,13 @@ from emu.prediction.core import lib, pointer
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.candidates import (
     Candidates,
-    candidates,
     common_draws,
-    expand,
     lower_bound,
 )
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import EtpOptions, new_memory, search_etp
 from emu.prediction.placement.moves import canonicalise, find_symmetry, hub_followers
-from emu.prediction.placement.search import SearchOptions, search
+from emu.prediction.placement.search import SearchOptions
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import makespan
 from emu.problem import (
@@ -43,6 +41,7 @@ from tests.prediction.placement.placement_cases import (
     random_setting,
     realization,
 )
+from tools.benches.evaluator import search
 
 ITERATIONS = 4
 
@@ -308,8 +307,8 @@ def test_teams_are_workers_with_their_samplers() -> None:
 
 def excess(c: Candidates, machines: NDArray[np.int64]) -> float:
     """Return the violated part of all capacities."""
-    used = c.units.used.copy()
-    np.add.at(used, machines, c.units.demand)
+    used = c.space.used.copy()
+    np.add.at(used, machines, c.space.demand)
     return float(lib.excess(c.core, pointer(used)))
 
 
@@ -319,7 +318,7 @@ def test_lower_bound_is_below_every_makespan() -> None:
     for job, cluster, profile, placements in small_settings(5, 5, 60):
         drawn = profile.draw(rng, ITERATIONS)
         space = Space(job, cluster)
-        c = candidates(space, drawn, "oes")
+        c = Candidates(space, drawn, "oes")
         floor = placement_bound(job, cluster, drawn)
         whole = placement_bound(job, cluster, drawn, nodes=50)
         assert floor <= whole * (1 + 1e-5)
@@ -327,7 +326,7 @@ def test_lower_bound_is_below_every_makespan() -> None:
             machines = space.machines(placement)
             problem = Problem(cluster, job, placement)
             simulated = makespan(problem, drawn)
-            bound = lower_bound(c, expand(c.units, machines))
+            bound = lower_bound(c, c.space.expand(machines))
             assert bounds(problem, drawn).nic_load <= bound * (1 + 1e-9)
             assert bound <= simulated * (1 + 1e-9)
             assert whole <= bound * (1 + 1e-9)
@@ -341,7 +340,7 @@ def test_excess_is_the_penalty_of_equation_21() -> None:
     job, cluster = paper_testbed()
     drawn = realization(job, np.random.default_rng(0))
     space = Space(job, cluster)
-    c = candidates(space, drawn, "oes")
+    c = Candidates(space, drawn, "oes")
     everything_on_m0 = np.zeros(len(space.units), dtype=np.int64)
 
     over = excess(c, everything_on_m0)

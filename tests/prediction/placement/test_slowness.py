@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.prediction.placement.bound import placement_bound
-from emu.prediction.placement.search import SearchOptions, search
+from emu.prediction.placement.search import SearchOptions
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Problem, Profile
@@ -20,7 +20,7 @@ from tests.prediction.placement.placement_cases import (
     random_setting,
     realization,
 )
-from tools.benches.evaluator import MakespanEvaluator
+from tools.benches.evaluator import MakespanEvaluator, search
 
 
 def slowed(job: Job, cluster: Cluster, rng: np.random.Generator) -> Job:

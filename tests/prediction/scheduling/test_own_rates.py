@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from emu.errors import DataError
 from emu.prediction.placement.etp import EtpOptions, search_etp
-from emu.prediction.placement.search import SearchOptions, search
+from emu.prediction.placement.search import SearchOptions
 from emu.prediction.scheduling.policies import check_rates, rate_policy
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
@@ -33,7 +33,7 @@ from emu.trust.audit import audit
 from emu.trust.rate_audit import rule_audit
 from tests.golden.cases import Case, cases, exactly, problem_of
 from tests.prediction.scheduling.virtual_coordinator import VirtualCoordinator
-from tools.benches.evaluator import MakespanEvaluator
+from tools.benches.evaluator import MakespanEvaluator, search
 
 FILE = Path(__file__).resolve().parents[3] / "scenarios" / "own_rule" / "sebf.py"
 SEBF = register_program(f"{FILE}:Sebf", FILE.read_text())

@@ -133,7 +133,7 @@ def assert_equal(
         coordinator.task_start, schedule.task_start, rtol=1e-9, atol=1e-9
     )
     if schedule.reads is not None:
-        np.testing.assert_array_equal(coordinator.scheduler.reads.log, schedule.reads)
+        np.testing.assert_array_equal(coordinator.scheduler.log.reads, schedule.reads)
     quotas = coordinator.scheduler.quotas
     assert (quotas is None) == (schedule.quotas is None)
     if quotas is not None and schedule.quotas is not None:

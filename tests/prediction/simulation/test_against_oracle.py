@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emu.prediction.scheduling import RATE_POLICIES
-from emu.prediction.scheduling.compiled_problem import job_arrays, lay_out
+from emu.prediction.scheduling.compiled_problem import Layout, job_arrays
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import expectation
 from emu.prediction.simulation import makespan, sensitivity, simulate
@@ -135,7 +135,7 @@ def test_paths_behind_flows_are_those_of_the_audit(
     machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
     arrays = job_arrays(problem.job, problem.cluster, rate_policy("oes_cp"))
     after = expectation(
-        lay_out(arrays, machine_of), realization.times, realization.volumes
+        Layout(arrays, machine_of), realization.times, realization.volumes
     )
     for (e, n), path in remaining_paths(problem, realization).items():
         if problem.hops[e]:
