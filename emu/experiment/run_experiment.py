@@ -89,12 +89,12 @@ def judgement(
         seconds = seconds_of_waits(schedule, waits, scale, chain, works=works)
         held_up = min(seconds / max(replayed.length, 1e-12), off)
     sends = send_rows(each["flows"] for each in run.statistics.values())
-    budget = error_budget(subject, replayed, sends, chain, first)
+    budget = error_budget(subject, replayed, sends, first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
     verdict = decide(
         _effect_of(prepared, run, replayed, chain),
-        chain_lateness(subject, run.late, chain),
+        chain_lateness(subject, run.late),
         figures,
         time_scale=settings.time_scale,
         max_error=prepared.emulation.max_error,

@@ -54,21 +54,13 @@ class Lateness:
         return self.flows + self.tasks + self.gaps
 
 
-def chain_lateness(
-    schedule: Schedule, late: NDArray[np.float64], chain: CriticalPath | None = None
-) -> Lateness:
+def chain_lateness(schedule: Schedule, late: NDArray[np.float64]) -> Lateness:
     """Return the lateness of an emulated run's critical path, by cause.
 
-    Parameters
-    ----------
-    schedule
-        With its rates; without any, no flow is late.
-    late
-        Seconds of (task, iteration) after the profiled end.
-    chain
-        Of ``schedule``, where it is known already.
+    ``schedule``: with its rates; without any, no flow is late. ``late``: seconds of
+    (task, iteration) after the profiled end.
     """
-    chain = chain or critical_path(schedule)
+    chain = critical_path(schedule)
     due = schedule.flow_end if schedule.rates is None else fluid_ends(schedule)
     behind = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
     # A flow over several links is several links of the chain, and late once.
@@ -103,14 +95,9 @@ def seconds_of_waits(
 
     A process's waits are taken as even over the time in which it could have any.
 
-    Parameters
-    ----------
-    waited
-        Wall seconds by process for which it was ready and had no core.
-    time_scale
-        Wall seconds per emulated second.
-    works
-        Whether tasks compute, and wait then, too; else only flows keep a process busy.
+    ``waited``: wall seconds by process for which it was ready and had no core.
+    ``works``: whether tasks compute, and wait then, too; else only flows keep a process
+    busy.
     """
     job = schedule.problem.job
     ends = [(edge.source, edge.destination) for edge in job.edges]
@@ -119,13 +106,11 @@ def seconds_of_waits(
         for task in ends[edge]:
             span = schedule.flow_start[edge, n], schedule.flow_end[edge, n]
             moving[task].append(span)
+    work = np.dstack([schedule.task_start, schedule.task_end]).tolist()
     share: dict[int, float] = {}
     for process, tasks in job.processes.items():
         spans = [span for task in tasks for span in moving[task]]
-        for task in tasks if works else ():
-            spans += zip(
-                schedule.task_start[task], schedule.task_end[task], strict=True
-            )
+        spans += [tuple(span) for task in tasks if works for span in work[task]]
         total, until = 0.0, -math.inf
         for start, end in sorted(spans):
             total += max(0.0, end - max(start, until))
@@ -206,11 +191,8 @@ def clock_uncertainty(
         for place, host in enumerate(hosts)
         for machine in host.get("machines", ())
     }
-    machines = [machine.name for machine in problem.cluster.machines]
-    at = [
-        unknown.get(machines[machine], (-1, 0.0))
-        for machine in problem.placement.machine_of
-    ]
+    names = [machine.name for machine in problem.cluster.machines]
+    at = [unknown.get(names[m], (-1, 0.0)) for m in problem.placement.machine_of]
     parts = [at[link.task][1] for link in chain.links[-1:] if link.task >= 0]
     for link in chain.links:
         if link.edge >= 0 and link.start < link.end:
@@ -314,18 +296,10 @@ def host_effect(
 ) -> HostEffect:
     """Return the effect of a host's lateness on a run.
 
-    Parameters
-    ----------
-    profile
-        What the policy expects; None for ``measured``.
-    emulated, simulated
-        Makespans of the run, and of its simulation with what was measured, seconds.
-    measured, perturbed
-        Times and volumes, without and with what came after them.
-    late
-        Seconds of (task, iteration) after the profiled end; of ``measured`` times.
-    clocks
-        Seconds by which the end may be off, since clocks are known so far only.
+    ``profile``: what the policy expects, None for ``measured``. ``measured`` and
+    ``perturbed``: times and volumes, without and with what came after them; ``late``:
+    seconds of ``measured`` (task, iteration) after the profiled end. The others are
+    fields of the effect.
     """
     realization = Realization(np.maximum(measured.times - late, 0.0), measured.volumes)
     return HostEffect(
@@ -345,10 +319,7 @@ def late_times(schedule: Schedule) -> NDArray[np.float64]:
     these make it repeat the run, but for flows that waited for the late arrival of the
     one before on their edge.
 
-    Returns
-    -------
-    ndarray
-        Seconds, shape (tasks, iterations).
+    Seconds, shape (tasks, iterations).
 
     Raises ValueError when the schedule holds no rates, or not when ends were settled.
     """
@@ -394,11 +365,9 @@ def delay(
     # What slack takes up moves nothing: only the rest is a longer wait of the task.
     for position, edge in enumerate(job.edges):
         needs = slice(edge.lag, None), slice(max(job.iterations - edge.lag, 0))
-        slack = (
-            schedule.task_start[edge.destination, needs[0]]
-            - schedule.flow_end[position, needs[1]]
-            - schedule.problem.latencies[position]
-        )
+        landed = schedule.flow_end[position, needs[1]]
+        slack = schedule.task_start[edge.destination, needs[0]] - landed
+        slack -= schedule.problem.latencies[position]
         into = waits[edge.destination, needs[0]]
         np.fmax(into, flows[position, needs[1]] - slack, out=into)
     return Realization(realization.times + tasks + waits, realization.volumes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emu.prediction.scheduling.compiled_problem import Floats, Ints
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Schedule
 
 
@@ -56,22 +56,17 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     begins, ends = np.full((2, keys.shape[1]), [[np.inf], [-np.inf]])
     np.minimum.at(begins, group, schedule.flow_ready[edge, iteration])
     np.maximum.at(ends, group, schedule.flow_end[edge, iteration])
-    named = [(names[of], serves) for of, serves in keys.T.tolist()]
-    return CoflowTimes(named, ends - begins, _seconds_alone(schedule, flows, group))
-
-
-def _seconds_alone(schedule: Schedule, flows: Ints, group: Ints) -> Floats:
-    """Return the seconds that the busiest link needs for every group of flows."""
-    problem = schedule.problem
-    ports = [[*hops] for hops in problem.hops]
-    counts = np.array([len(ports[edge]) for edge in flows[:, 0].tolist()])
-    port = np.array([p for edge in flows[:, 0].tolist() for p in ports[edge]])
-    size = np.repeat(schedule.flow_bytes[*flows.T], counts)
+    # The busiest link of each, by the bytes of its flows that cross a link.
+    hops = [[*hops] for hops in schedule.problem.hops]
+    counts = np.array([len(hops[e]) for e in edge.tolist()])
+    port = np.array([p for e in edge.tolist() for p in hops[e]])
+    size = np.repeat(schedule.flow_bytes[edge, iteration], counts)
+    rates = np.array([link.capacity for link in schedule.problem.links])
     codes, place = np.unique(
-        np.repeat(group, counts) * len(problem.links) + port, return_inverse=True
+        np.repeat(group, counts) * len(rates) + port, return_inverse=True
     )
-    rates = np.array([link.capacity for link in problem.links])
+    alone = np.zeros(keys.shape[1])
     seconds = np.bincount(place, size) / rates[codes % len(rates)]
-    alone = np.zeros(int(group.max()) + 1)
     np.maximum.at(alone, codes // len(rates), seconds)
-    return alone
+    named = [(names[of], serves) for of, serves in keys.T.tolist()]
+    return CoflowTimes(named, ends - begins, alone)

@@ -301,22 +301,15 @@ class Drift:
     """Emulated minus simulated; the whole of a gap."""
 
 
-def divergences(
-    emulated: Schedule, simulated: Schedule, chain: CriticalPath | None = None
-) -> tuple[Drift, ...]:
+def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
     """Return the divergences along the critical path of ``emulated``, by time.
 
     Raises ValueError when the two are not of the same tasks, edges and iterations.
-
-    Parameters
-    ----------
-    chain
-        That of ``emulated``, where it is known already.
     """
     shapes = emulated.task_end.shape, emulated.flow_end.shape
     if (simulated.task_end.shape, simulated.flow_end.shape) != shapes:
         raise ValueError("the two schedules are not of the same job")
-    links = (chain or critical_path(emulated)).links
+    links = critical_path(emulated).links
     drifts, moment = list[Drift](), 0.0  # where the simulation is
     for _, group in groupby(links, lambda one: (one.edge, one.task, one.iteration)):
         pieces = [*group]
@@ -365,10 +358,7 @@ class DelayCause(StrEnum):
 def send_rows(logs: Iterable[bytes]) -> Rows:
     """Return (edge, iteration) -> finished, queued, informed, lag; emulated seconds.
 
-    Parameters
-    ----------
-    logs
-        What `emu.emulation.network.send_log.SendLog` packed, of every process.
+    ``logs``: what `emu.emulation.network.send_log.SendLog` packed, of every process.
     """
     rows: Rows = {}
     for log in logs:
@@ -381,7 +371,6 @@ def error_budget(
     emulated: Schedule,
     simulated: Schedule,
     rows: Rows,
-    chain: CriticalPath | None = None,
     first: Mapping[tuple[int, int], float] = MappingProxyType({}),
 ) -> dict[str, float]:
     """Return seconds by cause; they sum to emulated minus simulated makespan.
@@ -392,8 +381,6 @@ def error_budget(
         With its rates; without any the kernel shared the NICs.
     rows
         Of `send_rows`; a flow that is not in it counts as shaping.
-    chain
-        That of ``emulated``, where it is known already.
     first
         When the kernel had the first bytes of (edge, iteration), where it shared.
     """
@@ -401,7 +388,7 @@ def error_budget(
     due = np.full_like(emulated.flow_end, np.nan) if free else fluid_ends(emulated)
     others = DelayCause.NETWORK if free else DelayCause.SHARING
     parts: defaultdict[DelayCause, list[float]] = defaultdict(list)
-    for drift in divergences(emulated, simulated, chain):
+    for drift in divergences(emulated, simulated):
         if drift.cause == ELSEWHERE:
             parts[DelayCause.OTHER_PATHS].append(drift.seconds)
         elif drift.cause == Cause.GAP:

@@ -6,8 +6,9 @@ Among that the few moves of tasks that lead to the best placement found.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,6 @@ from emu.prediction.analysis.what_if import (
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.moves import (
     Neighbour,
-    difference,
     find_symmetry,
     hub_followers,
     relabel,
@@ -130,15 +130,12 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
     problem = base.problem
     reference = problem.reference(base.realization)
     placement = problem.placement
-    try:
+    best, at = placement, (problem.job, problem.cluster, reference, base.policy)
+    with suppress(PlacementError):
         if stated is not None:
             best = stated.best(problem, reference)
         else:
-            best = best_placement(
-                problem.job, problem.cluster, reference, base.policy, known=[placement]
-            ).placement
-    except PlacementError:
-        best = placement
+            best = best_placement(*at, known=[placement]).placement
     before = span(base)
     way = _Way(base, stated)
     if best == placement or not way.length(best) < before * (1 - _WORTH):
@@ -232,23 +229,49 @@ class _Way:
         return list(dict.fromkeys(groups))
 
     def _step(self, before: Placement, after: Placement) -> TaskMove:
-        base = self._base
-        job, cluster = base.problem.job, base.problem.cluster
-        near = Neighbour(after, difference(job, cluster, before, after))
-        was, now = self.run(before), self.run(after)
-        length = self.length(after)
+        was, now, length = self.run(before), self.run(after), self.length(after)
+        near, gain = Neighbour.of(was.problem, after), self.length(before) - length
+        return TaskMove(near, now, length, gain, self._why(was.problem, now.problem))
+
+    def _why(self, before: Problem, after: Problem) -> str:
+        """Return which link is relieved most, for what it can carry, and of what."""
+        problem = self._base.problem
+        was, now = self._loads(before), self._loads(after)
         # What every link can carry in the time of the run; capacities may change.
-        steps, end = base.problem.links.steps, np.array([span(base)])
-        ports = range(len(base.problem.links))
-        room = [float(steps.carry(port, end)[0]) for port in ports]
-        content_of = (
-            self._stated.content_of
-            if self._stated
-            else lambda kinds: f"bytes of {kinds[0]} -> {kinds[1]}"
-        )
-        loads = [_loads(base, run.problem) for run in (was, now)]
-        why = _why(base.problem, room, loads[0], loads[1], content_of)
-        return TaskMove(near, now, length, self.length(before) - length, why)
+        steps, end = problem.links.steps, np.array([span(self._base)])
+        reliefs = {
+            port: less / float(steps.carry(port, end)[0])
+            for port, kinds in was.items()
+            if (less := sum(kinds.values()) - sum(now[port].values())) > 0
+        }
+        if not reliefs:
+            return ""
+        port = max(reliefs, key=lambda p: reliefs[p])
+        kind = max(was[port], key=lambda k: was[port][k] - now[port][k])
+        content = f"bytes of {kind[0]} -> {kind[1]}"
+        if self._stated is not None:
+            content = self._stated.content_of(kind)
+        link, verb = f"link {problem.links[port].name}", "carrie"
+        if (place := problem.links[port].machine) >= 0:
+            link = f"{problem.cluster.machines[place].name}'s NIC"
+            verb = "send" if problem.links[port].direction == "out" else "receive"
+        sent, left = was[port][kind], now[port][kind]
+        if sent and left <= _NOTICED * sent:
+            return f"{link} no longer {verb}s the {content}"
+        share = 1.0 - left / sent if sent else 0.0
+        if share < _NOTICED:
+            return ""
+        return f"{link} {verb}s {100 * share:.0f} % less of the {content}"
+
+    def _loads(self, problem: Problem) -> dict[int, dict[tuple[str, str], float]]:
+        """Return bytes of the run by link and kinds of task at both ends."""
+        job, loads = problem.job, defaultdict[int, Any](lambda: defaultdict(float))
+        sizes = sum_edge_bytes(job, self._base.realization).tolist()
+        for edge, hops, volume in zip(job.edges, problem.hops, sizes, strict=True):
+            kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+            for port in hops:
+                loads[port][kinds] += volume
+        return loads
 
 
 def write_placement(problem: Problem) -> dict[str, Any]:
@@ -261,52 +284,6 @@ def write_placement(problem: Problem) -> dict[str, Any]:
             for process, (first, *_) in problem.job.units.items()
         },
     }
-
-
-#: Bytes of the run by link and kind of edge.
-_Loads = dict[int, dict[tuple[str, str], float]]
-
-
-def _loads(base: Change, problem: Problem) -> _Loads:
-    job = problem.job
-    loads: _Loads = defaultdict(lambda: defaultdict(float))
-    sizes = sum_edge_bytes(job, base.realization).tolist()
-    for edge, hops, volume in zip(job.edges, problem.hops, sizes, strict=True):
-        kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
-        for port in hops:
-            loads[port][kinds] += volume
-    return loads
-
-
-def _why(
-    problem: Problem,
-    room: list[float],
-    before: _Loads,
-    after: _Loads,
-    content_of: Callable[[tuple[str, str]], str],
-) -> str:
-    """Return which link is relieved most, for what it can carry, and of what."""
-    reliefs = {
-        port: less / room[port]
-        for port, kinds in before.items()
-        if (less := sum(kinds.values()) - sum(after[port].values())) > 0
-    }
-    if not reliefs:
-        return ""
-    port = max(reliefs, key=lambda p: reliefs[p])
-    kind = max(before[port], key=lambda k: before[port][k] - after[port][k])
-    what = content_of(kind)
-    was, now = before[port][kind], after[port][kind]
-    link, verb = f"link {problem.links[port].name}", "carrie"
-    if (place := problem.links[port].machine) >= 0:
-        link = f"{problem.cluster.machines[place].name}'s NIC"
-        verb = "send" if problem.links[port].direction == "out" else "receive"
-    if was and now <= _NOTICED * was:
-        return f"{link} no longer {verb}s the {what}"
-    share = 1.0 - now / was if was else 0.0
-    if share < _NOTICED:
-        return ""
-    return f"{link} {verb}s {100 * share:.0f} % less of the {what}"
 
 
 #: Version of the JSON form.
@@ -434,8 +411,9 @@ def explain(
         base = Change("", "as it is", schedule.problem, realization, policy)
         base = replace(base, with_deaths=with_deaths, added=outages_here.seconds)
         moves = task_moves(base, stated)
-        more = [] if stated is None else [*stated.fewer_machines(base)]
-        more += [] if stated is None else stated.more_machines(base)
+        more: list[Change] = []
+        if stated is not None:
+            more = [*stated.fewer_machines(base), *stated.more_machines(base)]
         improvements = _rank_changes(base, chain, more, stated, searched=True)
         if moves.steps:
             moved = moves.steps[-1].run
@@ -446,7 +424,7 @@ def explain(
         schedule=schedule,
         chain=chain,
         simulated=replayed,
-        apart=divergences(schedule, replayed, chain) if replayed is not None else (),
+        apart=divergences(schedule, replayed) if replayed is not None else (),
         improvements=improvements,
         realization=realization,
         moves=moves,
@@ -486,12 +464,9 @@ def death_rows(schedule: Schedule) -> list[dict[str, Any]]:
 def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
     """Return cause, what, port, pool, seconds and number of links.
 
-    Seconds sum to the chain. ``what`` is a kind of task, ``kind -> kind`` of a flow, or
-    what a gap delayed.
+    ``what`` is a kind of task, ``kind -> kind`` of a flow, or what a gap delayed.
     """
-    counts: dict[tuple[Cause, str, int, str], int] = defaultdict(int)
-    for link in chain.links:
-        counts[_row(problem, link)] += 1
+    counts = Counter(_row(problem, link) for link in chain.links)
     sums = chain.sums(lambda link: _row(problem, link))
     return [
         {

@@ -13,7 +13,7 @@ cause). With the older of them served first it takes 13.2 % longer in simulation
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -66,9 +66,8 @@ def mean_rates(schedule: Schedule) -> list[Steps]:
     start, end = schedule.flow_start[at], schedule.flow_end[at]
     moving = end > start
     rate = schedule.flow_bytes[at][moving] / (end - start)[moving]
-    edge, time = flows[moving, 0], np.concatenate([start[moving], end[moving]])
-    change = np.concatenate([rate, -rate])
-    return _running_sums(schedule, np.concatenate([edge, edge]), time, change)
+    time, change = np.append(start[moving], end[moving]), np.append(rate, -rate)
+    return _running_sums(schedule, np.tile(flows[moving, 0], 2), time, change)
 
 
 def _running_sums(
@@ -105,8 +104,9 @@ class LinkContention:
             for port in hops:
                 starts[port].append(schedule.flow_start[edge, moving])
                 ends[port].append(schedule.flow_end[edge, moving])
-        self._begun = [_sort_times(times) for times in starts]
-        self._ended = [_sort_times(times) for times in ends]
+        none = np.empty(0)
+        self._begun = [np.sort(np.concatenate([none, *times])) for times in starts]
+        self._ended = [np.sort(np.concatenate([none, *times])) for times in ends]
 
     def degree(self, port: int, times: Floats) -> Ints:
         """Return the active flows over ``port`` just after each of ``times``."""
@@ -139,19 +139,13 @@ class LinkContention:
         # One that comes twice has no length. np.unique would import numpy.ma: 20 ms.
         moments = np.sort(np.concatenate(changes))
         lengths = np.diff(np.append(moments, max(end, moments[-1])))
-        share = np.array(
-            [
-                self._steps.at(p, moments) / np.maximum(self.degree(p, moments), 1)
-                for p in hops
-            ]
-        )  # (hops, moments)
-        tightest = np.argmin(share, axis=0)
+        shares_of_ports = [
+            self._steps.at(port, moments) / np.maximum(self.degree(port, moments), 1)
+            for port in hops
+        ]
+        tightest = np.argmin(shares_of_ports, axis=0)
         shares = [lengths[tightest == place].sum() for place in range(len(hops))]
         return hops[int(np.argmax(shares))]
-
-
-def _sort_times(times: list[Floats]) -> Floats:
-    return np.sort(np.concatenate(times)) if times else np.empty(0)
 
 
 #: Sums of (instant, port) that are made at once: 32 MB.
@@ -193,11 +187,8 @@ def fluid_ends(schedule: Schedule) -> Floats:
 
     Raises ValueError when the schedule holds no rates.
 
-    Returns
-    -------
-    ndarray
-        Seconds, shape (edges, iterations); NaN for what has no rates (handoffs, flows
-        of no bytes) and where the rates never carried all of it.
+    Seconds, shape (edges, iterations); NaN for what has no rates (handoffs, flows of no
+    bytes) and where the rates never carried all of it.
     """
     rates = schedule.rates
     if rates is None:
@@ -261,10 +252,9 @@ def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
     edge, time, change = changes_of(of)
     links = of.schedule.problem.links
     losses = links.steps.losses
-    edge = np.concatenate([edge, len(of.schedule.problem.hops) + losses[:, 1]])
-    edge = edge.astype(np.int64)
-    time = np.concatenate([time, losses[:, 0]])
-    change = np.concatenate([change, losses[:, 2]])
+    beyond = len(of.schedule.problem.hops) + losses[:, 1].astype(np.int64)
+    edge, time = np.append(edge, beyond), np.append(time, losses[:, 0])
+    change = np.append(change, losses[:, 2])
     order = np.argsort(time, kind="stable")  # nearly in order, as histories are
     edge, time, change = edge[order], time[order], change[order]
     instant = _instants(time, tolerance)
@@ -302,11 +292,9 @@ def changes_of(of: Pieces) -> tuple[Ints, Floats, Floats]:
     change = np.empty_like(before)
     change[of.order] = of.rates.rate - before
     last = np.flatnonzero(~of.goes_on)
-    return (
-        np.concatenate([of.history.edge, of.rates.edge[last]]),
-        np.concatenate([of.history.time, of.end[last]]),
-        np.concatenate([change, -of.rates.rate[last]]),
-    )
+    edge = np.append(of.history.edge, of.rates.edge[last])
+    time = np.append(of.history.time, of.end[last])
+    return edge, time, np.append(change, -of.rates.rate[last])
 
 
 def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
@@ -447,23 +435,16 @@ def full_queues(
     for edge, n in flows.tolist():
         if schedule.flow_bytes[edge, n] > 0:
             into[schedule.problem.hops[edge][-1]].append((edge, n))
-    risks: dict[str, int] = {}
-    waits = 0.0
+    risks, waits = Counter[str](), 0.0
     for port, mine in into.items():
         for together in _full(schedule, port, mine, time_scale, byte_scale):
-            name = schedule.problem.links[port].name
-            risks[name] = risks.get(name, 0) + together
+            risks[schedule.problem.links[port].name] += together
             waits += TIMEOUT * (1 - (1 - _WAIT) ** together)
     wall = schedule.length * time_scale
-    return FullQueues(
-        flows=len(flows),
-        at_risk=sum(risks.values()),
-        links=tuple(sorted(risks, key=lambda name: (-risks[name], name))),
-        waits=waits / wall if wall else 0.0,
-        older_first=(older_first or schedule.length) / schedule.length - 1
-        if wall
-        else 0.0,
-    )
+    links = tuple(sorted(risks, key=lambda name: (-risks[name], name)))
+    share = (older_first or schedule.length) / schedule.length - 1 if wall else 0.0
+    waits = waits / wall if wall else 0.0
+    return FullQueues(len(flows), sum(risks.values()), links, waits, share)
 
 
 def _full(
@@ -477,7 +458,8 @@ def _full(
     problem = schedule.problem
     at = tuple(np.array(flows).T)
     start, end = (
-        time_scale * times[at] for times in (schedule.flow_start, schedule.flow_end)
+        time_scale * schedule.flow_start[at],
+        time_scale * schedule.flow_end[at],
     )
     size = byte_scale * schedule.flow_bytes[at]
     capacity = np.array(problem.capacities) * byte_scale / time_scale

@@ -160,19 +160,12 @@ def only(
     place = {task: position for position, task in enumerate(tasks)}
     edges = [e for e, edge in enumerate(job.edges) if edge.source in place]
     longest = max(job.rounds[t] for t in tasks)
-    part = Job(
-        tuple(job.tasks[t] for t in tasks),
-        tuple(
-            replace(
-                job.edges[e],
-                source=place[job.edges[e].source],
-                destination=place[job.edges[e].destination],
-            )
-            for e in edges
-        ),
-        longest,
-        settings=job.settings_of(name),
+    moved = tuple(
+        replace(edge, source=place[edge.source], destination=place[edge.destination])
+        for edge in (job.edges[e] for e in edges)
     )
+    own = tuple(job.tasks[t] for t in tasks)
+    part = Job(own, moved, longest, settings=job.settings_of(name))
     standing = Placement(tuple(problem.placement.machine_of[t] for t in tasks))
     return Problem(problem.cluster, part, standing), Realization(
         realization.times[tasks, :longest], realization.volumes[edges, :longest]
@@ -264,28 +257,17 @@ def schedule_cost(
         are shown apart.
     """
     problem = schedule.problem
-    kinds: dict[str, set[str]] = {}
-    for task, machine in zip(
-        problem.job.tasks, problem.placement.machine_of, strict=True
-    ):
-        if not task.gate:
-            name = problem.cluster.machines[machine].name
-            kinds.setdefault(name, set()).add(task.kind)
-    parameters = {
-        name
-        for name, kinds_of_task in kinds.items()
-        if kinds_of_task <= {*parameter_kinds}
-    }
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
+    machine_of = problem.machine_of_task
+    for task in problem.job.tasks:
+        kinds[machine_of[task.name]] |= set() if task.gate else {task.kind}
     hours = {True: 0.0, False: 0.0}
-    machines = {problem.cluster.machines[m].name for m in problem.placement.machine_of}
     for name, price in hourly.items():
-        hours[name in parameters] += price if name in machines else 0.0
-    in_vain = prices.functions(lost)
-    span = schedule.makespan
+        if name in kinds:
+            own = kinds[name]
+            hours[bool(own) and own <= {*parameter_kinds}] += price
+    in_vain, span = prices.functions(lost), schedule.makespan
+    servers, parameters = (machine_cost(1, hours[key], span) for key in (False, True))
     return Cost(
-        machine_cost(1, hours[False], span),
-        prices.functions(functions) + in_vain,
-        machine_cost(1, hours[True], span),
-        span,
-        in_vain,
+        servers, prices.functions(functions) + in_vain, parameters, span, in_vain
     )

@@ -94,28 +94,16 @@ def nic_use(
 ) -> NDArray[np.float64]:
     """Return the share of every NIC that was used over time.
 
-    Parameters
-    ----------
-    seconds
-        From 0; what came later counts in the last bin.
+    ``seconds``: from 0; what came later counts in the last bin.
 
-    Returns
-    -------
-    ndarray
-        Shares, shape (2, machines, bins). Bursts may be above 1.
+    Shares, shape (2, machines, bins). Bursts may be above 1.
     """
     _, machines, bins = rates.shape
     length = max(seconds, 1e-9) / bins
     when = np.clip((packets["time"] / length).astype(np.int64), 0, bins - 1)
-    used = [
-        np.bincount(
-            packets[end].astype(np.int64) * bins + when,
-            packets["bytes"],
-            minlength=machines * bins,
-        ).reshape(machines, bins)
-        for end in ("source", "destination")
-    ]
-    use: NDArray[np.float64] = np.stack(used) / (rates * length)
+    bins_of = (packets[end].astype(np.int64) * bins + when for end in CONNECTION[:2])
+    used = [np.bincount(at, packets["bytes"], machines * bins) for at in bins_of]
+    use: NDArray[np.float64] = np.reshape(used, rates.shape) / (rates * length)
     return use
 
 
@@ -141,13 +129,10 @@ def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.
     there, _, low, high = _ends(packets)
     order = np.lexsort((packets["time"], high, low))
     row, low, high, there = packets[order], low[order], high[order], there[order]
-    apart = np.diff(row["time"]) > silence
-    new = np.flatnonzero(
-        np.append(
-            True,
-            (np.diff(low) != 0) | (np.diff(high) != 0) | (np.diff(there) != 0) | apart,
-        )
-    )
+    begins = np.diff(row["time"]) > silence
+    for way in (low, high, there):
+        begins |= np.diff(way) != 0
+    new = np.flatnonzero(np.append(True, begins))
     last = np.append(new[1:], len(row)) - 1
     rows = np.zeros(len(new), MESSAGE)
     for name in CONNECTION:
@@ -176,15 +161,9 @@ def meetings(
 ) -> list[tuple[int, int]]:
     """Return the connections that shared a queue of a NIC while both were in use.
 
-    Parameters
-    ----------
-    leaf_of
-        Number of the queue by source and destination port.
+    ``leaf_of``: number of the queue by source and destination port.
 
-    Returns
-    -------
-    list
-        Pairs of source ports, one direction of a connection each.
+    Pairs of source ports, one direction of a connection each.
     """
     ways, of = np.unique(packets[CONNECTION], return_inverse=True)
     first, last = np.full(len(ways), np.inf), np.full(len(ways), -np.inf)
@@ -222,10 +201,8 @@ def count_kinds(
 ) -> Counter[tuple[int, str]]:
     """Return (edge, kind of payload) -> real bytes over connections.
 
-    Parameters
-    ----------
-    statistics
-        Of every process, as in processes.json; those of an earlier emu have no kinds.
+    ``statistics``: of every process, as in processes.json; those of an earlier emu have
+    no kinds.
     """
     counts: Counter[tuple[int, str]] = Counter()
     for figures in statistics.values():

@@ -97,9 +97,6 @@ class Stated(Protocol):
     def add_edit(self, change: Change) -> Change:
         """Return a change with its keys and values, and what follows from them."""
 
-    def standing(self, problem: Problem) -> dict[str, Any]:
-        """Return where the tasks stand, likewise."""
-
     def faster_rates(self, base: Change) -> Iterator[Change]:
         """Yield each rate of operations twice as fast, where the scenario has rates."""
 
@@ -184,9 +181,9 @@ def _scale(
         cluster = problem.cluster.with_capacities(rows, factor)
         problem = replace(problem, cluster=cluster)
     else:
-        values = {"compute": np.array(run.times), "bytes": np.array(run.volumes)}
-        values[kind][rows] *= factor
-        run = Realization(values["compute"], values["bytes"])
+        times, volumes = np.array(run.times), np.array(run.volumes)
+        (times if kind == "compute" else volumes)[rows] *= factor
+        run = Realization(times, volumes)
     change = replace(base, kind=kind, what=what, rows=(*rows,), factor=factor)
     return replace(change, problem=problem, realization=run)
 
@@ -297,22 +294,15 @@ def _window(base: Change) -> Iterator[Change]:
     problem, job = base.problem, base.problem.job
     if window_of(job) is None:
         return
-    wider = tuple(
-        replace(edge, lag=2 * edge.lag) if edge.credit else edge for edge in job.edges
-    )
-    variant = replace(problem, job=replace(job, edges=wider))
+    wider = (replace(e, lag=2 * e.lag) if e.credit else e for e in job.edges)
+    variant = replace(problem, job=replace(job, edges=tuple(wider)))
     what_if = replace(base, kind="window", what="credit window doubled", factor=2.0)
     yield replace(what_if, problem=variant)
     kept = [e for e, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
-    edges = tuple(job.edges[e] for e in kept)
-    yield replace(
-        base,
-        kind="window",
-        what="credit window unlimited",
-        factor=np.inf,
-        problem=replace(problem, job=replace(job, edges=edges)),
-        realization=Realization(base.realization.times, base.realization.volumes[kept]),
-    )
+    free = replace(job, edges=tuple(job.edges[e] for e in kept))
+    run = Realization(base.realization.times, base.realization.volumes[kept])
+    what_if = replace(what_if, what="credit window unlimited", factor=np.inf)
+    yield replace(what_if, problem=replace(problem, job=free), realization=run)
 
 
 def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
@@ -328,13 +318,6 @@ def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
             slots = {**machines[m].slots, pool: 2 * machines[m].slots[pool]}
             machines[m] = replace(machines[m], slots=slots)
         more = replace(cluster, machines=tuple(machines))
+        change = replace(base, kind="slots", what=f"{pool} twice as many", rows=rows)
         variant = replace(base.problem, cluster=more)
-        yield replace(
-            base,
-            kind="slots",
-            what=f"{pool} twice as many",
-            problem=variant,
-            rows=rows,
-            factor=2.0,
-            pool=pool,
-        )
+        yield replace(change, problem=variant, factor=2.0, pool=pool)

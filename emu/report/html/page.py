@@ -234,7 +234,7 @@ def difference_by_cause(run: RecordedRun) -> str:
     """
     if run.emulated is None or run.simulated is None:
         return ""
-    parts = divergences(run.emulated, run.simulated, critical_path(run.emulated))
+    parts = divergences(run.emulated, run.simulated)
     return table(apart(run.emulated, run.simulated, parts))
 
 
