@@ -28,7 +28,6 @@ from emu.host.foreign_code import (
 )
 from emu.host.interruption import Overdue, deadline
 from emu.names import printable
-from emu.prediction.core import lib
 from emu.prediction.scheduling.policies import (
     RATE_POLICIES,
     Policy,
@@ -189,7 +188,6 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     summary = (inspect.getdoc(rule) or "a rule of one's own").splitlines()[0]
     return Policy(
         name=name,
-        code=lib.OWN,
         summary=printable(summary, limit=200),
         source=file,
         knows="bytes left",

@@ -64,8 +64,6 @@ class Policy:
 
     name: str
     """As in scenario files."""
-    code: int
-    """Its number in the core (core.h)."""
     summary: str
     """Rate that it gives a flow, in one line."""
     source: str
@@ -84,9 +82,16 @@ class Policy:
     """Function of a rule of one's own: returns the rates of flows on links of these
     capacities, checked."""
 
+    @property
+    def code(self) -> int:
+        """Its number in the core (core.h), which has the rules by their names."""
+        if self.rates is not None:
+            return int(lib.OWN)
+        if self.name == "portfolio":
+            return PORTFOLIO
+        return int(getattr(lib, "MAXMIN" if self.name == "none" else self.name.upper()))
 
-_DGTP = "DGTP (INFOCOM 2022), Algorithm 1"
-_VARYS = "Varys (SIGCOMM 2014)"
+
 _OMCOFLOW = "OMCoflow (ToN 2019) as DGTP section VI-B describes it"
 _OURS = "this project"
 _LEFT = "bytes left"
@@ -97,15 +102,13 @@ RATE_POLICIES: dict[str, Policy] = {
     for policy in (
         Policy(
             name="oes",
-            code=lib.OES,
             summary="least of its equal shares of the ports it crosses",
-            source=_DGTP,
+            source="DGTP (INFOCOM 2022), Algorithm 1",
             keeps_theorem=True,
             by_flow=False,
         ),
         Policy(
             name="maxmin",
-            code=lib.MAXMIN,
             summary="max-min fair share",
             source="Bertsekas and Gallager, Data Networks, section 6.5",
             keeps_theorem=True,
@@ -113,7 +116,6 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="none",
-            code=lib.MAXMIN,
             summary="no application schedule: TCP shares the NICs (as maxmin)",
             source=_OURS,
             keeps_theorem=True,
@@ -121,7 +123,6 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="oes_by_job",
-            code=lib.OES_BY_JOB,
             summary="as oes; ports are divided among jobs, then among their flows",
             source=_OURS,
             by_flow=False,
@@ -129,7 +130,6 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="maxmin_by_job",
-            code=lib.MAXMIN_BY_JOB,
             summary="as maxmin; ports are divided among jobs, then among their flows",
             source=_OURS,
             by_flow=False,
@@ -137,14 +137,12 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="fifo",
-            code=lib.FIFO,
             summary="out ports send one flow at a time, first come first served",
             source="DistDGL (IA3 2020) as DGTP section VI-A runs it",
             knows="when each was produced",
         ),
         Policy(
             name="oes_cp",
-            code=lib.OES_CP,
             summary="its oes rate, the rest by longest remaining path",
             source=_OURS,
             knows=_EXPECTED,
@@ -153,7 +151,6 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="weighted_maxmin",
-            code=lib.WEIGHTED_MAXMIN,
             summary="max-min share weighted by 1 / slack",
             source=_OURS,
             knows=_EXPECTED,
@@ -161,56 +158,48 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="mrtf",
-            code=lib.MRTF,
             summary="least remaining time first, the others take what is left",
             source="SRPT as in DGTP section VI-B",
             knows=_LEFT,
         ),
         Policy(
             name="mrtf_exclusive",
-            code=lib.MRTF_EXCLUSIVE,
             summary="least remaining time first, one flow per port at a time",
             source="pFabric (SIGCOMM 2013), ideal schedule",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow",
-            code=lib.OMCOFLOW,
             summary="ports divided by 1 / predicted finish time within the coflow",
             source=_OMCOFLOW,
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_wc",
-            code=lib.OMCOFLOW_WC,
             summary="max-min weighted as omcoflow",
             source=f"{_OMCOFLOW}, made work-conserving here",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_gamma",
-            code=lib.OMCOFLOW_GAMMA,
             summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
             source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_frozen",
-            code=lib.OMCOFLOW_FROZEN,
             summary="as omcoflow, finish times predicted from whole volumes",
             source=f"{_OMCOFLOW}, predicting at arrival",
             knows="their volumes",
         ),
         Policy(
             name="sebf_madd",
-            code=lib.SEBF_MADD,
             summary="coflow with the smallest bottleneck first, its flows end together",
-            source=_VARYS,
+            source="Varys (SIGCOMM 2014)",
             knows=_LEFT,
         ),
         Policy(
             name="portfolio",
-            code=PORTFOLIO,
             summary="whichever other policy simulates best on the expected run",
             source=_OURS,
             knows=_EXPECTED,
@@ -241,12 +230,8 @@ def list_rules(beside: str) -> list[str]:
 def policy_named(name: str) -> Policy:
     """Return the policy called ``name``.
 
-    Raises
-    ------
-    ValueError
-        When there is none.
-    DataError
-        When it is a rule of one's own that cannot be loaded.
+    Raises ValueError when there is none, and DataError when it is a rule of one's own
+    that cannot be loaded.
     """
     if name in _own:
         return _own[name]()
