@@ -115,14 +115,26 @@ def _program() -> tuple[Path, str]:
     library, compiler = next(_libraries(), None), _compiler()
     if library is None or compiler is None:
         raise DataError(missing_ns3(), path="ns3")
-    text = PROGRAM.read_bytes() + repr((library, compiler)).encode()
-    path = cache_home() / f"packets-{hashlib.sha256(text).hexdigest()[:16]}"
+    content = PROGRAM.read_bytes() + repr((library, compiler)).encode()
+    path = cache_home() / f"packets-{hashlib.sha256(content).hexdigest()[:16]}"
     if path.exists():
         return path, library.version
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _compile(compiler, library, partial)
+        outcome = subprocess.run(  # noqa: S603 - our own program
+            [compiler, "-O2", str(PROGRAM), "-o", str(partial), *library.flags],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if outcome.returncode:
+            lines = outcome.stderr.splitlines()
+            first = next((line for line in lines if "error" in line), outcome.stderr)
+            text = (
+                f"does not compile with ns-3 {library.version}: {first.strip()[:200]}"
+            )
+            raise DataError(text, path=str(PROGRAM))
         partial.replace(path)
     except OSError as error:
         raise DataError(
@@ -131,21 +143,6 @@ def _program() -> tuple[Path, str]:
     finally:
         partial.unlink(missing_ok=True)
     return path, library.version
-
-
-def _compile(compiler: str, library: _Library, program: Path) -> None:
-    outcome = subprocess.run(  # noqa: S603 - our own program
-        [compiler, "-O2", str(PROGRAM), "-o", str(program), *library.flags],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if outcome.returncode:
-        first = next(
-            (r for r in outcome.stderr.splitlines() if "error" in r), outcome.stderr
-        )
-        problem = f"does not compile with ns-3 {library.version}: {first.strip()[:200]}"
-        raise DataError(problem, path=str(PROGRAM))
 
 
 def simulate_packets(
@@ -230,13 +227,7 @@ def packets_of(problem: Problem, realization: Realization, byte_scale: float) ->
 
 
 def check_carried(problem: Problem) -> None:
-    """Refuse what the program has no packets for.
-
-    Raises
-    ------
-    ScenarioError
-        Naming the first key in the way.
-    """
+    """Raise ScenarioError, naming the first key in the way, unless packets carry it."""
     cluster, job = problem.cluster, problem.job
     for value, key, what in (
         (cluster.shared_links, "cluster", "links beside NICs"),

@@ -99,20 +99,12 @@ def attempts(
 
     What is to be killed while it is down is down already: recovery begins anew.
 
-    Parameters
-    ----------
-    part
-        Returns the schedule from an iteration of the whole job on that begins so many
-        seconds after the whole job began.
-    first, began
-        Iteration and time with which the first attempt begins.
+    ``part``: returns the schedule from an iteration of the whole job on that begins so
+    many seconds after the whole job began. ``first``, ``began``: iteration and time
+    with which the first attempt begins.
 
-    Raises
-    ------
-    NodeLost
-        When one dies and none may begin again.
-    ScenarioError
-        When one of several jobs is killed, and may begin again.
+    Raises NodeLost when one dies and none may begin again, and ScenarioError when one
+    of several jobs is killed that may.
     """
     deaths: list[Killed] = []
     ties = set[Kill]()
@@ -122,7 +114,8 @@ def attempts(
         job, ends = schedule.problem.job, schedule.task_end.item
         over = cache(partial(end_of, schedule))
         due = next_kills(kills, first, began, ends, over)
-        ties |= {k for k in due.idle if _is_tie(k, began + max(map(over, k.processes)))}
+        ended = ((kill, began + max(map(over, kill.processes))) for kill in due.idle)
+        ties |= {k for k, end in ended if math.isclose(k.time, end, rel_tol=TIE)}
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
             length = began + schedule.length - start
@@ -136,15 +129,14 @@ def attempts(
             where = f"task {job.tasks[task].name}, iteration {at}"
             error = f"{kill.name} is killed at {began + ran:g} s ({where})"
         if len(deaths) == rules.restarts:
-            text = f"; there were {rules.restarts} restarts before (max_restarts: "
-            text = f"{text}{rules.restarts})" if rules.restarts else _NO_RESTART
-            raise NodeLost(error + text)
-        # A crash names no process: a run of several jobs then begins all of them again.
-        if len(job.job_names) > 1 and due.now[0].processes:
+            text = _RESTARTS if rules.restarts else _NO_RESTART
+            raise NodeLost(error + text.format(rules.restarts))
+        # After a crash a run of several jobs begins all of them again.
+        if len(job.job_names) > 1 and kill.processes:
             raise ScenarioError(f"{error}: {_SEVERAL}")
         holders = holders or Holders(job)
         newest, cut_time = _last_cut(schedule, rules, first, ran)
-        coming = [kill for kill in kills if kill not in due.idle]
+        coming = [one for one in kills if one not in due.idle]
         pause, fallen = time_down(coming, due.now, began + ran, rules.recovery)
         starts = schedule.task_start[:, min(rules.missed, job.iterations - 1)]
         arrivals = {*np.flatnonzero(starts < ran).tolist()}
@@ -156,10 +148,7 @@ def attempts(
         kills = kills_after(coming, fallen, began)
 
 
-def _is_tie(kill: Kill, end: float) -> bool:
-    return math.isclose(kill.time, end, rel_tol=TIE)
-
-
+_RESTARTS = "; there were {0} restarts before (max_restarts: {0})"
 _NO_RESTART = ", and the run ends: write on_failure: restart"
 _SEVERAL = (
     "with several jobs only its own would begin again, which is not simulated: remove "
@@ -203,12 +192,8 @@ class Holders:
     ) -> int:
         """Return the cut that is left of the newest one after deaths; 0 for none.
 
-        Parameters
-        ----------
-        first
-            Cut with which the attempt began that has ended.
-        came
-            Copies to which that has come anew in the attempt.
+        ``first``: cut with which the attempt began that has ended. ``came``: copies to
+        which that has come anew in the attempt.
         """
         dead = {process for kill in fallen for process in kill.processes}
         if newest > first:  # it counts when all have it
@@ -226,10 +211,7 @@ def time_down(
 ) -> tuple[float, tuple[Kill, ...]]:
     """Return the seconds for which deaths have a job down, and all kills until then.
 
-    Parameters
-    ----------
-    otherwise
-        Seconds of recovery after a death that no kill states them for.
+    ``otherwise``: seconds of recovery after a death that no kill states them for.
     """
 
     def lasts(kill: Kill) -> float:
