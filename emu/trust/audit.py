@@ -7,7 +7,7 @@ bytes likewise. Everything broken is listed, each with its names and amount.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +63,8 @@ def audit(
     from some flow's start to some flow's end, the flows that lie in it as a whole
     cannot bring more bytes over a port than its capacity times the length.
 
+    Raises ValueError when a tolerance is negative or an array has the wrong shape.
+
     Parameters
     ----------
     tolerance
@@ -82,13 +84,6 @@ def audit(
         Bytes that a link of some capacity lets go at once after a pause.
     unpaced
         Seconds by which bytes may be ahead of a port where no rates say when they went.
-
-    Returns
-    -------
-    AuditReport
-        All violations.
-
-    Raises ValueError when a tolerance is negative or an array has the wrong shape.
     """
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
@@ -149,6 +144,8 @@ class _Auditor:
         self._schedule, self._problem = schedule, schedule.problem
         self._at_once, self._unpaced = at_once, max(unpaced, tolerance)
         self._job = schedule.problem.job
+        self._task = partial(task_name, self._job)
+        self._flow = partial(flow_name, self._job)
         self._tolerance, self._relative = tolerance, relative
         self._hops, edges = self._problem.hops, self._job.edges
         self._remote = np.array([bool(path) for path in self._hops], dtype=bool)
@@ -178,10 +175,8 @@ class _Auditor:
         ran = np.isfinite(start) & np.isfinite(end)
         rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
         is_due = np.arange(self._job.iterations) < rounds
-        missing = 1 * (~ran & is_due)
-        _, faults = list_beyond(
-            "(6)", missing, 0, self._task, "did not run", "iterations"
-        )
+        absent = 1 * (~ran & is_due), 0, self._task, "did not run", "iterations"
+        _, faults = list_beyond("(6)", *absent)
         # What is missing counts here, what ran in the comparisons that follow.
         yield len(faults), faults
         task, n = np.nonzero(ran)
@@ -194,19 +189,15 @@ class _Auditor:
         start, end = self._schedule.flow_start, self._schedule.flow_end
         took_place = np.isfinite(start) & np.isfinite(end)
         missing = 1 * (self._sent & ~took_place)
-        _, faults = list_beyond(
-            "(7)", missing, 0, self._flow, "was not sent", "iterations"
-        )
+        absent = missing, 0, self._flow, "was not sent", "iterations"
+        _, faults = list_beyond("(7)", *absent)
         yield len(faults), faults
         edge, n = np.nonzero(self._sent & took_place)
         start, end, flows = start[edge, n], end[edge, n], (self._flow, edge, n)
         source = self._source[edge]
+        both = start, self._schedule.task_end[source, n], flows
         yield self._not_before(
-            "(7)",
-            start,
-            self._schedule.task_end[source, n],
-            flows,
-            lambda i: f"{self._task(source[i], n[i])} ended",
+            "(7)", *both, lambda i: f"{self._task(source[i], n[i])} ended"
         )
         yield self._not_before("(7)", end, start, flows, "it started", "ended")
 
@@ -219,52 +210,51 @@ class _Auditor:
         edge, n = np.nonzero(self._sent & over[:, None])
         task, arrival = self._destination[edge], n + self._lag[edge]
         what = "landed" if self._problem.latencies.any() else "ended"
+        start, landed = self._schedule.task_start, landings(self._schedule)
+        both = start[task, arrival], landed[edge, n], (self._task, task, arrival)
         return self._not_before(
-            constraint,
-            self._schedule.task_start[task, arrival],
-            landings(self._schedule)[edge, n],
-            (self._task, task, arrival),
-            lambda i: f"{self._flow(edge[i], n[i])} {what}",
+            constraint, *both, lambda i: f"{self._flow(edge[i], n[i])} {what}"
         )
 
     def one_iteration_at_a_time(self) -> Iterator[Findings]:
         """(10): an iteration of a task starts after the one before it ended."""
         start, end = self._schedule.task_start, self._schedule.task_end
         task, before = np.indices(start[:, 1:].shape).reshape(2, -1)
-        yield self._not_before(
-            "(10)",
-            start[task, before + 1],
-            end[task, before],
-            (self._task, task, before + 1),
-            "the iteration before it ended",
-        )
+        n = before + 1
+        both = start[task, n], end[task, before], (self._task, task, n)
+        yield self._not_before("(10)", *both, "the iteration before it ended")
 
     def one_flow_at_a_time(self) -> Iterator[Findings]:
         """(11): flows of an edge are sent one by one, in order."""
+        start, end = self._schedule.flow_start, self._schedule.flow_end
         edge, before = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
-        yield self._not_before(
-            "(11)",
-            self._schedule.flow_start[edge, before + 1],
-            self._schedule.flow_end[edge, before],
-            (self._flow, edge, before + 1),
-            "the flow before it on its edge ended",
-        )
+        n = before + 1
+        both = start[edge, n], end[edge, before], (self._flow, edge, n)
+        yield self._not_before("(11)", *both, "the flow before it on its edge ended")
 
     def all_bytes(self, volumes: Floats | None) -> Iterator[Findings]:
         """(12): every flow carries its volume, by its count and by its rates."""
         edge, n = np.nonzero(self._sent & self._remote[:, None])
-        sizes = self._schedule.flow_bytes[edge, n]
+        sizes, slack = self._schedule.flow_bytes[edge, n], np.zeros(len(edge))
+
+        def compare(found: Floats, expected: Floats, verb: str) -> Findings:
+            return list_beyond(
+                "(12)",
+                np.abs(found - expected),
+                slack + self._relative * expected,
+                lambda i: self._flow(int(edge[i]), int(n[i])),
+                lambda i: f"{verb} {found[i]:g} of {expected[i]:g} bytes",
+                "B",
+            )
+
         if volumes is not None:
-            volumes_stated = volumes[edge, n]
-            yield self._same_bytes(sizes, volumes_stated, 0.0, (edge, n), "carried")
+            yield compare(sizes, volumes[edge, n], "carried")
         if self._pieces is not None:
-            fluid = fluid_bytes(self._pieces)[edge, n]
             most = self._problem.links.steps.most
             narrowest = [most[list(path)].min(initial=np.inf) for path in self._hops]
             slack = self._tolerance * np.array(narrowest)[edge]
-            yield self._same_bytes(
-                fluid, sizes, slack, (edge, n), "was given rates for"
-            )
+            fluid = fluid_bytes(self._pieces)[edge, n]
+            yield compare(fluid, sizes, "was given rates for")
 
     def port_capacity(self) -> Iterator[Findings]:
         """(13), (14): no port carries more than its capacity."""
@@ -295,8 +285,6 @@ class _Auditor:
         rates = self._schedule.rates
         return None if rates is None else pieces(self._schedule, rates)
 
-    # --- comparisons ----------------------------------------------------------------
-
     def _not_before(
         self,
         constraint: str,
@@ -319,26 +307,3 @@ class _Auditor:
             lambda i: name(int(rows[i]), int(iterations[i])),
             write,
         )
-
-    def _same_bytes(
-        self,
-        found: Floats,
-        expected: Floats,
-        slack: Floats | float,
-        flows: tuple[Ints, Ints],
-        verb: str,
-    ) -> Findings:
-        return list_beyond(
-            "(12)",
-            np.abs(found - expected),
-            slack + self._relative * expected,
-            lambda i: self._flow(int(flows[0][i]), int(flows[1][i])),
-            lambda i: f"{verb} {found[i]:g} of {expected[i]:g} bytes",
-            "B",
-        )
-
-    def _task(self, task: int, iteration: int) -> str:
-        return task_name(self._job, task, iteration)
-
-    def _flow(self, edge: int, iteration: int) -> str:
-        return flow_name(self._job, edge, iteration)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,24 +119,17 @@ def rate_rows(
 
     ``rates``: as they were written; the schedule holds those of them that are `sound`.
     """
-    if rates is None or schedule.rates is None:
+    job, kept = schedule.problem.job, schedule.rates
+    if rates is None or kept is None:
         return
 
-    def write(i: int) -> str:
+    def write_value(i: int) -> str:
         at = f"at {rates.time[i]:g} s of edge {rates.edge[i]}"
         return f"is {rates.rate[i]:g} B/s {at}, iteration {rates.iteration[i]}"
 
-    bad = 1 * ~_sound(schedule.problem.job, rates)
-    yield list_beyond("(12)", bad, 0, "rate {}".format, write, "values")
-    yield from _rates_out_of_place(schedule, schedule.rates, tolerance)
-
-
-def _rates_out_of_place(
-    schedule: Schedule, rates: RateHistory, tolerance: float
-) -> Iterator[Findings]:
-    """(12): rates belong to flows that are sent, while these are under way."""
-    job, time = schedule.problem.job, rates.time
-    edge, iteration, rate = rates.edge, rates.iteration, rates.rate
+    bad = 1 * ~_sound(job, rates)
+    yield list_beyond("(12)", bad, 0, "rate {}".format, write_value, "values")
+    time, edge, iteration, rate = kept.time, kept.edge, kept.iteration, kept.rate
     flow = edge * job.iterations + iteration
     end = schedule.flow_end.ravel()[flow]
     remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
@@ -210,20 +203,11 @@ def makespan_of(
     yield 1, violations if broken else []
 
 
-class Line(NamedTuple):
-    """The flows of a channel between machines, in the order in which they got ready."""
+def lines(problem: Problem, ready: Floats) -> Iterator[tuple[str, Ints, Ints]]:
+    """Yield every channel, and edge and iteration of its flows as they got ready.
 
-    channel: str
-    """Its name."""
-    edge: Ints
-    iteration: Ints
-    """Each flow; those ready together sorted by what they serve, then by name."""
-
-
-def lines(problem: Problem, ready: Floats) -> Iterator[Line]:
-    """Yield the line of every channel.
-
-    ``ready``: when (edge, iteration) got ready, seconds; NaN where nothing is sent.
+    Those that got ready together are sorted by what they serve, then by name.
+    ``ready``: when (edge, iteration) did, seconds; NaN where nothing is sent.
     """
     job = problem.job
     ranks = np.array(job.edge_ranks, dtype=np.int64)
@@ -235,7 +219,7 @@ def lines(problem: Problem, ready: Floats) -> Iterator[Line]:
         ]
         edge, n = np.nonzero(np.array(over)[:, None] & ~np.isnan(ready))
         order = np.lexsort((ranks[edge], n + lags[edge], ready[edge, n]))
-        yield Line(channel, edge[order], n[order])
+        yield channel, edge[order], n[order]
 
 
 def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
@@ -264,10 +248,8 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
             (busy, 1, "started while another flow was under way"),
             (ready[:-1] - least, 0, "started before one that got ready earlier"),
         ):
-            slack, late = (
-                tolerance + 1e-12 * np.abs(start[1:]),
-                (edge[first:], n[first:]),
-            )
+            slack = tolerance + _ROUNDING * np.abs(start[1:])
+            late = edge[first:], n[first:]
 
             def name(i: int, of: tuple[Ints, Ints] = late) -> str:
                 return flow_name(job, int(of[0][i]), int(of[1][i]))
@@ -305,39 +287,30 @@ def _ends_as_known(schedule: Schedule) -> tuple[Floats, Floats]:
     arrival that was reported after the decision which did not know of it.
     """
     task, flow = schedule.task_settled, schedule.flow_settled
-    return (
-        schedule.task_end if task is None else task,
-        landings(schedule, flow),
-    )
+    return schedule.task_end if task is None else task, landings(schedule, flow)
 
 
 def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
     """Return every misuse of a slot.
 
     No more tasks hold slots than there are, no task gets one before a task of the same
-    pool that came earlier, and quotas change as tuners may change them.
+    pool that came earlier, and quotas change as tuners may change them. Whether one was
+    to rise or to fall, by what waited then, is not computed again.
     """
     violations: list[Violation] = []
-    arrivals = arrival_at_slot(schedule) if schedule.problem.pools else np.empty((0, 0))
-    for pool in schedule.problem.pools:
-        machine = schedule.problem.cluster.machines[pool.machine].name
-        name = f"{pool.name} of {machine}"
+    cluster, pools = schedule.problem.cluster, schedule.problem.pools
+
+    def report(subject: str, off: float, unit: str, sentence: str) -> None:
+        violations.append(Violation("slots", subject, off, unit, sentence))
+
+    arrivals = arrival_at_slot(schedule) if pools else np.empty((0, 0))
+    for pool in pools:
+        name = f"{pool.name} of {cluster.machines[pool.machine].name}"
         over, slots, time = _most_over(schedule, pool, tolerance)
         if over > 0:
             sentence = f"pool {name} of {slots} slots is overdrawn at {time:g} s"
-            violations.append(Violation("slots", name, over, "slots", sentence))
+            report(name, over, "slots", sentence)
         violations += _overtaken(schedule, pool, arrivals, tolerance)
-    violations += _tuning_faults(schedule, tolerance)
-    looks = 0 if schedule.quotas is None else schedule.quotas.size
-    return len(schedule.problem.pools) + looks, violations
-
-
-def _tuning_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
-    """Yield every look that a tuner missed, and every step that its rule never takes.
-
-    Whether a quota was to rise or to fall, by what waited then, is not computed again.
-    """
-    cluster = schedule.problem.cluster
     paths = cluster.paths_of(schedule.quotas)
     for tuner, path, name in zip(
         cluster.tuners, paths, cluster.tuned_names, strict=True
@@ -346,17 +319,16 @@ def _tuning_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         due = int((schedule.length * (1 - 1e-12) - tolerance) / tuner.period)
         if len(path) < due:
             sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
-            off = float(due - len(path))
-            yield Violation("slots", name, off, "looks", sentence)
+            report(name, float(due - len(path)), "looks", sentence)
         before = cluster.machines[tuner.machine].slots[tuner.pool]
         for number, quota in enumerate(path):
             if quota not in tuner.steps(before):
                 at, off = tuner.period * (number + 1), float(abs(quota - before))
                 went = f"went from {before} to {quota} at {at:g} s"
-                yield Violation(
-                    "slots", name, off, "slots", f"the quota of {name} {went}"
-                )
+                report(name, off, "slots", f"the quota of {name} {went}")
             before = quota
+    looks = 0 if schedule.quotas is None else schedule.quotas.size
+    return len(pools) + looks, violations
 
 
 def _most_over(
@@ -411,35 +383,26 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
     An iteration older than the lag allows, one that had not arrived, or one where a
     newer had.
     """
-    latest = [e for e, edge in enumerate(schedule.problem.job.edges) if edge.latest]
+    job, violations = schedule.problem.job, []
+    latest = [e for e, edge in enumerate(job.edges) if edge.latest]
     landed, known = landings(schedule), _ends_as_known(schedule)[1]
-    violations = [
-        fault
-        for e in latest
-        for fault in _faults(schedule, e, landed[e], known[e], tolerance)
-    ]
-    return len(latest) * schedule.problem.job.iterations, violations
-
-
-def _faults(
-    schedule: Schedule, e: int, landed: Floats, known: Floats, tolerance: float
-) -> Iterator[Violation]:
-    job = schedule.problem.job
-    edge, count = job.edges[e], job.flow_counts[e]
-    for n in range(job.rounds[edge.destination]):
-        who = task_name(job, edge.destination, n)
-        start = schedule.task_start[edge.destination, n]
-        read = -1 if schedule.reads is None else int(schedule.reads[e, n])
-        least = min(n - edge.lag, count - 1)
-        # By when the scheduler heard of each flow, which is after it landed.
-        newest = int((known[:count] < start - tolerance).sum()) - 1
-        if read < least:
-            how = f"iteration {read}, the lag allows {least} and newer"
-        elif read >= count or (read >= 0 and landed[read] > start + tolerance):
-            how = f"iteration {read} before it arrived"
-        elif read < newest:
-            how = f"iteration {read} where {newest} had arrived"
-        else:
-            continue
-        sentence = f"{who} read of {job.edge_names[e]} {how}"
-        yield Violation("reads", who, float(abs(newest - read)), "iterations", sentence)
+    for e in latest:
+        edge, count = job.edges[e], job.flow_counts[e]
+        for n in range(job.rounds[edge.destination]):
+            start = schedule.task_start[edge.destination, n]
+            read = -1 if schedule.reads is None else int(schedule.reads[e, n])
+            least = min(n - edge.lag, count - 1)
+            # By when the scheduler heard of each flow, which is after it landed.
+            newest = int((known[e, :count] < start - tolerance).sum()) - 1
+            if read < least:
+                how = f"iteration {read}, the lag allows {least} and newer"
+            elif read >= count or (read >= 0 and landed[e, read] > start + tolerance):
+                how = f"iteration {read} before it arrived"
+            elif read < newest:
+                how = f"iteration {read} where {newest} had arrived"
+            else:
+                continue
+            who, off = task_name(job, edge.destination, n), float(abs(newest - read))
+            sentence = f"{who} read of {job.edge_names[e]} {how}"
+            violations.append(Violation("reads", who, off, "iterations", sentence))
+    return len(latest) * job.iterations, violations

@@ -103,8 +103,6 @@ def judge_prediction(
         Simulations of what was expected, and of the run's own times and volumes.
     threshold
         Share of the makespan.
-    time_scale
-        Wall seconds per emulated second.
     timed
         Whether times were predicted; else ``replayed`` alone counts.
     budget
@@ -191,13 +189,8 @@ def simulate_suspects(
     problem = replayed.problem.following(replayed)
     volumes = np.nan_to_num(replayed.flow_bytes)
     base = makespan(problem, Realization(replayed.work, volumes), policy)
-    ideal = replayed.flow_end - replayed.flow_start
-    took = np.divide(
-        emulated.flow_end - emulated.flow_start,
-        ideal,
-        out=np.ones_like(ideal),
-        where=ideal > 0,
-    )
+    lasted, ideal = (one.flow_end - one.flow_start for one in (emulated, replayed))
+    took = np.divide(lasted, ideal, out=np.ones_like(ideal), where=ideal > 0)
     for sentence, flows in suspects:
         at, slow = tuple(np.array([*flows]).reshape(-1, 2).T), volumes.copy()
         slow[at] *= np.maximum(took[at], 1.0)
@@ -236,13 +229,9 @@ def of_network(
 ) -> Iterator[Suspect]:
     """Yield what the network may have done to flows over ``links``, by what they did.
 
-    Parameters
-    ----------
-    late
-        (Edge, iteration) of the flows that moved the end, those that did most first.
-    nics
-        Of `judge_prediction`: a link that was measured to be sound is not below its
-        rate, whatever flows did there.
+    ``late``: (edge, iteration) of the flows that moved the end, those that did most
+    first. ``nics``: of `judge_prediction`: a link that was measured to be sound is not
+    below its rate, whatever flows did there.
     """
     problem, every = emulated.problem, [(e, n) for e, n in emulated.flows().tolist()]
     ports = {link.name: port for port, link in enumerate(problem.links)}
@@ -259,9 +248,8 @@ def of_network(
             continue  # which explains whatever else is to be seen there
         senders = most_senders(emulated, port)
         both = [shares[flow] for flow in shares if port in problem.hops[flow[0]]]
-        full = (
-            sum(got for got, _ in both) / (sum(fair for _, fair in both) or math.inf)
-        ) >= _SOUND
+        fair = sum(share for _, share in both) or math.inf
+        full = sum(got for got, _ in both) / fair >= _SOUND
         if of.direction == "in" and senders > 1 and not full:
             text = f"incast on {name}: up to {senders} machines sent to it at once"
             yield Suspect(text, there)
@@ -273,13 +261,11 @@ def of_network(
             there,
         )
     yield from _of_shares(emulated, links, late[:_MOST], shares)
-    small = [
-        flow
-        for flow in every
-        if emulated.flow_bytes[flow] / _narrowest(emulated, *flow) * time_scale < _SMALL
-    ]
+    sizes = emulated.flow_bytes
+    took = {flow: sizes[flow] / _narrowest(emulated, *flow) for flow in every}
+    small = [flow for flow in every if took[flow] * time_scale < _SMALL]
     if 2 * len({*small} & {*late}) > len(late):
-        size = max(float(emulated.flow_bytes[flow]) for flow in small)
+        size = max(float(sizes[flow]) for flow in small)
         them = f"{len({*small} & {*late})} of {len(late)} on the critical path"
         text = f"slow start of small flows: {them} have {format_size(size)} or less"
         yield Suspect(text, small)
@@ -433,16 +419,8 @@ class Witnesses:
     ) -> tuple[Pair, ...]:
         """Return who agrees with whom, within the threshold of the prediction.
 
-        Parameters
-        ----------
-        prediction
-            Of the run over its fluid.
-        verdict
-            On the measurement.
-        budget
-            Of `emu.prediction.analysis.critical_path`.
-        time_scale
-            Wall seconds per emulated second, of the packets.
+        ``prediction``: of the run over its fluid. ``verdict`` and ``budget``: of the
+        measurement. ``time_scale``: of the packets.
         """
         judge = partial(
             judge_prediction, threshold=prediction.threshold, time_scale=time_scale

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import groupby, pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -163,10 +163,10 @@ def shares_of_max_min(
     ``flows``: between machines. With them come those that were under way beside them on
     one of their links.
     """
-    hops, start, end = (
-        list_hops(schedule.problem),
+    start, end, hops = (
         schedule.flow_start,
         schedule.flow_end,
+        list_hops(schedule.problem),
     )
     every = {
         (e, n): Flow(e, n, ("", "", 0, e), hops[e], 0.0, 0.0)
@@ -355,11 +355,6 @@ def omcoflow(flows: list[Flow], capacity: Capacities, *, whole: bool = False) ->
         )
 
 
-def omcoflow_frozen(flows: list[Flow], capacity: Capacities) -> None:
-    """Share by weights of whole volumes."""
-    omcoflow(flows, capacity, whole=True)
-
-
 def omcoflow_wc(flows: list[Flow], capacity: Capacities) -> None:
     """Fill by those weights."""
     weights = finish_weights(flows, capacity)
@@ -400,15 +395,13 @@ def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
     for coflow in coflows(flows):
         g = bottleneck(coflow, lambda p: capacity[p])
         gamma |= {id(f): g for f in coflow}
-    ordered = sorted(
-        coflows(flows),
-        key=lambda c: (
-            round_to_32_bits(gamma[id(c[0])]),
-            c[0].turn,
-            min(f.rank for f in c),
-        ),
-    )
-    for coflow in ordered:
+
+    def turn(coflow: list[Flow]) -> tuple[float, int, Rank]:
+        first = coflow[0]
+        gamma_here = round_to_32_bits(gamma[id(first)])
+        return gamma_here, first.turn, min(f.rank for f in coflow)
+
+    for coflow in sorted(coflows(flows), key=turn):
         rest = {p: _capacity_left(p, flows, capacity) for f in coflow for p in f.hops}
         if all(rest[p] > 0 for f in coflow for p in f.hops):
             slowest = bottleneck(coflow, rest.__getitem__)
@@ -424,21 +417,14 @@ def ask_rule(problem: Problem, own: Rates) -> Rule:
     def rule(flows: list[Flow], capacity: Capacities) -> None:
         going = [flow for flow in flows if flow.alone]  # a rule knows no cut
         flows = sorted(going, key=lambda flow: (flow.turn, flow.rank))
-        flows_seen = [
-            ActiveFlow(
-                job.edge_names[flow.edge],
-                job.tasks[job.edges[flow.edge].source].name,
-                job.tasks[job.edges[flow.edge].destination].name,
-                flow.turn - job.edges[flow.edge].lag,
-                flow.turn,
-                flow.volume,
-                flow.hops,
-                flow.job,
-                flow.left,
-                flow.coflow or job.tasks[job.edges[flow.edge].destination].name,
-            )
-            for flow in flows
-        ]
+        flows_seen = []
+        for flow in flows:
+            edge = job.edges[flow.edge]
+            ends = job.tasks[edge.source].name, job.tasks[edge.destination].name
+            known = flow.volume, flow.hops, flow.job, flow.left, flow.coflow or ends[1]
+            begun = flow.turn - edge.lag, flow.turn
+            name = job.edge_names[flow.edge]
+            flows_seen.append(ActiveFlow._make((name, *ends, *begun, *known)))
         for flow, rate in zip(flows, own(flows_seen, capacity), strict=True):
             flow.rate = rate
 
@@ -458,7 +444,7 @@ POLICIES: dict[str, Rule] = {
     "mrtf": mrtf,
     "mrtf_exclusive": mrtf_exclusive,
     "omcoflow": omcoflow,
-    "omcoflow_frozen": omcoflow_frozen,
+    "omcoflow_frozen": partial(omcoflow, whole=True),
     "omcoflow_wc": omcoflow_wc,
     "omcoflow_gamma": omcoflow_gamma,
     "sebf_madd": sebf_madd,
@@ -492,6 +478,9 @@ def rule_audit(
     so that one mistake is not found again in all that comes after it. A second takes
     some 10,000 rates.
 
+    Raises ValueError when the schedule holds no rates, or there is no such rule. Raises
+    DataError when a rule of one's own fails.
+
     Parameters
     ----------
     policy
@@ -500,9 +489,6 @@ def rule_audit(
         Times and volumes that rules look ahead by.
     own
         Answers for ``policy`` where that is a rule of one's own: asked again.
-
-    Raises ValueError when the schedule holds no rates, or there is no such rule. Raises
-    DataError when a rule of one's own fails.
     """
     if schedule.rates is None:
         raise ValueError("the schedule holds no rates")
@@ -520,14 +506,9 @@ def rule_audit(
             off = abs(rate - flow.rate)
             if off > _EXACTNESS * flow.alone and event not in first:
                 name = flow_name(schedule.problem.job, *event)
-                first[event] = Violation(
-                    "rule",
-                    name,
-                    off,
-                    "B/s",
-                    f"{name} has {rate:g} B/s from {time:.6g} s on, {policy} gives "
-                    f"{flow.rate:g}",
-                )
+                has = f"{name} has {rate:g} B/s from {time:.6g} s on"
+                sentence = f"{has}, {policy} gives {flow.rate:g}"
+                first[event] = Violation("rule", name, off, "B/s", sentence)
     return count, list(first.values())
 
 

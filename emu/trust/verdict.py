@@ -51,15 +51,8 @@ class HostFigures:
 
         What is notified late, is sent late, and is read late adds up.
         """
-        return (
-            self.max_stale
-            + max(self.pacer_lag_max, self.max_behind)
-            + self.loop_lag_max
-        )
-
-    def to_json(self) -> dict[str, float]:
-        """Return the figures by name."""
-        return asdict(self)
+        late = max(self.pacer_lag_max, self.max_behind)
+        return self.max_stale + late + self.loop_lag_max
 
 
 def host_figures(statistics: Statistics) -> HostFigures:
@@ -175,7 +168,7 @@ class Verdict:
             "clock_uncertainty": self.effect.unsure,
             "guards": [finding.to_json() for finding in self.findings],
             "lateness": asdict(self.lateness),
-            "host": self.figures.to_json(),
+            "host": asdict(self.figures),
         }
 
 
@@ -198,22 +191,14 @@ def decide(
 
     Parameters
     ----------
-    effect
-        Of what came late.
-    lateness
-        Of its critical path, emulated seconds.
     time_scale
         Wall seconds per emulated second.
     max_error
         Share of the makespan that the error may be.
-    processes
-        Of the run.
     compute
         ``timed``, ``padded`` or ``real``: what tasks take.
     sensitivity
         Share by which the slightest delays move the makespan.
-    findings
-        Of the guards.
     by_kernel
         Whether the kernel shared the NICs. How long a flow took is the finding there,
         and no lateness shows that a receiver had no core: waits for one decide too. 40

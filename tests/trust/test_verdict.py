@@ -264,7 +264,7 @@ def test_figures_of_processes_become_those_of_the_run() -> None:
     mean = (others * 10 * 1e-4 + 30 * 9e-4) / (others * 10 + 30)  # of all wakes
     assert figures.pacer_lag_mean == pytest.approx(mean)
     assert figures.stall == pytest.approx(0.02 + 0.01 + 0.7)
-    assert np.isfinite(list(figures.to_json().values())).all()
+    assert np.isfinite(list(vars(figures).values())).all()
     assert figures.cpu_busy == pytest.approx(0.3)
     assert figures.cpu_steal == pytest.approx(0.1)
     assert figures.cpu_wait == pytest.approx(0.1)

@@ -11,23 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from emu.trust.guards import schedule, traffic
 from emu.trust.guards.evidence import Evidence
-from emu.trust.guards.schedule import (
-    cause,
-    constraints,
-    latency,
-    lower_bounds,
-    order,
-    task_times,
-    window,
-)
-from emu.trust.guards.traffic import (
-    all_rates,
-    bursts,
-    clocks,
-    enough_carried,
-    link_bytes,
-)
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
@@ -37,18 +22,18 @@ __all__ = ["GUARDS", "Evidence", "Finding", "examine"]
 
 
 GUARDS = (
-    enough_carried,
-    link_bytes,
-    bursts,
-    order,
-    cause,
-    latency,
-    clocks,
-    all_rates,
-    constraints,
-    lower_bounds,
-    task_times,
-    window,
+    traffic.enough_carried,
+    traffic.link_bytes,
+    traffic.bursts,
+    schedule.order,
+    schedule.cause,
+    schedule.latency,
+    traffic.clocks,
+    traffic.all_rates,
+    schedule.constraints,
+    schedule.lower_bounds,
+    schedule.task_times,
+    schedule.window,
 )
 
 

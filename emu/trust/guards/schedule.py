@@ -8,6 +8,7 @@ schedules, errors from these, the bound from a longest path and what ports must 
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +53,10 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
         makespan=evidence.schedule.makespan,
         at_once=evidence.at_once,
     )
-    names = set()
+    counts = Counter(violation.constraint for violation in report.violations)
     # One mistake often breaks hundreds of flows: the first of each kind names it.
     for violation in report.violations:
-        if violation.constraint not in names:
-            names.add(violation.constraint)
-            count = sum(v.constraint == violation.constraint for v in report.violations)
+        if count := counts.pop(violation.constraint, 0):
             others = f" (and {count - 1} others)" if count > 1 else ""
             yield Finding(CONSTRAINTS, np.nan, f"{violation}{others}")
 
@@ -306,8 +305,8 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     schedule = evidence.schedule
     took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
-    first = _find_first(evidence.times - took > slack, schedule.task_end)
-    if first is None:
+    short = evidence.times - took > slack
+    if (first := _find_first(short, schedule.task_end)) is None:
         return
     task, n, at, others = first
     name, least = schedule.problem.job.tasks[task].name, evidence.times[task, n]
@@ -349,11 +348,9 @@ def window(evidence: Evidence) -> Iterator[Finding]:
 
 def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     """Yield the tasks that begin a mini-batch of a job, each with a worker it feeds."""
-    own = {
-        t
-        for t, task in enumerate(job.tasks)
-        if task.name.startswith(prefix) and task.name != f"{prefix}release"
-    }
+    names = {task.name: t for t, task in enumerate(job.tasks)}
+    names.pop(f"{prefix}release", None)
+    own = {t for name, t in names.items() if name.startswith(prefix)}
     feeds: dict[int, set[int]] = {t: set() for t in own}
     targets: set[int] = set()
     for edge in job.edges:
@@ -443,10 +440,10 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
     counts = np.array(problem.job.flow_counts, dtype=np.int64)
     exists = np.arange(problem.job.iterations) < counts[:, None]
     totals = np.where(exists, measured.volumes, 0.0).sum(axis=1)
-    loads: dict[str, float] = {}
+    loads: defaultdict[str, float] = defaultdict(float)
     for hops, volume in zip(list_hops(problem), totals.tolist(), strict=True):
         for link in hops:
-            loads[link] = loads.get(link, 0.0) + volume
+            loads[link] += volume
     return max([longest, *(_time(problem, *one) for one in loads.items())])
 
 

@@ -91,21 +91,16 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     load 262 bytes came where 252 fit, on a sound run (two of three golden runs were
     flagged at a load of 3 on two cores).
     """
-    problem, scale = evidence.schedule.problem, evidence.time_scale
-    ahead = (evidence.lead + evidence.stale + CLOCKS) / scale
-    schedule = evidence.schedule
-    source = np.array([e.source for e in schedule.problem.job.edges], dtype=np.int64)
+    schedule, problem = evidence.schedule, evidence.schedule.problem
+    ahead = (evidence.lead + evidence.stale + CLOCKS) / evidence.time_scale
+    source = np.array([e.source for e in problem.job.edges], dtype=np.int64)
     edge, iteration = schedule.flows().T
     there = evidence.grid(evidence.received, "last")[edge, iteration]
-    sizes = evidence.grid(evidence.received, "bytes")[edge, iteration]
+    received = evidence.grid(evidence.received, "bytes")[edge, iteration]
     ready = schedule.task_end[source[edge], iteration]
-    is_known = np.isfinite(ready) & np.isfinite(there) & (sizes > 0)
-    edge, ready, there, sizes = (
-        edge[is_known],
-        ready[is_known],
-        there[is_known],
-        sizes[is_known] / evidence.byte_scale,
-    )
+    is_known = np.isfinite(ready) & np.isfinite(there) & (received > 0)
+    edge, ready, there = edge[is_known], ready[is_known], there[is_known]
+    sizes = received[is_known] / evidence.byte_scale
     crossed = list_hops(problem)
     for link, capacity in most_stated(problem).items():
         over = np.array([link in hops for hops in crossed], dtype=bool)[edge]
@@ -139,11 +134,8 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     it, and what the sender may catch up once. By the notes of the receiver's kernel,
     which joins what waits while a receiver stands still.
     """
-    most, hops = (
-        most_stated(evidence.schedule.problem),
-        list_hops(evidence.schedule.problem),
-    )
-    names = evidence.schedule.problem.job.edge_names
+    problem = evidence.schedule.problem
+    most, hops, names = most_stated(problem), list_hops(problem), problem.job.edge_names
     for figures in evidence.statistics.values():
         stood = float(figures.get("host_metrics", {}).get("loop_lag_max", 0.0))
         if (ahead := evidence.seconds_at_once(stood + _UNSEEN)) is None:
