@@ -52,7 +52,7 @@ class Carried:
             "replay_error": 0.0, "makespan_error": 0.0, "wall_seconds": 2.0,
             "startup": {"seconds": 1.0},
             "verdict": {
-                "trust": trust, "error": 0.001, "host": HostFigures().to_json(),
+                "trust": trust, "error": 0.001, "host": vars(HostFigures()),
                 "guards": [{"guard": "link bytes"}, {"guard": "cause"}],
             },
         }  # fmt: skip

@@ -159,28 +159,23 @@ class _Automorphisms:
             one, other = (self.space.units[unit].tasks for unit in pair)
             image |= zip((*one, *other), (*other, *one), strict=True)
         times, tasks = self.realization.times, self.space.job.tasks
-        return all(
+        if not all(
             (times[s] == times[t]).all() and tasks[s].job_name == tasks[t].job_name
             for s, t in image.items()
-        ) and all(
-            self._keeps_edge(edge, image)
-            for task in image
-            for edge in self.touching.get(task, [])
-        )
-
-    def _keeps_edge(self, edge: int, image: dict[int, int]) -> bool:
-        there = self.space.job.edges[edge]
-        key = (
-            image.get(there.source, there.source),
-            image.get(there.destination, there.destination),
-            there.lag,
-            self.space.job.control[edge],
-        )
-        if there.channel or key not in self.edge_at or key in self.twice:
+        ):
             return False
-        volumes, twin = self.realization.volumes, self.edge_at[key]
-        together = self.space.job.edges[twin].coflow == there.coflow
-        return together and bool((volumes[edge] == volumes[twin]).all())
+        edges, volumes = self.space.job.edges, self.realization.volumes
+        for e in {e for task in image for e in self.touching[task]}:
+            there, control = edges[e], self.space.job.control[e]
+            source, to = (image.get(t, t) for t in (there.source, there.destination))
+            key = source, to, there.lag, control
+            if there.channel or key not in self.edge_at or key in self.twice:
+                return False
+            twin = self.edge_at[key]
+            same = edges[twin].coflow == there.coflow
+            if not (same and (volumes[e] == volumes[twin]).all()):
+                return False
+        return True
 
 
 def find_symmetry(space: Space, realization: Realization) -> Record:

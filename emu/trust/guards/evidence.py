@@ -60,17 +60,6 @@ class Evidence:
     volumes: Floats | None = None
     """Stated bytes of (edge, iteration) where they are exact, else None."""
 
-    def seconds_at_once(self, stood: float) -> float | None:
-        """Return the seconds of its rate of which a flow's bytes may come at once.
-
-        None where a sender may catch up all.
-
-        ``stood``: wall seconds that the receiver may have stood still.
-        """
-        if self.catch_up is None:
-            return None
-        return self.catch_up + (self.lead + stood + CLOCKS) / self.time_scale
-
     def at_once(self, capacity: float) -> float:
         """Return the bytes that a link lets go at once after a pause, emulated ones.
 

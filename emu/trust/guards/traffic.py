@@ -136,10 +136,12 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     """
     problem = evidence.schedule.problem
     most, hops, names = most_stated(problem), list_hops(problem), problem.job.edge_names
+    if evidence.catch_up is None:
+        return
     for figures in evidence.statistics.values():
-        stood = float(figures.get("host_metrics", {}).get("loop_lag_max", 0.0))
-        if (ahead := evidence.seconds_at_once(stood + _UNSEEN)) is None:
-            return
+        lag = float(figures.get("host_metrics", {}).get("loop_lag_max", 0.0))
+        stood = evidence.lead + (lag + _UNSEEN) + CLOCKS
+        ahead = evidence.catch_up + stood / evidence.time_scale
         for row in figures.get("received", {}).get("bursts", ()):
             edge, size = int(row["edge"]), row["bytes"] / evidence.byte_scale
             rate = min(most[link] for link in hops[edge])
