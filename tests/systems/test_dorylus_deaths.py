@@ -24,7 +24,7 @@ from emu.systems.dorylus.deaths import (
     draw_attempts,
     timeouts,
 )
-from emu.systems.dorylus.lambda_sections import DyingLambdasSection
+from emu.systems.dorylus.keys import DyingLambdasSection
 from emu.systems.dorylus.remarks import read_lines, relaunches
 from emu.trust.audit import audit
 

@@ -35,7 +35,7 @@ from emu.problem.workloads.all_reduce import (
 )
 
 if TYPE_CHECKING:
-    from emu.systems.dgtp.keys import DgtpKeys
+    from emu.systems.dgtp.section import DgtpJobSection
     from emu.systems.job_section import BuildContext
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
@@ -62,7 +62,7 @@ CARRIES = {
 }
 
 
-def dgtp_job(section: DgtpKeys, context: BuildContext) -> Job:
+def dgtp_job(section: DgtpJobSection, context: BuildContext) -> Job:
     """Return the job that a section states.
 
     Edges in this order: every g -> s (store-major), s -> its w, every w -> ps
@@ -86,7 +86,7 @@ def dgtp_job(section: DgtpKeys, context: BuildContext) -> Job:
     )
 
 
-def _tasks(section: DgtpKeys, machines: Sequence[str]) -> Iterator[Task]:
+def _tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Task]:
     demands = {kind: amounts.amounts() for kind, amounts in section.demands}
     by_server = section.sync == "parameter_server"
 
@@ -114,7 +114,7 @@ def _tasks(section: DgtpKeys, machines: Sequence[str]) -> Iterator[Task]:
         yield of_kind("parameter_server", f"ps{i}", server=i)
 
 
-def _rounds(main: Task, kind: str, section: DgtpKeys) -> Iterator[Task]:
+def _rounds(main: Task, kind: str, section: DgtpJobSection) -> Iterator[Task]:
     """Yield the hop tasks of a process, none of which demands anything of its own."""
     for hop in range(1, section.hops + 1 if section.sampling == "multiround" else 1):
         yield _part(main, f"hop{hop}", kind, hop=hop)
@@ -133,7 +133,7 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
     )
 
 
-def _list_edges(section: DgtpKeys, machines: int) -> Iterator[NamedEdge]:
+def _list_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
     stores = [f"g{i}" for i in range(machines)]
     samplers = [f"s{i}" for i in range(section.workers * section.samplers_per_worker)]
     workers = [f"w{i}" for i in range(section.workers)]

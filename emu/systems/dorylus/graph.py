@@ -10,7 +10,7 @@ from emu.systems.dorylus.deaths import Attempt, draw_attempts
 from emu.systems.dorylus.steps import PROGRAMS, Step
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.keys import DorylusKeys
+    from emu.systems.dorylus.section import DorylusJobSection
     from emu.systems.job_section import BuildContext
 
 
@@ -37,7 +37,7 @@ class Graph:
         several in some epoch.
     """
 
-    def __init__(self, section: DorylusKeys, context: BuildContext) -> None:
+    def __init__(self, section: DorylusJobSection, context: BuildContext) -> None:
         self.section, self.servers = section, section.ranks(context.machines)
         self.lambdas = section.lambdas_of(self.servers)
         self.count = len(self.servers) * section.intervals

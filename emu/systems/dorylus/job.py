@@ -49,7 +49,7 @@ from emu.systems.dorylus.graph import Graph
 from emu.systems.dorylus.steps import LAMBDAS, THREADS, Step
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.keys import DorylusKeys
+    from emu.systems.dorylus.section import DorylusJobSection
     from emu.systems.job_section import BuildContext
 
 
@@ -119,7 +119,7 @@ def _stash_again(step: Step, i: int, end: str) -> str:
     return f"stash_{step.name}_{i}{end}"
 
 
-def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
+def dorylus_job(section: DorylusJobSection, context: BuildContext) -> Job:
     """Return the job that a section states, whose iterations are epochs.
 
     Tasks of every interval, then of the parameter servers, the gates, the receivers.

@@ -1,38 +1,27 @@
-"""Keys of ``job`` of ``system: dorylus``, which its builder reads."""
+"""Sections within ``job`` of ``system: dorylus``: model, times, and its lambdas."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
 from typing_extensions import override
 
 from emu.problem.fields.quantities import (
     Duration,
     DurationPerDevice,
     Few,
-    Index,
-    Name,
-    Rate,
+    Positive,
+    Ratio,
 )
+from emu.problem.fields.section import Section
+from emu.problem.machine import LEAST_PERIOD
 from emu.systems import Settings
-from emu.systems.dorylus.lambda_sections import (
-    DyingLambdasSection,
-    LaunchSection,
-    SlowLambdasSection,
-    TunerSection,
-)
-from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
-from emu.systems.job_section import BuildContext, KindTimesSection
-from emu.systems.whole_graph_section import WholeGraphModelSection, WholeGraphSection
-
-#: Beginning of the names of the lambdas' machines.
-LAMBDA = "lambda"
-#: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
-_LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
-#: Intervals of all servers from which a server has one receiving task.
-MANY_INTERVALS = 64
+from emu.systems.job_section import KindTimesSection
+from emu.systems.whole_graph_section import WholeGraphModelSection
+from emu.units import DURATION
 
 
 class DorylusModelSection(WholeGraphModelSection):
@@ -99,120 +88,75 @@ class DorylusTimesSection(KindTimesSection):
         return times
 
 
-class DorylusKeys(WholeGraphSection):
-    """Keys of a Dorylus job, as a scenario states them."""
+class LaunchSection(Section):
+    """Time to launch a lambda, from when the graph task before it starts."""
 
-    system: Literal["dorylus"]
-    """Kind of job."""
-    model: DorylusModelSection
-    """Trained model."""
-    parameter_servers: tuple[Name, ...] = Field(min_length=1, examples=[["ps"]])
-    """Their machines; interval i meets number i mod P."""
-    # As in the released code. The least loaded, as in the paper, would be an edge that
-    # chooses its end while the job runs.
-    intervals: Few = Field(examples=[8])
-    """Vertex intervals of each server."""
-    interval_cut: Literal["contiguous", "balanced"] = "contiguous"
-    """By vertex number, or by similar edges between intervals."""
-    threads: Few | None = None
-    """Graph tasks of a server at once; default is its whole ``cpu``, 1 without."""
-    backend: Literal["lambda", "cpu", "gpu"] = "lambda"
-    """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
-    lambdas: Few | Literal["auto"] | None = None
-    """Quota of each server, ``auto``: tuned; default is min(intervals, 100)."""
-    tuner: TunerSection = TunerSection()
-    """Its tuning."""
-    lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
-    """Bandwidth of each."""
-    lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
-    """Bandwidth that a server's share."""
-    lambda_latency: Duration = 0.0
-    """Latency of each, each way."""
-    launch: LaunchSection = LaunchSection()
-    """Time until a lambda is up."""
-    slow_lambdas: SlowLambdasSection = SlowLambdasSection()
-    """Stragglers."""
-    dying_lambdas: DyingLambdasSection = DyingLambdasSection()
-    """Lambdas that die, or answer too late; slow ones that answer are waited for."""
-    mode: Literal["no_pipe", "pipe", "async"] = "pipe"
-    """``no_pipe``: no overlap; ``pipe``: gathers wait for their epoch's values;
-    ``async``: for older ones."""
-    staleness: Index = 0
-    """S of ``async``: epoch e reads e - 1 - S or later, so 0 is not ``pipe``."""
-    receivers: Literal["interval", "server"] | None = None
-    """Tasks for ghosts; ``server``, from 64 intervals on: fewer, older reads."""
-    first_epoch: Literal["sync", "free"] = "sync"
-    """Its gathers wait for its values."""
-    fuse: Annotated[bool, Field(strict=True)] = True
-    """Last forward and first backward pass in one lambda; ``gat`` gathers between."""
-    rematerialize: Annotated[bool, Field(strict=True)] = False
-    """Compute activations again, pull fewer bytes."""
-    stream: Literal[1, 2] = 1
-    """Parts in which lambdas pull, compute, answer."""
-    times: DorylusTimesSection = DorylusTimesSection()
-    """Times of the tasks."""
+    cold: Duration = 0.0
+    """First of each interval."""
+    warm: Duration = 0.0
+    """Later ones."""
 
     @property
-    def attends(self) -> bool:
-        """True for a GAT, whose edges have tensor tasks of their own."""
-        return self.model.kind == "gat"
+    def takes_time(self) -> bool:
+        """True where a launch is a task of its own."""
+        return self.cold > 0 or self.warm > 0
 
-    @property
-    def uses_lambdas(self) -> bool:
-        """True where tensor tasks run in lambdas, and not on servers."""
-        return self.backend == "lambda"
 
-    def lambdas_of(self, servers: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines of the lambdas, interval by interval; none without."""
-        count = len(servers) * self.intervals if self.uses_lambdas else 0
-        return tuple(f"{LAMBDA}{number}" for number in range(count))
+class SlowLambdasSection(Section):
+    """Lambdas that take longer, chosen by the seed before the run."""
 
-    @property
-    def steps(self) -> list[Step]:
-        """Tasks of an interval, in their order."""
-        if self.attends:
-            return attention_steps(self.model.layers)
-        return convolution_steps(self.model.layers, fuse=self.fuse)
+    share: Ratio = 0.0
+    """Probability, per task and epoch."""
+    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    """Mean slowdown."""
+    spread: Literal["constant", "exponential"] = "constant"
+    """``exponential``: 1 plus an exponential variable of mean factor - 1."""
 
-    @property
-    def lag(self) -> int:
-        """Epochs from an update to the reads that need it at the least."""
-        return self.staleness + 1
+    def factors(self, seed: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        """Return what the time of every (lambda, epoch) is multiplied with.
 
-    def receives_together(self, count: int) -> bool:
-        """Return True where a server has one receiving task, of so many intervals."""
-        if self.receivers is None:
-            return count >= MANY_INTERVALS
-        return self.receivers == "server"
+        Epochs that follow change none before: ``until`` decides how many there are.
+        """
+        draws = np.random.default_rng([seed, 7]).random((*shape[::-1], 2)).T
+        extra = np.full(shape, self.factor - 1.0)
+        if self.spread == "exponential":
+            extra *= -np.log1p(-draws[1])
+        return 1.0 + np.where(draws[0] < self.share, extra, 0.0)
 
-    @property
-    def quota(self) -> int:
-        """Lambdas of a server at a time, at first where they are tuned."""
-        if isinstance(self.lambdas, int):
-            return self.lambdas
-        return min(self.intervals, 100)
 
-    @override
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the graph servers, out of the machines of the cluster."""
-        if self.machines is not None:
-            return self.machines
-        return tuple(
-            name
-            for name in machines
-            if name not in self.parameter_servers and not name.startswith(LAMBDA)
-        )
+def _long_enough(period: float) -> float:
+    if period < LEAST_PERIOD:
+        seconds, least = DURATION.exact(period), DURATION.exact(LEAST_PERIOD)
+        raise ValueError(f"found {seconds}, write {least} or more")
+    return period
 
-    def settings(self, context: BuildContext) -> Settings:
-        """Return the settings that every node program of the job gets."""
-        return {
-            **self.whole_graph_settings(context),
-            "intervals": self.intervals,
-            "interval_cut": self.interval_cut,
-            "rematerialize": self.rematerialize,
-            "fuse": self.fuse,
-            "stream": self.stream,
-            "mode": self.mode,
-            "staleness": self.staleness,
-            "epochs": self.epochs,
-        }
+
+class TunerSection(Section):
+    """Autotuner of ``lambdas: auto``, from min(intervals, 100) on.
+
+    Each period, by the slope of a server's queue for threads over five periods: where
+    it is positive the quota falls by a tenth, where negative it rises by one.
+    """
+
+    period: Annotated[Duration, AfterValidator(_long_enough)] = 1.0
+    """Time between looks at the queue; the paper states none."""
+
+
+class DyingLambdasSection(Section):
+    """Lambdas that do not answer in time, chosen by the seed before the run.
+
+    Their server waits for ``timeout``, at the least, launches another, cold, and drops
+    what the first still sends. One that is slow, and answers, is waited for.
+    """
+
+    share: Annotated[Ratio, Field(ge=0, le=1)] = 0.0
+    """Probability, per task and epoch, and of each lambda launched instead."""
+    late: Annotated[Ratio, Field(ge=0, le=1)] = 0.5
+    """Share of them that do their work and answer too late; the others die in it."""
+    timeout: Duration = 0.5
+    """Least time from the call to the launch of another."""
+    ratio: Positive = 5.0
+    """Or that many times what this step took lambdas of the server in epochs before,
+    smoothed: 0.95 of the mean so far and 0.05 of the next, bytes apart."""
+    attempts: Annotated[Few, Field(le=100)] = 5
+    """Lambdas of one task and epoch; that none answers is an error."""

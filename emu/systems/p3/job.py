@@ -37,7 +37,7 @@ from emu.systems.dgtp import job as dgtp
 
 if TYPE_CHECKING:
     from emu.systems.job_section import BuildContext
-    from emu.systems.p3.keys import P3Keys
+    from emu.systems.p3.section import P3JobSection
 
 #: Task name without its rank -> kind, in the order of one mini-batch.
 PHASES = {
@@ -143,7 +143,7 @@ class P3Builder:
         is on every machine.
     """
 
-    def __init__(self, section: P3Keys, context: BuildContext) -> None:
+    def __init__(self, section: P3JobSection, context: BuildContext) -> None:
         self._section, self._window = section, context.window
         self.machines = section.ranks(context.machines)
         self.batches = section.count_batches(context)
