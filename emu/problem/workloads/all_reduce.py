@@ -115,6 +115,10 @@ class NamedEdge:
     """Its name in a formula of volumes; empty for an edge without bytes."""
     place: tuple[int, ...] = ()
     """Further input of the formula: ranks, the number of a chunk."""
+    channel: str = ""
+    latest: bool = False
+    coflow: str = ""
+    """As in `Edge`."""
 
 
 def phase_of(kind: str) -> str:
@@ -150,7 +154,10 @@ def build_named_job(
             positions[edge.source],
             positions[edge.destination],
             edge.lag,
-            credit=edge.credit,
+            edge.credit,
+            edge.channel,
+            edge.latest,
+            edge.coflow,
         )
         for edge in edges
     )
