@@ -29,14 +29,13 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads.all_reduce import NamedEdge
 from emu.problem.workloads.coflows import Coflow
-from emu.problem.workloads.collectives import ALGORITHMS
+from emu.problem.workloads.collectives import ALGORITHMS, Send, list_steps
 from emu.systems import Edit, Problems, Times
 from emu.systems.custom.job import (
-    Collective,
     CustomFlow,
     CustomTask,
-    Shuffle,
     custom_job,
     custom_realization,
     with_collectives,
@@ -107,7 +106,12 @@ class FlowSection(Section):
 
 
 class ExchangeSection(Section):
-    """A collective of some tasks, as gloo and NCCL run it."""
+    """A collective of some tasks, as gloo and NCCL run it.
+
+    What a step sends is cut into segments that follow one another, so that one is on
+    its way while another is added up: two in gloo, more in NCCL. A rank has one
+    connection to another, a channel.
+    """
 
     among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
     """Tasks, two or more, in the order of the ranks: round a ring each sends to the
@@ -126,12 +130,16 @@ class ExchangeSection(Section):
     segments: Few = 1
     """Pieces that what a step sends is cut into, so that they overlap."""
 
-    def collective(self, kind: str) -> Collective:
-        """Return the stated collective."""
-        lag = self.lag if self.lag is not None else int(not self.then)
-        algorithm = self.algorithm or ALGORITHMS[kind][0]
-        ends = self.among, self.volume, self.then
-        return Collective(kind, algorithm, *ends, lag, self.segments)
+    def way(self, kind: str) -> str:
+        """Return the algorithm of a collective of that kind."""
+        return self.algorithm or ALGORITHMS[kind][0]
+
+    def steps(self, kind: str) -> tuple[tuple[Send, ...], ...]:
+        """Return the sends of every step.
+
+        Raises ValueError when the collective goes by no such algorithm.
+        """
+        return list_steps(kind, self.way(kind), len(self.among))
 
 
 class AllReduceSection(ExchangeSection):
@@ -152,11 +160,6 @@ class ShuffleSection(Section):
     """Bytes that each one sends, one per task of ``to``."""
     coflow: TaskName | None = None
     """As of flows."""
-
-    def collective(self, _kind: str) -> Shuffle:
-        """Return the stated shuffle."""
-        ends = self.sources, self.destinations
-        return Shuffle(*ends, self.volume, self.coflow or "")
 
 
 class CollectiveSection(Section):
@@ -190,15 +193,22 @@ class CollectiveSection(Section):
         """Name of the one that is stated."""
         return next(key for key in type(self).model_fields if getattr(self, key))
 
-    def build(self) -> Collective | Shuffle:
-        """Return the stated collective.
+    @property
+    def exchange(self) -> ExchangeSection:
+        """The stated one, of those that go by steps."""
+        one: ExchangeSection = getattr(self, self.kind)
+        return one
+
+    @property
+    def edges(self) -> int:
+        """Number of edges that it adds, but for those from its tasks and to them.
 
         Raises ValueError when it goes by no such algorithm.
         """
-        section: ExchangeSection | ShuffleSection = getattr(self, self.kind)
-        one = section.collective(self.kind)
-        _ = one.edges
-        return one
+        if self.shuffle is not None:
+            return len(self.shuffle.sources) * len(self.shuffle.destinations)
+        one, steps = self.exchange, self.exchange.steps(self.kind)
+        return one.segments * sum(len(step) + len(one.among) for step in steps)
 
 
 class CustomJobSection(JobSection):
@@ -244,7 +254,7 @@ class CustomJobSection(JobSection):
         sizes = []
         for one in self.collectives:
             with contextlib.suppress(ValueError):
-                sizes.append(one.build().edges)
+                sizes.append(one.edges)
                 continue
             sizes.append(0)
         return sizes
@@ -264,8 +274,9 @@ class CustomJobSection(JobSection):
             largest = self.collectives[position]
             trail = ("job", "collectives", position, largest.kind)
             text = f"found {largest.kind}"
-            if isinstance(one := largest.build(), Collective):
-                key = "among" if one.edges > MOST_EDGES * one.segments else "segments"
+            if largest.shuffle is None:
+                one = largest.exchange
+                key = "among" if max(sizes) > MOST_EDGES * one.segments else "segments"
                 trail = (*trail, key)
                 text = f"found {len(one.among):,} tasks in {one.segments:,} segments"
         problem = f"{text}, which make {edges:,} edges or more, at most"
@@ -274,32 +285,36 @@ class CustomJobSection(JobSection):
     def _parts(self) -> tuple[list[CustomTask], list[CustomFlow]]:
         tasks = [
             CustomTask(
-                task.name,
+                Task(
+                    task.name,
+                    task.kind,
+                    task.demands.amounts(),
+                    task.pin,
+                    process=task.process or task.server or "",
+                    iterations=task.iterations,
+                    takes=task.slot or task.takes or task.server or "",
+                    frees=task.slot_to_free(),
+                    gate=task.gate,
+                ),
                 default_time(task.time),
-                task.kind,
-                task.demands.amounts(),
-                task.pin,
-                task.iterations,
-                task.slot or task.takes or task.server or "",
-                task.slot_to_free(),
-                task.process or task.server or "",
-                task.gate,
             )
             for task in self.tasks
         ]
         flows = [
             CustomFlow(
-                flow.source,
-                flow.destination,
+                NamedEdge(
+                    flow.source,
+                    flow.destination,
+                    flow.lag,
+                    channel=flow.channel or "",
+                    latest=flow.reads == "latest",
+                    coflow=flow.coflow or "",
+                ),
                 flow.volume,
-                flow.lag,
-                flow.channel or "",
-                latest=flow.reads == "latest",
-                coflow=flow.coflow or "",
             )
             for flow in self.flows
         ]
-        return with_collectives(tasks, flows, [one.build() for one in self.collectives])
+        return with_collectives(tasks, flows, self.collectives)
 
     @property
     @override
@@ -463,7 +478,7 @@ def _exchange(
         yield "volume", problem
     if len(one.among) > 1:
         try:
-            _ = one.collective(kind).steps
+            one.steps(kind)
         except ValueError as error:
             yield "algorithm", str(error)
 
