@@ -237,11 +237,6 @@ def test_the_line_of_a_job_counts_mini_batches(pipeline: str, line: str) -> None
     assert job_line(job).startswith(f"{line}, credit window")
 
 
-def test_impossible_shapes() -> None:
-    with pytest.raises(ValueError, match="Df of a mini-batch would run before Mf"):
-        Pipeline(("Df", "Mf", "Db", "Mb"), (0, 0, 0, 0))
-
-
 def test_a_share_of_columns_is_of_an_even_one_within_the_group() -> None:
     builder = builder_of(FOUR, 1, cache=2, columns=(3.0, 1.0))
     assert [builder.share(rank) for rank in range(4)] == [1.5, 0.5, 1.5, 0.5]

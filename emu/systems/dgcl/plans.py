@@ -254,12 +254,8 @@ def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
         factor = rows / graphs[0].vertices
         yield f"devices keep {factor:.2f} times the vertices (replication factor)"
     kinds = {"swap", "replication"}
-    if settings["plan"]["kind"] not in kinds and plan_cannot_pay(settings):
-        yield "SPST finds no plan of a lower t(S) than peer-to-peer's"
-
-
-def plan_cannot_pay(settings: Mapping[str, Any]) -> bool:
-    """Return True where SPST finds no plan of a lower t(S) than peer-to-peer's."""
+    if settings["plan"]["kind"] in kinds:
+        return
     topology = read_topology(settings["topology"])
     if boxes := settings["replicas"]:
         topology = topology.within(boxes)
@@ -270,4 +266,5 @@ def plan_cannot_pay(settings: Mapping[str, Any]) -> bool:
     direct, by_plan = (
         sum(p.cost(topology) for p in some) for some in zip(*costs, strict=True)
     )
-    return bool(direct <= _WORTH * by_plan)
+    if direct <= _WORTH * by_plan:
+        yield "SPST finds no plan of a lower t(S) than peer-to-peer's"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing_extensions import override
 from emu.errors import ScenarioError
 from emu.graph_data import open_for, open_layers
 from emu.prediction.simulation import makespan
-from emu.problem import Cluster, Job, Placement, Problem, Realization
+from emu.problem import Cluster, Job, Placement, Problem, Realization, Schedule
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Duration, Few, Name, Seed, default_time
 from emu.problem.fields.section import Section, Trail
@@ -24,9 +25,18 @@ from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
 from emu.problem.workloads.operations import Operations, count_layer
 from emu.systems import Edit, Keys, Problems, Settings, Times
-from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
+from emu.systems.dgcl.job import CARRIES, DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
-from emu.systems.dgcl.plans import EPOCHS, gradient_plan, open_plans, topology_settings
+from emu.systems.dgcl.plans import (
+    EPOCHS,
+    gradient_plan,
+    needs_of_settings,
+    open_plans,
+    plan_lines,
+    read_topology,
+    topology_settings,
+)
+from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
@@ -36,7 +46,9 @@ from emu.systems.whole_graph_section import (
     layer_time,
     write_time,
 )
+from emu.units import format_duration
 
+_WORDS = {"gather": "forward", "scatter": "backward"}
 #: Simulated seconds by kind of plan, of a section in its context: a scenario is built
 #: several times.
 _EPOCH_TIMES: dict[str, dict[str, float]] = {}
@@ -363,3 +375,73 @@ def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
             for name in (f"d{rank}.layer{layer}", f"d{rank}.grad{layer}"):
                 works[name] = count / max(edges[-1], 1)
     return works
+
+
+def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str]:
+    """Yield a line per gather: t(S), its simulated time alone, a bound on t(S).
+
+    And the mean time in every schedule, where stages wait for computation: from when
+    the last device begins its first stage to when the last one ends its last. Before
+    them stands what `plan_lines` yields.
+    """
+    first = next(iter(schedules.values()))
+    job, settings = first.problem.job, first.problem.job.settings
+    plans, topology = open_plans(settings), read_topology(settings["topology"])
+    needs, atomic = needs_of_settings(settings), settings["backward"] == "atomic"
+    if "emulated" not in schedules:  # else it was said before the run
+        yield from plan_lines(settings)
+    for kind, layer in sorted(
+        {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
+    ):
+        plan, least = plans[layer - 1], ""
+        if not plan.stages:
+            continue
+        if kind == "scatter":
+            plan = gradient_plan(plan, atomic=atomic)
+        parts = [
+            f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
+            for how, schedule in schedules.items()
+        ]
+        rows = max(int(plan.counts.sum()), 1) * job.iterations
+        sizes = _bytes_of(first, kind, layer)
+        size = float(sizes.sum()) / rows
+        if kind == "gather":
+            bound = lower_bound(needs[layer - 1 if len(needs) > 1 else 0], topology)
+            least = f"; no plan's t(S) is below {format_duration(size * bound)}"
+        where = f"gather of layer {layer}, {_WORDS[kind]}"
+        cost = format_duration(size * plan.cost(topology))
+        alone = format_duration(_time_alone(first, sizes, policy))
+        waits = f"with waits {', '.join(parts)}"
+        yield f"{where}: t(S) {cost}, simulated {alone}; {waits}{least}"
+
+
+def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
+    """Return the seconds of a gather, the mean of the epochs."""
+    stages = defaultdict[str, list[int]](list)
+    for position, task in enumerate(schedule.problem.job.tasks):
+        if task.kind == kind and task.settings["layer"] == layer:
+            stages[task.process_name].append(position)
+    begin = [schedule.task_start[own].min(axis=0) for own in stages.values()]
+    end = [schedule.task_end[own].max(axis=0) for own in stages.values()]
+    return float(np.mean(np.max(end, axis=0) - np.max(begin, axis=0)))
+
+
+def _time_alone(schedule: Schedule, sizes: NDArray[np.float64], policy: str) -> float:
+    """Return the seconds of a gather that nobody else's work or bytes delay."""
+    problem = schedule.problem
+    cluster = replace(problem.cluster, changes=(), speed_changes=())
+    job = replace(problem.job, iterations=1)
+    alone = Realization(np.zeros((len(job.tasks), 1)), sizes[:, :1])
+    return makespan(replace(problem, cluster=cluster, job=job), alone, policy)
+
+
+def _bytes_of(schedule: Schedule, kind: str, layer: int) -> NDArray[np.float64]:
+    """Return the bytes of a gather by edge and iteration, 0 of all other flows."""
+    job = schedule.problem.job
+    ends = [(job.tasks[e.source], job.tasks[e.destination]) for e in job.edges]
+    own = [
+        (one.kind, other.kind) in CARRIES
+        and (one.kind, one.settings["layer"]) == (kind, layer)
+        for one, other in ends
+    ]
+    return np.where(np.array(own)[:, None], np.nan_to_num(schedule.flow_bytes), 0.0)
