@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
@@ -44,9 +44,9 @@ from emu.systems.job_section import (
 if TYPE_CHECKING:
     from emu.graph_data import Dataset
 
-    Fanouts = tuple[int, ...]
-else:
-    Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
+Fanouts: TypeAlias = Annotated[
+    tuple[Count, ...], *word_or_list("all", {"type": "integer", "minimum": 1})
+]
 
 _MOST_TEXT = 1 << 20
 #: Wrong where a kind of task has no time.

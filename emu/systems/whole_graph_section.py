@@ -14,6 +14,7 @@ from emu.problem.fields.quantities import (
     Few,
     Name,
     text_schema,
+    write_times,
 )
 from emu.problem.fields.section import Section
 from emu.problem.workloads.coflows import Coflow
@@ -25,13 +26,6 @@ from emu.units import DURATION
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
 
 
-def write_time(time: Any) -> Any:
-    """Return a time, or one per device, as a scenario states it."""
-    if isinstance(time, dict):
-        return {device: DURATION.exact(seconds) for device, seconds in time.items()}
-    return DURATION.exact(time)
-
-
 #: A time for all layers, or one for each, from the input.
 TimePerLayer = Annotated[
     tuple[DurationPerDevice, ...],
@@ -40,7 +34,7 @@ TimePerLayer = Annotated[
     ),
     PlainSerializer(
         lambda times: (
-            write_time(times[0]) if len(times) == 1 else [*map(write_time, times)]
+            write_times(times[0]) if len(times) == 1 else [*map(write_times, times)]
         )
     ),
     WithJsonSchema(

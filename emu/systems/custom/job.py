@@ -155,7 +155,9 @@ def _segment(one: ExchangeSection, kind: str, label: str) -> Iterator[CustomFlow
     """Yield the flows of one segment: from every task, through the steps, to its end.
 
     A step follows the one before on its rank and what came from others. Its flows
-    follow those before by the channel: "received and sent" (specs, 2f).
+    follow those before by the channel: "received and sent" (specs, 2f). Segments follow
+    one another, so that one is on its way while another is added up: two in gloo, more
+    in NCCL.
     """
     ranks, steps = len(one.among), one.steps(kind)
     lag = one.lag if one.lag is not None else int(not one.then)

@@ -106,12 +106,7 @@ class FlowSection(Section):
 
 
 class ExchangeSection(Section):
-    """A collective of some tasks, as gloo and NCCL run it.
-
-    What a step sends is cut into segments that follow one another, so that one is on
-    its way while another is added up: two in gloo, more in NCCL. A rank has one
-    connection to another, a channel.
-    """
+    """A collective of some tasks, as gloo and NCCL run it."""
 
     among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
     """Tasks, two or more, in the order of the ranks: round a ring each sends to the

@@ -19,7 +19,14 @@ from emu.graph_data import open_for, open_layers
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Job, Placement, Problem, Realization, Schedule
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.fields.quantities import Duration, Few, Name, Seed, default_time
+from emu.problem.fields.quantities import (
+    Duration,
+    Few,
+    Name,
+    Seed,
+    default_time,
+    write_times,
+)
 from emu.problem.fields.section import Section, Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
@@ -44,7 +51,6 @@ from emu.systems.whole_graph_section import (
     TimePerLayer,
     WholeGraphSection,
     layer_time,
-    write_time,
 )
 from emu.units import format_duration
 
@@ -195,7 +201,7 @@ class DgclJobSection(WholeGraphSection):
             keys |= kinds & layers.keys()
             if layers_changed:
                 edit[f"job.times.{key}"] = [
-                    (scale if number in layers_changed else write_time)(
+                    (scale if number in layers_changed else write_times)(
                         layer_time(getattr(self.times, key), number - 1)
                     )
                     for number in range(1, last + 1)

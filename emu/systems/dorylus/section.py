@@ -21,7 +21,7 @@ from emu.problem.fields.cluster_section import (
     MachineSection,
     RackSection,
 )
-from emu.problem.fields.quantities import Duration, Few, Index, Name, Rate
+from emu.problem.fields.quantities import Duration, Few, Index, Name, Rate, write_times
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
@@ -53,7 +53,7 @@ from emu.systems.dorylus.volumes import (
 from emu.systems.job_section import BuildContext, whole_kinds
 from emu.systems.training_section import lacking_memory, number_bytes
 from emu.systems.translation import CommonJob, Translation, write_whole_graph
-from emu.systems.whole_graph_section import WholeGraphSection, write_time
+from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import SIZE
 
 #: Beginning of the names of the lambdas' machines.
@@ -372,7 +372,7 @@ class DorylusJobSection(WholeGraphSection):
             edit[f"job.times.{kind}"] = scale(times[kind])
             back = f"{kind}_back"
             if back in times and back not in kinds:
-                edit[f"job.times.{back}"] = write_time(times[back])
+                edit[f"job.times.{back}"] = write_times(times[back])
         keys = kinds & {"launch", *times}
         return edit, {name for name in wanted if tasks[name] in keys}
 

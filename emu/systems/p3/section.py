@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,11 +63,10 @@ _TOO_FEW = (
 )
 _NO_PROGRAM = "p3 cannot split the first layer of a program: write a kind, not this"
 
-if TYPE_CHECKING:
-    Shares = tuple[float, ...]
-else:
-    _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    Shares = word_or_list("even", _Share, {"type": "number", "minimum": 0})
+_Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Shares: TypeAlias = Annotated[
+    tuple[_Share, ...], *word_or_list("even", {"type": "number", "minimum": 0})
+]
 
 
 @dataclass(frozen=True)
