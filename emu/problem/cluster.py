@@ -98,10 +98,7 @@ class Cluster:
     def following(self, quotas: NDArray[np.int64] | None) -> Cluster:
         """Return the cluster whose tuners do what those of a schedule did.
 
-        Parameters
-        ----------
-        quotas
-            `Schedule.quotas`; beyond them tuners go by their rule.
+        Beyond ``quotas``, those of `Schedule.quotas`, tuners go by their rule.
         """
         paths = self.paths_of(quotas)
         tuners = zip(self.tuners, paths, strict=True)

@@ -81,17 +81,11 @@ def next_kills(
 ) -> Due:
     """Return what is killed next in an attempt at a job.
 
-    Parameters
-    ----------
-    first, began
-        Iteration and time of the whole job with which the attempt begins. A task that
-        had ended its iteration by then has ended it at 0.
-    end_of
-        Returns when in the attempt a task ends an iteration of it, counted from 0;
-        infinite where that is not known yet.
-    over
-        Returns when in the attempt a process has nothing left to do or to send,
-        likewise.
+    ``first``, ``began``: iteration and time of the whole job with which the attempt
+    begins; a task that had ended its iteration by then has ended it at 0. ``end_of``
+    returns when in the attempt a task ends an iteration of it, counted from 0, and
+    ``over`` when a process has nothing left to do or to send; infinite where that is
+    not known yet.
     """
     due: dict[float, list[Kill]] = {}
     for kill in kills:

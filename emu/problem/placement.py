@@ -246,12 +246,7 @@ class Problem:
         """Return the seconds that tasks worked from ``start`` to ``end``.
 
         At the full speed of their machines: what is slower for a time does less. Gates
-        stand on no machine.
-
-        Parameters
-        ----------
-        start, end
-            Seconds of (task, iteration).
+        stand on no machine. All are seconds of (task, iteration).
         """
         steps = self.cluster.speed_steps
         worked = end - start

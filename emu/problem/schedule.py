@@ -59,15 +59,8 @@ ROUNDING = 1e-6
 class RateHistory:
     """Assigned rates, one row per change, in the order of time.
 
-    Row i means: from ``time[i]`` on, the flow ``iteration[i]`` of ``edge[i]`` has
-    ``rate[i]``, until its next row or its end.
-
-    Parameters
-    ----------
-    time, rate
-        float64, seconds and bytes per second, shape (changes,).
-    edge, iteration
-        int64, shape (changes,).
+    Row i means: from ``time[i]`` on, seconds, the flow ``iteration[i]`` of ``edge[i]``
+    has ``rate[i]``, bytes per second, until its next row or its end.
     """
 
     time: NDArray[np.float64]

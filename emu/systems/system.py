@@ -208,10 +208,7 @@ def section_types() -> tuple[type[JobSection], ...]:
 def section_type(name: str) -> type[JobSection]:
     """Return the ``job`` section of a system, which is imported now.
 
-    Raises
-    ------
-    EmulatorError
-        As `section_types`.
+    Raises EmulatorError as `section_types`.
     """
     try:
         kind: type[JobSection] = systems()[name].section()

@@ -134,10 +134,7 @@ def rack_links(racks: Sequence[RackSection]) -> tuple[Link, ...]:
 def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[Route]:
     """Return the routes out of every rack: to each other rack, and to the rest.
 
-    Parameters
-    ----------
-    machines
-        Names of all machines, in the order of the cluster.
+    ``machines``: names of all, in the order of the cluster.
     """
     position = {name: m for m, name in enumerate(machines)}
     within = [tuple(position[name] for name in rack.machines) for rack in racks]
@@ -260,10 +257,7 @@ class MachineSection(Resources):
     def build(self, name: str, unstated: dict[str, float]) -> Machine:
         """Return the machine, or one of several equal ones, called ``name``.
 
-        Parameters
-        ----------
-        unstated
-            Amounts of resources of which it says nothing.
+        ``unstated``: amounts of resources of which it says nothing.
         """
         return Machine(
             name=name,

@@ -70,10 +70,7 @@ def layer_shapes(
 ) -> Iterator[tuple[Shape, ...]]:
     """Yield the shapes of each layer's tensors, from the input, weights as (out, in).
 
-    Parameters
-    ----------
-    model
-        From ``Job.settings``: hidden, layers, and kind and heads if they are stated.
+    ``model``, of ``Job.settings``: hidden, layers, and kind and heads if stated.
     """
     widths = [feature_length, *[model["hidden"]] * (model["layers"] - 1), classes]
     for number, (before, after) in enumerate(pairwise(widths), 1):

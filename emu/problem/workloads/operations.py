@@ -29,10 +29,7 @@ OPERATIONS = ("aggregate", "multiply", "sample", "collect", "step", "launch")
 class Operations:
     """Operations of every (task, iteration) of a job.
 
-    Attributes
-    ----------
-    counts
-        Of each of `OPERATIONS`, float64, shape (operations, tasks, iterations).
+    ``counts``: of each of `OPERATIONS`, shape (operations, tasks, iterations).
     """
 
     def __init__(self, job: Job) -> None:
@@ -138,18 +135,11 @@ def count_layer(
 ) -> LayerWork:
     """Return the operations of a layer of `emu.training.layers`, or of whole graphs.
 
-    Parameters
-    ----------
-    kind
-        Of the model.
-    widths
-        Numbers of a row before and after the layer.
-    edges, inputs, outputs
-        Edges of the block and vertices on both sides; numbers, or one per mini-batch.
-    shortens
-        Whether rows are multiplied before they are added up; default is what
-        `emu.training.layers` does: the shorter rows are added, those of ``gin`` as they
-        come.
+    ``widths``: numbers of a row before and after the layer; ``edges``, ``inputs``,
+    ``outputs``: edges of the block and vertices on both sides, numbers or one per
+    mini-batch; ``shortens``: whether rows are multiplied before they are added up, by
+    default as in `emu.training.layers`: the shorter rows are added, those of ``gin`` as
+    they come.
     """
     before, after = widths
     if shortens is None:
@@ -173,12 +163,7 @@ def count_layers(
 ) -> list[LayerWork]:
     """Return the operations of every layer, from the input, one per mini-batch.
 
-    Parameters
-    ----------
-    model
-        From ``Job.settings``.
-    counts
-        Of the mini-batches of one sampler.
+    ``model``: from ``Job.settings``; ``counts``: of the mini-batches of one sampler.
     """
     kind, hidden = model.get("kind", "sage"), [model["hidden"]] * (model["layers"] - 1)
     widths = pairwise([feature_length, *hidden, classes])

@@ -138,14 +138,13 @@ def dgcl_realization(
     Parameters
     ----------
     times
-        Kind of task -> seconds; ``coordination`` is that of a gate. Kinds that are
-        absent take none.
+        Kind of task -> seconds; kinds that are absent take none.
     widths
         Length of a row of the input of each layer.
     parameters
         Of the whole model: all of them go round the ring.
     itemsize
-        Bytes of a number, 4 in float32 and 8 in float64, over those of the emulation.
+        Bytes of a number over those of the emulation.
     work
         Task -> factor on its time; absent ones have 1.
     """

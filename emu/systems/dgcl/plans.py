@@ -98,14 +98,9 @@ def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
 
 
 def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
-    """Return what a job's plans have to bring, from ``Job.settings``.
+    """Return what a job's plans bring, in all layers or with replicas in each.
 
     Raises DataError and ValueError as `open_layers`.
-
-    Returns
-    -------
-    needs
-        One for all layers, or with replicas one per layer.
     """
     _, graphs = open_layers(settings)
     if boxes := settings.get("replicas"):

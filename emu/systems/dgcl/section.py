@@ -366,10 +366,7 @@ TRANSLATION = Translation(None, _write, counts_epochs=True)
 def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
     """Return task -> edges of all that it computes, over those of its own vertices.
 
-    Parameters
-    ----------
-    settings
-        ``Job.settings``. Without replicas there is nothing to return.
+    It is empty, from ``Job.settings``, where there are no replicas.
     """
     if not settings["replicas"]:
         return {}

@@ -88,16 +88,9 @@ def dgtp_volumes(
 ) -> NDArray[np.float64]:
     """Return real bytes of (edge, iteration) for a job of `dgtp_job`; credits carry 0.
 
-    Raises ValueError when an edge is not one of a DGTP job.
-
-    Parameters
-    ----------
-    counts
-        Of each sampler, of each iteration of the job.
-    parameters
-        Parameters of the model, sharded over the servers or summed by an all-reduce.
-    itemsize
-        Bytes of a feature and of a parameter: 4 in float32, 8 in float64.
+    ``counts``: of each sampler, of each iteration; ``parameters``: of the model,
+    sharded over the servers or summed by an all-reduce; ``itemsize``: bytes of a
+    feature and of a parameter. Raises ValueError when an edge is not one of a DGTP job.
     """
     servers = sum(task.kind == "parameter_server" for task in job.tasks)
     shards = shard_sizes(parameters, servers) if servers else ()
@@ -123,15 +116,7 @@ def dgtp_volumes(
 def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
     """Return the real bytes of every (edge, iteration) of a DGTP job.
 
-    They are exactly the bytes that the node programs send. Divide by the byte scale for
-    emulated bytes; credit edges carry 0.
-
-    Raises ValueError when the settings contradict each other, or the job is not DGTP's.
-
-    Returns
-    -------
-    volumes
-        float64, shape (edges, iterations).
+    They are exactly the bytes that the node programs send.
     """
     return dgtp_volumes(
         job,

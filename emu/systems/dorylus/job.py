@@ -60,15 +60,11 @@ class Graph:
 
     Attributes
     ----------
-    section
-        Section ``job``.
     servers, lambdas
         Machines of the graph servers, and of every interval's lambda; without lambdas
         tensor tasks run on the servers.
     count
         Intervals of all servers.
-    steps
-        Tasks of an interval in their order.
     entry
         First task of every step, by the step's name.
     attempts

@@ -341,16 +341,11 @@ def replay_training(
     schedule: Schedule,
     watch: Callable[[int, Array], bool | None] = lambda *_: None,
 ) -> tuple[Array, list[float]]:
-    """Train as a schedule of a Dorylus job has, simulated or emulated.
+    """Return the weights that a schedule of a Dorylus job trains, and all mean losses.
 
-    ``watch``: called after every epoch with its number and all weights, flat; True ends
-    it. Raises DataError and ValueError as `Replay`.
-
-    Returns
-    -------
-    weights, losses
-        After the last step, flat as of `emu.training.parameter_shapes`; mean loss of
-        every epoch.
+    They are flat, as of `emu.training.parameter_shapes`. ``watch``: called after every
+    epoch with its number and all weights, flat; True ends it. Raises DataError and
+    ValueError as `Replay`.
     """
     kind = AttentionReplay if section.attends else Replay
     replay, losses = kind(section, context, schedule), []

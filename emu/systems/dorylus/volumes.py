@@ -30,16 +30,10 @@ EDGE_END = 4
 def step_bytes(
     kind: str, layer: int, section: DorylusJobSection, widths: Sequence[int], b: int
 ) -> tuple[int, int]:
-    """Return the bytes per vertex that a lambda pulls, and those that it returns.
+    """Return the bytes per vertex that a lambda of a GCN pulls, and that it returns.
 
-    Parameters
-    ----------
-    kind, layer
-        Of the tensor task, ``apply`` or ``apply_back``, of a GCN.
-    widths
-        f_0 .. f_L: features, hidden layers, classes.
-    b
-        Bytes of a number.
+    ``kind``: ``apply`` or ``apply_back``; ``widths``: f_0 .. f_L, features, hidden
+    layers, classes; ``b``: bytes of a number.
     """
     before, after = widths[layer], widths[layer + 1]
     last = layer == section.model.layers - 1
@@ -86,12 +80,9 @@ def dorylus_volumes(
     widths: tuple[int, ...],
     itemsize: int,
 ) -> NDArray[np.float64]:
-    """Return the bytes of every edge of a `dorylus_job` in one epoch.
+    """Return the bytes of every edge of a `dorylus_job` in one epoch, shape (edges,).
 
-    Returns
-    -------
-    volumes
-        float64, shape (edges,); 0 where an edge is order or stays in a process.
+    They are 0 where an edge is order or stays in a process.
     """
     volumes = np.zeros(len(job.edges))
     tasks = job.tasks
@@ -283,16 +274,8 @@ def count_step(
     """Return the operations of a task of an interval; none of one that only sends.
 
     A gather adds rows as they are: before they are multiplied in a GCN, after that in a
-    GAT. Backwards it adds gradients of these.
-
-    Parameters
-    ----------
-    kind, layer
-        Of its step.
-    widths
-        f_0 .. f_L.
-    sizes
-        Vertices of the interval, and edges into it with a loop for each vertex.
+    GAT. Backwards it adds gradients of these. ``widths``: f_0 .. f_L; ``sizes``:
+    vertices of the interval, and edges into it with a loop for each vertex.
     """
     vertices, edges = sizes
     before, after = widths[layer], widths[layer + 1]
@@ -323,14 +306,8 @@ def count_steps(
 ) -> Operations:
     """Return the operations of a Dorylus job in every epoch.
 
-    Parameters
-    ----------
-    counts
-        Sizes of the intervals.
-    widths
-        f_0 .. f_L: features, hidden layers, classes.
-    volumes
-        Real bytes of (edge, 1): the same in every epoch.
+    ``counts``: sizes of the intervals; ``widths``: f_0 .. f_L; ``volumes``: real bytes
+    of (edge, 1), the same in every epoch.
     """
     itemsize = number_bytes(job.settings)
     weights = weight_bytes(section, widths, itemsize)

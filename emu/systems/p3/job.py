@@ -72,11 +72,6 @@ class Pipeline:
     """Cycles by which each phase of a mini-batch is behind its ``Mf``, in the order of
     `PHASES`: it never falls. Cycle c runs a phase of mini-batch c - behind."""
 
-    def distance(self, first: str, then: str) -> int:
-        """Return the cycles from one phase of a mini-batch to another."""
-        names = [*PHASES]
-        return self.behind[names.index(then)] - self.behind[names.index(first)]
-
     def behind_of(self, kind: str) -> int:
         """Return the cycles that a kind of task is behind ``Mf``; others are not."""
         return dict(zip(PHASES.values(), self.behind, strict=True)).get(kind, 0)
@@ -119,12 +114,8 @@ class P3Builder:
 
     Attributes
     ----------
-    machines
-        Names of the machines, rank by rank.
     batches, cycles
         Mini-batches of each machine, and iterations of the job.
-    pipeline
-        Order of its phases.
     members, groups
         Machines of a group, which hold all columns between them, and number of groups.
     hops
@@ -267,8 +258,7 @@ class P3Builder:
 
     def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
         """Yield the edges of the data for the batches of one machine."""
-        forward = self.pipeline.distance("Mf", "Df")
-        backward = self.pipeline.distance("Db", "Mb")
+        _, forward, loss, end = self.pipeline.behind
         yield NamedEdge(f"s{rank}", f"Mf{rank}")
         for peer in self.group_of(rank):
             if peer == rank:
@@ -278,6 +268,6 @@ class P3Builder:
                 yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
             for source, to, lag in (
                 (f"Mf{peer}", f"Df{rank}", forward),
-                (f"Db{rank}", f"Mb{peer}", backward),
+                (f"Db{rank}", f"Mb{peer}", end - loss),
             ):
                 yield NamedEdge(source, to, lag, carries="pull", place=place)
