@@ -262,7 +262,10 @@ class Schedule:
             for e, flow in zip(edge.tolist(), flows, strict=True):
                 flow["landed"] = flow["end"] + float(latencies[e])
         reads = {} if self.reads is None else {"reads": self._reads()}
-        quotas = {} if self.quotas is None else {"quotas": self._quotas()}
+        cluster, quotas = self.problem.cluster, {}
+        if self.quotas is not None:
+            paths = map(list, cluster.paths_of(self.quotas))
+            quotas = {"quotas": dict(zip(cluster.tuned_names, paths, strict=True))}
         rows = {"tasks": tasks, "flows": flows, **reads, **quotas}
         deaths = {} if self.outages == Outages() else {"outages": asdict(self.outages)}
         return {"makespan": self.makespan, **deaths, **rows}
@@ -276,11 +279,6 @@ class Schedule:
                 times = tuner.period * np.arange(len(path) + 1.0)
                 return times, np.array([pool.slots, *path])
         return np.zeros(1), np.array([pool.slots])
-
-    def _quotas(self) -> dict[str, list[int]]:
-        paths = self.problem.cluster.paths_of(self.quotas)
-        names = self.problem.cluster.tuned_names
-        return {name: [*path] for name, path in zip(names, paths, strict=True)}
 
     def _reads(self) -> dict[str, list[int]]:
         job = self.problem.job

@@ -341,11 +341,6 @@ class JobSection(Section):
         return False
 
     @property
-    def devices_by_kind(self) -> bool:
-        """True where `device_times` names kinds of task, and not tasks."""
-        return self.trains
-
-    @property
     def made_slots(self) -> frozenset[str]:
         """Resources of machines whose amounts are numbers of slots of the job."""
         return frozenset()
@@ -451,7 +446,7 @@ def with_slowness(
             }
             for _, of, times in section.device_times()
         }
-    by_kind = not profiled and section.devices_by_kind
+    by_kind = not profiled and section.trains
     if not profiled and section.measures_worker:
         factors["worker"] = slower
     if not any(factors.values()):

@@ -214,6 +214,12 @@ class OptimizerSection(Section):
     """Steps in which the learning rate halves, a little with each; default: never."""
 
 
+AnyDataset: TypeAlias = Annotated[
+    DatasetSection, BeforeValidator(by_name), Field(examples=["products-like"])
+]
+AnyOptimizer: TypeAlias = Annotated[OptimizerSection, BeforeValidator(by_name)]
+
+
 class TimesSection(KindTimesSection):
     """Execution time of one task of each kind, for ``timed`` and ``padded``.
 
@@ -270,9 +276,7 @@ class TrainingSection(JobSection):
 
     system: str
     """Kind of job."""
-    dataset: Annotated[DatasetSection, BeforeValidator(by_name)] = Field(
-        examples=["products-like"]
-    )
+    dataset: AnyDataset
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
     model: Annotated[
         Annotated[ModelSection, Tag("ModelSection")]
@@ -307,9 +311,7 @@ class TrainingSection(JobSection):
     credit_window: Window = DEFAULT_WINDOW
     """Batches under way: the first task of batch n waits for the worker's batch n - K;
     ``unlimited`` for no limit."""
-    optimizer: Annotated[OptimizerSection, BeforeValidator(by_name)] = (
-        OptimizerSection()
-    )
+    optimizer: AnyOptimizer = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
     """Type of features and parameters."""
@@ -347,7 +349,6 @@ class TrainingSection(JobSection):
 
     @override
     def of_steps(self, steps: int) -> Self:
-        """Return the job with so many mini-batches of each worker."""
         return self.model_copy(update={"iterations": steps, "epochs": None})
 
     def count_batches(self, context: BuildContext) -> int:
@@ -430,7 +431,6 @@ class TrainingSection(JobSection):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the times of whole kinds of task, scaled, and the tasks of these."""
         stated = {kind: time for kind, time in self.times if time is not None}
         times = {kind: stated[kind] for kind in whole_kinds(tasks, wanted) & {*stated}}
         edit = {f"job.times.{kind}": scale(time) for kind, time in times.items()}
@@ -440,7 +440,6 @@ class TrainingSection(JobSection):
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        """Return the stated times, and the volumes of the samples of its seed."""
         times = {**measured, **self.times.default_times()}
         if self.rates is not None:
             times = dict.fromkeys((task.kind for task in job.tasks), 0.0)
@@ -450,19 +449,14 @@ class TrainingSection(JobSection):
         times = {kind: time * self.share(kind) for kind, time in times.items()}
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
-        realization = self.realize_sampled(job, times, dataset, context, cluster)
+        realization = self.realize_sampled(job, times, context, cluster)
         volumes, seconds = realization.volumes, realization.times
         if self.rates is not None:
             seconds = self.rate_tasks(job, context, volumes)
         return Realization(seconds, volumes / context.byte_scale)
 
     def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
+        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
         """Return seconds and real bytes of ``job`` on its data set.
 

@@ -143,17 +143,12 @@ class Translation:
     """True where it uses ``CommonJob.epochs``; the data set is opened then."""
 
 
-def demands_of(job: TrainingSection) -> dict[str, dict[str, float]]:
-    """Return the amounts of every kind of process that a job states."""
-    return {kind: amounts.amounts() for kind, amounts in job.demands}
-
-
 def read_replicas(
     job: ReplicaSection, cluster: ClusterSection, *, by_hops: bool
 ) -> Keys:
     """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
-    demands = demands_of(job)
+    demands = {kind: amounts.amounts() for kind, amounts in job.demands}
     return {
         "workers": len(ranks),
         "machines": ranks,

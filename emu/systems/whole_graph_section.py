@@ -20,7 +20,7 @@ from emu.problem.fields.section import Section
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import Problems, Settings
 from emu.systems.job_section import BuildContext, JobSection, RatesSection
-from emu.systems.training_section import DatasetSection, OptimizerSection, by_name
+from emu.systems.training_section import AnyDataset, AnyOptimizer, OptimizerSection
 from emu.units import DURATION
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
@@ -95,9 +95,7 @@ class WholeGraphSection(JobSection):
         "iterations": "an iteration is an epoch here: write epochs",
     }
 
-    dataset: Annotated[DatasetSection, BeforeValidator(by_name)] = Field(
-        examples=["products-like"]
-    )
+    dataset: AnyDataset
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
     model: WholeGraphModelSection
     """Trained model."""
@@ -110,9 +108,7 @@ class WholeGraphSection(JobSection):
     ``imported`` is as the graph came."""
     boxes: tuple[Few, ...] | None = Field(default=None, min_length=1)
     """Machines of each box, in their order, for ``hierarchical``: ``[8, 8]``."""
-    optimizer: Annotated[OptimizerSection, BeforeValidator(by_name)] = (
-        OptimizerSection()
-    )
+    optimizer: AnyOptimizer = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
     """Type of features and parameters."""

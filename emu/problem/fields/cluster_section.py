@@ -157,19 +157,15 @@ def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[R
     return routes
 
 
-def network_errors(
-    links: Sequence[LinkSection],
-    routes: Sequence[RouteSection],
-    racks: Sequence[RackSection],
-    machines: Sequence[str],
-) -> Iterator[tuple[Trail, str]]:
+def network_errors(cluster: ClusterSection) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of names."""
+    links, routes, machines = cluster.links, cluster.routes, cluster.names
     names = [link.name for link in links]
     for position, name in enumerate(names):
         if name in names[:position] or name in ("in", "out"):
             problem = f"a link cannot be called {name!r}, write another name"
             yield ("cluster", "links", position, "name"), problem
-    names += [link.name for link in rack_links(racks)]
+    names += [link.name for link in rack_links(cluster.racks)]
     names += [f"{name} {way}" for name in machines for way in ("out", "in")]
     crossed = {name for route in routes for name in route.through}
     for position, link in enumerate(links):
@@ -187,7 +183,7 @@ def network_errors(
             if count > 1:
                 problem = f"the route crosses {name!r} {count} times, once is right"
                 yield (*trail, "through"), problem
-    yield from _rack_errors(racks, machines)
+    yield from _rack_errors(cluster.racks, machines)
 
 
 def _rack_errors(

@@ -241,7 +241,6 @@ class CustomJobSection(JobSection):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        """Return the stated flows, and those of the collectives."""
         return max(1, len(self.flows)) + sum(self._sizes())
 
     def _sizes(self) -> list[int]:
@@ -346,7 +345,6 @@ class CustomJobSection(JobSection):
 
     @override
     def slot_problems(self, cluster: ClusterSection) -> Problems:
-        """Yield slots that are taken or given back where there are none."""
         pools = sorted({pool for m in cluster.machines for pool in m.slots})
         takes = {
             name for task in self.tasks for name in (task.slot, task.takes) if name
@@ -400,7 +398,6 @@ class CustomJobSection(JobSection):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the times of stated tasks, scaled, and these tasks."""
         rows = [(i, task) for i, task in enumerate(self.tasks) if task.name in wanted]
         edit = {f"job.tasks[{i}].time": scale(task.time) for i, task in rows}
         return edit, {task.name for _, task in rows}
@@ -439,18 +436,18 @@ def _flows(job: CustomJobSection) -> Problems:
         for key, name in (("from", flow.source), ("to", flow.destination)):
             if name not in own:
                 yield (*trail, key), f"no task {name!r}, {nearest(name, own)}"
-            if name in gates and np.any(flow.volume):
+            if name not in gates:
+                continue
+            if np.any(flow.volume):
                 problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
                 yield (*trail, "volume"), problem
-            if name in gates and flow.reads == "latest":
+            if flow.reads == "latest":
                 problem = f"no process runs the gate {name!r}: nothing is read, remove"
                 yield (*trail, "reads"), problem
-            if name in gates and flow.channel:
-                problem = f"nothing is sent to or from the gate {name!r}, remove this"
-                yield (*trail, "channel"), problem
-            if name in gates and flow.coflow:
-                problem = f"nothing is sent to or from the gate {name!r}, remove this"
-                yield (*trail, "coflow"), problem
+            for sent in ("channel", "coflow"):
+                if getattr(flow, sent):
+                    problem = f"nothing is sent to or from the gate {name!r}, remove"
+                    yield (*trail, sent), f"{problem} this"
         rounds = own.get(flow.source, job.iterations)
         yield from _enough(flow.volume, rounds, (*trail, "volume"))
 

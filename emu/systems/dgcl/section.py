@@ -162,7 +162,6 @@ class DgclJobSection(WholeGraphSection):
 
     @override
     def list_untimed(self) -> Iterator[str]:
-        """Yield passes without a time."""
         for key in ("forward", "backward"):
             if getattr(self.times, key) is None:
                 yield key
@@ -182,7 +181,6 @@ class DgclJobSection(WholeGraphSection):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the times of whole kinds of task, scaled, and the tasks of these."""
         if self.rates is not None:
             return {}, set()
         kinds = whole_kinds(tasks, wanted)
@@ -294,7 +292,6 @@ class DgclJobSection(WholeGraphSection):
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        """Return the stated times, and the bytes of the plan."""
         settings = self.settings(replace(context, cluster=cluster))
         dataset = open_for(job.settings)
         hidden = [self.model.hidden] * (self.model.layers - 1)
@@ -321,7 +318,6 @@ class DgclJobSection(WholeGraphSection):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
-        """Return the operations, from the edges of each device's part."""
         dataset, graphs = open_layers(job.settings)
         model, length = job.settings["model"], dataset.feature_length
         hidden = [self.model.hidden] * (self.model.layers - 1)

@@ -29,20 +29,12 @@ from emu.problem.workloads.model_shapes import (
     VERTEX_ID_BYTES,
 )
 from emu.problem.workloads.operations import Operations, count_layers
-from emu.systems import Edit, Keys, Problems, Settings, Times
+from emu.systems import Edit, Keys, Problems, Settings, Times, translation
 from emu.systems.cache_section import CachedSection
 from emu.systems.dgtp.job import dgtp_job, dgtp_times
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import number_bytes
-from emu.systems.translation import (
-    HOPS,
-    CommonJob,
-    Translation,
-    demands_of,
-    roomy_machines,
-    scale_time,
-    write_common,
-)
+from emu.systems.translation import CommonJob, Translation
 from emu.units import SIZE
 
 _STORE_MEMORY = "job.demands.graph_store.memory"
@@ -179,14 +171,10 @@ class PullingSection(CachedSection):
 
     @override
     def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
+        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
-        return Realization(dgtp_times(job, times), realize_volumes(job, dataset))
+        volumes = realize_volumes(job, open_for(job.settings))
+        return Realization(dgtp_times(job, times), volumes)
 
 
 class DemandsSection(Section):
@@ -256,7 +244,6 @@ class DgtpJobSection(PullingSection):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        """Return those between stores and samplers, and those of gradients."""
         samplers = self.workers * self.samplers_per_worker
         rounds = 1 if self.sampling == "oneshot" else 2 * (self.hops + 1)
         fetches = (len(self.ranks(machines)) * rounds + 1) * samplers
@@ -306,7 +293,6 @@ class DgtpJobSection(PullingSection):
 
     @override
     def on_gpus(self) -> Self:
-        """Return the job with a gpu for each worker, where nothing is said of gpus."""
         worker = self.demands.worker
         if worker.gpu is None:
             worker = worker.model_copy(update={"gpu": 1.0})
@@ -352,8 +338,8 @@ class DgtpJobSection(PullingSection):
 
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     """Return the values particular to dgtp: servers step, samplers are processes."""
-    demands, times = demands_of(job), job.times.by_kind()
-    ranks = job.ranks(cluster.names)
+    demands = {kind: amounts.amounts() for kind, amounts in job.demands}
+    ranks, times = job.ranks(cluster.names), job.times.by_kind()
     worker, sampler = demands["worker"], demands["sampler"]
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
@@ -362,13 +348,15 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     by_server = job.sync == "parameter_server" and "parameter_server" in times
     return {
         "workers": job.workers,
-        "machines": roomy_machines(job, cluster, replica, job.workers, ranks),
+        "machines": translation.roomy_machines(
+            job, cluster, replica, job.workers, ranks
+        ),
         "stores": len(ranks),
         "by_hops": job.sampling == "multiround",
         "cache": job.cache_keys,
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
-        "step": scale_time(times["parameter_server"], job.parameter_servers)
+        "step": translation.scale_time(times["parameter_server"], job.parameter_servers)
         if by_server
         else 0.0,
     }
@@ -380,14 +368,17 @@ def _write(common: CommonJob) -> Keys:
     kinds = ("graph_store", "sampler", "worker", "parameter_server")
     times = {"graph_store": 0.0, "parameter_server": 0.0, **common.times_of(*kinds)}
     if common.by_hops:
-        times |= {"sampler_fetch": 0.0, **common.times_of(*HOPS, "sampler_fetch")}
+        times |= {
+            "sampler_fetch": 0.0,
+            **common.times_of(*translation.HOPS, "sampler_fetch"),
+        }
     return {
         "workers": common.workers,
         **({"machines": [*common.stated]} if common.stated else {}),
         **common.cache,
         "partitioner": common.partitioner,
         "sampling": "multiround" if common.by_hops else "oneshot",
-        **write_common(common, times, "worker", "graph_store"),
+        **translation.write_common(common, times, "worker", "graph_store"),
     }
 
 

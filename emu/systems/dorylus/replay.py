@@ -299,7 +299,6 @@ class AttentionReplay(Replay):
 
     @override
     def scores(self, layer: int, i: int, n: int) -> Array:
-        """Return the sums of a layer's rows by attention."""
         return np.asarray(self._attend(layer, i, n)[0].detach().numpy())
 
     @_once
@@ -321,7 +320,6 @@ class AttentionReplay(Replay):
 
     @override
     def of_scores(self, layer: int, i: int, n: int) -> Array:
-        """Return the gradient of the sums of a layer."""
         if layer == self._section.model.layers - 1:
             return np.asarray(self._loss(i, n).gradient)
         of_rows = (

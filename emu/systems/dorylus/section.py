@@ -62,16 +62,16 @@ LAMBDA = "lambda"
 _LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
 #: Intervals of all servers from which a server has one receiving task.
 MANY_INTERVALS = 64
+#: Keys that node programs read as they are.
+_SETTINGS = (
+    "intervals", "interval_cut", "rematerialize", "fuse", "stream", "mode", "staleness",
+    "epochs",
+)  # fmt: skip
 #: Keys that nothing but lambdas heeds.
-_OF_LAMBDAS = [
-    "lambdas",
-    "tuner",
-    "launch",
-    "slow_lambdas",
-    "dying_lambdas",
-    "stream",
+_OF_LAMBDAS = (
+    "lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream",
     "lambda_latency",
-]
+)  # fmt: skip
 
 
 class DorylusJobSection(WholeGraphSection):
@@ -172,7 +172,6 @@ class DorylusJobSection(WholeGraphSection):
 
     @override
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the graph servers, out of the machines of the cluster."""
         if self.machines is not None:
             return self.machines
         return tuple(
@@ -185,14 +184,7 @@ class DorylusJobSection(WholeGraphSection):
         """Return the settings that every node program of the job gets."""
         return {
             **self.whole_graph_settings(context),
-            "intervals": self.intervals,
-            "interval_cut": self.interval_cut,
-            "rematerialize": self.rematerialize,
-            "fuse": self.fuse,
-            "stream": self.stream,
-            "mode": self.mode,
-            "staleness": self.staleness,
-            "epochs": self.epochs,
+            **{key: getattr(self, key) for key in _SETTINGS},
         }
 
     @property
@@ -264,7 +256,6 @@ class DorylusJobSection(WholeGraphSection):
 
     @override
     def tuners(self, cluster: Cluster) -> tuple[Tuner, ...]:
-        """Return one per server where the quota of lambdas is tuned."""
         if self.lambdas != "auto":
             return ()
         servers = self.ranks([machine.name for machine in cluster.machines])
@@ -347,7 +338,6 @@ class DorylusJobSection(WholeGraphSection):
 
     @override
     def list_untimed(self) -> Iterator[str]:
-        """Yield kinds of task without a time."""
         kinds = {"gather", "apply"}
         if self.attends or self.model.layers > 1:
             kinds.add("scatter")
@@ -359,10 +349,7 @@ class DorylusJobSection(WholeGraphSection):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the times of whole kinds of task, scaled, and the tasks of these.
-
-        A backward time that follows from a forward one is written out beside it.
-        """
+        # A backward time that follows from a forward one is written out beside it.
         kinds, times = whole_kinds(tasks, wanted), self.times.by_kind()
         times = times if self.rates is None else {}
         edit: Edit = {}
@@ -380,7 +367,6 @@ class DorylusJobSection(WholeGraphSection):
     def scale_links(
         self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the rates of all lambdas, or uplinks, scaled, and their links."""
         if not self.uses_lambdas:
             return {}, set()
         servers = self.ranks(cluster.names)
@@ -399,7 +385,6 @@ class DorylusJobSection(WholeGraphSection):
 
     @override
     def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
-        """Return that of the lambdas, scaled."""
         late = self.lambda_latency
         return {"job.lambda_latency": scale(late)} if late else {}
 
@@ -433,7 +418,6 @@ class DorylusJobSection(WholeGraphSection):
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        """Return times and bytes of ``job`` by the intervals of its data set."""
         counts, widths = self._sizes(job)
         itemsize = number_bytes(job.settings)
         # The versions of the weights against every parameter server's memory.

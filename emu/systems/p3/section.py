@@ -12,7 +12,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import Dataset, count_job, open_for
+from emu.graph_data import count_job, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, word_or_list
@@ -36,7 +36,7 @@ from emu.problem.workloads.operations import (
     count_layer,
     count_layers,
 )
-from emu.systems import Keys, Problems, Times
+from emu.systems import Keys, Problems, Times, translation
 from emu.systems.job_section import BuildContext
 from emu.systems.p3.job import PIPELINES, P3Builder
 from emu.systems.training_section import (
@@ -45,14 +45,7 @@ from emu.systems.training_section import (
     lacking_memory,
     number_bytes,
 )
-from emu.systems.translation import (
-    HOPS,
-    CommonJob,
-    Translation,
-    machines_key,
-    read_replicas,
-    write_common,
-)
+from emu.systems.translation import CommonJob, Translation
 from emu.units import SIZE
 
 _FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
@@ -304,7 +297,6 @@ class P3JobSection(ReplicaSection):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        """Return those of partial activations, of questions, and of the rings."""
         ranks = len(self.ranks(machines))
         members = min(self.cache or ranks, ranks)
         pushes = 2 * self.hops * ranks if self.structure == "hashed" else 0
@@ -376,14 +368,10 @@ class P3JobSection(ReplicaSection):
 
     @override
     def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
+        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
         builder, settings = P3Builder(self, context), job.settings
+        dataset = open_for(settings)
         length, taken = dataset.feature_length, self.demands.worker.amounts()
         if not self.columns and builder.members > length:
             problem = _TOO_FEW.format(builder.members, length)
@@ -416,16 +404,20 @@ def _write(common: CommonJob) -> Keys:
     if "program" in common.same["model"]:
         raise ScenarioError(_NO_PROGRAM, key="job.model.program")
     common = common.spread(len(common.machines), len(common.machines))
-    times = common.times_of("sampler", "all_reduce", *(HOPS if common.by_hops else ()))
+    times = common.times_of(
+        "sampler", "all_reduce", *(translation.HOPS if common.by_hops else ())
+    )
     return {
-        **machines_key(common),
+        **translation.machines_key(common),
         "structure": "hashed" if common.by_hops else "replicated",
-        **write_common(common, times | common.phases(), "replica"),
+        **translation.write_common(common, times | common.phases(), "replica"),
     }
 
 
 TRANSLATION = Translation(
-    lambda job, cluster: read_replicas(job, cluster, by_hops=job.structure == "hashed"),
+    lambda job, cluster: translation.read_replicas(
+        job, cluster, by_hops=job.structure == "hashed"
+    ),
     _write,
     splits_first_layer=True,
 )
