@@ -8,6 +8,7 @@ capacity that changes meanwhile counts from its time on, times the factors of th
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -140,10 +141,9 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     """
     if not faults:
         return cluster
-    faults_by_kind: dict[bool, dict[str, list[Fault]]] = {False: {}, True: {}}
+    by_link, by_machine = (defaultdict[str, list[Fault]](list) for _ in range(2))
     for fault in faults:
-        faults_by_kind[fault.of_machine].setdefault(fault.subject, []).append(fault)
-    by_link, by_machine = faults_by_kind[False], faults_by_kind[True]
+        (by_machine if fault.of_machine else by_link)[fault.subject].append(fault)
     start = {link.name: link.capacity for link in cluster.links}
     changes = [c for c in cluster.changes if c.link not in by_link]
     for link, mine in by_link.items():

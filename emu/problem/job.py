@@ -469,3 +469,13 @@ class Profile(Realization):
         """
         columns = rng.integers(self.times.shape[1], size=iterations)
         return Realization(self.times[:, columns], self.volumes[:, columns])
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """State of all tasks that keep some, before an iteration."""
+
+    iteration: int
+    """The first that is not done, counted from the beginning of the whole job."""
+    states: Mapping[str, Mapping[str, NDArray[Any]]]
+    """Arrays of every task whose state is needed, by its name."""

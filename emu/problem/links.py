@@ -196,7 +196,7 @@ class Links:
             (self.route_of[zone] if side == 0 else self.route_of[:, zone]),
             [zone] if alone else [],
         )
-        return bool(self.nic[machine, side] >= 0) and all(
+        return all(
             (OUT, IN)[side]
             in self.route_port[self.route_start[n] : self.route_start[n + 1]]
             for n in np.unique(numbers)

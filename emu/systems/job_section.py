@@ -115,8 +115,8 @@ class RatesSection(Section):
 class JobSection(Section):
     """Base of the ``job`` section of every system.
 
-    A system declares its keys: ``system``, the literal of its name; ``iterations``; and
-    ``credit_window``, each documented as it means it.
+    A system declares ``system``, the literal of its name, ``iterations`` and
+    ``credit_window`` among its keys, each documented as it means it.
     """
 
     trains: ClassVar[bool] = False
@@ -171,8 +171,7 @@ class JobSection(Section):
     def build(self, context: BuildContext) -> Job:
         """Return the job.
 
-        Raises ValueError when it is not a job, or counts in epochs of an unknown
-        training set.
+        Raises ValueError when it is none, or counts in epochs of an unknown data set.
         """
         raise NotImplementedError
 
@@ -181,10 +180,9 @@ class JobSection(Section):
     ) -> Realization:
         """Return the times and volumes of ``job``, which `build` has made.
 
-        ``measured``: kind of task -> seconds, of kinds whose times were measured here
-        and hold where none are stated. Raises ScenarioError when a time is missing, or
-        they contradict the cluster or the data set; DataError when a data set is needed
-        and missing or damaged.
+        ``measured``: kind of task -> seconds, which hold where none are stated. Raises
+        ScenarioError when a time is missing, or they contradict the cluster or the data
+        set; DataError when the data set is missing or damaged.
         """
         raise NotImplementedError
 
@@ -223,8 +221,8 @@ class JobSection(Section):
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return how many edges the job on these machines has at the least.
 
-        It is counted without building any: 10,000 workers with 10,000 parameter servers
-        would take all memory before anything could be refused.
+        None is built: 10,000 workers with as many parameter servers would take all
+        memory before anything could be refused.
         """
         return 1
 
@@ -273,9 +271,8 @@ class JobSection(Section):
     def on_machines(self, names: Sequence[str], count: int) -> Self | None:
         """Return the job on these machines alone, in place of all ``count``.
 
-        None where the file states them, or where what is trained, or what the stated
-        times mean, would be another: those of a system with one worker per machine, or
-        one part of the whole graph, are of as many as there are.
+        None where the file states them, or where what is trained or what times mean
+        would be another, as with one worker per machine, or one part of the graph.
         """
         return None
 
@@ -362,10 +359,10 @@ class JobSection(Section):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return an edit that scales the times of tasks, and the tasks that it covers.
+        """Return an edit that scales the times of wanted tasks, and whom it covers.
 
-        ``tasks``: all tasks of the job, name -> kind; ``wanted``: those whose times are
-        scaled; ``scale``: returns a stated time times a factor.
+        ``tasks``: all of the job, name -> kind; ``scale``: returns a stated time times
+        a factor.
         """
         return {}, set()
 
@@ -374,8 +371,7 @@ class JobSection(Section):
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales links of `with_machines`, and those it covers.
 
-        ``cluster``: as stated, without them; ``links``: names of all links that are
-        scaled; ``scale``: returns a rate times a factor.
+        ``cluster``: as stated, without them; ``scale``: returns a rate times a factor.
         """
         return {}, set()
 
@@ -429,9 +425,8 @@ def with_slowness(
 ) -> Job:
     """Return ``job`` with what each task's times are multiplied with on each machine.
 
-    A profile holds CPU seconds of the computer that measured it, and so does what is
-    measured of a program's model: a machine takes them over its speed, as it does with
-    times of a job that says so. Other stated times are those of its device.
+    CPU seconds of a profile, of a program's model, and of a job that says so a machine
+    takes over its speed. Other stated times are those of its device.
     """
     machines = cluster.by_name
     slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}

@@ -330,17 +330,11 @@ class TrainingSection(JobSection):
         return self.model.layers or len(self.fanouts)
 
     def default_epoch(self, placed_by: str) -> str:
-        """Return ``epoch`` where none is stated, under a placement policy.
-
-        Trainers of DistDGL learn what lies beside them.
-        """
+        """Return ``epoch`` where none is stated: DistDGL learns what lies beside it."""
         return "local" if placed_by == "distdgl" else "replicate"
 
     def share(self, kind: str) -> float:
-        """Return which part of a kind's stated time one of its tasks takes.
-
-        What samplers do is stated of a whole mini-batch, which they share.
-        """
+        """Return a task's part of its kind's time: samplers share a mini-batch."""
         return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
 
     def samplers(self, machines: Sequence[str]) -> int:
@@ -355,10 +349,8 @@ class TrainingSection(JobSection):
         """Return ``iterations``, or how many ``epochs`` take.
 
         ``replicate``: epochs * ceil(train / B_s); ``shard``, ``local``: each sampler
-        walks its whole share of the training set (specs, A4).
-
-        Raises ValueError when the job counts in epochs, and the training set is not
-        known.
+        walks its whole share (specs, A4). Raises ValueError when the job counts in
+        epochs of an unknown training set.
         """
         if self.epochs is None:
             return self.iterations or 1
@@ -458,10 +450,9 @@ class TrainingSection(JobSection):
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
-        """Return seconds and real bytes of ``job`` on its data set.
+        """Return seconds and real bytes of ``job``, from the time of each kind of task.
 
-        ``times``: kind of task -> seconds of one task, for every kind of the job.
-        Raises ScenarioError when the data set does not fit the job or the cluster.
+        Raises ScenarioError when its data set does not fit the job or the cluster.
         """
         raise NotImplementedError
 

@@ -196,14 +196,14 @@ class CollectiveSection(Section):
 
     @property
     def edges(self) -> int:
-        """Number of edges that it adds, but for those from its tasks and to them.
-
-        Raises ValueError when it goes by no such algorithm.
-        """
+        """Number of edges that it adds between its ends, 0 of one that cannot be."""
         if self.shuffle is not None:
             return len(self.shuffle.sources) * len(self.shuffle.destinations)
-        one, steps = self.exchange, self.exchange.steps(self.kind)
-        return one.segments * sum(len(step) + len(one.among) for step in steps)
+        one = self.exchange
+        with contextlib.suppress(ValueError):
+            steps = one.steps(self.kind)
+            return one.segments * sum(len(step) + len(one.among) for step in steps)
+        return 0
 
 
 class CustomJobSection(JobSection):
@@ -241,17 +241,7 @@ class CustomJobSection(JobSection):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        return max(1, len(self.flows)) + sum(self._sizes())
-
-    def _sizes(self) -> list[int]:
-        """Return the edges of each collective, 0 of one that cannot be."""
-        sizes = []
-        for one in self.collectives:
-            with contextlib.suppress(ValueError):
-                sizes.append(one.edges)
-                continue
-            sizes.append(0)
-        return sizes
+        return max(1, len(self.flows)) + sum(one.edges for one in self.collectives)
 
     @override
     def size_problems(self, machines: Sequence[str]) -> Problems:
@@ -262,7 +252,7 @@ class CustomJobSection(JobSection):
             return
         trail: Trail = ("job", "flows")
         text = f"found {len(self.flows):,}"
-        sizes = self._sizes()
+        sizes = [one.edges for one in self.collectives]
         if sizes and max(sizes) > len(self.flows):
             position = sizes.index(max(sizes))
             largest = self.collectives[position]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import WholeGraph, open_layers
@@ -121,14 +120,8 @@ def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Pl
         return swap(needs, topology.devices - 1)
     if stated["kind"] == "peer_to_peer":
         return peer_to_peer(needs, topology.devices)
-    return spst(
-        needs,
-        topology,
-        seed=stated["seed"],
-        eps=stated["eps"],
-        group=stated["group"],
-        sweeps=stated["sweeps"],
-    )
+    options = {key: value for key, value in stated.items() if key != "kind"}
+    return spst(needs, topology, **options)
 
 
 def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
@@ -177,12 +170,8 @@ def gradient_plan(plan: Plan, *, atomic: bool) -> Plan:
 def write_plans(folder: Path, plans: Sequence[Plan], facts: Settings) -> Settings:
     """Write plans as `prepare_arrays` asks for it."""
     for number, plan in enumerate(plans):
-        arrays: dict[str, NDArray[Any]] = {
-            "transfers": plan.transfers,
-            "bounds": plan.bounds,
-            "rows": plan.rows,
-        }
-        write_arrays(folder, {f"{name}_{number}": a for name, a in arrays.items()})
+        names = "transfers", "bounds", "rows"
+        write_arrays(folder, {f"{n}_{number}": getattr(plan, n) for n in names})
     return facts
 
 

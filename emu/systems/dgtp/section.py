@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from emu.graph_data import Dataset, count_job, open_for
-from emu.problem import Cluster, Job, Realization, Task
+from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
@@ -41,23 +41,15 @@ _STORE_MEMORY = "job.demands.graph_store.memory"
 
 
 def _edge_bytes(
-    source: Task,
-    destination: Task,
-    counts: SampleCounts,
-    feature_length: int,
-    itemsize: int,
+    kind: str, place: Mapping[str, int], counts: SampleCounts, row: int
 ) -> int:
-    place: dict[str, int] = {
-        **destination.settings,
-        **source.settings,
-    }  # the hop is the source's
-    match source.kind:
+    """Return the bytes that a kind of task sends; a row of features has ``row``."""
+    match kind:
         case "graph_store":
-            return itemsize * feature_length * counts.sent(place["store"])
+            return row * counts.sent(place["store"])
         case "sampler":
-            features = itemsize * feature_length * counts.inputs
             edges = BLOCK_EDGE_BYTES * counts.edges
-            return features + edges + LABEL_BYTES * counts.seeds
+            return row * counts.inputs + edges + LABEL_BYTES * counts.seeds
         case "sampler_fetch":
             return VERTEX_ID_BYTES * counts.sent(place["store"])
         case "sampler_hop":
@@ -66,7 +58,7 @@ def _edge_bytes(
         case "graph_store_hop":
             answers = counts.answered[place["hop"] - 1]
             return ANSWERED_EDGE_BYTES * answers[place["store"]]
-        case kind:
+        case _:
             raise ValueError(f"a {kind} sends nothing that was sampled")
 
 
@@ -94,12 +86,12 @@ def dgtp_volumes(
         if ALL_REDUCE in (source.kind, destination.kind):
             row[:] = itemsize * elements_sent(source, destination, parameters)
             continue
-        ends = {**destination.settings, **source.settings}
+        ends = {**destination.settings, **source.settings}  # the hop is the source's
         if "server" in ends:
             row[:] = itemsize * shards[ends["server"]]
             continue
         row[:] = [
-            _edge_bytes(source, destination, counts_of_batch, feature_length, itemsize)
+            _edge_bytes(source.kind, ends, counts_of_batch, itemsize * feature_length)
             for counts_of_batch in counts[ends["sampler"]][: job.iterations]
         ]
     return volumes

@@ -124,7 +124,7 @@ class P3Builder:
     """
 
     def __init__(self, section: P3JobSection, context: BuildContext) -> None:
-        self._section, self._window = section, context.window
+        self.section, self._window = section, context.window
         self.machines = section.ranks(context.machines)
         self.batches = section.count_batches(context)
         self.pipeline = PIPELINES[section.pipeline]
@@ -133,14 +133,9 @@ class P3Builder:
         self.groups = len(self.machines) // self.members
         self.hops = section.hops if section.structure == "hashed" else 0
 
-    @property
-    def derives(self) -> bool:
-        """True where every machine samples for all of its group."""
-        return self._section.push == "derived"
-
     def share(self, rank: int) -> float:
         """Return a machine's share of the columns over an even share."""
-        shares: tuple[float, ...] = self._section.columns
+        shares: tuple[float, ...] = self.section.columns
         if not shares:
             return 1.0
         return shares[rank % self.members] * self.members / sum(shares)
@@ -151,7 +146,7 @@ class P3Builder:
         One with none computes no part of layer 1, nothing is pushed to it or pulled
         from it.
         """
-        return column_blocks(self._section.columns, feature_length, self.members)
+        return column_blocks(self.section.columns, feature_length, self.members)
 
     def job(self, settings: Mapping[str, Any]) -> Job:
         """Return the job.
@@ -177,7 +172,7 @@ class P3Builder:
                     kind=kind,
                     phase="sampling" if sampler else "training",
                     behind=self.pipeline.behind_of(kind),
-                    demands=self._section.demands.worker.amounts() if sampler else {},
+                    demands=self.section.demands.worker.amounts() if sampler else {},
                     program=PROGRAMS[kind],
                     settings={"rank": rank},
                     takes="" if sampler else "gpu",
@@ -264,7 +259,7 @@ class P3Builder:
             if peer == rank:
                 continue
             place = (rank, peer % self.members)
-            if not self.derives:
+            if self.section.push == "shipped":
                 yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
             for source, to, lag in (
                 (f"Mf{peer}", f"Df{rank}", forward),

@@ -229,7 +229,7 @@ class _Phases:
                 yield {"sample": np.sum(each, axis=0)}
             case "sampler" if not self.builder.hops:
                 rank = task.settings["rank"]
-                derives = self.builder.derives
+                derives = self.builder.section.push == "derived"
                 for peer in self.builder.group_of(rank) if derives else (rank,):
                     yield {"sample": [one.edges for one in self.counts[peer]]}
             case "data_forward" | "data_backward":
