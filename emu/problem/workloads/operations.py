@@ -57,30 +57,21 @@ class Operations:
             if job.tasks[edge.source].kind in kinds:
                 counts[edge.source] += row
 
-    def add_sums(self, job: Job, volumes: NDArray[np.float64], itemsize: float) -> None:
-        """Count the gradients that an all-reduce adds, in its first half of steps.
-
-        The parameters are as of `add_gradients`.
-        """
-        counts = self.counts[OPERATIONS.index("step")]
-        for edge, row in zip(job.edges, volumes, strict=True):
-            to = job.tasks[edge.destination]
-            if to.kind != ALL_REDUCE or to.program != RECEIVE:
-                continue
-            steps = steps_of(to.settings["algorithm"], to.settings["ranks"])
-            if to.settings["step"] < len(steps) // 2:
-                counts[edge.destination] += row / itemsize
-
     def add_gradients(
         self, job: Job, volumes: NDArray[np.float64], itemsize: float, *kinds: str
     ) -> None:
-        """Count the gradients that tasks of these kinds get, all of which are added.
+        """Count the gradients that tasks of these kinds and all-reduces add.
 
         ``itemsize`` are the real bytes of a number, ``volumes`` as in `add_bytes`.
         """
         counts = self.counts[OPERATIONS.index("step")]
         for edge, row in zip(job.edges, volumes, strict=True):
-            if job.tasks[edge.destination].kind in kinds:
+            to = job.tasks[edge.destination]
+            adds = to.kind in kinds
+            if to.kind == ALL_REDUCE and to.program == RECEIVE:  # in half of its steps
+                steps = steps_of(to.settings["algorithm"], to.settings["ranks"])
+                adds = to.settings["step"] < len(steps) // 2
+            if adds:
                 counts[edge.destination] += row / itemsize
 
     def seconds(self, rates: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:

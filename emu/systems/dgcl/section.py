@@ -32,17 +32,9 @@ from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
 from emu.problem.workloads.operations import Operations, count_layer
 from emu.systems import Edit, Keys, Problems, Settings, Times
+from emu.systems.dgcl import plans
 from emu.systems.dgcl.job import CARRIES, DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
-from emu.systems.dgcl.plans import (
-    EPOCHS,
-    gradient_plan,
-    needs_of_settings,
-    open_plans,
-    plan_lines,
-    read_topology,
-    topology_settings,
-)
 from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
@@ -243,7 +235,7 @@ class DgclJobSection(WholeGraphSection):
         }
         if context.cluster is not None:
             ends = (*ranks, self.host) if self.plan == "swap" else ranks
-            settings["topology"] = topology_settings(context.cluster, ends)
+            settings["topology"] = plans.topology_settings(context.cluster, ends)
         if context.cluster is not None and self.plan == "best_of":
             seconds = self._epoch_times(context, context.cluster)
             settings["plan"]["kind"] = min(seconds, key=seconds.__getitem__)
@@ -256,7 +248,7 @@ class DgclJobSection(WholeGraphSection):
             return known
         seconds, first = {}, self.ranks(context.machines)[0]
         for kind in ("peer_to_peer", "spst"):
-            one = self.model_copy(update={"plan": kind, "epochs": EPOCHS})
+            one = self.model_copy(update={"plan": kind, "epochs": plans.EPOCHS})
             job = one.build(context)
             if context.stated is not None:
                 job = with_slowness(job, one, context.stated, profiled=False)
@@ -278,15 +270,15 @@ class DgclJobSection(WholeGraphSection):
         """
         ranks, none = self.ranks(context.machines), np.empty(0, np.int64)
         empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
-        plans = (empty,) * self.model.layers
+        forward = (empty,) * self.model.layers
         if "topology" in settings:
             try:
-                plans = open_plans(settings)
+                forward = plans.open_plans(settings)
             except PlanError as error:
                 raise ScenarioError(str(error), key="job.plan") from error
         atomic = self.backward == "atomic"
-        backward = tuple(gradient_plan(plan, atomic=atomic) for plan in plans)
-        return DgclBuilder(self, ranks, plans, backward)
+        backward = tuple(plans.gradient_plan(plan, atomic=atomic) for plan in forward)
+        return DgclBuilder(self, ranks, forward, backward)
 
     @override
     def realize(
@@ -324,7 +316,7 @@ class DgclJobSection(WholeGraphSection):
         widths = [*pairwise((length, *hidden, dataset.classes))]
         last, itemsize = self.model.layers, number_bytes(job.settings)
         operations = Operations(job)
-        operations.add_sums(job, volumes, itemsize)
+        operations.add_gradients(job, volumes, itemsize)
         for edge, row in zip(job.edges, volumes, strict=True):
             # Rows are on the device: to move or add their numbers is work as of edges.
             numbers, to = {"aggregate": row / itemsize}, job.tasks[edge.destination]
@@ -385,18 +377,19 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
     """
     first = next(iter(schedules.values()))
     job, settings = first.problem.job, first.problem.job.settings
-    plans, topology = open_plans(settings), read_topology(settings["topology"])
-    needs, atomic = needs_of_settings(settings), settings["backward"] == "atomic"
+    opened = plans.open_plans(settings)
+    topology = plans.read_topology(settings["topology"])
+    needs, atomic = plans.needs_of_settings(settings), settings["backward"] == "atomic"
     if "emulated" not in schedules:  # else it was said before the run
-        yield from plan_lines(settings)
+        yield from plans.plan_lines(settings)
     for kind, layer in sorted(
         {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
     ):
-        plan, least = plans[layer - 1], ""
+        plan, least = opened[layer - 1], ""
         if not plan.stages:
             continue
         if kind == "scatter":
-            plan = gradient_plan(plan, atomic=atomic)
+            plan = plans.gradient_plan(plan, atomic=atomic)
         parts = [
             f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
             for how, schedule in schedules.items()

@@ -16,17 +16,16 @@ from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
-from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
+from emu.problem.workloads import (
+    SampleCounts,
+    model_shapes,
+    parameter_count,
+    shard_sizes,
+)
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     all_reduce_edge_count,
     elements_sent,
-)
-from emu.problem.workloads.model_shapes import (
-    ANSWERED_EDGE_BYTES,
-    BLOCK_EDGE_BYTES,
-    LABEL_BYTES,
-    VERTEX_ID_BYTES,
 )
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import Edit, Keys, Problems, Settings, Times, translation
@@ -48,16 +47,16 @@ def _edge_bytes(
         case "graph_store":
             return row * counts.sent(place["store"])
         case "sampler":
-            edges = BLOCK_EDGE_BYTES * counts.edges
-            return row * counts.inputs + edges + LABEL_BYTES * counts.seeds
+            edges = model_shapes.BLOCK_EDGE_BYTES * counts.edges
+            return row * counts.inputs + edges + model_shapes.LABEL_BYTES * counts.seeds
         case "sampler_fetch":
-            return VERTEX_ID_BYTES * counts.sent(place["store"])
+            return model_shapes.VERTEX_ID_BYTES * counts.sent(place["store"])
         case "sampler_hop":
             frontier = counts.frontier_owned[place["hop"] - 1]
-            return VERTEX_ID_BYTES * frontier[place["store"]]
+            return model_shapes.VERTEX_ID_BYTES * frontier[place["store"]]
         case "graph_store_hop":
             answers = counts.answered[place["hop"] - 1]
-            return ANSWERED_EDGE_BYTES * answers[place["store"]]
+            return model_shapes.ANSWERED_EDGE_BYTES * answers[place["store"]]
         case _:
             raise ValueError(f"a {kind} sends nothing that was sampled")
 
@@ -133,7 +132,6 @@ class PullingSection(CachedSection):
         servers = sum(task.kind == "parameter_server" for task in job.tasks)
         operations = Operations(job)
         operations.add_bytes(job, volumes, "graph_store")
-        operations.add_sums(job, volumes, itemsize)
         operations.add_gradients(job, volumes, itemsize, "parameter_server")
         for t, task in enumerate(job.tasks):
             place = task.settings

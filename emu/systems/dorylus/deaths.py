@@ -21,7 +21,7 @@ from emu.problem import Schedule
 from emu.systems.dorylus.steps import TENSORS
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.keys import DyingLambdasSection
+    from emu.systems.dorylus.sections import DyingLambdasSection
 
 Array = NDArray[np.float64]
 

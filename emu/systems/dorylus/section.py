@@ -26,16 +26,9 @@ from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
 from emu.systems import Edit, Keys, Problems, Settings, Times
+from emu.systems.dorylus import sections
 from emu.systems.dorylus.deaths import UnansweredLambda
 from emu.systems.dorylus.job import dorylus_job
-from emu.systems.dorylus.keys import (
-    DorylusModelSection,
-    DorylusTimesSection,
-    DyingLambdasSection,
-    LaunchSection,
-    SlowLambdasSection,
-    TunerSection,
-)
 from emu.systems.dorylus.steps import (
     LAMBDAS,
     THREADS,
@@ -82,7 +75,7 @@ class DorylusJobSection(WholeGraphSection):
 
     system: Literal["dorylus"]
     """Kind of job."""
-    model: DorylusModelSection
+    model: sections.DorylusModelSection
     """Trained model."""
     parameter_servers: tuple[Name, ...] = Field(min_length=1, examples=[["ps"]])
     """Their machines; interval i meets number i mod P."""
@@ -98,7 +91,7 @@ class DorylusJobSection(WholeGraphSection):
     """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
     lambdas: Few | Literal["auto"] | None = None
     """Quota of each server, ``auto``: tuned; default is min(intervals, 100)."""
-    tuner: TunerSection = TunerSection()
+    tuner: sections.TunerSection = sections.TunerSection()
     """Its tuning."""
     lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
     """Bandwidth of each."""
@@ -106,11 +99,11 @@ class DorylusJobSection(WholeGraphSection):
     """Bandwidth that a server's share."""
     lambda_latency: Duration = 0.0
     """Latency of each, each way."""
-    launch: LaunchSection = LaunchSection()
+    launch: sections.LaunchSection = sections.LaunchSection()
     """Time until a lambda is up."""
-    slow_lambdas: SlowLambdasSection = SlowLambdasSection()
+    slow_lambdas: sections.SlowLambdasSection = sections.SlowLambdasSection()
     """Stragglers."""
-    dying_lambdas: DyingLambdasSection = DyingLambdasSection()
+    dying_lambdas: sections.DyingLambdasSection = sections.DyingLambdasSection()
     """Lambdas that die, or answer too late; slow ones that answer are waited for."""
     mode: Literal["no_pipe", "pipe", "async"] = "pipe"
     """``no_pipe``: no overlap; ``pipe``: gathers wait for their epoch's values;
@@ -127,7 +120,7 @@ class DorylusJobSection(WholeGraphSection):
     """Compute activations again, pull fewer bytes."""
     stream: Literal[1, 2] = 1
     """Parts in which lambdas pull, compute, answer."""
-    times: DorylusTimesSection = DorylusTimesSection()
+    times: sections.DorylusTimesSection = sections.DorylusTimesSection()
     """Times of the tasks."""
 
     @property
@@ -322,7 +315,7 @@ class DorylusJobSection(WholeGraphSection):
         elif self.stream > 1 and self.dying_lambdas.share:
             problem = "lambdas that may die have one part: write 1"
             yield ("job", "stream"), problem
-        elif self.tuner != TunerSection() and self.lambdas != "auto":
+        elif self.tuner != sections.TunerSection() and self.lambdas != "auto":
             yield ("job", "tuner"), "the quota is not tuned, write lambdas: auto"
 
     def _attention_problems(self) -> Problems:

@@ -16,19 +16,11 @@ from emu.graph_data import count_job, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, word_or_list
+from emu.problem.workloads import SampleCounts, model_shapes
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edge_count,
     part_elements,
-)
-from emu.problem.workloads.model_shapes import (
-    ANSWERED_EDGE_BYTES,
-    BLOCK_EDGE_BYTES,
-    SPLIT_WEIGHTS,
-    VERTEX_ID_BYTES,
-    SampleCounts,
-    layer_shapes,
-    parameter_count,
 )
 from emu.problem.workloads.operations import (
     LayerWork,
@@ -91,12 +83,12 @@ def split_model(
 ) -> SplitModel:
     """Return the sizes of a model of ``Job.settings``."""
     kind = model.get("kind", "sage")
-    first, *_ = layer_shapes(model, feature_length, classes)
-    widths = [shape[0] for shape in first[: SPLIT_WEIGHTS[kind]]]
+    first, *_ = model_shapes.layer_shapes(model, feature_length, classes)
+    widths = [shape[0] for shape in first[: model_shapes.SPLIT_WEIGHTS[kind]]]
     return SplitModel(
         feature_length=feature_length,
         first_width=sum(widths),
-        upper=parameter_count(model, feature_length, classes)
+        upper=model_shapes.parameter_count(model, feature_length, classes)
         - sum(widths) * feature_length,
         pulled_width=widths[0],
         pulls="inputs" if kind == "gat" else "outputs",
@@ -147,14 +139,14 @@ def _bytes_of(
     """Return the bytes on an edge for a mini-batch of such counts."""
     match edge.carries, edge.place:
         case "frontier", (_, store, hop):
-            return VERTEX_ID_BYTES * counts.frontier_owned[hop - 1][store]
+            return model_shapes.VERTEX_ID_BYTES * counts.frontier_owned[hop - 1][store]
         case "answer", (_, store, hop):
-            return ANSWERED_EDGE_BYTES * counts.answered[hop - 1][store]
+            return model_shapes.ANSWERED_EDGE_BYTES * counts.answered[hop - 1][store]
         case _, (_, block) if not blocks[block]:
             return 0
         case "push", _:  # ids and edges of layer 1's structure
-            structure = BLOCK_EDGE_BYTES * counts.first_edges
-            return VERTEX_ID_BYTES * counts.inputs + structure
+            structure = model_shapes.BLOCK_EDGE_BYTES * counts.first_edges
+            return model_shapes.VERTEX_ID_BYTES * counts.inputs + structure
         case _:
             return model.pull_bytes(counts)
 
@@ -197,7 +189,7 @@ def count_phases(
         steps=steps,
     )
     operations = Operations(job)
-    operations.add_sums(job, volumes, number_bytes(settings))
+    operations.add_gradients(job, volumes, number_bytes(settings))
     for t, task in enumerate(job.tasks):
         when = slice(task.behind, task.behind + builder.batches)
         for amounts in phases.of_task(task):
