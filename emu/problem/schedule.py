@@ -193,19 +193,12 @@ class Schedule:
         """Return the machines, what they ran and how long they computed."""
         problem, tasks = self.problem, self.problem.job.tasks
         busy = np.nansum(self.task_end - self.task_start, axis=1)
-        rows = [
-            (
-                machine.name,
-                ", ".join(tasks[task].name for task in here),
-                format_duration(float(busy[here].sum())),
-            )
-            for position, machine in enumerate(problem.cluster.machines)
-            if (
-                here := [
-                    *np.flatnonzero(np.array(problem.placement.machine_of) == position)
-                ]
-            )
-        ]
+        machine_of, rows = np.array(problem.placement.machine_of), []
+        for position, machine in enumerate(problem.cluster.machines):
+            if here := np.flatnonzero(machine_of == position).tolist():
+                names = ", ".join(tasks[task].name for task in here)
+                spent = format_duration(float(busy[here].sum()))
+                rows.append((machine.name, names, spent))
         return html_table(repr(self), ("machine", "tasks", "computing"), rows)
 
     def bars(self) -> NDArray[np.bool_]:

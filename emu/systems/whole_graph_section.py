@@ -123,11 +123,8 @@ class WholeGraphSection(JobSection):
     def iterations(self) -> int:
         return self.epochs
 
-    @property
-    @override
-    def credit_window(self) -> str:
-        """Nothing runs ahead of the weights: no window is needed."""
-        return "unlimited"
+    #: Nothing runs ahead of the weights: no window is needed.
+    credit_window: ClassVar[str] = "unlimited"
 
     @override
     def of_steps(self, steps: int) -> Self:

@@ -31,12 +31,10 @@ from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edges,
     all_reduce_tasks,
-    build_named_job,
 )
 
 if TYPE_CHECKING:
     from emu.systems.dgtp.section import DgtpJobSection
-    from emu.systems.job_section import BuildContext
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.
@@ -62,31 +60,12 @@ CARRIES = {
 }
 
 
-def dgtp_job(section: DgtpJobSection, context: BuildContext) -> Job:
-    """Return the job that a section states.
+def dgtp_tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Task]:
+    """Yield the tasks, whose settings tell a program its place.
 
-    Edges in this order: every g -> s (store-major), s -> its w, every w -> ps
-    (worker-major), every ps -> w with lag 1 (server-major), or those of the all-reduce
-    (`all_reduce_edges`, which says what its tasks know); with multi-round sampling,
-    hop by hop, every s.hop -> g.hop (sampler-major) and its answers g.hop -> s
-    (store-major), then every s.fetch -> g; last the credit edges.
-
-    Task settings tell a program its place: ``store``, ``sampler`` and ``worker`` (of a
-    sampler: the worker it serves), ``server``; a hop task also its ``hop``, from 1.
-
-    Raises ValueError as `Job`, `credit_edges` and `all_reduce_tasks`.
+    They are ``store``, ``sampler`` and ``worker`` (of a sampler: the worker it serves),
+    ``server``; a hop task also its ``hop``, from 1.
     """
-    machines = section.ranks(context.machines)
-    return build_named_job(
-        _tasks(section, machines),
-        _list_edges(section, len(machines)),
-        section.count_batches(context),
-        section.settings(context),
-        window=context.window,
-    )
-
-
-def _tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Task]:
     demands = {kind: amounts.amounts() for kind, amounts in section.demands}
     by_server = section.sync == "parameter_server"
 
@@ -133,7 +112,15 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
     )
 
 
-def _list_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
+def dgtp_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
+    """Yield the edges of a job on so many machines.
+
+    Every g -> s (store-major), s -> its w, every w -> ps (worker-major), every ps -> w
+    with lag 1 (server-major), or those of the all-reduce (`all_reduce_edges`, which
+    says what its tasks know); with multi-round sampling, hop by hop, every s.hop ->
+    g.hop (sampler-major) and its answers g.hop -> s (store-major), then every
+    s.fetch -> g.
+    """
     stores = [f"g{i}" for i in range(machines)]
     samplers = [f"s{i}" for i in range(section.workers * section.samplers_per_worker)]
     workers = [f"w{i}" for i in range(section.workers)]

@@ -25,18 +25,17 @@ from emu.problem.workloads import (
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     all_reduce_edge_count,
+    build_named_job,
     elements_sent,
 )
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import Edit, Keys, Problems, Settings, Times, translation
 from emu.systems.cache_section import CachedSection
-from emu.systems.dgtp.job import dgtp_job, dgtp_times
+from emu.systems.dgtp.job import dgtp_edges, dgtp_tasks, dgtp_times
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import CommonJob, Translation
 from emu.units import SIZE
-
-_STORE_MEMORY = "job.demands.graph_store.memory"
 
 
 def _edge_bytes(
@@ -69,7 +68,7 @@ def dgtp_volumes(
     parameters: int,
     itemsize: int = 4,
 ) -> NDArray[np.float64]:
-    """Return real bytes of (edge, iteration) for a job of `dgtp_job`; credits carry 0.
+    """Return real bytes of (edge, iteration) of a DGTP job; credits carry 0.
 
     ``counts``: of each sampler, of each iteration; ``parameters``: of the model,
     sharded over the servers or summed by an all-reduce; ``itemsize``: bytes of a
@@ -268,7 +267,11 @@ class DgtpJobSection(PullingSection):
         if self.machines is None:
             return {}
         memory = self.demands.graph_store.memory
-        keys = {} if memory is None else {_STORE_MEMORY: SIZE.exact(memory)}
+        keys = (
+            {}
+            if memory is None
+            else {"job.demands.graph_store.memory": SIZE.exact(memory)}
+        )
         return {"job.machines": [*self.machines], **keys}
 
     @property
@@ -323,7 +326,14 @@ class DgtpJobSection(PullingSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return dgtp_job(self, context)
+        machines = self.ranks(context.machines)
+        return build_named_job(
+            dgtp_tasks(self, machines),
+            dgtp_edges(self, len(machines)),
+            self.count_batches(context),
+            self.settings(context),
+            window=context.window,
+        )
 
 
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
