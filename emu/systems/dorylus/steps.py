@@ -11,8 +11,8 @@ TENSORS = ("apply", "apply_back", *EDGE_TENSORS)
 CALLS = ("call", "recall")
 #: Kinds of task whose program of ``nodes`` is called as they are.
 _SAME = (
-    "apply", "apply_back", "begin", "gather", "scatter", "call", "answer", "gather_back",
-    "recall", "held", "late", "ghosts", "stash", "gradient_sum", "weight_update",
+    "apply", "apply_back", "begin", "gather", "scatter", "call", "answer", "recall",
+    "gather_back", "held", "late", "ghosts", "stash", "gradient_sum", "weight_update",
 )  # fmt: skip
 #: The same in a GAT.
 _SAME_OF_ATTENTION = (
