@@ -110,10 +110,7 @@ def next_kills(
 
 
 def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
-    """Return (time, product of the factors from then on), in the order of time.
-
-    Before the first of them it is 1.
-    """
+    """Return (time, product of the factors from then on) by time; it is 1 before."""
     edges = []
     for fault in faults:
         edges.append((fault.since, 1, fault.factor))

@@ -161,10 +161,7 @@ class Schedule:
 
     @property
     def tasks(self) -> pd.DataFrame:
-        """One row per (task, iteration): task, kind, machine, iteration, start, end.
-
-        Raises DataError when pandas is not installed.
-        """
+        """One row per (task, iteration), in columns; DataError without pandas."""
         pandas = import_library("pandas", "schedule.tasks", INSTALL_FIGURES)
         job, names = self.problem.job, self.problem.machine_of_task
         count, iterations = self.task_start.shape
@@ -182,10 +179,7 @@ class Schedule:
 
     @property
     def work(self) -> NDArray[np.float64]:
-        """Seconds that (task, iteration) worked, 0 where it did not.
-
-        At the full speed of its machine; see `Problem.work`.
-        """
+        """Seconds of (task, iteration) as of `Problem.work`, 0 where it did not."""
         worked = self.problem.work(self.task_start, self.task_end)
         return np.maximum(np.nan_to_num(worked), 0.0)
 

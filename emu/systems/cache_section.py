@@ -164,10 +164,7 @@ def list_fills(job: Job) -> Iterator[Transfer]:
 
 
 def cache_figures(schedule: Schedule) -> dict[str, Any]:
-    """Return ``cache`` of result.json: hits and misses of rows that others own.
-
-    ``bytes_saved`` are real ones; ``empty_messages`` bring no row of another store.
-    """
+    """Return ``cache`` of result.json: hits and misses of others' rows, real bytes."""
     job = schedule.problem.job
     if "cache" not in job.settings:
         return {}

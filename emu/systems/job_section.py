@@ -169,10 +169,7 @@ class JobSection(Section):
         return self.model_copy(update={"iterations": steps})
 
     def build(self, context: BuildContext) -> Job:
-        """Return the job.
-
-        Raises ValueError when it is none, or counts in epochs of an unknown data set.
-        """
+        """Return the job, ValueError as of `Job`, or for epochs of unknown length."""
         raise NotImplementedError
 
     def realize(
@@ -197,10 +194,7 @@ class JobSection(Section):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
-        """Return the operations of every task of ``job``, which ``rates`` multiply.
-
-        ``volumes`` are the real bytes of (edge, iteration).
-        """
+        """Return the operations of every task, from real bytes of (edge, iteration)."""
         raise NotImplementedError
 
     def rate_tasks(
@@ -411,10 +405,7 @@ class JobSection(Section):
 
 
 def whole_kinds(tasks: Mapping[str, str], wanted: set[str]) -> set[str]:
-    """Return the kinds of the wanted tasks; none where others are of these kinds.
-
-    The parameters are as of `JobSection.scale_times`.
-    """
+    """Return the kinds of the wanted tasks; none where others are of these kinds."""
     kinds = {tasks[name] for name in wanted}
     others = {name for name, kind in tasks.items() if kind in kinds} - wanted
     return set() if others else kinds

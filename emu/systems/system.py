@@ -96,10 +96,7 @@ def initial_weights(job: Job) -> Iterator[Transfer]:
 
 
 def parameter_bytes(job: Job) -> dict[str, int]:
-    """Return the real bytes of the parameters of every task that steps some.
-
-    Raises DataError as `initial_weights`.
-    """
+    """Return the real bytes of parameters by task that steps some, else DataError."""
     each = np.dtype(job.settings["precision"]).itemsize
     vectors = _system(job.settings).vectors(job)
     return {name: each * sum(lengths) for name, lengths in vectors.items()}
@@ -234,10 +231,7 @@ def section_types() -> tuple[type[JobSection], ...]:
 
 @cache
 def section_type(name: str) -> type[JobSection]:
-    """Return the ``job`` section of a system, which is imported now.
-
-    Raises EmulatorError as `section_types`.
-    """
+    """Return a system's ``job`` section, imported now; raise as `section_types`."""
     try:
         kind: type[JobSection] = systems()[name].section()
     except Exception as error:  # of another package: anything
@@ -317,10 +311,7 @@ def outlook_on(settings: Mapping[str, object]) -> list[str]:
 
 
 def content_of(name: str, kinds: tuple[str, str]) -> str:
-    """Return the content of flows between two kinds of task, a plural.
-
-    The system called ``name`` is asked first: custom jobs have kinds of others.
-    """
+    """Return the content of flows, a plural; system ``name`` is asked first."""
     if kinds[1] == CHECKPOINT:
         return "checkpoints"
     names = systems()

@@ -95,10 +95,7 @@ class ModelProgramSection(Section):
         return Path(self.program).name
 
     def problems(self, fanouts: int) -> Iterator[tuple[str, str]]:
-        """Yield (key, what is wrong and what would be right).
-
-        ``fanouts``: how many are stated; 0 where every neighbour is taken.
-        """
+        """Yield (key, what is wrong and what would be right) with so many fan-outs."""
         file, _, name = self.program.rpartition(":")
         if not (file.endswith(".py") and name.isidentifier()):
             yield "program", f"found {self.program!r}, write FILE.py:NAME"
@@ -114,10 +111,7 @@ class ModelProgramSection(Section):
 
 
 def program_text(program: str) -> str:
-    """Return the text of ``FILE.py:NAME``.
-
-    Raises DataError when the file is missing or cannot be read.
-    """
+    """Return the text of ``FILE.py:NAME``, DataError where it cannot be read."""
     file = program.rpartition(":")[0] or program
     try:
         return read_text(Path(file), _MOST_TEXT)
@@ -153,10 +147,7 @@ class DatasetSection(Section):
     """Scale every feature row to length 1 (L2)."""
 
     def settings(self, seed: int) -> Settings:
-        """Return the data set as ``Job.settings`` hold it.
-
-        ``seed``: the scenario's, where none is stated.
-        """
+        """Return the data set as ``Job.settings`` hold it, by default of this seed."""
         return {
             "name": self.name,
             "scale": self.scale,

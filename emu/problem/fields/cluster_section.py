@@ -132,10 +132,7 @@ def rack_links(racks: Sequence[RackSection]) -> tuple[Link, ...]:
 
 
 def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[Route]:
-    """Return the routes out of every rack: to each other rack, and to the rest.
-
-    ``machines``: names of all, in the order of the cluster.
-    """
+    """Return the routes out of every rack, among all ``machines`` of the cluster."""
     position = {name: m for m, name in enumerate(machines)}
     within = [tuple(position[name] for name in rack.machines) for rack in racks]
     rest = tuple({*range(len(machines))} - {m for members in within for m in members})
@@ -251,10 +248,7 @@ class MachineSection(Resources):
     """Slots per pool that its tasks share; a pool that is absent is unlimited."""
 
     def build(self, name: str, unstated: dict[str, float]) -> Machine:
-        """Return the machine, or one of several equal ones, called ``name``.
-
-        ``unstated``: amounts of resources of which it says nothing.
-        """
+        """Return the machine called ``name``, with amounts that it leaves ``unstated``."""
         return Machine(
             name=name,
             bandwidth_in=self.nic.inward,
@@ -306,10 +300,7 @@ class ClusterSection(Section):
         return any(machine.gpu for machine in self.machines)
 
     def build(self) -> Cluster:
-        """Return the cluster.
-
-        Raises ValueError when a name occurs twice, or as `Links`.
-        """
+        """Return the cluster; raise ValueError as `Cluster` and `Links`."""
         names = self.names_and_positions()
         defaults = {"gpu": 0.0} if self.has_gpus else {}
         position = {name: m for m, (name, _) in enumerate(names)}

@@ -307,10 +307,7 @@ def part_elements(elements: int, place: tuple[int, ...]) -> int:
 
 
 def elements_sent(source: Task, destination: Task, elements: int) -> int:
-    """Return the number of elements that an edge carries, of ``elements`` in all.
-
-    Only from a step to the receiver at another rank anything is sent.
-    """
+    """Return how many of ``elements`` an edge carries: from a step to a receiver."""
     sender = source.settings
     if source.program != STEP or destination.program != RECEIVE:
         return 0

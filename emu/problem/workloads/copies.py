@@ -77,10 +77,7 @@ def without_copies(job: Job) -> Job:
 def count_copy_bytes(
     job: Job, sizes: Mapping[str, NDArray[np.float64]], every: int
 ) -> NDArray[np.float64]:
-    """Return the bytes of (edge, iteration) of the copies' edges, behind all others.
-
-    ``sizes``: of the state that every task with a copy has before each iteration.
-    """
+    """Return bytes of (copies' edge, iteration), by ``sizes`` of states before it."""
     first = len(without_copies(job).edges)
     volumes = np.zeros((len(job.edges) - first, job.iterations))
     for row, edge in zip(volumes, job.edges[first:], strict=True):

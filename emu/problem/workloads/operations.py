@@ -39,19 +39,13 @@ class Operations:
     def add(
         self, task: int, amounts: Mapping[str, ArrayLike], when: slice = slice(None)
     ) -> None:
-        """Add amounts by operation, each the same in all iterations or one per each.
-
-        ``when`` are the iterations, by default all.
-        """
+        """Add amounts by operation, one for all iterations of ``when`` or for each."""
         for name, amount in amounts.items():
             row = self.counts[OPERATIONS.index(name), task, when]
             row += np.asarray(amount, float)
 
     def add_bytes(self, job: Job, volumes: NDArray[np.float64], *kinds: str) -> None:
-        """Count what tasks of these kinds send as collected.
-
-        ``volumes`` are real bytes of (edge, iteration).
-        """
+        """Count the real bytes of (edge, iteration) that kinds send as collected."""
         counts = self.counts[OPERATIONS.index("collect")]
         for edge, row in zip(job.edges, volumes, strict=True):
             if job.tasks[edge.source].kind in kinds:
@@ -152,10 +146,7 @@ def count_layers(
     classes: int,
     counts: Sequence[SampleCounts],
 ) -> list[LayerWork]:
-    """Return the operations of every layer, from the input, one per mini-batch.
-
-    ``model``: from ``Job.settings``; ``counts``: of the mini-batches of one sampler.
-    """
+    """Return the operations of every layer, from the input, one per mini-batch."""
     kind, hidden = model.get("kind", "sage"), [model["hidden"]] * (model["layers"] - 1)
     widths = pairwise([feature_length, *hidden, classes])
     edges = np.array([one.block_edges for one in counts], float).T

@@ -130,10 +130,7 @@ class ExchangeSection(Section):
         return self.algorithm or ALGORITHMS[kind][0]
 
     def steps(self, kind: str) -> tuple[tuple[Send, ...], ...]:
-        """Return the sends of every step.
-
-        Raises ValueError when the collective goes by no such algorithm.
-        """
+        """Return the sends of every step, ValueError as of `list_steps`."""
         return list_steps(kind, self.way(kind), len(self.among))
 
 

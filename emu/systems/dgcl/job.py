@@ -75,10 +75,7 @@ class DgclBuilder:
             yield Gathering("b", layer, plan, source, f"grad{layer - 1}")
 
     def stages(self, gather: Gathering) -> Iterator[tuple[int, range]]:
-        """Yield rank and stages of all that take part in a gather.
-
-        A host begins with the stage that follows the first rows it gets.
-        """
+        """Yield rank and stages of all in a gather; a host has rows after the first."""
         for rank in range(len(self.machines)):
             yield rank, range(gather.plan.stages + 1)
         if self.section.plan == "swap":
@@ -117,10 +114,7 @@ class Gathering:
 
 
 def dgcl_job(builder: DgclBuilder, settings: Mapping[str, Any]) -> Job:
-    """Return the job that ``builder`` builds.
-
-    Raises ValueError as `Job`.
-    """
+    """Return the job that ``builder`` builds; raise ValueError as `Job`."""
     epochs = builder.section.epochs
     return build_named_job(_tasks(builder), _edges(builder), epochs, settings)
 

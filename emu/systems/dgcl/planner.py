@@ -71,10 +71,7 @@ class Topology:
 
 @dataclass(frozen=True, eq=False)
 class Needs:
-    """Vertices that a device has and others need, in ascending order.
-
-    A vertex that is held on both of two islands of devices occurs once for each.
-    """
+    """Vertices that a device has and others need, ascending, once per island."""
 
     vertices: NDArray[np.int64]
     """int64, shape (rows,)."""

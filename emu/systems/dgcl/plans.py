@@ -78,10 +78,7 @@ def read_topology(settings: Mapping[str, Any]) -> Topology:
 
 
 def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
-    """Return the remote vertices of all parts.
-
-    ``boxes``: devices per box where each box has vertices that others have, too.
-    """
+    """Return the remote vertices of all parts, within boxes where these replicate."""
     parts = [graph.part(number) for number in range(graph.parts)]
     box = np.repeat(np.arange(len(boxes)), boxes) if boxes else np.zeros(graph.parts)
     islands = []
@@ -97,10 +94,7 @@ def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
 
 
 def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
-    """Return what a job's plans bring, in all layers or with replicas in each.
-
-    Raises DataError and ValueError as `open_layers`.
-    """
+    """Return what plans bring, with replicas in each layer; raise as `open_layers`."""
     _, graphs = open_layers(settings)
     if boxes := settings.get("replicas"):
         return [needs_of(graph, boxes) for graph in graphs]
@@ -112,10 +106,7 @@ def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
 
 
 def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Plan:
-    """Return the plan that ``Job.settings["plan"]`` asks for.
-
-    Raises PlanError when a device that needs a row cannot be reached.
-    """
+    """Return the ``stated`` plan, PlanError where who needs a row is cut off."""
     if stated["kind"] == "swap":
         return swap(needs, topology.devices - 1)
     if stated["kind"] == "peer_to_peer":
@@ -181,10 +172,7 @@ def read_plans(
     needs: Sequence[Needs],
     topology: Topology,
 ) -> tuple[Plan, ...]:
-    """Return the plans in a folder, whose rows are mapped and not read.
-
-    Raises DataError as `open_plans`.
-    """
+    """Return the plans in a folder, rows mapped and not read, DataError if damaged."""
     for name, value in facts.items():
         if (fact := prepared.facts.get(name)) != value:
             raise DataError(

@@ -352,10 +352,7 @@ TRANSLATION = Translation(None, _write, counts_epochs=True)
 
 
 def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Return task -> edges of all that it computes, over those of its own vertices.
-
-    It is empty, from ``Job.settings``, where there are no replicas.
-    """
+    """Return task -> edges of all that it computes over its own, where replicas are."""
     if not settings["replicas"]:
         return {}
     _, graphs = open_layers(settings)

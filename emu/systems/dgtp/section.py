@@ -96,10 +96,7 @@ def dgtp_volumes(
 
 
 def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
-    """Return the real bytes of every (edge, iteration) of a DGTP job.
-
-    They are exactly the bytes that the node programs send.
-    """
+    """Return the real bytes of (edge, iteration), exactly those that programs send."""
     return dgtp_volumes(
         job,
         count_job(job.settings, dataset, job.iterations),

@@ -304,10 +304,7 @@ def _add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
 
 
 def _weight_edges(graph: Graph, i: int, step: Step, asks: str) -> None:
-    """Join a tensor task with its parameter server: weights, stash, gradient.
-
-    ``asks``: task after which the stashed weights are sent.
-    """
+    """Join a tensor task and its parameter server; ``asks`` is before the stash."""
     section, name = graph.section, f"{step.name}_{i}"
     server = i % len(section.parameter_servers)
     first = f"{name}.first" if section.stream > 1 and graph.lambdas else name

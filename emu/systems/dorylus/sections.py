@@ -113,10 +113,7 @@ class SlowLambdasSection(Section):
     """``exponential``: 1 plus an exponential variable of mean factor - 1."""
 
     def factors(self, seed: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Return what the time of every (lambda, epoch) is multiplied with.
-
-        Epochs that follow change none before: ``until`` decides how many there are.
-        """
+        """Return factors of (lambda, epoch); epochs that follow change none before."""
         draws = np.random.default_rng([seed, 7]).random((*shape[::-1], 2)).T
         extra = np.full(shape, self.factor - 1.0)
         if self.spread == "exponential":

@@ -88,10 +88,7 @@ class Step:
         return self.kind in EDGE_TENSORS
 
     def needs_weights(self, *, rematerialize: bool) -> bool:
-        """Return True where it needs the weights of the forward pass before it.
-
-        The backward pass of layer 0 only multiplies rows with their gradient.
-        """
+        """Return True where it needs the forward pass's weights: dAV 0 does not."""
         if self.kind == "apply_back":
             return self.layer > 0 or rematerialize
         return self.of_edges

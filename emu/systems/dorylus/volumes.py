@@ -80,10 +80,7 @@ def dorylus_volumes(
     widths: tuple[int, ...],
     itemsize: int,
 ) -> NDArray[np.float64]:
-    """Return the bytes of every edge of a `dorylus_job` in one epoch, shape (edges,).
-
-    They are 0 where an edge is order or stays in a process.
-    """
+    """Return the bytes of every edge in one epoch, 0 of order and within a process."""
     volumes = np.zeros(len(job.edges))
     tasks = job.tasks
 

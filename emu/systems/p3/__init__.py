@@ -66,11 +66,7 @@ def open_columns_of(settings: Mapping[str, Any]) -> None:
 
 
 def join_columns(job: Job, results: Results) -> NDArray[Any]:
-    """Return all parameters, flat.
-
-    Members of a group hold the first layer's weights of their columns, beside all
-    others.
-    """
+    """Return all parameters, flat: of layer 1 a group's members have their columns."""
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
     from emu.systems.p3.column_split import ColumnSplit  # noqa: PLC0415 - torch
 

@@ -61,10 +61,7 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A static order of the phases that repeats in every cycle.
-
-    No phase runs before the one that it needs.
-    """
+    """A static order of phases, each behind the one that it needs, in every cycle."""
 
     order: tuple[str, ...]
     """Names of `PHASES` as the GPU runs them in one cycle."""
@@ -141,11 +138,7 @@ class P3Builder:
         return shares[rank % self.members] * self.members / sum(shares)
 
     def blocks(self, feature_length: int) -> tuple[int, ...]:
-        """Return the columns of each member of a group.
-
-        One with none computes no part of layer 1, nothing is pushed to it or pulled
-        from it.
-        """
+        """Return the columns of each member of a group, 0 of one without a part."""
         return column_blocks(self.section.columns, feature_length, self.members)
 
     def job(self, settings: Mapping[str, Any]) -> Job:
