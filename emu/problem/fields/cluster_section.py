@@ -248,7 +248,7 @@ class MachineSection(Resources):
     """Slots per pool that its tasks share; a pool that is absent is unlimited."""
 
     def build(self, name: str, unstated: dict[str, float]) -> Machine:
-        """Return the machine called ``name``, with amounts that it leaves ``unstated``."""
+        """Return the machine called ``name``, with what it leaves ``unstated``."""
         return Machine(
             name=name,
             bandwidth_in=self.nic.inward,

@@ -56,19 +56,12 @@ def custom_job(
 ) -> Job:
     """Return the job: edges in the order of the flows, then the credit edges.
 
-    Raises ValueError as `build_named_job`, or when there are fewer values than
-    iterations.
+    ``iterations``: of tasks that state none of their own; ``window``: K, None for
+    unlimited; ``byte_scale``: real bytes per emulated byte, for an emulation: every
+    task then has in its settings the ``payload_bytes`` to send, one row per out-edge in
+    the order of ``Job.edges``, one whole number of real bytes per iteration.
 
-    Parameters
-    ----------
-    iterations
-        Of every task that states none of its own.
-    window
-        Credit window K, None for unlimited.
-    byte_scale
-        Real bytes per emulated byte. Given for an emulation: every task then has
-        in its settings the ``payload_bytes`` to send, one row per out-edge in the order
-        of ``Job.edges``, one whole number of real bytes per iteration.
+    Raises ValueError as `build_named_job`, or for fewer values than iterations.
     """
     rounds = {task.name: task.iterations or iterations for task, _ in tasks}
     most = max(rounds.values())

@@ -83,11 +83,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        """Return the job.
-
-        Edges: every store -> sampler (store-major), sampler -> its worker, the ring,
-        the credit edges.
-        """
+        """Edges: store -> sampler (store-major), sampler -> worker, ring, credits."""
         tasks = [*_tasks(self, self.ranks(context.machines))]
         workers = [task for task in tasks if task.kind == "worker"]
         names = [worker.name for worker in workers]

@@ -129,18 +129,10 @@ def dgcl_realization(
 ) -> Realization:
     """Return seconds and real bytes of a job of `dgcl_job`.
 
-    Parameters
-    ----------
-    times
-        Kind of task -> seconds; kinds that are absent take none.
-    widths
-        Length of a row of the input of each layer.
-    parameters
-        Of the whole model: all of them go round the ring.
-    itemsize
-        Bytes of a number over those of the emulation.
-    work
-        Task -> factor on its time; absent ones have 1.
+    ``times``: kind of task -> seconds, 0 of absent ones; ``widths``: of a row of the
+    input of each layer; ``parameters``: of the whole model, which go round the ring;
+    ``itemsize``: bytes of a number over those of the emulation; ``work``: task ->
+    factor on its time, 1 of absent ones.
     """
     epochs, work = builder.section.epochs, work or {}
     seconds = [

@@ -120,13 +120,9 @@ class Graph:
 
     def on_server(self, server: int) -> Task:
         """Return what the tasks of a server have in common."""
-        return Task(
-            "",
-            "",
-            pinned=self.servers[server],
-            process=f"server{server}",
-            settings={"server": server},
-        )
+        machine, settings = self.servers[server], {"server": server}
+        process = f"server{server}"
+        return Task("", "", pinned=machine, process=process, settings=settings)
 
     def on_parameter_server(self, number: int) -> Task:
         """Return what the tasks of a parameter server have in common."""

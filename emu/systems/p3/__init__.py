@@ -100,8 +100,7 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
 def _list_setup(job: Job) -> Iterator[Transfer]:
     """Yield the columns of every machine, and its weights from the first.
 
-    Rows of features lie with their vertices, which are hashed to machines: everybody
-    takes its columns of them from there, in every group of machines.
+    Rows lie with their vertices, which are hashed to machines: all take columns there.
     """
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
