@@ -59,7 +59,7 @@ class Cluster:
                 raise ValueError(f"pool {pool} of {name} is tuned: it needs slots")
 
     def only(self, names: Collection[str]) -> Cluster:
-        """Return the cluster of these machines, what is theirs, and all shared links."""
+        """Return the cluster of these machines, what is theirs, all shared links."""
         numbers = [m for m, one in enumerate(self.machines) if one.name in names]
         place = {m: position for position, m in enumerate(numbers)}
         machines = tuple(self.machines[m] for m in numbers)
