@@ -16,7 +16,8 @@ from emu.experiment.dry_run import most_waiting
 from emu.graph_data import open_for
 from emu.problem import Schedule
 from emu.scenario import Experiment
-from emu.systems.system import COLUMNS, GHOSTS, WEIGHTS, list_transfers, state_bytes
+from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS
+from emu.systems.system import list_transfers, state_bytes
 from emu.units import format_size
 
 

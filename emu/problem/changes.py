@@ -189,8 +189,8 @@ class SpeedSteps:
         _check("machine", [(c.machine, c.time, c.share) for c in changes], machines)
         for change in changes:
             if change.share > 1:
-                name, share = change.machine, change.share
-                raise ValueError(f"a change of {name}: share {share} is above 1")
+                which = f"a change of {change.machine}: share {change.share}"
+                raise ValueError(f"{which} is above 1")
         self._of: list[tuple[list[float], list[float]]] = [
             ([0.0], [1.0]) for _ in machines
         ]

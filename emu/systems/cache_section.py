@@ -16,7 +16,7 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Count, Size
 from emu.problem.fields.section import Section
 from emu.systems import Keys, Problems, Settings
-from emu.systems.system import Transfer, ghost_features
+from emu.systems.setup import Transfer, ghost_features
 from emu.systems.training_section import TrainingSection, lacking_memory, number_bytes
 from emu.units import SIZE
 

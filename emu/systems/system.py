@@ -6,12 +6,12 @@ start. What takes longer to import is behind `on_demand` or `calling`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from emu.errors import EmulatorError
 from emu.names import printable
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
+from emu.systems.setup import WEIGHTS, Transfer
 
 if TYPE_CHECKING:
     from emu.systems.job_section import BuildContext, JobSection
@@ -33,39 +34,6 @@ if TYPE_CHECKING:
 
 #: Entry points of this group are `System` records.
 GROUP = "emu.systems"
-#: Causes, plurals for tables and sentences.
-GHOSTS, COLUMNS, WEIGHTS = "ghost features", "columns", "weights"
-
-
-class Transfer(NamedTuple):
-    """Bytes that the machine of one task sends that of another before training."""
-
-    cause: str
-    source: str
-    destination: str
-    """Names of tasks: those of one machine share its memory, and send nothing."""
-    size: float
-    """Real bytes."""
-
-
-def ghost_features(
-    tasks: Sequence[str],
-    reads: Sequence[NDArray[np.int64]],
-    owner: NDArray[np.int32],
-    row: int,
-    cause: str = GHOSTS,
-) -> Iterator[Transfer]:
-    """Yield features that every part reads and others own, from their owners.
-
-    ``tasks``, ``reads``: per part one of its tasks, and the vertices whose features it
-    reads; ``owner``, ``row``: part that owns each vertex, shape (vertices,); bytes of
-    its features.
-    """
-    for reader, vertices in zip(tasks, reads, strict=True):
-        counts = np.bincount(owner[vertices], minlength=len(tasks)).tolist()
-        for holder, count in zip(tasks, counts, strict=True):
-            if holder != reader:
-                yield Transfer(cause, holder, reader, row * count)
 
 
 def on_demand(path: str) -> Callable[[], Any]:

@@ -18,7 +18,8 @@ from emu.problem.workloads import parameter_count
 from emu.scenario import Scenario
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import loads
-from emu.systems.system import ghost_features, list_transfers
+from emu.systems.setup import ghost_features
+from emu.systems.system import list_transfers
 
 TIMES = {
     "dgcl": "{forward: 1 ms, backward: 1 ms}",

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from emu.problem import Job, Realization, Task
+from emu.problem.fields.quantities import (
+    Few,
+    Index,
+    Name,
+    Size,
+    SizePerIteration,
+    TaskName,
+)
+from emu.problem.fields.section import Section
 from emu.problem.workloads.all_reduce import ALL_REDUCE, NamedEdge, build_named_job
-
-if TYPE_CHECKING:
-    from emu.systems.custom.section import CollectiveSection, ExchangeSection
+from emu.problem.workloads.collectives import ALGORITHMS, Send, list_steps
 
 #: One value for all iterations, or one per iteration (more than needed is allowed).
 PerIteration: TypeAlias = float | tuple[float, ...]
@@ -104,6 +113,104 @@ def custom_realization(
     ):
         array[: rows.shape[0], : rows.shape[1]] = rows
     return Realization(times, volumes)
+
+
+class ExchangeSection(Section):
+    """A collective of some tasks, as gloo and NCCL run it."""
+
+    among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
+    """Tasks, two or more, in the order of the ranks: round a ring each sends to the
+    next (gloo: to the one before), broadcast is from the first."""
+    volume: SizePerIteration
+    """Bytes of what each of them brings, one or one per iteration."""
+    algorithm: Name | None = None
+    """``ring``, ``halving_doubling`` (2, 4, 8, ... tasks), ``direct`` or ``tree``;
+    default is ``ring``, ``direct`` for alltoall, ``tree`` for broadcast."""
+    then: tuple[TaskName, ...] = ()
+    """Per task, the one that waits for the outcome; default is the task itself, in its
+    next iteration."""
+    lag: Index | None = None
+    """Iterations from the outcome to the task that waits; default is 1 without
+    ``then``, 0 with it."""
+    segments: Few = 1
+    """Pieces that what a step sends is cut into, so that they overlap."""
+
+    def way(self, kind: str) -> str:
+        """Return the algorithm of a collective of that kind."""
+        return self.algorithm or ALGORITHMS[kind][0]
+
+    def steps(self, kind: str) -> tuple[tuple[Send, ...], ...]:
+        """Return the sends of every step, ValueError as of `list_steps`."""
+        return list_steps(kind, self.way(kind), len(self.among))
+
+
+class AllReduceSection(ExchangeSection):
+    """An all-reduce."""
+
+    segments: Few = 2
+    """As of others; 2 in gloo, where they are not longer than it likes (1 MB)."""
+
+
+class ShuffleSection(Section):
+    """Flows from each of some tasks to each of others."""
+
+    sources: tuple[TaskName, ...] = Field(alias="from", min_length=1)
+    """Tasks that send."""
+    destinations: tuple[TaskName, ...] = Field(alias="to", min_length=1)
+    """Tasks that wait for what all of them send."""
+    volume: tuple[Size, ...] = Field(examples=[["1 MB", "3 MB"]])
+    """Bytes that each one sends, one per task of ``to``."""
+    coflow: TaskName | None = None
+    """As of flows."""
+
+
+class CollectiveSection(Section):
+    """A collective: tasks and flows of its own, in the processes of its tasks."""
+
+    allreduce: AllReduceSection | None = None
+    """Everybody has the sum of what all bring."""
+    allgather: ExchangeSection | None = None
+    """Everybody has what all bring."""
+    reduce_scatter: ExchangeSection | None = None
+    """Everybody has an equal part of the sum of what all bring."""
+    alltoall: ExchangeSection | None = None
+    """Everybody has an equal part of what each brings."""
+    broadcast: ExchangeSection | None = None
+    """Everybody has what the first brings."""
+    shuffle: ShuffleSection | None = None
+    """Flows from all of some tasks to all of others."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        kinds = [key for key in type(self).model_fields if getattr(self, key)]
+        if len(kinds) != 1:
+            some = ", ".join(type(self).model_fields)
+            raise ValueError(
+                f"found {' and '.join(kinds) or 'none'}, write one: {some}"
+            )
+        return self
+
+    @property
+    def kind(self) -> str:
+        """Name of the one that is stated."""
+        return next(key for key in type(self).model_fields if getattr(self, key))
+
+    @property
+    def exchange(self) -> ExchangeSection:
+        """The stated one, of those that go by steps."""
+        one: ExchangeSection = getattr(self, self.kind)
+        return one
+
+    @property
+    def edges(self) -> int:
+        """Number of edges that it adds between its ends, 0 of one that cannot be."""
+        if self.shuffle is not None:
+            return len(self.shuffle.sources) * len(self.shuffle.destinations)
+        one = self.exchange
+        with contextlib.suppress(ValueError):
+            steps = one.steps(self.kind)
+            return one.segments * sum(len(step) + len(one.among) for step in steps)
+        return 0
 
 
 def with_collectives(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import override
 
 from emu.host.limits import limit
@@ -18,10 +17,8 @@ from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
     DurationPerIteration,
-    Few,
     Index,
     Name,
-    Size,
     SizePerIteration,
     TaskName,
     Window,
@@ -31,11 +28,13 @@ from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.problem.workloads.coflows import Coflow
-from emu.problem.workloads.collectives import ALGORITHMS, Send, list_steps
 from emu.systems import Edit, Problems, Times
 from emu.systems.custom.job import (
+    CollectiveSection,
     CustomFlow,
     CustomTask,
+    ExchangeSection,
+    ShuffleSection,
     custom_job,
     custom_realization,
     with_collectives,
@@ -103,104 +102,6 @@ class FlowSection(Section):
     coflow: TaskName | None = None
     """Flows of one name that serve one iteration go together under rules for coflows,
     whatever ``job.coflow`` says of the others."""
-
-
-class ExchangeSection(Section):
-    """A collective of some tasks, as gloo and NCCL run it."""
-
-    among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
-    """Tasks, two or more, in the order of the ranks: round a ring each sends to the
-    next (gloo: to the one before), broadcast is from the first."""
-    volume: SizePerIteration
-    """Bytes of what each of them brings, one or one per iteration."""
-    algorithm: Name | None = None
-    """``ring``, ``halving_doubling`` (2, 4, 8, ... tasks), ``direct`` or ``tree``;
-    default is ``ring``, ``direct`` for alltoall, ``tree`` for broadcast."""
-    then: tuple[TaskName, ...] = ()
-    """Per task, the one that waits for the outcome; default is the task itself, in its
-    next iteration."""
-    lag: Index | None = None
-    """Iterations from the outcome to the task that waits; default is 1 without
-    ``then``, 0 with it."""
-    segments: Few = 1
-    """Pieces that what a step sends is cut into, so that they overlap."""
-
-    def way(self, kind: str) -> str:
-        """Return the algorithm of a collective of that kind."""
-        return self.algorithm or ALGORITHMS[kind][0]
-
-    def steps(self, kind: str) -> tuple[tuple[Send, ...], ...]:
-        """Return the sends of every step, ValueError as of `list_steps`."""
-        return list_steps(kind, self.way(kind), len(self.among))
-
-
-class AllReduceSection(ExchangeSection):
-    """An all-reduce."""
-
-    segments: Few = 2
-    """As of others; 2 in gloo, where they are not longer than it likes (1 MB)."""
-
-
-class ShuffleSection(Section):
-    """Flows from each of some tasks to each of others."""
-
-    sources: tuple[TaskName, ...] = Field(alias="from", min_length=1)
-    """Tasks that send."""
-    destinations: tuple[TaskName, ...] = Field(alias="to", min_length=1)
-    """Tasks that wait for what all of them send."""
-    volume: tuple[Size, ...] = Field(examples=[["1 MB", "3 MB"]])
-    """Bytes that each one sends, one per task of ``to``."""
-    coflow: TaskName | None = None
-    """As of flows."""
-
-
-class CollectiveSection(Section):
-    """A collective: tasks and flows of its own, in the processes of its tasks."""
-
-    allreduce: AllReduceSection | None = None
-    """Everybody has the sum of what all bring."""
-    allgather: ExchangeSection | None = None
-    """Everybody has what all bring."""
-    reduce_scatter: ExchangeSection | None = None
-    """Everybody has an equal part of the sum of what all bring."""
-    alltoall: ExchangeSection | None = None
-    """Everybody has an equal part of what each brings."""
-    broadcast: ExchangeSection | None = None
-    """Everybody has what the first brings."""
-    shuffle: ShuffleSection | None = None
-    """Flows from all of some tasks to all of others."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        kinds = [key for key in type(self).model_fields if getattr(self, key)]
-        if len(kinds) != 1:
-            some = ", ".join(type(self).model_fields)
-            raise ValueError(
-                f"found {' and '.join(kinds) or 'none'}, write one: {some}"
-            )
-        return self
-
-    @property
-    def kind(self) -> str:
-        """Name of the one that is stated."""
-        return next(key for key in type(self).model_fields if getattr(self, key))
-
-    @property
-    def exchange(self) -> ExchangeSection:
-        """The stated one, of those that go by steps."""
-        one: ExchangeSection = getattr(self, self.kind)
-        return one
-
-    @property
-    def edges(self) -> int:
-        """Number of edges that it adds between its ends, 0 of one that cannot be."""
-        if self.shuffle is not None:
-            return len(self.shuffle.sources) * len(self.shuffle.destinations)
-        one = self.exchange
-        with contextlib.suppress(ValueError):
-            steps = one.steps(self.kind)
-            return one.segments * sum(len(step) + len(one.among) for step in steps)
-        return 0
 
 
 class CustomJobSection(JobSection):

@@ -9,14 +9,8 @@ import numpy as np
 from emu.problem import Job
 from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import CARRIES, PROGRAMS
-from emu.systems.system import (
-    System,
-    Transfer,
-    calling,
-    ghost_features,
-    initial_weights,
-    on_demand,
-)
+from emu.systems.setup import Transfer, ghost_features
+from emu.systems.system import System, calling, initial_weights, on_demand
 
 
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:

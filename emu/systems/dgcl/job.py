@@ -26,8 +26,8 @@ from emu.problem.workloads.all_reduce import (
 )
 
 if TYPE_CHECKING:
+    from emu.systems.dgcl.keys import DgclKeys
     from emu.systems.dgcl.planner import Plan
-    from emu.systems.dgcl.section import DgclJobSection
 
 #: Most layers of a model.
 _LAYERS = range(1, 17)
@@ -53,7 +53,7 @@ CARRIES = {
 class DgclBuilder:
     """Builds the job of a section, along the plans that its data set leads to."""
 
-    section: DgclJobSection
+    section: DgclKeys
     machines: tuple[str, ...]
     """Names of the devices' machines, rank by rank; a host is the device after them."""
     plans: tuple[Plan, ...]

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -20,28 +19,23 @@ from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Job, Placement, Problem, Realization, Schedule
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
-    Duration,
-    Few,
-    Name,
-    Seed,
     default_time,
     write_times,
 )
-from emu.problem.fields.section import Section, Trail
+from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
 from emu.problem.workloads.operations import Operations, count_layer
 from emu.systems import Edit, Keys, Problems, Settings, Times
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.job import CARRIES, DgclBuilder, dgcl_job, dgcl_realization
+from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
 from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
 from emu.systems.whole_graph_section import (
-    TimePerLayer,
-    WholeGraphSection,
     layer_time,
 )
 from emu.units import format_duration
@@ -52,66 +46,8 @@ _WORDS = {"gather": "forward", "scatter": "backward"}
 _EPOCH_TIMES: dict[str, dict[str, float]] = {}
 
 
-class DgclTimesSection(Section):
-    """Seconds of a device's layers; of the last, both passes are one task."""
-
-    forward: TimePerLayer | None = None
-    """Forward pass of a layer: one time, or one per layer."""
-    backward: TimePerLayer | None = None
-    """Backward pass of a layer likewise."""
-    gather: Duration = 0.0
-    """Collect the rows that a stage sends."""
-    scatter: Duration = 0.0
-    """Sum gradients for a stage back, and collect them."""
-    receive: Duration = 0.0
-    """Take in one transfer of either."""
-    coordination: Duration = 0.0
-    """Time of a gate before a stage, for ``coordination: central``."""
-
-
-class DgclJobSection(WholeGraphSection):
+class DgclJobSection(DgclKeys):
     """DGCL: whole-graph training, embeddings gathered along planned trees of links."""
-
-    system: Literal["dgcl"]
-    """Kind of job."""
-    plan: Literal[
-        "spst", "peer_to_peer", "best_of", "swap", "replication", "dgcl_r"
-    ] = "spst"
-    """Way of rows: ``spst`` along trees of links; ``peer_to_peer`` straight from their
-    owner; ``best_of`` the one of the shorter epochs, as simulated under the schedule's
-    policy; ``swap`` all into the memory of a host, and back where they are needed;
-    ``replication`` none, each device computes all that its own vertices need;
-    ``dgcl_r`` that between ``boxes``, and trees within."""
-    host: Name = "host"
-    """Machine that ``swap`` leaves rows on, no device; ``topology: dgx1`` and
-    ``pcie_8`` have one then."""
-    plan_seed: Seed | None = None
-    """Seed of the order of the vertices; default is the scenario's."""
-    plan_eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4
-    """Cost of a link of a way, over a row's time on the fastest."""
-    plan_group: Few = 1
-    """Vertices of equal owner and readers planned at a time."""
-    plan_sweeps: Annotated[int, Field(strict=True, ge=0, le=100)] = 0
-    """Sweeps in which vertices are planned again."""
-    coordination: Literal["decentralized", "central"] = "decentralized"
-    """A device begins a stage when its own stage before is over, or, ``central``, when
-    everybody's is."""
-    backward: Literal["nonatomic", "atomic"] = "nonatomic"
-    """``nonatomic``: a stage of gradients is split so that vertices have one writer at
-    a time."""
-    cache_features: Annotated[bool, Field(strict=True)] = True
-    """Keep features of remote vertices: no gather before layer 1."""
-    times: DgclTimesSection = DgclTimesSection()
-    """Times of the tasks; those of layers are of a device's own vertices, and replicas
-    take theirs by the number of their edges."""
-
-    @override
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines that hold a part: by default all but the host."""
-        found = super().ranks(machines)
-        if self.plan != "swap" or self.machines is not None:
-            return found
-        return tuple(name for name in found if name != self.host)
 
     shaped_by_data: ClassVar[bool] = True
 

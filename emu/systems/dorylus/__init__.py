@@ -13,16 +13,8 @@ from emu.problem import Job
 from emu.problem.workloads import layer_shapes
 from emu.systems.dorylus.deaths import function_times
 from emu.systems.dorylus.steps import CARRIES, PARAMETER_KINDS, PROGRAMS
-from emu.systems.system import (
-    WEIGHTS,
-    System,
-    Transfer,
-    Variant,
-    calling,
-    ghost_features,
-    initial_weights,
-    on_demand,
-)
+from emu.systems.setup import WEIGHTS, Transfer, ghost_features
+from emu.systems.system import System, Variant, calling, initial_weights, on_demand
 
 if TYPE_CHECKING:
     from emu.systems.system import Results

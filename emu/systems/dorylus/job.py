@@ -49,7 +49,7 @@ from emu.systems.dorylus.deaths import IDLE, LATE, Attempt, draw_attempts
 from emu.systems.dorylus.steps import LAMBDAS, PROGRAMS, THREADS, Step
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.section import DorylusJobSection
+    from emu.systems.dorylus.sections import DorylusKeys
     from emu.systems.job_section import BuildContext
 
 
@@ -72,7 +72,7 @@ class Graph:
         several in some epoch.
     """
 
-    def __init__(self, section: DorylusJobSection, context: BuildContext) -> None:
+    def __init__(self, section: DorylusKeys, context: BuildContext) -> None:
         self.section, self.servers = section, section.ranks(context.machines)
         self.lambdas = section.lambdas_of(self.servers)
         self.count = len(self.servers) * section.intervals
@@ -156,7 +156,7 @@ class Graph:
         return [[f"sum{layer}_{q}" for q in range(many)] for layer in layers]
 
 
-def dorylus_job(section: DorylusJobSection, context: BuildContext) -> Job:
+def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
     """Return the job that a section states, whose iterations are epochs.
 
     Tasks of every interval, then of the parameter servers, the gates, the receivers.

@@ -34,7 +34,7 @@ from emu.training.reference import WholeGraphModel, attend
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.section import DorylusJobSection
+    from emu.systems.dorylus.sections import DorylusKeys
     from emu.systems.job_section import BuildContext
 
     Array = NDArray[np.floating[Any]]
@@ -48,7 +48,7 @@ class ReadLog:
     """
 
     def __init__(
-        self, section: DorylusJobSection, context: BuildContext, schedule: Schedule
+        self, section: DorylusKeys, context: BuildContext, schedule: Schedule
     ) -> None:
         self._job = dorylus_job(section, context)
         self._reads = schedule.reads
@@ -119,7 +119,7 @@ class Replay:
     """
 
     def __init__(
-        self, section: DorylusJobSection, context: BuildContext, schedule: Schedule
+        self, section: DorylusKeys, context: BuildContext, schedule: Schedule
     ) -> None:
         self._section = section
         self._settings = settings = section.settings(context)
@@ -334,7 +334,7 @@ class AttentionReplay(Replay):
 
 
 def replay_training(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     context: BuildContext,
     schedule: Schedule,
     watch: Callable[[int, Array], bool | None] = lambda *_: None,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -21,20 +20,17 @@ from emu.problem.fields.cluster_section import (
     MachineSection,
     RackSection,
 )
-from emu.problem.fields.quantities import Duration, Few, Index, Name, Rate, write_times
+from emu.problem.fields.quantities import write_times
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
-from emu.systems import Edit, Keys, Problems, Settings, Times
-from emu.systems.dorylus import sections
+from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dorylus.deaths import UnansweredLambda
 from emu.systems.dorylus.job import dorylus_job
+from emu.systems.dorylus.sections import LAMBDA, DorylusKeys, TunerSection
 from emu.systems.dorylus.steps import (
     LAMBDAS,
     THREADS,
-    Step,
-    attention_steps,
-    convolution_steps,
 )
 from emu.systems.dorylus.volumes import (
     count_steps,
@@ -46,20 +42,8 @@ from emu.systems.dorylus.volumes import (
 from emu.systems.job_section import BuildContext, whole_kinds
 from emu.systems.training_section import lacking_memory, number_bytes
 from emu.systems.translation import CommonJob, Translation, write_whole_graph
-from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import SIZE
 
-#: Beginning of the names of the lambdas' machines.
-LAMBDA = "lambda"
-#: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
-_LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
-#: Intervals of all servers from which a server has one receiving task.
-MANY_INTERVALS = 64
-#: Keys that node programs read as they are.
-_SETTINGS = (
-    "intervals", "interval_cut", "rematerialize", "fuse", "stream", "mode", "staleness",
-    "epochs",
-)  # fmt: skip
 #: Keys that nothing but lambdas heeds.
 _OF_LAMBDAS = (
     "lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream",
@@ -67,118 +51,11 @@ _OF_LAMBDAS = (
 )  # fmt: skip
 
 
-class DorylusJobSection(WholeGraphSection):
+class DorylusJobSection(DorylusKeys):
     """Dorylus: whole-graph training by graph servers and lambdas.
 
     ``machines`` are the graph servers; default is all but the parameter servers.
     """
-
-    system: Literal["dorylus"]
-    """Kind of job."""
-    model: sections.DorylusModelSection
-    """Trained model."""
-    parameter_servers: tuple[Name, ...] = Field(min_length=1, examples=[["ps"]])
-    """Their machines; interval i meets number i mod P."""
-    # As in the released code. The least loaded, as in the paper, would be an edge that
-    # chooses its end while the job runs.
-    intervals: Few = Field(examples=[8])
-    """Vertex intervals of each server."""
-    interval_cut: Literal["contiguous", "balanced"] = "contiguous"
-    """By vertex number, or by similar edges between intervals."""
-    threads: Few | None = None
-    """Graph tasks of a server at once; default is its whole ``cpu``, 1 without."""
-    backend: Literal["lambda", "cpu", "gpu"] = "lambda"
-    """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
-    lambdas: Few | Literal["auto"] | None = None
-    """Quota of each server, ``auto``: tuned; default is min(intervals, 100)."""
-    tuner: sections.TunerSection = sections.TunerSection()
-    """Its tuning."""
-    lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
-    """Bandwidth of each."""
-    lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
-    """Bandwidth that a server's share."""
-    lambda_latency: Duration = 0.0
-    """Latency of each, each way."""
-    launch: sections.LaunchSection = sections.LaunchSection()
-    """Time until a lambda is up."""
-    slow_lambdas: sections.SlowLambdasSection = sections.SlowLambdasSection()
-    """Stragglers."""
-    dying_lambdas: sections.DyingLambdasSection = sections.DyingLambdasSection()
-    """Lambdas that die, or answer too late; slow ones that answer are waited for."""
-    mode: Literal["no_pipe", "pipe", "async"] = "pipe"
-    """``no_pipe``: no overlap; ``pipe``: gathers wait for their epoch's values;
-    ``async``: for older ones."""
-    staleness: Index = 0
-    """S of ``async``: epoch e reads e - 1 - S or later, so 0 is not ``pipe``."""
-    receivers: Literal["interval", "server"] | None = None
-    """Tasks for ghosts; ``server``, from 64 intervals on: fewer, older reads."""
-    first_epoch: Literal["sync", "free"] = "sync"
-    """Its gathers wait for its values."""
-    fuse: Annotated[bool, Field(strict=True)] = True
-    """Last forward and first backward pass in one lambda; ``gat`` gathers between."""
-    rematerialize: Annotated[bool, Field(strict=True)] = False
-    """Compute activations again, pull fewer bytes."""
-    stream: Literal[1, 2] = 1
-    """Parts in which lambdas pull, compute, answer."""
-    times: sections.DorylusTimesSection = sections.DorylusTimesSection()
-    """Times of the tasks."""
-
-    @property
-    def attends(self) -> bool:
-        """True for a GAT, whose edges have tensor tasks of their own."""
-        return self.model.kind == "gat"
-
-    @property
-    def uses_lambdas(self) -> bool:
-        """True where tensor tasks run in lambdas, and not on servers."""
-        return self.backend == "lambda"
-
-    def lambdas_of(self, servers: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines of the lambdas, interval by interval; none without."""
-        count = len(servers) * self.intervals if self.uses_lambdas else 0
-        return tuple(f"{LAMBDA}{number}" for number in range(count))
-
-    @property
-    def steps(self) -> list[Step]:
-        """Tasks of an interval, in their order."""
-        if self.attends:
-            return attention_steps(self.model.layers)
-        return convolution_steps(self.model.layers, fuse=self.fuse)
-
-    @property
-    def lag(self) -> int:
-        """Epochs from an update to the reads that need it at the least."""
-        return self.staleness + 1
-
-    def receives_together(self, count: int) -> bool:
-        """Return True where a server has one receiving task, of so many intervals."""
-        if self.receivers is None:
-            return count >= MANY_INTERVALS
-        return self.receivers == "server"
-
-    @property
-    def quota(self) -> int:
-        """Lambdas of a server at a time, at first where they are tuned."""
-        if isinstance(self.lambdas, int):
-            return self.lambdas
-        return min(self.intervals, 100)
-
-    @override
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        if self.machines is not None:
-            return self.machines
-        return tuple(
-            name
-            for name in machines
-            if name not in self.parameter_servers and not name.startswith(LAMBDA)
-        )
-
-    def settings(self, context: BuildContext) -> Settings:
-        """Return the settings that every node program of the job gets."""
-        return {
-            **self.whole_graph_settings(context),
-            **{key: getattr(self, key) for key in _SETTINGS},
-        }
 
     @property
     @override
@@ -315,7 +192,7 @@ class DorylusJobSection(WholeGraphSection):
         elif self.stream > 1 and self.dying_lambdas.share:
             problem = "lambdas that may die have one part: write 1"
             yield ("job", "stream"), problem
-        elif self.tuner != sections.TunerSection() and self.lambdas != "auto":
+        elif self.tuner != TunerSection() and self.lambdas != "auto":
             yield ("job", "tuner"), "the quota is not tuned, write lambdas: auto"
 
     def _attention_problems(self) -> Problems:

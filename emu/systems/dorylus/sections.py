@@ -1,7 +1,8 @@
-"""Sections within ``job`` of ``system: dorylus``: model, times, and its lambdas."""
+"""Keys of ``job`` of ``system: dorylus``, which its builder reads."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -13,15 +14,31 @@ from emu.problem.fields.quantities import (
     Duration,
     DurationPerDevice,
     Few,
+    Index,
+    Name,
     Positive,
+    Rate,
     Ratio,
 )
 from emu.problem.fields.section import Section
 from emu.problem.machine import LEAST_PERIOD
 from emu.systems import Settings
-from emu.systems.job_section import KindTimesSection
-from emu.systems.whole_graph_section import WholeGraphModelSection
+from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
+from emu.systems.job_section import BuildContext, KindTimesSection
+from emu.systems.whole_graph_section import WholeGraphModelSection, WholeGraphSection
 from emu.units import DURATION
+
+#: Beginning of the names of the lambdas' machines.
+LAMBDA = "lambda"
+#: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
+_LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
+#: Intervals of all servers from which a server has one receiving task.
+MANY_INTERVALS = 64
+#: Keys that node programs read as they are.
+_SETTINGS = (
+    "intervals", "interval_cut", "rematerialize", "fuse", "stream", "mode", "staleness",
+    "epochs",
+)  # fmt: skip
 
 
 class DorylusModelSection(WholeGraphModelSection):
@@ -157,3 +174,114 @@ class DyingLambdasSection(Section):
     smoothed: 0.95 of the mean so far and 0.05 of the next, bytes apart."""
     attempts: Annotated[Few, Field(le=100)] = 5
     """Lambdas of one task and epoch; that none answers is an error."""
+
+
+class DorylusKeys(WholeGraphSection):
+    """Keys of a Dorylus job, as a scenario states them."""
+
+    system: Literal["dorylus"]
+    """Kind of job."""
+    model: DorylusModelSection
+    """Trained model."""
+    parameter_servers: tuple[Name, ...] = Field(min_length=1, examples=[["ps"]])
+    """Their machines; interval i meets number i mod P."""
+    # As in the released code. The least loaded, as in the paper, would be an edge that
+    # chooses its end while the job runs.
+    intervals: Few = Field(examples=[8])
+    """Vertex intervals of each server."""
+    interval_cut: Literal["contiguous", "balanced"] = "contiguous"
+    """By vertex number, or by similar edges between intervals."""
+    threads: Few | None = None
+    """Graph tasks of a server at once; default is its whole ``cpu``, 1 without."""
+    backend: Literal["lambda", "cpu", "gpu"] = "lambda"
+    """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
+    lambdas: Few | Literal["auto"] | None = None
+    """Quota of each server, ``auto``: tuned; default is min(intervals, 100)."""
+    tuner: TunerSection = TunerSection()
+    """Its tuning."""
+    lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
+    """Bandwidth of each."""
+    lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
+    """Bandwidth that a server's share."""
+    lambda_latency: Duration = 0.0
+    """Latency of each, each way."""
+    launch: LaunchSection = LaunchSection()
+    """Time until a lambda is up."""
+    slow_lambdas: SlowLambdasSection = SlowLambdasSection()
+    """Stragglers."""
+    dying_lambdas: DyingLambdasSection = DyingLambdasSection()
+    """Lambdas that die, or answer too late; slow ones that answer are waited for."""
+    mode: Literal["no_pipe", "pipe", "async"] = "pipe"
+    """``no_pipe``: no overlap; ``pipe``: gathers wait for their epoch's values;
+    ``async``: for older ones."""
+    staleness: Index = 0
+    """S of ``async``: epoch e reads e - 1 - S or later, so 0 is not ``pipe``."""
+    receivers: Literal["interval", "server"] | None = None
+    """Tasks for ghosts; ``server``, from 64 intervals on: fewer, older reads."""
+    first_epoch: Literal["sync", "free"] = "sync"
+    """Its gathers wait for its values."""
+    fuse: Annotated[bool, Field(strict=True)] = True
+    """Last forward and first backward pass in one lambda; ``gat`` gathers between."""
+    rematerialize: Annotated[bool, Field(strict=True)] = False
+    """Compute activations again, pull fewer bytes."""
+    stream: Literal[1, 2] = 1
+    """Parts in which lambdas pull, compute, answer."""
+    times: DorylusTimesSection = DorylusTimesSection()
+    """Times of the tasks."""
+
+    @property
+    def attends(self) -> bool:
+        """True for a GAT, whose edges have tensor tasks of their own."""
+        return self.model.kind == "gat"
+
+    @property
+    def uses_lambdas(self) -> bool:
+        """True where tensor tasks run in lambdas, and not on servers."""
+        return self.backend == "lambda"
+
+    def lambdas_of(self, servers: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines of the lambdas, interval by interval; none without."""
+        count = len(servers) * self.intervals if self.uses_lambdas else 0
+        return tuple(f"{LAMBDA}{number}" for number in range(count))
+
+    @property
+    def steps(self) -> list[Step]:
+        """Tasks of an interval, in their order."""
+        if self.attends:
+            return attention_steps(self.model.layers)
+        return convolution_steps(self.model.layers, fuse=self.fuse)
+
+    @property
+    def lag(self) -> int:
+        """Epochs from an update to the reads that need it at the least."""
+        return self.staleness + 1
+
+    def receives_together(self, count: int) -> bool:
+        """Return True where a server has one receiving task, of so many intervals."""
+        if self.receivers is None:
+            return count >= MANY_INTERVALS
+        return self.receivers == "server"
+
+    @property
+    def quota(self) -> int:
+        """Lambdas of a server at a time, at first where they are tuned."""
+        if isinstance(self.lambdas, int):
+            return self.lambdas
+        return min(self.intervals, 100)
+
+    @override
+    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+        if self.machines is not None:
+            return self.machines
+        return tuple(
+            name
+            for name in machines
+            if name not in self.parameter_servers and not name.startswith(LAMBDA)
+        )
+
+    def settings(self, context: BuildContext) -> Settings:
+        """Return the settings that every node program of the job gets."""
+        return {
+            **self.whole_graph_settings(context),
+            **{key: getattr(self, key) for key in _SETTINGS},
+        }

@@ -18,7 +18,7 @@ from emu.systems.training_section import number_bytes
 
 if TYPE_CHECKING:
     from emu.graph_data.intervals import IntervalCounts
-    from emu.systems.dorylus.section import DorylusJobSection
+    from emu.systems.dorylus.sections import DorylusKeys
 
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
@@ -28,7 +28,7 @@ EDGE_END = 4
 
 
 def step_bytes(
-    kind: str, layer: int, section: DorylusJobSection, widths: Sequence[int], b: int
+    kind: str, layer: int, section: DorylusKeys, widths: Sequence[int], b: int
 ) -> tuple[int, int]:
     """Return the bytes per vertex that a lambda of a GCN pulls, and that it returns.
 
@@ -74,7 +74,7 @@ def attention_bytes(
 
 
 def dorylus_volumes(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     counts: IntervalCounts,
     widths: tuple[int, ...],
@@ -121,7 +121,7 @@ def dorylus_volumes(
 
 
 def weight_bytes(
-    section: DorylusJobSection, widths: Sequence[int], itemsize: int
+    section: DorylusKeys, widths: Sequence[int], itemsize: int
 ) -> list[tuple[int, int]]:
     """Return the bytes of every layer's weights, and of its attention's two vectors."""
     return [
@@ -131,7 +131,7 @@ def weight_bytes(
 
 
 def _rows(
-    settings: Mapping[str, int], section: DorylusJobSection, counts: IntervalCounts
+    settings: Mapping[str, int], section: DorylusKeys, counts: IntervalCounts
 ) -> int:
     """Return the vertices that a lambda, or a part of one, works on."""
     rows = int(counts.vertices[settings["interval"]])
@@ -141,7 +141,7 @@ def _rows(
 
 
 def dorylus_times(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     counts: IntervalCounts,
     times: Times,
@@ -208,7 +208,7 @@ def first_attempts(job: Job) -> list[int]:
 
 
 def _end_early(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     count: int,
     found: NDArray[np.float64],
@@ -262,7 +262,7 @@ def _relative(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def count_step(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     kind: str,
     layer: int,
     widths: Sequence[int],
@@ -295,7 +295,7 @@ def count_step(
 
 
 def count_steps(
-    section: DorylusJobSection,
+    section: DorylusKeys,
     job: Job,
     counts: IntervalCounts,
     widths: Sequence[int],

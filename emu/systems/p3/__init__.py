@@ -12,15 +12,8 @@ from emu.prediction.analysis.traffic import count_kinds
 from emu.problem import Job
 from emu.problem.payloads import FEATURES
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
-from emu.systems.system import (
-    COLUMNS,
-    WEIGHTS,
-    System,
-    Transfer,
-    Variant,
-    on_demand,
-    parameter_bytes,
-)
+from emu.systems.setup import COLUMNS, WEIGHTS, Transfer
+from emu.systems.system import System, Variant, on_demand, parameter_bytes
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:

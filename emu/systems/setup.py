@@ -1,0 +1,43 @@
+"""Transfers before time 0 of training: rows, columns, weights, fetched once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Causes, plurals for tables and sentences.
+GHOSTS, COLUMNS, WEIGHTS = "ghost features", "columns", "weights"
+
+
+class Transfer(NamedTuple):
+    """Bytes that the machine of one task sends that of another before training."""
+
+    cause: str
+    source: str
+    destination: str
+    """Names of tasks: those of one machine share its memory, and send nothing."""
+    size: float
+    """Real bytes."""
+
+
+def ghost_features(
+    tasks: Sequence[str],
+    reads: Sequence[NDArray[np.int64]],
+    owner: NDArray[np.int32],
+    row: int,
+    cause: str = GHOSTS,
+) -> Iterator[Transfer]:
+    """Yield features that every part reads and others own, from their owners.
+
+    ``tasks``, ``reads``: per part one of its tasks, and the vertices whose features it
+    reads; ``owner``, ``row``: part that owns each vertex, shape (vertices,); bytes of
+    its features.
+    """
+    for reader, vertices in zip(tasks, reads, strict=True):
+        counts = np.bincount(owner[vertices], minlength=len(tasks)).tolist()
+        for holder, count in zip(tasks, counts, strict=True):
+            if holder != reader:
+                yield Transfer(cause, holder, reader, row * count)
