@@ -9,14 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_serializer
 
 from emu.problem import Cluster, Link, Machine, Route
-from emu.problem.fields.quantities import (
-    Duration,
-    Few,
-    Name,
-    Positive,
-    Price,
-    Rate,
-)
+from emu.problem.fields.quantities import Duration, Few, Name, Positive, Price, Rate
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 

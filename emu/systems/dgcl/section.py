@@ -18,10 +18,7 @@ from emu.graph_data import open_for, open_layers
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Job, Placement, Problem, Realization, Schedule
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.fields.quantities import (
-    default_time,
-    write_times,
-)
+from emu.problem.fields.quantities import default_time, write_times
 from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
@@ -35,9 +32,7 @@ from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
-from emu.systems.whole_graph_section import (
-    layer_time,
-)
+from emu.systems.whole_graph_section import layer_time
 from emu.units import format_duration
 
 _WORDS = {"gather": "forward", "scatter": "backward"}

@@ -15,11 +15,7 @@ process.
 
 from __future__ import annotations
 
-from emu.problem.workloads.all_reduce import (
-    ALL_REDUCE,
-    RECEIVE,
-    STEP,
-)
+from emu.problem.workloads.all_reduce import ALL_REDUCE, RECEIVE, STEP
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.

@@ -28,10 +28,7 @@ from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dorylus.deaths import UnansweredLambda
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.sections import LAMBDA, DorylusKeys, TunerSection
-from emu.systems.dorylus.steps import (
-    LAMBDAS,
-    THREADS,
-)
+from emu.systems.dorylus.steps import LAMBDAS, THREADS
 from emu.systems.dorylus.volumes import (
     count_steps,
     dorylus_times,
