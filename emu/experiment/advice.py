@@ -17,7 +17,7 @@ from emu.experiment.levers import list_levers
 from emu.experiment.systems import chosen_system, list_variants, variant_named
 from emu.experiment.target import Target
 from emu.prediction.placement.machine_sets import machine_sets
-from emu.problem.fields.quantities import combine
+from emu.problem.fields.quantities import combine, write_times
 from emu.report.comparison import reason
 from emu.report.many_runs import interval, pair
 from emu.scenario import Scenario, build_job, load
@@ -25,7 +25,6 @@ from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.experiment import WORTHWHILE
 from emu.systems import Edit
 from emu.systems.system import system_of, systems
-from emu.systems.whole_graph_section import write_time
 from emu.units import format_duration, format_money
 
 #: Sets of machines that are tried; rows whose settings are tried; of how many others it
@@ -290,7 +289,7 @@ class _Search:
         at = "rates" if job.operation_rates else "times"
         for name, value in getattr(job, at, ()):
             if value and isinstance(value, float | dict):
-                half = write_time(combine(lambda seconds: seconds / 2, value))
+                half = write_times(combine(lambda seconds: seconds / 2, value))
                 one = self.edit(best, {f"job.{at}.{name}": half})
                 share_saved[name] = 1 - one.seconds / (best.seconds or 1.0)
         return max(share_saved.items(), key=lambda item: item[1], default=None)

@@ -18,7 +18,7 @@ from emu.emulation.wire.messages import RunTask
 from emu.errors import DeadlineExceeded, NodeLost, RunError, ScenarioError
 from emu.prediction.simulation.attempts import Attempts, Holders, kills_after, time_down
 from emu.problem import Due, Kill, Outages, Schedule
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.problem.workloads import copies_of
 from emu.runs.run_directory import digest_of, drop_cuts, newest_cut, write_cut
 from emu.scenario import Experiment

@@ -10,11 +10,10 @@ from typing import TypeAlias
 from emu.experiment.choice import Choice
 from emu.graph_data import open_for
 from emu.problem.fields.cluster_section import Latency
-from emu.problem.fields.quantities import combine
+from emu.problem.fields.quantities import combine, write_times
 from emu.scenario import Scenario
 from emu.scenario.edits import write_nic
 from emu.systems import Edit
-from emu.systems.whole_graph_section import write_time
 from emu.units import DURATION, PRICE, RATE, format_duration
 
 #: Returns what is least of the better choice, with other figures.
@@ -87,7 +86,7 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
 
         def collect(by: float) -> Edit:
             each = combine(lambda seconds: seconds / by, rates.collect)
-            return {"job.rates.collect": write_time(each)}
+            return {"job.rates.collect": write_times(each)}
 
         yield Lever("collecting", collect, "{:.2g} x as fast".format)
     if priced:

@@ -12,7 +12,7 @@ from emu.experiment.attempts import read_last_cut
 from emu.experiment.scale_search import ScaleChoice
 from emu.host.input_file import one_error
 from emu.prediction.simulation.attempts import later
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.runs.recorded_run import read_manifest
 from emu.runs.run_directory import RunDirectory, apart, read_scenario
 from emu.scenario import Experiment, Scenario, prepare

@@ -40,7 +40,7 @@ from emu.prediction.analysis.critical_path import (
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Kill, Schedule
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
 from emu.runs.problem_json import problem_to_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -28,6 +28,32 @@ class CapacityChange:
     """Bytes per second from then on, finite; 0 where it is cut."""
 
 
+def _check(
+    what: str, changes: Iterable[tuple[str, float, float]], known: Collection[str]
+) -> None:
+    """Check changes of (name, time, what it has from then on).
+
+    Raises ValueError when one is of nothing known, a time is not positive and finite, a
+    value is negative or not finite, or two changes of one thing are of one time.
+    """
+    rows = [*changes]
+    for name, time, value in rows:
+        if name not in known:
+            raise ValueError(f"no {what} is called {name}")
+        if not 0 < time < math.inf:
+            raise ValueError(
+                f"a change of {name}: time {time} is not positive and finite"
+            )
+        if not 0 <= value < math.inf:
+            level = {"link": "capacity", "machine": "share"}[what]
+            raise ValueError(
+                f"a change of {name}: {level} {value} is negative or not finite"
+            )
+    for (name, time), count in Counter(row[:2] for row in rows).items():
+        if count > 1:
+            raise ValueError(f"{name} changes {count} times at {time} s")
+
+
 def _sum_steps(
     since: NDArray[np.float64], level: NDArray[np.float64], times: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -41,22 +67,11 @@ def _sum_steps(
 class CapacitySteps:
     """The capacity of every port as steps over time.
 
-    Parameters
-    ----------
-    start
-        Bytes per second at time 0, of every port.
+    ``start``: bytes per second of every port at time 0. ``rows``: time, port and new
+    capacity of every change, in the order of their times, shape (changes, 3).
 
-    Attributes
-    ----------
-    rows
-        Time, port and new capacity of every change, in the order of their times, shape
-        (changes, 3).
-
-    Raises
-    ------
-    ValueError
-        When a change is of no link, a time is not positive and finite, a capacity is
-        negative or not finite, or two changes of a link are of one time.
+    Raises ValueError when a change is of no link, a time is not positive and finite, a
+    capacity is negative or not finite, or two changes of a link are of one time.
     """
 
     def __init__(
@@ -65,22 +80,7 @@ class CapacitySteps:
         changes: Sequence[CapacityChange],
         ports: Mapping[str, int],
     ) -> None:
-        for change in changes:
-            if change.link not in ports:
-                raise ValueError(f"no link is called {change.link}")
-            if not 0 < change.time < math.inf:
-                raise ValueError(
-                    f"a change of {change.link}: time {change.time} is not positive "
-                    "and finite"
-                )
-            if not 0 <= change.capacity < math.inf:
-                raise ValueError(
-                    f"a change of {change.link}: capacity {change.capacity} is "
-                    "negative or not finite"
-                )
-        for (link, time), count in Counter((c.link, c.time) for c in changes).items():
-            if count > 1:
-                raise ValueError(f"{link} changes {count} times at {time} s")
+        _check("link", [(c.link, c.time, c.capacity) for c in changes], ports)
         self._start = start
         self._known: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         self.rows: NDArray[np.float64] = np.array(
@@ -156,14 +156,9 @@ def end_of_work(
 ) -> float:
     """Return when work is done that a machine begins at ``start``, seconds.
 
-    Work that is done as a machine stops is done.
-
-    Parameters
-    ----------
-    since, share
-        Times, the first of them 0, from which it has each share of its speed.
-    work
-        Seconds that it takes at full speed.
+    Work that is done as a machine stops is done. ``since``, ``share``: times, the first
+    of them 0, from which it has each share of its speed; ``work``: seconds that it
+    takes at full speed.
     """
     if work <= 0.0:
         return start
@@ -191,21 +186,11 @@ class SpeedSteps:
     def __init__(
         self, changes: Sequence[SpeedChange], machines: Mapping[str, int]
     ) -> None:
+        _check("machine", [(c.machine, c.time, c.share) for c in changes], machines)
         for change in changes:
-            name = change.machine
-            if name not in machines:
-                raise ValueError(f"no machine is called {name}")
-            if not 0 < change.time < math.inf:
-                raise ValueError(f"a speed of {name}: time {change.time} cannot be")
-            if not 0 <= change.share <= 1:
-                raise ValueError(f"a speed of {name}: share {change.share} cannot be")
-        for (name, time), count in Counter(
-            (c.machine, c.time) for c in changes
-        ).items():
-            if count > 1:
-                raise ValueError(
-                    f"the speed of {name} changes {count} times at {time} s"
-                )
+            if change.share > 1:
+                which = f"a change of {change.machine}: share {change.share}"
+                raise ValueError(f"{which} is above 1")
         self._of: list[tuple[list[float], list[float]]] = [
             ([0.0], [1.0]) for _ in machines
         ]

@@ -59,10 +59,7 @@ class Cluster:
                 raise ValueError(f"pool {pool} of {name} is tuned: it needs slots")
 
     def only(self, names: Collection[str]) -> Cluster:
-        """Return the cluster of these machines alone, with all shared links.
-
-        Whatever is of other machines goes: their routes, changes and tuners.
-        """
+        """Return the cluster of these machines, what is theirs, all shared links."""
         numbers = [m for m, one in enumerate(self.machines) if one.name in names]
         place = {m: position for position, m in enumerate(numbers)}
         machines = tuple(self.machines[m] for m in numbers)
@@ -96,13 +93,7 @@ class Cluster:
         )
 
     def following(self, quotas: NDArray[np.int64] | None) -> Cluster:
-        """Return the cluster whose tuners do what those of a schedule did.
-
-        Parameters
-        ----------
-        quotas
-            `Schedule.quotas`; beyond them tuners go by their rule.
-        """
+        """Return the cluster whose tuners set these quotas before they go by rule."""
         paths = self.paths_of(quotas)
         tuners = zip(self.tuners, paths, strict=True)
         return replace(self, tuners=tuple(replace(t, path=path) for t, path in tuners))
@@ -140,10 +131,7 @@ class Cluster:
         )
 
     def with_capacities(self, ports: Collection[int], factor: float) -> Cluster:
-        """Return the cluster with the capacities of some links times ``factor``.
-
-        Whatever they become later is times ``factor``, too.
-        """
+        """Return the cluster with some links' capacities, then and later, scaled."""
         capacities = self.links.capacities.copy()
         capacities[list(ports)] *= factor
         names = {self.links[port].name for port in ports}
@@ -203,10 +191,7 @@ class Cluster:
         return {machine.name: m for m, machine in enumerate(self.machines)}
 
     def index(self, name: str) -> int:
-        """Return the position of the machine called ``name``.
-
-        Raises ValueError when there is none.
-        """
+        """Return the position of the machine called ``name``, else raise ValueError."""
         if name in self._positions:
             return self._positions[name]
         names = ", ".join(machine.name for machine in self.machines)

@@ -8,6 +8,7 @@ capacity that changes meanwhile counts from its time on, times the factors of th
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -81,17 +82,11 @@ def next_kills(
 ) -> Due:
     """Return what is killed next in an attempt at a job.
 
-    Parameters
-    ----------
-    first, began
-        Iteration and time of the whole job with which the attempt begins. A task that
-        had ended its iteration by then has ended it at 0.
-    end_of
-        Returns when in the attempt a task ends an iteration of it, counted from 0;
-        infinite where that is not known yet.
-    over
-        Returns when in the attempt a process has nothing left to do or to send,
-        likewise.
+    ``first``, ``began``: iteration and time of the whole job with which the attempt
+    begins; a task that had ended its iteration by then has ended it at 0. ``end_of``
+    returns when in the attempt a task ends an iteration of it, counted from 0, and
+    ``over`` when a process has nothing left to do or to send; infinite where that is
+    not known yet.
     """
     due: dict[float, list[Kill]] = {}
     for kill in kills:
@@ -115,10 +110,7 @@ def next_kills(
 
 
 def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
-    """Return (time, product of the factors from then on), in the order of time.
-
-    Before the first of them it is 1.
-    """
+    """Return (time, product of the factors from then on) by time; it is 1 before."""
     edges = []
     for fault in faults:
         edges.append((fault.since, 1, fault.factor))
@@ -146,10 +138,9 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     """
     if not faults:
         return cluster
-    faults_by_kind: dict[bool, dict[str, list[Fault]]] = {False: {}, True: {}}
+    by_link, by_machine = (defaultdict[str, list[Fault]](list) for _ in range(2))
     for fault in faults:
-        faults_by_kind[fault.of_machine].setdefault(fault.subject, []).append(fault)
-    by_link, by_machine = faults_by_kind[False], faults_by_kind[True]
+        (by_machine if fault.of_machine else by_link)[fault.subject].append(fault)
     start = {link.name: link.capacity for link in cluster.links}
     changes = [c for c in cluster.changes if c.link not in by_link]
     for link, mine in by_link.items():

@@ -174,10 +174,7 @@ class Job:
                 )
 
     def beginning_at(self, first: int) -> Job:
-        """Return the job of the iterations from one on, counted from 0 again.
-
-        Raises ValueError when none is left.
-        """
+        """Return the job from an iteration on, ValueError where none is left."""
         tasks = tuple(
             task
             if task.iterations is None
@@ -256,8 +253,7 @@ class Job:
     def control(self) -> tuple[bool, ...]:
         """True for every edge that is order alone: a credit, or to or from a gate.
 
-        Nothing is sent over it and no connection is opened: what it waits for is over
-        the moment its source ends.
+        Nothing is sent over it: what it waits for is over the moment its source ends.
         """
         gate = [task.gate for task in self.tasks]
         return tuple(
@@ -277,10 +273,7 @@ class Job:
 
     @cached_property
     def servers(self) -> tuple[str, ...]:
-        """Names of the processes that are pools of one slot, see `placement`.
-
-        In the order of the tasks.
-        """
+        """Names of the processes that are pools of one slot, see `placement`."""
         own = (task.takes for task in self.tasks if task.takes == task.process_name)
         return tuple(dict.fromkeys(own))
 
@@ -355,10 +348,7 @@ class Job:
         return {task.name: position for position, task in enumerate(self.tasks)}
 
     def index(self, name: str) -> int:
-        """Return the position of the task called ``name``.
-
-        Raises ValueError when there is none.
-        """
+        """Return the position of the task called ``name``, else raise ValueError."""
         if name not in self._positions:
             raise ValueError(f"no task is called {name}")
         return self._positions[name]
@@ -469,3 +459,13 @@ class Profile(Realization):
         """
         columns = rng.integers(self.times.shape[1], size=iterations)
         return Realization(self.times[:, columns], self.volumes[:, columns])
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """State of all tasks that keep some, before an iteration."""
+
+    iteration: int
+    """The first that is not done, counted from the beginning of the whole job."""
+    states: Mapping[str, Mapping[str, NDArray[Any]]]
+    """Arrays of every task whose state is needed, by its name."""

@@ -77,12 +77,14 @@ class MissingRoute(ValueError):
 class Links:
     """The links of a cluster and its routes.
 
-    First come the NICs, machine by machine, out before in; then the shared links.
+    First come the NICs, machine by machine, out before in; then the shared links. The
+    parameters are as in `Cluster`.
 
-    Parameters
-    ----------
-    machines, shared, routes, changes
-        As in `Cluster`.
+    Raises ValueError when two links have one name, a capacity is not positive and
+    finite, a latency is negative or not finite, or a machine without a NIC needs one,
+    or as `CapacitySteps`; ImpossibleRoute when a route names no link or an unknown one,
+    crosses one twice, needs a NIC that is not there, or states a pair of machines that
+    has been stated.
 
     Attributes
     ----------
@@ -96,16 +98,6 @@ class Links:
         Pattern of every route: ports, `OUT` or `IN`, flat.
     steps
         Capacities over time.
-
-    Raises
-    ------
-    ValueError
-        When two links have one name, a capacity is not positive and finite, a latency
-        is negative or not finite, or a machine without a NIC needs one, or as
-        `CapacitySteps`.
-    ImpossibleRoute
-        When a route names no link or an unknown one, crosses one twice, needs a NIC
-        that is not there, or states a pair of machines that has been stated.
     """
 
     def __init__(
@@ -204,7 +196,7 @@ class Links:
             (self.route_of[zone] if side == 0 else self.route_of[:, zone]),
             [zone] if alone else [],
         )
-        return bool(self.nic[machine, side] >= 0) and all(
+        return all(
             (OUT, IN)[side]
             in self.route_port[self.route_start[n] : self.route_start[n + 1]]
             for n in np.unique(numbers)

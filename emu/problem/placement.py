@@ -49,10 +49,7 @@ def slots_on(machine: Machine, job: Job) -> dict[str, int]:
 
 
 def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Pool, ...]:
-    """Return the pools that tasks of a placed job take slots of.
-
-    A pool that a machine lacks is unlimited there, as resources are.
-    """
+    """Return the limited pools, those that machines state, of tasks of a placed job."""
     pools = []
     limits = {(t.machine, t.pool): t.most for t in cluster.tuners}
     sharing: dict[int, list[int]] = {}
@@ -222,10 +219,7 @@ class Problem:
         return replace(self, cluster=self.cluster.following(schedule.quotas))
 
     def beginning_at(self, first: int, began: float = 0.0) -> Problem:
-        """Return the problem of the iterations from one on, which begin later.
-
-        See `Job` and `Cluster`.
-        """
+        """Return the problem from an iteration on, as `Job` and `Cluster` do."""
         cluster, job = self.cluster.beginning_at(began), self.job.beginning_at(first)
         return replace(self, cluster=cluster, job=job)
 
@@ -246,12 +240,7 @@ class Problem:
         """Return the seconds that tasks worked from ``start`` to ``end``.
 
         At the full speed of their machines: what is slower for a time does less. Gates
-        stand on no machine.
-
-        Parameters
-        ----------
-        start, end
-            Seconds of (task, iteration).
+        stand on no machine. All are seconds of (task, iteration).
         """
         steps = self.cluster.speed_steps
         worked = end - start

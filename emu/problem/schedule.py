@@ -59,15 +59,8 @@ ROUNDING = 1e-6
 class RateHistory:
     """Assigned rates, one row per change, in the order of time.
 
-    Row i means: from ``time[i]`` on, the flow ``iteration[i]`` of ``edge[i]`` has
-    ``rate[i]``, until its next row or its end.
-
-    Parameters
-    ----------
-    time, rate
-        float64, seconds and bytes per second, shape (changes,).
-    edge, iteration
-        int64, shape (changes,).
+    Row i means: from ``time[i]`` on, seconds, the flow ``iteration[i]`` of ``edge[i]``
+    has ``rate[i]``, bytes per second, until its next row or its end.
     """
 
     time: NDArray[np.float64]
@@ -168,10 +161,7 @@ class Schedule:
 
     @property
     def tasks(self) -> pd.DataFrame:
-        """One row per (task, iteration): task, kind, machine, iteration, start, end.
-
-        Raises DataError when pandas is not installed.
-        """
+        """One row per (task, iteration), in columns; DataError without pandas."""
         pandas = import_library("pandas", "schedule.tasks", INSTALL_FIGURES)
         job, names = self.problem.job, self.problem.machine_of_task
         count, iterations = self.task_start.shape
@@ -189,10 +179,7 @@ class Schedule:
 
     @property
     def work(self) -> NDArray[np.float64]:
-        """Seconds that (task, iteration) worked, 0 where it did not.
-
-        At the full speed of its machine; see `Problem.work`.
-        """
+        """Seconds of (task, iteration) as of `Problem.work`, 0 where it did not."""
         worked = self.problem.work(self.task_start, self.task_end)
         return np.maximum(np.nan_to_num(worked), 0.0)
 
@@ -200,19 +187,12 @@ class Schedule:
         """Return the machines, what they ran and how long they computed."""
         problem, tasks = self.problem, self.problem.job.tasks
         busy = np.nansum(self.task_end - self.task_start, axis=1)
-        rows = [
-            (
-                machine.name,
-                ", ".join(tasks[task].name for task in here),
-                format_duration(float(busy[here].sum())),
-            )
-            for position, machine in enumerate(problem.cluster.machines)
-            if (
-                here := [
-                    *np.flatnonzero(np.array(problem.placement.machine_of) == position)
-                ]
-            )
-        ]
+        machine_of, rows = np.array(problem.placement.machine_of), []
+        for position, machine in enumerate(problem.cluster.machines):
+            if here := np.flatnonzero(machine_of == position).tolist():
+                names = ", ".join(tasks[task].name for task in here)
+                spent = format_duration(float(busy[here].sum()))
+                rows.append((machine.name, names, spent))
         return html_table(repr(self), ("machine", "tasks", "computing"), rows)
 
     def bars(self) -> NDArray[np.bool_]:
@@ -269,7 +249,10 @@ class Schedule:
             for e, flow in zip(edge.tolist(), flows, strict=True):
                 flow["landed"] = flow["end"] + float(latencies[e])
         reads = {} if self.reads is None else {"reads": self._reads()}
-        quotas = {} if self.quotas is None else {"quotas": self._quotas()}
+        cluster, quotas = self.problem.cluster, {}
+        if self.quotas is not None:
+            paths = map(list, cluster.paths_of(self.quotas))
+            quotas = {"quotas": dict(zip(cluster.tuned_names, paths, strict=True))}
         rows = {"tasks": tasks, "flows": flows, **reads, **quotas}
         deaths = {} if self.outages == Outages() else {"outages": asdict(self.outages)}
         return {"makespan": self.makespan, **deaths, **rows}
@@ -283,11 +266,6 @@ class Schedule:
                 times = tuner.period * np.arange(len(path) + 1.0)
                 return times, np.array([pool.slots, *path])
         return np.zeros(1), np.array([pool.slots])
-
-    def _quotas(self) -> dict[str, list[int]]:
-        paths = self.problem.cluster.paths_of(self.quotas)
-        names = self.problem.cluster.tuned_names
-        return {name: [*path] for name, path in zip(names, paths, strict=True)}
 
     def _reads(self) -> dict[str, list[int]]:
         job = self.problem.job

@@ -55,7 +55,7 @@ from emu.host.input_file import (
 )
 from emu.host.limits import limit
 from emu.names import file_part
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.runs.problem_json import read_shape
 from emu.scenario import Scenario
 from emu.scenario.document import Source

@@ -109,8 +109,8 @@ def _size(scenario: Scenario) -> Problems:
 
 @_reads("cluster")
 def _machines(scenario: Scenario) -> Problems:
-    cluster, names = scenario.cluster, scenario.cluster.names
-    yield from network_errors(cluster.links, cluster.routes, cluster.racks, names)
+    cluster = scenario.cluster
+    yield from network_errors(cluster)
     yield from _idle_latencies(cluster)
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():

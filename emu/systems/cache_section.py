@@ -129,7 +129,7 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
     """Return a job whose caches are of the machines on which its samplers stand.
 
     ``machine_of``: task -> machine; ``first``: iterations that are done, of the whole
-    job that this ends. Those of several jobs are settled each by itself.
+    job that this ends. Several jobs are settled each by itself.
     """
     by_name = {name: job.settings_of(name) for name in job.job_names}
     if not any(isinstance(one.get("cache"), Mapping) for one in by_name.values()):
@@ -164,11 +164,7 @@ def list_fills(job: Job) -> Iterator[Transfer]:
 
 
 def cache_figures(schedule: Schedule) -> dict[str, Any]:
-    """Return ``cache`` of result.json: hits and misses of rows that others own.
-
-    ``bytes_saved`` are real ones; ``empty_messages`` those of other stores that have no
-    row to bring.
-    """
+    """Return ``cache`` of result.json: hits and misses of others' rows, real bytes."""
     job = schedule.problem.job
     if "cache" not in job.settings:
         return {}

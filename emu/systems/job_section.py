@@ -115,8 +115,8 @@ class RatesSection(Section):
 class JobSection(Section):
     """Base of the ``job`` section of every system.
 
-    A system declares its keys: ``system``, the literal of its name; ``iterations``; and
-    ``credit_window``, each documented as it means it.
+    A system declares ``system``, the literal of its name, ``iterations`` and
+    ``credit_window`` among its keys, each documented as it means it.
     """
 
     trains: ClassVar[bool] = False
@@ -169,11 +169,7 @@ class JobSection(Section):
         return self.model_copy(update={"iterations": steps})
 
     def build(self, context: BuildContext) -> Job:
-        """Return the job.
-
-        Raises ValueError when it is not a job, or counts in epochs of an unknown
-        training set.
-        """
+        """Return the job, ValueError as of `Job`, or for epochs of unknown length."""
         raise NotImplementedError
 
     def realize(
@@ -181,10 +177,9 @@ class JobSection(Section):
     ) -> Realization:
         """Return the times and volumes of ``job``, which `build` has made.
 
-        ``measured``: kind of task -> seconds, of kinds whose times were measured here
-        and hold where none are stated. Raises ScenarioError when a time is missing, or
-        they contradict the cluster or the data set; DataError when a data set is needed
-        and missing or damaged.
+        ``measured``: kind of task -> seconds, which hold where none are stated. Raises
+        ScenarioError when a time is missing, or they contradict the cluster or the data
+        set; DataError when the data set is missing or damaged.
         """
         raise NotImplementedError
 
@@ -199,10 +194,7 @@ class JobSection(Section):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
-        """Return the operations of every task of ``job``, which ``rates`` multiply.
-
-        ``volumes`` are the real bytes of (edge, iteration).
-        """
+        """Return the operations of every task, from real bytes of (edge, iteration)."""
         raise NotImplementedError
 
     def rate_tasks(
@@ -223,8 +215,8 @@ class JobSection(Section):
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return how many edges the job on these machines has at the least.
 
-        It is counted without building any: 10,000 workers with 10,000 parameter servers
-        would take all memory before anything could be refused.
+        None is built: 10,000 workers with as many parameter servers would take all
+        memory before anything could be refused.
         """
         return 1
 
@@ -273,9 +265,8 @@ class JobSection(Section):
     def on_machines(self, names: Sequence[str], count: int) -> Self | None:
         """Return the job on these machines alone, in place of all ``count``.
 
-        None where the file states them, or where what is trained, or what the stated
-        times mean, would be another: those of a system with one worker per machine, or
-        one part of the whole graph, are of as many as there are.
+        None where the file states them, or where what is trained or what times mean
+        would be another, as with one worker per machine, or one part of the graph.
         """
         return None
 
@@ -341,11 +332,6 @@ class JobSection(Section):
         return False
 
     @property
-    def devices_by_kind(self) -> bool:
-        """True where `device_times` names kinds of task, and not tasks."""
-        return self.trains
-
-    @property
     def made_slots(self) -> frozenset[str]:
         """Resources of machines whose amounts are numbers of slots of the job."""
         return frozenset()
@@ -367,10 +353,10 @@ class JobSection(Section):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return an edit that scales the times of tasks, and the tasks that it covers.
+        """Return an edit that scales the times of wanted tasks, and whom it covers.
 
-        ``tasks``: all tasks of the job, name -> kind; ``wanted``: those whose times are
-        scaled; ``scale``: returns a stated time times a factor.
+        ``tasks``: all of the job, name -> kind; ``scale``: returns a stated time times
+        a factor.
         """
         return {}, set()
 
@@ -379,8 +365,7 @@ class JobSection(Section):
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales links of `with_machines`, and those it covers.
 
-        ``cluster``: as stated, without them; ``links``: names of all links that are
-        scaled; ``scale``: returns a rate times a factor.
+        ``cluster``: as stated, without them; ``scale``: returns a rate times a factor.
         """
         return {}, set()
 
@@ -420,10 +405,7 @@ class JobSection(Section):
 
 
 def whole_kinds(tasks: Mapping[str, str], wanted: set[str]) -> set[str]:
-    """Return the kinds of the wanted tasks; none where others are of these kinds.
-
-    The parameters are as of `JobSection.scale_times`.
-    """
+    """Return the kinds of the wanted tasks; none where others are of these kinds."""
     kinds = {tasks[name] for name in wanted}
     others = {name for name, kind in tasks.items() if kind in kinds} - wanted
     return set() if others else kinds
@@ -434,9 +416,8 @@ def with_slowness(
 ) -> Job:
     """Return ``job`` with what each task's times are multiplied with on each machine.
 
-    A profile holds CPU seconds of the computer that measured it, and so does what is
-    measured of a program's model: a machine takes them over its speed, as it does with
-    times of a job that says so. Other stated times are those of its device.
+    CPU seconds of a profile, of a program's model, and of a job that says so a machine
+    takes over its speed. Other stated times are those of its device.
     """
     machines = cluster.by_name
     slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
@@ -451,7 +432,7 @@ def with_slowness(
             }
             for _, of, times in section.device_times()
         }
-    by_kind = not profiled and section.devices_by_kind
+    by_kind = not profiled and section.trains
     if not profiled and section.measures_worker:
         factors["worker"] = slower
     if not any(factors.values()):

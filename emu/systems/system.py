@@ -51,11 +51,9 @@ def calling(path: str) -> Callable[..., Any]:
 
 
 def initial_weights(job: Job) -> Iterator[Transfer]:
-    """Yield the weights that tasks begin with, from those that hold them.
+    """Yield the weights that tasks begin with, after a cut too, from who holds them.
 
-    They are those that it begins with after a cut: of all parameter servers their
-    shards, of workers that sum gradients those of the first. Raises DataError when the
-    data set is missing or damaged.
+    Raises DataError when the data set is missing or damaged.
     """
     beginnings = tasks_with_state_of(job)
     sizes = parameter_bytes(job) if beginnings else {}
@@ -66,10 +64,7 @@ def initial_weights(job: Job) -> Iterator[Transfer]:
 
 
 def parameter_bytes(job: Job) -> dict[str, int]:
-    """Return the real bytes of the parameters of every task that steps some.
-
-    Raises DataError as `initial_weights`.
-    """
+    """Return the real bytes of parameters by task that steps some, else DataError."""
     each = np.dtype(job.settings["precision"]).itemsize
     vectors = _system(job.settings).vectors(job)
     return {name: each * sum(lengths) for name, lengths in vectors.items()}
@@ -121,9 +116,9 @@ class System:
         [JobSection, BuildContext, Schedule, Callable[[int, NDArray[Any]], Any]],
         tuple[NDArray[Any], list[float]],
     ] = _trains_nothing
-    """Trains an asynchronous job in one process with the reads of a schedule; calls its
-    last argument after every step with its number and all parameters, and ends where
-    that returns True; returns them after the last step, and the loss of every step."""
+    """Trains an asynchronous job in one process with the reads of a schedule: returns
+    all parameters, and the loss of every step. Calls its last argument after each with
+    its number and the parameters, and ends where that returns True."""
     step_kinds: tuple[str, ...] = ()
     """Kinds of task of which the first that a job has ends every training step; empty
     where steps overlap, or nothing is trained."""
@@ -135,9 +130,8 @@ class System:
     """Returns the seconds that every function (a lambda) of a schedule is paid for: of
     those that answered, and of those that did not."""
     cuts: Callable[[Job], Mapping[str, tuple[str, ...]]] | None = None
-    """Returns, by name of every task whose program keeps state, the tasks with whose
-    state it begins after a cut between two iterations (`emu_nodes.program.KeepsState`).
-    None where it takes none."""
+    """Returns, by name of every task that keeps state (`emu_nodes.program.KeepsState`),
+    the tasks with whose state it begins after a cut; None where it takes none."""
     vectors: Callable[[Job], Mapping[str, tuple[int, ...]]] = lambda _: {}
     """Returns, by name of every task whose state makes a cut, the lengths of the
     vectors of parameters that it steps."""
@@ -198,21 +192,14 @@ def _describe_point(point: EntryPoint) -> str:
 def section_types() -> tuple[type[JobSection], ...]:
     """Return the ``job`` sections of all systems.
 
-    Raises EmulatorError when one cannot be imported: it names the package that brings
-    it.
+    Raises EmulatorError, with the package that brings it, when one cannot be imported.
     """
     return tuple(map(section_type, systems()))
 
 
 @cache
 def section_type(name: str) -> type[JobSection]:
-    """Return the ``job`` section of a system, which is imported now.
-
-    Raises
-    ------
-    EmulatorError
-        As `section_types`.
-    """
+    """Return a system's ``job`` section, imported now; raise as `section_types`."""
     try:
         kind: type[JobSection] = systems()[name].section()
     except Exception as error:  # of another package: anything
@@ -242,10 +229,7 @@ def _system(settings: Mapping[str, object]) -> System:
 
 
 def tasks_with_state_of(job: Job) -> Mapping[str, tuple[str, ...]]:
-    """Return the tasks with whose state a task begins after a cut; see `System.cuts`.
-
-    Nothing where a job of its system takes none.
-    """
+    """Return `System.cuts` of a job, nothing where it takes none."""
     cuts = _system(job.settings).cuts
     return {} if cuts is None else cuts(job)
 
@@ -258,10 +242,8 @@ def updates_missed(job: Job) -> int:
 def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
     """Return the real bytes of what every task of a cut has before each iteration.
 
-    Of every vector the parameters, two moments with Adam, the number of steps, and the
-    gradients that are on their way at a cut: see `emu.training.optimizers`.
-
-    Raises DataError when the data set is missing or damaged.
+    Of every vector: parameters, two moments with Adam, the number of steps, and
+    gradients under way (`emu.training.optimizers`). Raises DataError as `vectors`.
     """
     system, settings = system_of(job.settings), job.settings
     if system is None:
@@ -297,11 +279,7 @@ def outlook_on(settings: Mapping[str, object]) -> list[str]:
 
 
 def content_of(name: str, kinds: tuple[str, str]) -> str:
-    """Return the content of flows between two kinds of task, a plural.
-
-    ``name``: system of the job, asked first: custom and several jobs have kinds of
-    others.
-    """
+    """Return the content of flows, a plural; system ``name`` is asked first."""
     if kinds[1] == CHECKPOINT:
         return "checkpoints"
     names = systems()

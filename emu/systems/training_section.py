@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
@@ -44,9 +44,9 @@ from emu.systems.job_section import (
 if TYPE_CHECKING:
     from emu.graph_data import Dataset
 
-    Fanouts = tuple[int, ...]
-else:
-    Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
+Fanouts: TypeAlias = Annotated[
+    tuple[Count, ...], *word_or_list("all", {"type": "integer", "minimum": 1})
+]
 
 _MOST_TEXT = 1 << 20
 #: Wrong where a kind of task has no time.
@@ -95,10 +95,7 @@ class ModelProgramSection(Section):
         return Path(self.program).name
 
     def problems(self, fanouts: int) -> Iterator[tuple[str, str]]:
-        """Yield (key, what is wrong and what would be right).
-
-        ``fanouts``: how many are stated; 0 where every neighbour is taken.
-        """
+        """Yield (key, what is wrong and what would be right) with so many fan-outs."""
         file, _, name = self.program.rpartition(":")
         if not (file.endswith(".py") and name.isidentifier()):
             yield "program", f"found {self.program!r}, write FILE.py:NAME"
@@ -114,10 +111,7 @@ class ModelProgramSection(Section):
 
 
 def program_text(program: str) -> str:
-    """Return the text of ``FILE.py:NAME``.
-
-    Raises DataError when the file is missing or cannot be read.
-    """
+    """Return the text of ``FILE.py:NAME``, DataError where it cannot be read."""
     file = program.rpartition(":")[0] or program
     try:
         return read_text(Path(file), _MOST_TEXT)
@@ -153,10 +147,7 @@ class DatasetSection(Section):
     """Scale every feature row to length 1 (L2)."""
 
     def settings(self, seed: int) -> Settings:
-        """Return the data set as ``Job.settings`` hold it.
-
-        ``seed``: the scenario's, where none is stated.
-        """
+        """Return the data set as ``Job.settings`` hold it, by default of this seed."""
         return {
             "name": self.name,
             "scale": self.scale,
@@ -212,6 +203,12 @@ class OptimizerSection(Section):
     """Learning rate."""
     half_life: Count | None = None
     """Steps in which the learning rate halves, a little with each; default: never."""
+
+
+AnyDataset: TypeAlias = Annotated[
+    DatasetSection, BeforeValidator(by_name), Field(examples=["products-like"])
+]
+AnyOptimizer: TypeAlias = Annotated[OptimizerSection, BeforeValidator(by_name)]
 
 
 class TimesSection(KindTimesSection):
@@ -270,9 +267,7 @@ class TrainingSection(JobSection):
 
     system: str
     """Kind of job."""
-    dataset: Annotated[DatasetSection, BeforeValidator(by_name)] = Field(
-        examples=["products-like"]
-    )
+    dataset: AnyDataset
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
     model: Annotated[
         Annotated[ModelSection, Tag("ModelSection")]
@@ -307,9 +302,7 @@ class TrainingSection(JobSection):
     credit_window: Window = DEFAULT_WINDOW
     """Batches under way: the first task of batch n waits for the worker's batch n - K;
     ``unlimited`` for no limit."""
-    optimizer: Annotated[OptimizerSection, BeforeValidator(by_name)] = (
-        OptimizerSection()
-    )
+    optimizer: AnyOptimizer = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
     """Type of features and parameters."""
@@ -328,17 +321,11 @@ class TrainingSection(JobSection):
         return self.model.layers or len(self.fanouts)
 
     def default_epoch(self, placed_by: str) -> str:
-        """Return ``epoch`` where none is stated, under a placement policy.
-
-        Trainers of DistDGL learn what lies beside them.
-        """
+        """Return ``epoch`` where none is stated: DistDGL learns what lies beside it."""
         return "local" if placed_by == "distdgl" else "replicate"
 
     def share(self, kind: str) -> float:
-        """Return which part of a kind's stated time one of its tasks takes.
-
-        What samplers do is stated of a whole mini-batch, which they share.
-        """
+        """Return a task's part of its kind's time: samplers share a mini-batch."""
         return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
 
     def samplers(self, machines: Sequence[str]) -> int:
@@ -347,17 +334,14 @@ class TrainingSection(JobSection):
 
     @override
     def of_steps(self, steps: int) -> Self:
-        """Return the job with so many mini-batches of each worker."""
         return self.model_copy(update={"iterations": steps, "epochs": None})
 
     def count_batches(self, context: BuildContext) -> int:
         """Return ``iterations``, or how many ``epochs`` take.
 
         ``replicate``: epochs * ceil(train / B_s); ``shard``, ``local``: each sampler
-        walks its whole share of the training set (specs, A4).
-
-        Raises ValueError when the job counts in epochs, and the training set is not
-        known.
+        walks its whole share (specs, A4). Raises ValueError when the job counts in
+        epochs of an unknown training set.
         """
         if self.epochs is None:
             return self.iterations or 1
@@ -430,7 +414,6 @@ class TrainingSection(JobSection):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the times of whole kinds of task, scaled, and the tasks of these."""
         stated = {kind: time for kind, time in self.times if time is not None}
         times = {kind: stated[kind] for kind in whole_kinds(tasks, wanted) & {*stated}}
         edit = {f"job.times.{kind}": scale(time) for kind, time in times.items()}
@@ -440,7 +423,6 @@ class TrainingSection(JobSection):
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        """Return the stated times, and the volumes of the samples of its seed."""
         times = {**measured, **self.times.default_times()}
         if self.rates is not None:
             times = dict.fromkeys((task.kind for task in job.tasks), 0.0)
@@ -450,24 +432,18 @@ class TrainingSection(JobSection):
         times = {kind: time * self.share(kind) for kind, time in times.items()}
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
-        realization = self.realize_sampled(job, times, dataset, context, cluster)
+        realization = self.realize_sampled(job, times, context, cluster)
         volumes, seconds = realization.volumes, realization.times
         if self.rates is not None:
             seconds = self.rate_tasks(job, context, volumes)
         return Realization(seconds, volumes / context.byte_scale)
 
     def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
+        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
-        """Return seconds and real bytes of ``job`` on its data set.
+        """Return seconds and real bytes of ``job``, from the time of each kind of task.
 
-        ``times``: kind of task -> seconds of one task, for every kind of the job.
-        Raises ScenarioError when the data set does not fit the job or the cluster.
+        Raises ScenarioError when its data set does not fit the job or the cluster.
         """
         raise NotImplementedError
 

@@ -71,10 +71,7 @@ class CommonJob:
     """Key ``cache`` of systems that pull features, as stated, if it is."""
 
     def spread(self, workers: int, stores: int) -> CommonJob:
-        """Return the same seeds per iteration over so many workers and stores.
-
-        They are rounded to whole ones per worker.
-        """
+        """Return as many seeds per iteration, rounded, over such workers and stores."""
         batch = max(1, round(self.workers * self.batch_size / workers))
         factors = {
             "graph_store": self.stores / stores,
@@ -93,8 +90,8 @@ class CommonJob:
         """Return the times of P3's phases: as stated, else by operations.
 
         A backward pass takes twice the operations of its forward pass, of layer 1 as
-        many: the gradient of the features is not needed. What graph stores take to
-        collect is of layer 1, whose machines collect as many bytes, by columns.
+        many: features need no gradient. What graph stores take to collect is of layer
+        1, whose machines collect as many bytes, by columns.
         """
         found = self.times_of(*PHASES)
         if len(found) < len(PHASES) and "worker" in self.times:
@@ -143,17 +140,12 @@ class Translation:
     """True where it uses ``CommonJob.epochs``; the data set is opened then."""
 
 
-def demands_of(job: TrainingSection) -> dict[str, dict[str, float]]:
-    """Return the amounts of every kind of process that a job states."""
-    return {kind: amounts.amounts() for kind, amounts in job.demands}
-
-
 def read_replicas(
     job: ReplicaSection, cluster: ClusterSection, *, by_hops: bool
 ) -> Keys:
     """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
-    demands = demands_of(job)
+    demands = {kind: amounts.amounts() for kind, amounts in job.demands}
     return {
         "workers": len(ranks),
         "machines": ranks,
@@ -174,14 +166,14 @@ def roomy_machines(
 ) -> tuple[str, ...]:
     """Return machines with room for a replica, at most ``workers``, in their order.
 
-    Where there are more, those on which a worker takes the least time, then those with
-    the fastest NIC. One that states no gpu has none where others do.
+    Of more, those on which a worker takes the least time, then with the fastest NIC.
+    One that states no gpu has none where others do.
     """
-    gpus = any(machine.gpu for machine in cluster.machines)
+    gpus = cluster.has_gpus
     needed = {"gpu": 1.0, **needed} if gpus else needed
-    rates, time = job.rates, job.times.by_kind().get("worker", 0.0)
-    if rates is not None:  # workers multiply most
-        time = rates.multiply
+    time = job.times.by_kind().get("worker", 0.0)
+    if job.rates is not None:  # workers multiply most
+        time = job.rates.multiply
     built, candidates = cluster.build().machines, []
     for number, (name, position) in enumerate(cluster.names_and_positions()):
         machine = cluster.machines[position]
@@ -215,9 +207,7 @@ def write_whole_graph(common: CommonJob, *kinds: str) -> Keys:
     """Return the keys of a job that trains on the whole graph, as many epochs.
 
     ``kinds`` are those of its models. Neighbours are averaged, as in mini-batches.
-
-    Raises ScenarioError when it has no such model, or times are stated: those of
-    mini-batches say nothing of it.
+    Raises ScenarioError when it has no such model, or times are stated.
     """
     model, rates = common.same["model"], common.same.get("rates")
     if (kind := model.get("kind", "sage")) not in kinds:

@@ -14,22 +14,16 @@ from emu.problem.fields.quantities import (
     Few,
     Name,
     text_schema,
+    write_times,
 )
 from emu.problem.fields.section import Section
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import Problems, Settings
 from emu.systems.job_section import BuildContext, JobSection, RatesSection
-from emu.systems.training_section import DatasetSection, OptimizerSection, by_name
+from emu.systems.training_section import AnyDataset, AnyOptimizer, OptimizerSection
 from emu.units import DURATION
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
-
-
-def write_time(time: Any) -> Any:
-    """Return a time, or one per device, as a scenario states it."""
-    if isinstance(time, dict):
-        return {device: DURATION.exact(seconds) for device, seconds in time.items()}
-    return DURATION.exact(time)
 
 
 #: A time for all layers, or one for each, from the input.
@@ -40,7 +34,7 @@ TimePerLayer = Annotated[
     ),
     PlainSerializer(
         lambda times: (
-            write_time(times[0]) if len(times) == 1 else [*map(write_time, times)]
+            write_times(times[0]) if len(times) == 1 else [*map(write_times, times)]
         )
     ),
     WithJsonSchema(
@@ -101,9 +95,7 @@ class WholeGraphSection(JobSection):
         "iterations": "an iteration is an epoch here: write epochs",
     }
 
-    dataset: Annotated[DatasetSection, BeforeValidator(by_name)] = Field(
-        examples=["products-like"]
-    )
+    dataset: AnyDataset
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
     model: WholeGraphModelSection
     """Trained model."""
@@ -116,9 +108,7 @@ class WholeGraphSection(JobSection):
     ``imported`` is as the graph came."""
     boxes: tuple[Few, ...] | None = Field(default=None, min_length=1)
     """Machines of each box, in their order, for ``hierarchical``: ``[8, 8]``."""
-    optimizer: Annotated[OptimizerSection, BeforeValidator(by_name)] = (
-        OptimizerSection()
-    )
+    optimizer: AnyOptimizer = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
     """Type of features and parameters."""
@@ -133,11 +123,8 @@ class WholeGraphSection(JobSection):
     def iterations(self) -> int:
         return self.epochs
 
-    @property
-    @override
-    def credit_window(self) -> str:
-        """Nothing runs ahead of the weights: no window is needed."""
-        return "unlimited"
+    #: Nothing runs ahead of the weights: no window is needed.
+    credit_window: ClassVar[str] = "unlimited"
 
     @override
     def of_steps(self, steps: int) -> Self:

@@ -25,7 +25,7 @@ from emu.experiment.attempts import (
     run_attempts,
 )
 from emu.problem import Outages
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.scenario import Experiment
 from tests.testing.trial_cases import experiment
 

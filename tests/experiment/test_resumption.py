@@ -15,7 +15,7 @@ from emu.experiment.run_experiment import (
     emulation_settings,
     manifest,
 )
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.runs.run_directory import RunDirectory, write_scenario
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.runs.run_directory import newest_cut, write_cut
 from tests.integration.scenarios import GOLDEN, emu, tiny_training, written
 

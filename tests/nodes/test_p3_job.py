@@ -80,7 +80,6 @@ def check(*overrides: str, policy: str = "") -> Any:
     volumes = scenario.job.realize_sampled(
         job,
         dict.fromkeys((task.kind for task in job.tasks), 0.0),
-        dataset,
         scenario.build_context(dataset.train_count),
         scenario.to_cluster(),
     ).volumes

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from emu.errors import NodeMisbehaved
+from emu.problem import Task
+from emu.problem.workloads.all_reduce import NamedEdge
 from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
 from emu_nodes.program import Payload
 from tests.nodes.one_process import build, drive, small_job
@@ -119,10 +121,10 @@ def test_iterations_may_overlap_in_a_multiround_sampler() -> None:
 
 
 def test_custom_payloads_are_seeded_bytes_of_the_prescribed_length() -> None:
-    tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
+    tasks = [CustomTask(Task("a", "task"), 1.0), CustomTask(Task("b", "task"), 1.0)]
     flows = [
-        CustomFlow("a", "b", (40.0, 3_000_000.0, 0.0)),
-        CustomFlow("b", "a", 7.0, lag=1),
+        CustomFlow(NamedEdge("a", "b"), (40.0, 3_000_000.0, 0.0)),
+        CustomFlow(NamedEdge("b", "a", lag=1), 7.0),
     ]
     job = custom_job(tasks, flows, 3, byte_scale=0.5, settings={"seed": 5})
     run = drive(job)
@@ -135,8 +137,8 @@ def test_custom_payloads_are_seeded_bytes_of_the_prescribed_length() -> None:
 
 
 def test_a_timed_task_must_know_what_to_send() -> None:
-    tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
-    job = custom_job(tasks, [CustomFlow("a", "b", 1.0)], 1)
+    tasks = [CustomTask(Task("a", "task"), 1.0), CustomTask(Task("b", "task"), 1.0)]
+    job = custom_job(tasks, [CustomFlow(NamedEdge("a", "b"), 1.0)], 1)
 
     with pytest.raises(ValueError, match="a has 0 rows"):
         build(job)
@@ -146,8 +148,8 @@ def test_a_timed_task_must_know_what_to_send() -> None:
 def test_bytes_of_the_right_number_and_the_wrong_content_are_refused(
     byte: int,
 ) -> None:
-    tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
-    job = custom_job(tasks, [CustomFlow("a", "b", 1.5e6)], 2, byte_scale=1.0)
+    tasks = [CustomTask(Task("a", "task"), 1.0), CustomTask(Task("b", "task"), 1.0)]
+    job = custom_job(tasks, [CustomFlow(NamedEdge("a", "b"), 1.5e6)], 2, byte_scale=1.0)
     inputs = payloads_into(drive(job), "b", 1)
     wrong = inputs[0]["bytes"].copy()
     wrong[byte] ^= 1

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import DataError
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.runs.run_directory import newest_cut, write_cut
 
 JOB, OWNERS = "job", ("ps0", "ps1")

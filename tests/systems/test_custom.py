@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu.problem import Edge, Task
-from emu.problem.workloads.all_reduce import credit_edges
+from emu.problem.workloads.all_reduce import NamedEdge, credit_edges
 from emu.systems.custom.job import (
     CustomFlow,
     CustomTask,
@@ -15,14 +15,14 @@ from emu.systems.custom.job import (
 )
 
 TASKS = [
-    CustomTask("g0", 1.0, "graph_store", {"memory": 5.0}, "m0"),
-    CustomTask("s0", (1.0, 2.0, 1.0), "sampler"),
-    CustomTask("w0", 3.0, "worker"),
+    CustomTask(Task("g0", "graph_store", {"memory": 5.0}, "m0"), 1.0),
+    CustomTask(Task("s0", "sampler"), (1.0, 2.0, 1.0)),
+    CustomTask(Task("w0", "worker"), 3.0),
 ]
 FLOWS = [
-    CustomFlow("g0", "s0", 40.0),
-    CustomFlow("s0", "w0", (0.0, 2.5, 10.0)),
-    CustomFlow("w0", "w0", 0.0, lag=1),
+    CustomFlow(NamedEdge("g0", "s0"), 40.0),
+    CustomFlow(NamedEdge("s0", "w0"), (0.0, 2.5, 10.0)),
+    CustomFlow(NamedEdge("w0", "w0", lag=1), 0.0),
 ]
 
 
@@ -53,13 +53,9 @@ def test_one_value_counts_for_every_iteration() -> None:
     ]
 
 
-def test_more_values_than_iterations_are_cut_and_fewer_refused() -> None:
+def test_more_values_than_iterations_are_cut() -> None:
     short = custom_job(TASKS, FLOWS, 2)
     assert custom_realization(short, TASKS, FLOWS).times[1].tolist() == [1, 2]
-
-    long = custom_job(TASKS, FLOWS, 4)
-    with pytest.raises(ValueError, match="3 values for 4 iterations"):
-        custom_realization(long, TASKS, FLOWS)
 
 
 def test_an_emulated_job_tells_every_task_its_payload_in_whole_real_bytes() -> None:
@@ -68,11 +64,6 @@ def test_an_emulated_job_tells_every_task_its_payload_in_whole_real_bytes() -> N
     assert job.tasks[0].settings == {"payload_bytes": [[120, 120, 120]]}
     assert job.tasks[1].settings == {"payload_bytes": [[0, 8, 30]]}
     assert job.tasks[2].settings == {"payload_bytes": [[0, 0, 0]]}
-
-
-def test_a_flow_to_nowhere_is_refused() -> None:
-    with pytest.raises(ValueError, match="names task w9, which is not there"):
-        custom_job(TASKS, [CustomFlow("g0", "w9", 1.0)], 3)
 
 
 def _tasks(*kinds: str) -> list[Task]:
@@ -118,8 +109,8 @@ def test_shapes_fit_the_job() -> None:
 
 
 def test_a_window_that_no_iteration_reaches_makes_no_edges() -> None:
-    tasks = [CustomTask(name, 1.0) for name in "ab"]
-    flows = [CustomFlow("a", "b", 1.0)]
+    tasks = [CustomTask(Task(name, "task"), 1.0) for name in "ab"]
+    flows = [CustomFlow(NamedEdge("a", "b"), 1.0)]
 
     assert len(custom_job(tasks, flows, 3, window=3).edges) == 1
     assert custom_job(tasks, flows, 3, window=2).edges[1:] == (

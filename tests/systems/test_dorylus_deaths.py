@@ -24,8 +24,8 @@ from emu.systems.dorylus.deaths import (
     draw_attempts,
     timeouts,
 )
-from emu.systems.dorylus.lambda_sections import DyingLambdasSection
 from emu.systems.dorylus.remarks import read_lines, relaunches
+from emu.systems.dorylus.sections import DyingLambdasSection
 from emu.trust.audit import audit
 
 FILE = """\

@@ -21,8 +21,8 @@ from emu.prediction.analysis.what_if import Change
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.edits import ScenarioEdits
 from emu.scenario.scenario_file import loads
-from emu.systems.dorylus.lambda_sections import SlowLambdasSection
 from emu.systems.dorylus.remarks import ages_of_reads, read_lines
+from emu.systems.dorylus.sections import SlowLambdasSection
 from emu.systems.dorylus.volumes import _rows
 from emu.trust.audit import audit
 

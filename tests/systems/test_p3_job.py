@@ -11,10 +11,9 @@ from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.problem.workloads import SampleCounts
 from emu.report.explanation_tables import job_line
-from emu.systems.dgtp.job import dgtp_times
-from emu.systems.dgtp.section import dgtp_volumes
-from emu.systems.p3.job import PIPELINES, P3Builder, Pipeline
-from emu.systems.p3.section import SplitModel, p3_realization
+from emu.systems.dgtp.section import dgtp_times, dgtp_volumes
+from emu.systems.p3.job import PIPELINES, Pipeline
+from emu.systems.p3.section import P3Builder, SplitModel, p3_realization
 from tests.golden.cases import Case, cases, exactly
 from tests.systems.sections import context_of, job_of, section_of
 
@@ -235,11 +234,6 @@ def test_the_line_of_a_job_counts_mini_batches(pipeline: str, line: str) -> None
     job = job_of("p3", ("m0", "m1"), iterations=4, pipeline=pipeline)
 
     assert job_line(job).startswith(f"{line}, credit window")
-
-
-def test_impossible_shapes() -> None:
-    with pytest.raises(ValueError, match="Df of a mini-batch would run before Mf"):
-        Pipeline(("Df", "Mf", "Db", "Mb"), (0, 0, 0, 0))
 
 
 def test_a_share_of_columns_is_of_an_even_one_within_the_group() -> None:

@@ -21,7 +21,7 @@ from emu.experiment.attempts import (
     run_attempts,
 )
 from emu.experiment.training_results import by_mini_batch
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.problem.workloads import copies_of
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads

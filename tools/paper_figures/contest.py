@@ -23,7 +23,7 @@ from emu.prediction.simulation import best_policy, makespan
 from emu.problem import Cluster, Job, Placement, Problem, Profile
 from emu.problem.workloads import parameter_count
 from emu.problem.workloads.model_shapes import BLOCK_EDGE_BYTES, LABEL_BYTES
-from emu.systems.dgtp.job import dgtp_times
+from emu.systems.dgtp.section import dgtp_times
 from tools.benches.evaluator import search
 from tools.paper_figures.settings import Setting, feasible_cluster, generator
 

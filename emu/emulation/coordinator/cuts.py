@@ -17,7 +17,7 @@ from emu.emulation.wire.array_parts import ArrayParts, state_parts
 from emu.emulation.wire.messages import StatePart
 from emu.errors import NodeMisbehaved
 from emu.problem import Job
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.problem.workloads import copies_of
 
 

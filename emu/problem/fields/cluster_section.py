@@ -9,14 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, model_serializer
 
 from emu.problem import Cluster, Link, Machine, Route
-from emu.problem.fields.quantities import (
-    Duration,
-    Few,
-    Name,
-    Positive,
-    Price,
-    Rate,
-)
+from emu.problem.fields.quantities import Duration, Few, Name, Positive, Price, Rate
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 
@@ -132,13 +125,7 @@ def rack_links(racks: Sequence[RackSection]) -> tuple[Link, ...]:
 
 
 def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[Route]:
-    """Return the routes out of every rack: to each other rack, and to the rest.
-
-    Parameters
-    ----------
-    machines
-        Names of all machines, in the order of the cluster.
-    """
+    """Return the routes out of every rack, among all ``machines`` of the cluster."""
     position = {name: m for m, name in enumerate(machines)}
     within = [tuple(position[name] for name in rack.machines) for rack in racks]
     rest = tuple({*range(len(machines))} - {m for members in within for m in members})
@@ -160,19 +147,15 @@ def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[R
     return routes
 
 
-def network_errors(
-    links: Sequence[LinkSection],
-    routes: Sequence[RouteSection],
-    racks: Sequence[RackSection],
-    machines: Sequence[str],
-) -> Iterator[tuple[Trail, str]]:
+def network_errors(cluster: ClusterSection) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of names."""
+    links, routes, machines = cluster.links, cluster.routes, cluster.names
     names = [link.name for link in links]
     for position, name in enumerate(names):
         if name in names[:position] or name in ("in", "out"):
             problem = f"a link cannot be called {name!r}, write another name"
             yield ("cluster", "links", position, "name"), problem
-    names += [link.name for link in rack_links(racks)]
+    names += [link.name for link in rack_links(cluster.racks)]
     names += [f"{name} {way}" for name in machines for way in ("out", "in")]
     crossed = {name for route in routes for name in route.through}
     for position, link in enumerate(links):
@@ -190,7 +173,7 @@ def network_errors(
             if count > 1:
                 problem = f"the route crosses {name!r} {count} times, once is right"
                 yield (*trail, "through"), problem
-    yield from _rack_errors(racks, machines)
+    yield from _rack_errors(cluster.racks, machines)
 
 
 def _rack_errors(
@@ -258,13 +241,7 @@ class MachineSection(Resources):
     """Slots per pool that its tasks share; a pool that is absent is unlimited."""
 
     def build(self, name: str, unstated: dict[str, float]) -> Machine:
-        """Return the machine, or one of several equal ones, called ``name``.
-
-        Parameters
-        ----------
-        unstated
-            Amounts of resources of which it says nothing.
-        """
+        """Return the machine called ``name``, with what it leaves ``unstated``."""
         return Machine(
             name=name,
             bandwidth_in=self.nic.inward,
@@ -316,10 +293,7 @@ class ClusterSection(Section):
         return any(machine.gpu for machine in self.machines)
 
     def build(self) -> Cluster:
-        """Return the cluster.
-
-        Raises ValueError when a name occurs twice, or as `Links`.
-        """
+        """Return the cluster; raise ValueError as `Cluster` and `Links`."""
         names = self.names_and_positions()
         defaults = {"gpu": 0.0} if self.has_gpus else {}
         position = {name: m for m, (name, _) in enumerate(names)}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from contextlib import suppress
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -120,7 +121,8 @@ def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
     return parse_either
 
 
-def _write_times(value: Any) -> Any:
+def write_times(value: Any) -> Any:
+    """Return times, or one per device, as a scenario states them."""
     if isinstance(value, dict):
         return {device: DURATION.exact(time) for device, time in value.items()}
     return _each_exact(DURATION)(value)
@@ -185,77 +187,71 @@ def _share_schema(example: str) -> dict[str, Any]:
     return {"anyOf": [text_schema(RATIO, example), bare]}
 
 
-def _text_type(quantity: Quantity, example: str, *more: Any) -> Any:
-    """Return the type of a quantity that is written as text."""
-    return Annotated[
-        float,
+def _as_text(quantity: Quantity, example: str) -> tuple[Any, ...]:
+    """Return how a quantity is written as text, and read."""
+    return (
         BeforeValidator(quantity.parse),
-        *more,
         PlainSerializer(quantity.exact, return_type=str),
         WithJsonSchema(text_schema(quantity, example)),
-    ]
+    )
 
 
-if TYPE_CHECKING:
-    Rate: TypeAlias = float
-    Size: TypeAlias = float
-    Duration: TypeAlias = float
-    Money: TypeAlias = float
-    Price: TypeAlias = float
-    Ratio: TypeAlias = float
-    Amount: TypeAlias = float
-    DurationPerDevice = float | dict[str, float]
-    RatePerDevice = float | dict[str, float]
-    DurationPerIteration = float | tuple[float, ...] | dict[str, float]
-    SizePerIteration = float | tuple[float, ...]
-else:
-    Rate = _text_type(RATE, "50 Gbit/s", AfterValidator(_positive))
-    Size = _text_type(SIZE, "48 GB")
-    Duration = _text_type(DURATION, "15 ms")
-    Money = _text_type(MONEY, "0.20 $")
-    #: Dollars per hour.
-    Price = _text_type(PRICE, "0.34 $/h")
-    #: ``2 %`` or 0.02.
-    Ratio = Annotated[
-        float,
-        BeforeValidator(RATIO.parse),
-        PlainSerializer(_share),
-        WithJsonSchema(_share_schema("2 %")),
-    ]
-    #: Amount of a resource: a number, or a size in bytes.
-    Amount = Annotated[
-        float,
-        BeforeValidator(_amount),
-        WithJsonSchema(
-            {"anyOf": [{"type": "number", "minimum": 0}, text_schema(SIZE, "1 TB")]}
-        ),
-    ]
-    #: One, or ``{default: 40 ms, a100: 12 ms}``.
-    DurationPerDevice = Annotated[
-        float | dict[str, float],
-        BeforeValidator(_or_by_device(DURATION.parse)),
-        PlainSerializer(_write_times),
-        WithJsonSchema(_times_schema(text_schema(DURATION, "15 ms"))),
-    ]
-    #: The same above zero.
-    RatePerDevice = Annotated[
-        float | dict[str, float],
-        BeforeValidator(_or_by_device(lambda text: _positive(DURATION.parse(text)))),
-        PlainSerializer(_write_times),
-        WithJsonSchema(_times_schema(text_schema(DURATION, "20 ps"))),
-    ]
-    DurationPerIteration = Annotated[
-        float | tuple[float, ...] | dict[str, float],
-        BeforeValidator(_or_by_device(_each(DURATION))),
-        PlainSerializer(_write_times),
-        WithJsonSchema(_times_schema(_either_schema(DURATION, "15 ms"))),
-    ]
-    SizePerIteration = Annotated[
-        float | tuple[float, ...],
-        BeforeValidator(_each(SIZE)),
-        PlainSerializer(_each_exact(SIZE), return_type=str | list[str]),
-        WithJsonSchema(_either_schema(SIZE, "40 B")),
-    ]
+def _by_device(
+    parse: Callable[[object], Any], schema: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Return how a time is written for all devices, or for each, and read."""
+    return (
+        BeforeValidator(_or_by_device(parse)),
+        PlainSerializer(write_times),
+        WithJsonSchema(_times_schema(schema)),
+    )
+
+
+Rate: TypeAlias = Annotated[
+    float, *_as_text(RATE, "50 Gbit/s"), AfterValidator(_positive)
+]
+Size: TypeAlias = Annotated[float, *_as_text(SIZE, "48 GB")]
+Duration: TypeAlias = Annotated[float, *_as_text(DURATION, "15 ms")]
+Money: TypeAlias = Annotated[float, *_as_text(MONEY, "0.20 $")]
+#: Dollars per hour.
+Price: TypeAlias = Annotated[float, *_as_text(PRICE, "0.34 $/h")]
+#: ``2 %`` or 0.02.
+Ratio: TypeAlias = Annotated[
+    float,
+    BeforeValidator(RATIO.parse),
+    PlainSerializer(_share),
+    WithJsonSchema(_share_schema("2 %")),
+]
+#: Amount of a resource: a number, or a size in bytes.
+Amount: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_amount),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 0}, text_schema(SIZE, "1 TB")]}
+    ),
+]
+#: One, or ``{default: 40 ms, a100: 12 ms}``.
+DurationPerDevice: TypeAlias = Annotated[
+    float | dict[str, float],
+    *_by_device(DURATION.parse, text_schema(DURATION, "15 ms")),
+]
+#: The same above zero.
+RatePerDevice: TypeAlias = Annotated[
+    float | dict[str, float],
+    *_by_device(
+        lambda text: _positive(DURATION.parse(text)), text_schema(DURATION, "20 ps")
+    ),
+]
+DurationPerIteration: TypeAlias = Annotated[
+    float | tuple[float, ...] | dict[str, float],
+    *_by_device(_each(DURATION), _either_schema(DURATION, "15 ms")),
+]
+SizePerIteration: TypeAlias = Annotated[
+    float | tuple[float, ...],
+    BeforeValidator(_each(SIZE)),
+    PlainSerializer(_each_exact(SIZE), return_type=str | list[str]),
+    WithJsonSchema(_either_schema(SIZE, "40 B")),
+]
 
 #: Whole numbers: no text, no truth values, no 2.5.
 Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10**7)]
@@ -301,8 +297,8 @@ Ports: TypeAlias = Annotated[
 ]
 
 
-def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:
-    """Return the type of a list for which ``word`` may stand: empty then."""
+def word_or_list(word: str, schema: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what makes the type of a tuple one for which ``word`` may stand: empty."""
 
     def parse(found: object) -> object:
         if found == word:
@@ -314,12 +310,11 @@ def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:
         return found
 
     list_schema = {"type": "array", "items": schema, "minItems": 1}
-    return Annotated[
-        tuple[item, ...],
+    return (
         BeforeValidator(parse),
         PlainSerializer(lambda values: list(values) or word, return_type=Any),
         WithJsonSchema({"anyOf": [list_schema, {"const": word}]}),
-    ]
+    )
 
 
 #: One value, or (least, most), infinite where there is no limit.
@@ -331,8 +326,8 @@ def _value_or_range(
     write: Callable[[float], Any],
     schema: dict[str, Any],
     example: str,
-) -> Any:
-    """Return the type of one value, or of a range of them, in words of ``parse``."""
+) -> tuple[Any, ...]:
+    """Return what makes `Expected` the type of values in the words of ``parse``."""
 
     def parse_either(found: object) -> Expected:
         if isinstance(found, tuple):
@@ -357,41 +352,40 @@ def _value_or_range(
         return f" {_BETWEEN} ".join(ends).strip()
 
     many = {"type": "string", "pattern": r"\.\.", "examples": [example]}
-    return Annotated[
-        float | tuple[float, float],
+    return (
         BeforeValidator(parse_either),
         PlainSerializer(write_either),
         WithJsonSchema({"anyOf": [*schema.get("anyOf", [schema]), many]}),
-    ]
+    )
 
 
 def _number(found: object) -> float:
     number = math.nan
     if isinstance(found, int | float | str) and not isinstance(found, bool):
-        try:
+        with suppress(ValueError):
             number = float(found)
-        except ValueError:
-            number = math.nan
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"found {found!r}, write a number above zero")
     return number
 
 
-if TYPE_CHECKING:
-    ExpectedDuration: TypeAlias = Expected
-    ExpectedSize: TypeAlias = Expected
-    ExpectedRatio: TypeAlias = Expected
-    ExpectedNumber: TypeAlias = Expected
-else:
-    ExpectedDuration = _value_or_range(
+ExpectedDuration: TypeAlias = Annotated[
+    Expected,
+    *_value_or_range(
         DURATION.parse, DURATION.exact, text_schema(DURATION, "38 s"), "4 s .. 5 s"
-    )
-    ExpectedSize = _value_or_range(
-        SIZE.parse, SIZE.exact, text_schema(SIZE, "1 GB"), "1 GB .. 2 GB"
-    )
-    ExpectedRatio = _value_or_range(
-        RATIO.parse, _share, _share_schema("5 %"), "1 % .. 5 %"
-    )
-    ExpectedNumber = _value_or_range(
+    ),
+]
+ExpectedSize: TypeAlias = Annotated[
+    Expected,
+    *_value_or_range(SIZE.parse, SIZE.exact, text_schema(SIZE, "1 GB"), "1 GB .. 2 GB"),
+]
+ExpectedRatio: TypeAlias = Annotated[
+    Expected,
+    *_value_or_range(RATIO.parse, _share, _share_schema("5 %"), "1 % .. 5 %"),
+]
+ExpectedNumber: TypeAlias = Annotated[
+    Expected,
+    *_value_or_range(
         _number, float, {"type": "number", "exclusiveMinimum": 0}, "2.1 .. 2.5"
-    )
+    ),
+]

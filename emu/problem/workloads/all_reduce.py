@@ -74,12 +74,8 @@ def credit_edges(
     every ``worker`` reachable from there over edges of lag 0 or, where no task is
     called so, from every reachable task without an out-edge of lag 0.
 
-    Raises ValueError when the window is less than 1.
-
-    Parameters
-    ----------
-    window
-        K, at least 1, or None for unlimited: no edges.
+    Without a window, which is unlimited, there are none. Raises ValueError when it is
+    less than 1.
     """
     if window is None:
         return ()
@@ -115,6 +111,10 @@ class NamedEdge:
     """Its name in a formula of volumes; empty for an edge without bytes."""
     place: tuple[int, ...] = ()
     """Further input of the formula: ranks, the number of a chunk."""
+    channel: str = ""
+    latest: bool = False
+    coflow: str = ""
+    """As in `Edge`."""
 
 
 def phase_of(kind: str) -> str:
@@ -150,7 +150,10 @@ def build_named_job(
             positions[edge.source],
             positions[edge.destination],
             edge.lag,
-            credit=edge.credit,
+            edge.credit,
+            edge.channel,
+            edge.latest,
+            edge.coflow,
         )
         for edge in edges
     )
@@ -228,13 +231,8 @@ def part_bounds(elements: int, ranks: int, first: int, last: int) -> tuple[int, 
 def all_reduce_tasks(ranks: Sequence[Task], algorithm: str = "ring") -> Iterator[Task]:
     """Yield the steps of every rank, then what it receives; of one rank, none.
 
-    Raises ValueError as `steps_of`.
-
-    Parameters
-    ----------
-    ranks
-        A task per rank, whose name the steps begin with: they share its process and
-        machine.
+    Their names begin with that of the rank's task, whose process and machine they
+    share. Raises ValueError as `steps_of`.
     """
     size = len(ranks)
     steps = steps_of(algorithm, size)
@@ -270,21 +268,12 @@ def all_reduce_edges(
 ) -> Iterator[NamedEdge]:
     """Yield the edges: each rank's ``before``, its steps, its ``after``.
 
-    For one rank, an edge from ``before`` to ``after`` where they differ.
+    ``names``: of the tasks that `all_reduce_tasks` was given; ``before``, ``after``:
+    per rank the task whose sum is wanted, and the one that waits for it, ``lag``
+    iterations later. For one rank, an edge between these where they differ. The
+    ``place`` of a flow is (first chunk, the one after the last, ranks, *about).
 
     Raises ValueError as `steps_of`.
-
-    Parameters
-    ----------
-    names
-        Names of the ranks, as of the tasks that `all_reduce_tasks` was given.
-    before, after
-        Per rank the task whose sum is wanted, and the one that waits for it.
-    lag
-        Iterations from a sum to the ``after`` that waits for it.
-    carries
-        `NamedEdge.carries` of its flows; ``place`` is (first chunk, the one after the
-        last, ranks, *about).
     """
     size = len(names)
     steps = steps_of(algorithm, size)
@@ -318,10 +307,7 @@ def part_elements(elements: int, place: tuple[int, ...]) -> int:
 
 
 def elements_sent(source: Task, destination: Task, elements: int) -> int:
-    """Return the number of elements that an edge carries, of ``elements`` in all.
-
-    Only from a step to the receiver at another rank anything is sent.
-    """
+    """Return how many of ``elements`` an edge carries: from a step to a receiver."""
     sender = source.settings
     if source.program != STEP or destination.program != RECEIVE:
         return 0

@@ -14,13 +14,10 @@ Coflow: TypeAlias = Literal["task", "stage", "job"]
 def with_coflows(job: Job, by: Coflow) -> Job:
     """Return ``job`` with a name for the coflow of every edge that has none.
 
-    Parameters
-    ----------
-    by
-        ``task``: none; flows to one task are a coflow without a name. ``stage``: the
-        kinds of both ends, and the layer that a task works for where it has one: what
-        DGTP's authors call a coflow of a job of several stages (section IV), a gather
-        of DGCL, the pulls of P3, the ghosts of a layer of Dorylus. ``job``: all.
+    By ``task``: none; flows to one task are a coflow without a name. By ``stage``: the
+    kinds of both ends, and the layer that a task works for where it has one: what
+    DGTP's authors call a coflow of a job of several stages (section IV), a gather of
+    DGCL, the pulls of P3, the ghosts of a layer of Dorylus. By ``job``: all.
     """
     if by == "task":
         return job

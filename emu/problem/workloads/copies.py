@@ -27,14 +27,8 @@ CHECKPOINT, COPY = "checkpoint", "emu_nodes.program:Copy"
 def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job:
     """Return a job with a copy of some tasks, each behind all that it has.
 
-    A copy ends with the last cut: nothing comes after it.
-
-    Parameters
-    ----------
-    every
-        Iterations between two copies.
-    missed
-        Iterations from the one that a state is of until all of it is there to be sent.
+    A copy ends with the last cut: nothing comes after it. ``every``: iterations between
+    two copies; ``missed``: from the one that a state is of until all of it is there.
     """
     tasks, edges = [*job.tasks], [*job.edges]
     for owner in owners:
@@ -83,13 +77,7 @@ def without_copies(job: Job) -> Job:
 def count_copy_bytes(
     job: Job, sizes: Mapping[str, NDArray[np.float64]], every: int
 ) -> NDArray[np.float64]:
-    """Return the bytes of (edge, iteration) of the copies' edges, behind all others.
-
-    Parameters
-    ----------
-    sizes
-        Bytes of the state that every task with a copy has before each iteration.
-    """
+    """Return bytes of (copies' edge, iteration), by ``sizes`` of states before it."""
     first = len(without_copies(job).edges)
     volumes = np.zeros((len(job.edges) - first, job.iterations))
     for row, edge in zip(volumes, job.edges[first:], strict=True):
@@ -107,20 +95,13 @@ def with_peers(
     stated: Mapping[str, str],
     count: int,
 ) -> Placement:
-    """Return a placement with every copy on another machine than its task.
+    """Return ``placement`` with every copy on another machine than its task.
 
-    On the stated one, or on the next machine in order, round.
+    On the one ``stated`` for its name, unless it is the task's, or on the next machine
+    in order, round. Only the first ``count`` machines are next to others: those behind
+    them are functions, which go.
 
     Raises ValueError when there is no other machine.
-
-    Parameters
-    ----------
-    placement
-        Of the tasks that are no copies, or of all.
-    stated
-        Machine of copies by name. That of the task itself is passed over.
-    count
-        Machines that are next to others; those behind them are functions, which go.
     """
     machine_of = [*placement.machine_of[: len(without_copies(job).tasks)]]
     for owner, copy in copies_of(job).items():

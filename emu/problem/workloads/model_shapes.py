@@ -68,13 +68,7 @@ def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
 def layer_shapes(
     model: Mapping[str, Any], feature_length: int, classes: int
 ) -> Iterator[tuple[Shape, ...]]:
-    """Yield the shapes of each layer's tensors, from the input, weights as (out, in).
-
-    Parameters
-    ----------
-    model
-        From ``Job.settings``: hidden, layers, and kind and heads if they are stated.
-    """
+    """Yield the shapes of each layer's tensors from the input, weights as (out, in)."""
     widths = [feature_length, *[model["hidden"]] * (model["layers"] - 1), classes]
     for number, (before, after) in enumerate(pairwise(widths), 1):
         last = number == model["layers"]

@@ -29,10 +29,7 @@ OPERATIONS = ("aggregate", "multiply", "sample", "collect", "step", "launch")
 class Operations:
     """Operations of every (task, iteration) of a job.
 
-    Attributes
-    ----------
-    counts
-        Of each of `OPERATIONS`, float64, shape (operations, tasks, iterations).
+    ``counts``: of each of `OPERATIONS`, shape (operations, tasks, iterations).
     """
 
     def __init__(self, job: Job) -> None:
@@ -42,48 +39,33 @@ class Operations:
     def add(
         self, task: int, amounts: Mapping[str, ArrayLike], when: slice = slice(None)
     ) -> None:
-        """Add amounts by operation, each the same in all iterations or one per each.
-
-        ``when`` are the iterations, by default all.
-        """
+        """Add amounts by operation, one for all iterations of ``when`` or for each."""
         for name, amount in amounts.items():
             row = self.counts[OPERATIONS.index(name), task, when]
             row += np.asarray(amount, float)
 
     def add_bytes(self, job: Job, volumes: NDArray[np.float64], *kinds: str) -> None:
-        """Count what tasks of these kinds send as collected.
-
-        ``volumes`` are real bytes of (edge, iteration).
-        """
+        """Count the real bytes of (edge, iteration) that kinds send as collected."""
         counts = self.counts[OPERATIONS.index("collect")]
         for edge, row in zip(job.edges, volumes, strict=True):
             if job.tasks[edge.source].kind in kinds:
                 counts[edge.source] += row
 
-    def add_sums(self, job: Job, volumes: NDArray[np.float64], itemsize: float) -> None:
-        """Count the gradients that an all-reduce adds, in its first half of steps.
-
-        The parameters are as of `add_gradients`.
-        """
-        counts = self.counts[OPERATIONS.index("step")]
-        for edge, row in zip(job.edges, volumes, strict=True):
-            to = job.tasks[edge.destination]
-            if to.kind != ALL_REDUCE or to.program != RECEIVE:
-                continue
-            steps = steps_of(to.settings["algorithm"], to.settings["ranks"])
-            if to.settings["step"] < len(steps) // 2:
-                counts[edge.destination] += row / itemsize
-
     def add_gradients(
         self, job: Job, volumes: NDArray[np.float64], itemsize: float, *kinds: str
     ) -> None:
-        """Count the gradients that tasks of these kinds get, all of which are added.
+        """Count the gradients that tasks of these kinds and all-reduces add.
 
         ``itemsize`` are the real bytes of a number, ``volumes`` as in `add_bytes`.
         """
         counts = self.counts[OPERATIONS.index("step")]
         for edge, row in zip(job.edges, volumes, strict=True):
-            if job.tasks[edge.destination].kind in kinds:
+            to = job.tasks[edge.destination]
+            adds = to.kind in kinds
+            if to.kind == ALL_REDUCE and to.program == RECEIVE:  # in half of its steps
+                steps = steps_of(to.settings["algorithm"], to.settings["ranks"])
+                adds = to.settings["step"] < len(steps) // 2
+            if adds:
                 counts[edge.destination] += row / itemsize
 
     def seconds(self, rates: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
@@ -138,18 +120,11 @@ def count_layer(
 ) -> LayerWork:
     """Return the operations of a layer of `emu.training.layers`, or of whole graphs.
 
-    Parameters
-    ----------
-    kind
-        Of the model.
-    widths
-        Numbers of a row before and after the layer.
-    edges, inputs, outputs
-        Edges of the block and vertices on both sides; numbers, or one per mini-batch.
-    shortens
-        Whether rows are multiplied before they are added up; default is what
-        `emu.training.layers` does: the shorter rows are added, those of ``gin`` as they
-        come.
+    ``widths``: numbers of a row before and after the layer; ``edges``, ``inputs``,
+    ``outputs``: edges of the block and vertices on both sides, numbers or one per
+    mini-batch; ``shortens``: whether rows are multiplied before they are added up, by
+    default as in `emu.training.layers`: the shorter rows are added, those of ``gin`` as
+    they come.
     """
     before, after = widths
     if shortens is None:
@@ -171,15 +146,7 @@ def count_layers(
     classes: int,
     counts: Sequence[SampleCounts],
 ) -> list[LayerWork]:
-    """Return the operations of every layer, from the input, one per mini-batch.
-
-    Parameters
-    ----------
-    model
-        From ``Job.settings``.
-    counts
-        Of the mini-batches of one sampler.
-    """
+    """Return the operations of every layer, from the input, one per mini-batch."""
     kind, hidden = model.get("kind", "sage"), [model["hidden"]] * (model["layers"] - 1)
     widths = pairwise([feature_length, *hidden, classes])
     edges = np.array([one.block_edges for one in counts], float).T

@@ -2,112 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
-from emu.problem import Edge, Job, Realization, Task
-from emu.problem.workloads.all_reduce import ALL_REDUCE, credit_edges, phase_of
-from emu.problem.workloads.collectives import Send, list_steps
+from emu.problem import Job, Realization, Task
+from emu.problem.fields.quantities import (
+    Few,
+    Index,
+    Name,
+    Size,
+    SizePerIteration,
+    TaskName,
+)
+from emu.problem.fields.section import Section
+from emu.problem.workloads.all_reduce import ALL_REDUCE, NamedEdge, build_named_job
+from emu.problem.workloads.collectives import ALGORITHMS, Send, list_steps
 
 #: One value for all iterations, or one per iteration (more than needed is allowed).
 PerIteration: TypeAlias = float | tuple[float, ...]
-
 
 #: Of a payload: what fits a whole number. No host could send as much.
 _MOST_BYTES = 2.0**62
 
 
-@dataclass(frozen=True)
-class CustomTask:
-    """One task of a custom job; ``time`` in seconds, ``iterations`` of its own.
+class CustomTask(NamedTuple):
+    """One task of a custom job, and its seconds."""
 
-    ``takes``, ``frees``, ``process`` and ``gate`` as in `Task`.
-    """
-
-    name: str
+    task: Task
     time: PerIteration
-    kind: str = "task"
-    demands: Mapping[str, float] = field(default_factory=dict)
-    pinned: str | None = None
-    iterations: int | None = None
-    takes: str = ""
-    frees: str | None = None
-    process: str = ""
-    gate: bool = False
 
 
-@dataclass(frozen=True)
-class CustomFlow:
-    """One edge of a custom job by task names; ``volume`` in bytes per iteration.
+class CustomFlow(NamedTuple):
+    """One edge of a custom job, and its bytes."""
 
-    ``channel``, ``latest`` and ``coflow`` as in `Edge`.
-    """
-
-    source: str
-    destination: str
+    edge: NamedEdge
     volume: PerIteration
-    lag: int = 0
-    channel: str = ""
-    latest: bool = False
-    coflow: str = ""
-
-
-def _edge(flow: CustomFlow, positions: Mapping[str, int]) -> Edge:
-    return Edge(
-        positions[flow.source],
-        positions[flow.destination],
-        flow.lag,
-        channel=flow.channel,
-        latest=flow.latest,
-        coflow=flow.coflow,
-    )
 
 
 def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
     """Return a row per value, as long as the longest, 0 beyond its own count."""
     rows = np.zeros((len(values), max(counts, default=0)))
     for row, value, count in zip(rows, values, counts, strict=True):
-        if isinstance(value, tuple) and len(value) < count:
-            raise ValueError(f"{len(value)} values for {count} iterations")
         row[:count] = value[:count] if isinstance(value, tuple) else value
     return rows
-
-
-def _check_ends(
-    flows: Sequence[CustomFlow], names: Collection[str], gates: Collection[str]
-) -> None:
-    for flow in flows:
-        for name in (flow.source, flow.destination):
-            if name not in names:
-                raise ValueError(f"a flow names task {name}, which is not there")
-            if name in gates and np.any(flow.volume):
-                raise ValueError(
-                    f"{flow.source}->{flow.destination} brings bytes to or from the "
-                    f"gate {name}; it may carry order alone, 0 bytes"
-                )
-            if name in gates and flow.latest:
-                raise ValueError(
-                    f"{flow.source}->{flow.destination} reads the latest, but the gate "
-                    f"{name} runs no process; only tasks that have one send and read"
-                )
-
-
-def _payload_bytes(
-    flows: Sequence[CustomFlow], rounds: Mapping[str, int], byte_scale: float
-) -> dict[str, list[list[int]]]:
-    """Return the real bytes that every task sends, a row per flow."""
-    counts = [rounds[flow.source] for flow in flows]
-    volumes = _rows([flow.volume for flow in flows], counts) * byte_scale
-    real = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
-    payload = defaultdict[str, list[list[int]]](list)
-    for flow, row in zip(flows, real.tolist(), strict=True):
-        payload[flow.source].append(row)
-    return payload
 
 
 def custom_job(
@@ -121,50 +65,35 @@ def custom_job(
 ) -> Job:
     """Return the job: edges in the order of the flows, then the credit edges.
 
-    Raises ValueError as `Job` and `credit_edges`, when a flow names an unknown task or
-    has bytes for a gate or reads the latest of or into one, or when there are fewer
-    values than iterations.
+    ``iterations``: of tasks that state none of their own; ``window``: K, None for
+    unlimited; ``byte_scale``: real bytes per emulated byte, for an emulation: every
+    task then has in its settings the ``payload_bytes`` to send, one row per out-edge in
+    the order of ``Job.edges``, one whole number of real bytes per iteration.
 
-    Parameters
-    ----------
-    iterations
-        Of every task that states none of its own.
-    window
-        Credit window K, None for unlimited.
-    byte_scale
-        Real bytes per emulated byte. Given for an emulation: every task then has
-        in its settings the ``payload_bytes`` to send, one row per out-edge in the order
-        of ``Job.edges``, one whole number of real bytes per iteration.
+    Raises ValueError as `build_named_job`, or for fewer values than iterations.
     """
-    positions = {task.name: position for position, task in enumerate(tasks)}
-    gates = {task.name for task in tasks if task.gate}
-    _check_ends(flows, positions, gates)
-    counts = ((t.name, t.iterations) for t in tasks)
-    rounds = {name: iterations if n is None else n for name, n in counts}
-    most = max(rounds.values(), default=iterations)
-    sending = [f for f in flows if byte_scale and f.destination not in gates]
-    payload = _payload_bytes(sending, rounds, byte_scale or 0.0)
-    built = tuple(
-        Task(
-            name=task.name,
-            kind=task.kind,
-            phase=phase_of(task.kind),
-            demands=task.demands,
-            pinned=task.pinned,
+    rounds = {task.name: task.iterations or iterations for task, _ in tasks}
+    most = max(rounds.values())
+    gates = {task.name for task, _ in tasks if task.gate}
+    sent = [f for f in flows if byte_scale and f.edge.destination not in gates]
+    counts = [rounds[flow.edge.source] for flow in sent]
+    volumes = _rows([flow.volume for flow in sent], counts) * (byte_scale or 0.0)
+    real = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
+    payload = defaultdict[str, list[list[int]]](list)
+    for flow, row in zip(sent, real.tolist(), strict=True):
+        payload[flow.edge.source].append(row)
+    built = [
+        replace(
+            task,
             settings={"payload_bytes": payload[task.name]} if byte_scale else {},
             iterations=None if rounds[task.name] == most else rounds[task.name],
-            takes=task.takes,
-            frees=task.frees,
-            process=task.process,
-            gate=task.gate,
         )
-        for task in tasks
-    )
-    edges = tuple(_edge(flow, positions) for flow in flows)
+        for task, _ in tasks
+    ]
     # What no iteration would wait for is left out: it may be 300,000 edges of 42,000.
     window = window if window is None or window < most else None
-    edges += credit_edges(built, edges, window)
-    return Job(built, edges, most, settings=settings or {})
+    edges = [flow.edge for flow in flows]
+    return build_named_job(built, edges, most, settings or {}, window=window)
 
 
 def custom_realization(
@@ -186,130 +115,169 @@ def custom_realization(
     return Realization(times, volumes)
 
 
-@dataclass(frozen=True)
-class Collective:
-    """A collective among tasks, by the steps of `list_steps`.
+class ExchangeSection(Section):
+    """A collective of some tasks, as gloo and NCCL run it."""
 
-    What a step sends is cut into segments that follow one another, so that one is on
-    its way while another is added up: two in gloo, more in NCCL. A rank has one
-    connection to another, a channel.
-    """
+    among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
+    """Tasks, two or more, in the order of the ranks: round a ring each sends to the
+    next (gloo: to the one before), broadcast is from the first."""
+    volume: SizePerIteration
+    """Bytes of what each of them brings, one or one per iteration."""
+    algorithm: Name | None = None
+    """``ring``, ``halving_doubling`` (2, 4, 8, ... tasks), ``direct`` or ``tree``;
+    default is ``ring``, ``direct`` for alltoall, ``tree`` for broadcast."""
+    then: tuple[TaskName, ...] = ()
+    """Per task, the one that waits for the outcome; default is the task itself, in its
+    next iteration."""
+    lag: Index | None = None
+    """Iterations from the outcome to the task that waits; default is 1 without
+    ``then``, 0 with it."""
+    segments: Few = 1
+    """Pieces that what a step sends is cut into, so that they overlap."""
 
-    kind: str
-    """``allreduce``, ..., of `ALGORITHMS`."""
-    algorithm: str
-    among: tuple[str, ...]
-    """The tasks, two or more, in the order of their ranks."""
-    volume: PerIteration
-    """Bytes of what each brings; of broadcast, the first."""
-    then: tuple[str, ...] = ()
-    """Per task, the one that waits for the outcome; empty for the tasks themselves."""
-    lag: int = 1
-    """Iterations from the outcome to the task that waits, 1 or more for themselves."""
-    segments: int = 1
-    """Pieces that a chunk is sent in."""
+    def way(self, kind: str) -> str:
+        """Return the algorithm of a collective of that kind."""
+        return self.algorithm or ALGORITHMS[kind][0]
+
+    def steps(self, kind: str) -> tuple[tuple[Send, ...], ...]:
+        """Return the sends of every step, ValueError as of `list_steps`."""
+        return list_steps(kind, self.way(kind), len(self.among))
+
+
+class AllReduceSection(ExchangeSection):
+    """An all-reduce."""
+
+    segments: Few = 2
+    """As of others; 2 in gloo, where they are not longer than it likes (1 MB)."""
+
+
+class ShuffleSection(Section):
+    """Flows from each of some tasks to each of others."""
+
+    sources: tuple[TaskName, ...] = Field(alias="from", min_length=1)
+    """Tasks that send."""
+    destinations: tuple[TaskName, ...] = Field(alias="to", min_length=1)
+    """Tasks that wait for what all of them send."""
+    volume: tuple[Size, ...] = Field(examples=[["1 MB", "3 MB"]])
+    """Bytes that each one sends, one per task of ``to``."""
+    coflow: TaskName | None = None
+    """As of flows."""
+
+
+class CollectiveSection(Section):
+    """A collective: tasks and flows of its own, in the processes of its tasks."""
+
+    allreduce: AllReduceSection | None = None
+    """Everybody has the sum of what all bring."""
+    allgather: ExchangeSection | None = None
+    """Everybody has what all bring."""
+    reduce_scatter: ExchangeSection | None = None
+    """Everybody has an equal part of the sum of what all bring."""
+    alltoall: ExchangeSection | None = None
+    """Everybody has an equal part of what each brings."""
+    broadcast: ExchangeSection | None = None
+    """Everybody has what the first brings."""
+    shuffle: ShuffleSection | None = None
+    """Flows from all of some tasks to all of others."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        kinds = [key for key in type(self).model_fields if getattr(self, key)]
+        if len(kinds) != 1:
+            some = ", ".join(type(self).model_fields)
+            raise ValueError(
+                f"found {' and '.join(kinds) or 'none'}, write one: {some}"
+            )
+        return self
 
     @property
-    def steps(self) -> tuple[tuple[Send, ...], ...]:
-        """Sends of every step."""
-        return list_steps(self.kind, self.algorithm, len(self.among))
+    def kind(self) -> str:
+        """Name of the one that is stated."""
+        return next(key for key in type(self).model_fields if getattr(self, key))
+
+    @property
+    def exchange(self) -> ExchangeSection:
+        """The stated one, of those that go by steps."""
+        one: ExchangeSection = getattr(self, self.kind)
+        return one
 
     @property
     def edges(self) -> int:
-        """Number of edges that it adds, but for those from its tasks and to them."""
-        sends = sum(map(len, self.steps)) + len(self.steps) * len(self.among)
-        return self.segments * sends
-
-
-@dataclass(frozen=True)
-class Shuffle:
-    """Flows from each of some tasks to each of others: one coflow.
-
-    ``volumes`` are bytes from each, per receiver.
-    """
-
-    sources: tuple[str, ...]
-    destinations: tuple[str, ...]
-    volumes: tuple[float, ...]
-    coflow: str = ""
-
-    @property
-    def edges(self) -> int:
-        """Number of flows."""
-        return len(self.sources) * len(self.destinations)
+        """Number of edges that it adds between its ends, 0 of one that cannot be."""
+        if self.shuffle is not None:
+            return len(self.shuffle.sources) * len(self.shuffle.destinations)
+        one = self.exchange
+        with contextlib.suppress(ValueError):
+            steps = one.steps(self.kind)
+            return one.segments * sum(len(step) + len(one.among) for step in steps)
+        return 0
 
 
 def with_collectives(
     tasks: Sequence[CustomTask],
     flows: Sequence[CustomFlow],
-    collectives: Sequence[Collective | Shuffle],
+    collectives: Sequence[CollectiveSection],
 ) -> tuple[list[CustomTask], list[CustomFlow]]:
     """Return tasks and flows with those of the collectives behind them.
 
     What rank ``w0`` sends in step 3 of segment 1 of the first one comes from the task
     ``w0.allreduce0.1.3``, in the process of ``w0``; of the steps none takes time.
-
-    Raises ValueError when a collective names a task that is not there.
     """
     all_tasks, all_flows = [*tasks], [*flows]
-    tasks_by_name = {task.name: task for task in tasks}
-    for number, one in enumerate(collectives):
-        if isinstance(one, Shuffle):
-            all_flows += [
-                CustomFlow(source, destination, volume, coflow=one.coflow)
-                for destination, volume in zip(
-                    one.destinations, one.volumes, strict=True
-                )
-                for source in one.sources
-            ]
+    by_name = {task.name: task for task, _ in tasks}
+    for number, collective in enumerate(collectives):
+        if (shuffle := collective.shuffle) is not None:
+            for to, volume in zip(shuffle.destinations, shuffle.volume, strict=True):
+                for source in shuffle.sources:
+                    edge = NamedEdge(source, to, coflow=shuffle.coflow or "")
+                    all_flows.append(CustomFlow(edge, volume))
             continue
-        for name in (*one.among, *one.then):
-            if name not in tasks_by_name:
-                raise ValueError(f"{one.kind} names task {name}, which is not there")
-        ranks = [tasks_by_name[name] for name in one.among]
+        kind, one = collective.kind, collective.exchange
         for segment in range(one.segments):
-            label = f"{one.kind}{number}.{segment}"
-            all_tasks += [
-                CustomTask(
-                    f"{rank.name}.{label}.{step}",
-                    0.0,
-                    ALL_REDUCE if one.kind == "allreduce" else one.kind,
-                    pinned=rank.pinned,
-                    iterations=rank.iterations,
-                    process=rank.process or rank.name,
+            label = f"{kind}{number}.{segment}"
+            for name in one.among:
+                rank = replace(
+                    by_name[name],
+                    kind=ALL_REDUCE if kind == "allreduce" else kind,
+                    demands={},
+                    process=by_name[name].process_name,
+                    takes="",
+                    frees=None,
                 )
-                for rank in ranks
-                for step in range(len(one.steps) + 1)
-            ]
-            all_flows += _segment(one, label)
+                for step in range(len(one.steps(kind)) + 1):
+                    task = replace(rank, name=f"{name}.{label}.{step}")
+                    all_tasks.append(CustomTask(task, 0.0))
+            all_flows += _segment(one, kind, label)
     return all_tasks, all_flows
 
 
-def _segment(one: Collective, label: str) -> Iterator[CustomFlow]:
+def _segment(one: ExchangeSection, kind: str, label: str) -> Iterator[CustomFlow]:
     """Yield the flows of one segment: from every task, through the steps, to its end.
 
     A step follows the one before on its rank and what came from others. Its flows
-    follow those before by the channel: "received and sent" (specs, 2f).
+    follow those before by the channel: "received and sent" (specs, 2f). Segments follow
+    one another, so that one is on its way while another is added up: two in gloo, more
+    in NCCL.
     """
-    ranks = len(one.among)
+    ranks, steps = len(one.among), one.steps(kind)
+    lag = one.lag if one.lag is not None else int(not one.then)
     # A chunk is what a rank brings to allgather, of the others a part of that.
-    pieces = one.segments * (1 if one.kind == "allgather" else ranks)
-    rows = one.volume if isinstance(one.volume, tuple) else (one.volume,)
-    volumes = {
-        chunks: tuple(chunks * bytes_ / pieces for bytes_ in rows)
-        for chunks in {send.chunks for step in one.steps for send in step}
-    }
+    pieces = one.segments * (1 if kind == "allgather" else ranks)
+    # A rank sends to one after the other, but where all goes at once.
+    apart = one.way(kind) in ("direct", "ring")
     for rank, name in enumerate(one.among):
-        yield CustomFlow(name, f"{name}.{label}.0", 0.0)
-        for step, sends in enumerate(one.steps):
+        yield CustomFlow(NamedEdge(name, f"{name}.{label}.0"), 0.0)
+        for step, sends in enumerate(steps):
             here, following = f"{name}.{label}.{step}", f"{label}.{step + 1}"
-            yield CustomFlow(here, f"{name}.{following}", 0.0)
+            yield CustomFlow(NamedEdge(here, f"{name}.{following}"), 0.0)
             for send in (send for send in sends if send.sender == rank):
-                to, row = one.among[send.receiver], volumes[send.chunks]
-                volume = row if isinstance(one.volume, tuple) else row[0]
-                # A rank sends to one after the other, but where all goes at once.
-                apart = one.algorithm in ("direct", "ring")
-                way = f"{name}->{to}" if apart else f"{name}->"
-                yield CustomFlow(here, f"{to}.{following}", volume, channel=way)
-        last = f"{name}.{label}.{len(one.steps)}"
-        yield CustomFlow(last, one.then[rank] if one.then else name, 0.0, one.lag)
+                to = one.among[send.receiver]
+                channel = f"{name}->{to if apart else ''}"
+                edge = NamedEdge(here, f"{to}.{following}", channel=channel)
+                rows = one.volume if isinstance(one.volume, tuple) else (one.volume,)
+                shares = tuple(send.chunks * size / pieces for size in rows)
+                whole = isinstance(one.volume, tuple)
+                yield CustomFlow(edge, shares if whole else shares[0])
+        last = f"{name}.{label}.{len(steps)}"
+        then = one.then[rank] if one.then else name
+        yield CustomFlow(NamedEdge(last, then, lag), 0.0)

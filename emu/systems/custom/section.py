@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import override
 
 from emu.host.limits import limit
@@ -18,10 +17,8 @@ from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
     DurationPerIteration,
-    Few,
     Index,
     Name,
-    Size,
     SizePerIteration,
     TaskName,
     Window,
@@ -29,14 +26,15 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads.all_reduce import NamedEdge
 from emu.problem.workloads.coflows import Coflow
-from emu.problem.workloads.collectives import ALGORITHMS
 from emu.systems import Edit, Problems, Times
 from emu.systems.custom.job import (
-    Collective,
+    CollectiveSection,
     CustomFlow,
     CustomTask,
-    Shuffle,
+    ExchangeSection,
+    ShuffleSection,
     custom_job,
     custom_realization,
     with_collectives,
@@ -106,101 +104,6 @@ class FlowSection(Section):
     whatever ``job.coflow`` says of the others."""
 
 
-class ExchangeSection(Section):
-    """A collective of some tasks, as gloo and NCCL run it."""
-
-    among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
-    """Tasks, two or more, in the order of the ranks: round a ring each sends to the
-    next (gloo: to the one before), broadcast is from the first."""
-    volume: SizePerIteration
-    """Bytes of what each of them brings, one or one per iteration."""
-    algorithm: Name | None = None
-    """``ring``, ``halving_doubling`` (2, 4, 8, ... tasks), ``direct`` or ``tree``;
-    default is ``ring``, ``direct`` for alltoall, ``tree`` for broadcast."""
-    then: tuple[TaskName, ...] = ()
-    """Per task, the one that waits for the outcome; default is the task itself, in its
-    next iteration."""
-    lag: Index | None = None
-    """Iterations from the outcome to the task that waits; default is 1 without
-    ``then``, 0 with it."""
-    segments: Few = 1
-    """Pieces that what a step sends is cut into, so that they overlap."""
-
-    def collective(self, kind: str) -> Collective:
-        """Return the stated collective."""
-        lag = self.lag if self.lag is not None else int(not self.then)
-        algorithm = self.algorithm or ALGORITHMS[kind][0]
-        ends = self.among, self.volume, self.then
-        return Collective(kind, algorithm, *ends, lag, self.segments)
-
-
-class AllReduceSection(ExchangeSection):
-    """An all-reduce."""
-
-    segments: Few = 2
-    """As of others; 2 in gloo, where they are not longer than it likes (1 MB)."""
-
-
-class ShuffleSection(Section):
-    """Flows from each of some tasks to each of others."""
-
-    sources: tuple[TaskName, ...] = Field(alias="from", min_length=1)
-    """Tasks that send."""
-    destinations: tuple[TaskName, ...] = Field(alias="to", min_length=1)
-    """Tasks that wait for what all of them send."""
-    volume: tuple[Size, ...] = Field(examples=[["1 MB", "3 MB"]])
-    """Bytes that each one sends, one per task of ``to``."""
-    coflow: TaskName | None = None
-    """As of flows."""
-
-    def collective(self, _kind: str) -> Shuffle:
-        """Return the stated shuffle."""
-        ends = self.sources, self.destinations
-        return Shuffle(*ends, self.volume, self.coflow or "")
-
-
-class CollectiveSection(Section):
-    """A collective: tasks and flows of its own, in the processes of its tasks."""
-
-    allreduce: AllReduceSection | None = None
-    """Everybody has the sum of what all bring."""
-    allgather: ExchangeSection | None = None
-    """Everybody has what all bring."""
-    reduce_scatter: ExchangeSection | None = None
-    """Everybody has an equal part of the sum of what all bring."""
-    alltoall: ExchangeSection | None = None
-    """Everybody has an equal part of what each brings."""
-    broadcast: ExchangeSection | None = None
-    """Everybody has what the first brings."""
-    shuffle: ShuffleSection | None = None
-    """Flows from all of some tasks to all of others."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        kinds = [key for key in type(self).model_fields if getattr(self, key)]
-        if len(kinds) != 1:
-            some = ", ".join(type(self).model_fields)
-            raise ValueError(
-                f"found {' and '.join(kinds) or 'none'}, write one: {some}"
-            )
-        return self
-
-    @property
-    def kind(self) -> str:
-        """Name of the one that is stated."""
-        return next(key for key in type(self).model_fields if getattr(self, key))
-
-    def build(self) -> Collective | Shuffle:
-        """Return the stated collective.
-
-        Raises ValueError when it goes by no such algorithm.
-        """
-        section: ExchangeSection | ShuffleSection = getattr(self, self.kind)
-        one = section.collective(self.kind)
-        _ = one.edges
-        return one
-
-
 class CustomJobSection(JobSection):
     """A job of the user's own."""
 
@@ -236,18 +139,7 @@ class CustomJobSection(JobSection):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        """Return the stated flows, and those of the collectives."""
-        return max(1, len(self.flows)) + sum(self._sizes())
-
-    def _sizes(self) -> list[int]:
-        """Return the edges of each collective, 0 of one that cannot be."""
-        sizes = []
-        for one in self.collectives:
-            with contextlib.suppress(ValueError):
-                sizes.append(one.build().edges)
-                continue
-            sizes.append(0)
-        return sizes
+        return max(1, len(self.flows)) + sum(one.edges for one in self.collectives)
 
     @override
     def size_problems(self, machines: Sequence[str]) -> Problems:
@@ -258,14 +150,15 @@ class CustomJobSection(JobSection):
             return
         trail: Trail = ("job", "flows")
         text = f"found {len(self.flows):,}"
-        sizes = self._sizes()
+        sizes = [one.edges for one in self.collectives]
         if sizes and max(sizes) > len(self.flows):
             position = sizes.index(max(sizes))
             largest = self.collectives[position]
             trail = ("job", "collectives", position, largest.kind)
             text = f"found {largest.kind}"
-            if isinstance(one := largest.build(), Collective):
-                key = "among" if one.edges > MOST_EDGES * one.segments else "segments"
+            if largest.shuffle is None:
+                one = largest.exchange
+                key = "among" if max(sizes) > MOST_EDGES * one.segments else "segments"
                 trail = (*trail, key)
                 text = f"found {len(one.among):,} tasks in {one.segments:,} segments"
         problem = f"{text}, which make {edges:,} edges or more, at most"
@@ -274,32 +167,36 @@ class CustomJobSection(JobSection):
     def _parts(self) -> tuple[list[CustomTask], list[CustomFlow]]:
         tasks = [
             CustomTask(
-                task.name,
+                Task(
+                    task.name,
+                    task.kind,
+                    task.demands.amounts(),
+                    task.pin,
+                    process=task.process or task.server or "",
+                    iterations=task.iterations,
+                    takes=task.slot or task.takes or task.server or "",
+                    frees=task.slot_to_free(),
+                    gate=task.gate,
+                ),
                 default_time(task.time),
-                task.kind,
-                task.demands.amounts(),
-                task.pin,
-                task.iterations,
-                task.slot or task.takes or task.server or "",
-                task.slot_to_free(),
-                task.process or task.server or "",
-                task.gate,
             )
             for task in self.tasks
         ]
         flows = [
             CustomFlow(
-                flow.source,
-                flow.destination,
+                NamedEdge(
+                    flow.source,
+                    flow.destination,
+                    flow.lag,
+                    channel=flow.channel or "",
+                    latest=flow.reads == "latest",
+                    coflow=flow.coflow or "",
+                ),
                 flow.volume,
-                flow.lag,
-                flow.channel or "",
-                latest=flow.reads == "latest",
-                coflow=flow.coflow or "",
             )
             for flow in self.flows
         ]
-        return with_collectives(tasks, flows, [one.build() for one in self.collectives])
+        return with_collectives(tasks, flows, self.collectives)
 
     @property
     @override
@@ -336,7 +233,6 @@ class CustomJobSection(JobSection):
 
     @override
     def slot_problems(self, cluster: ClusterSection) -> Problems:
-        """Yield slots that are taken or given back where there are none."""
         pools = sorted({pool for m in cluster.machines for pool in m.slots})
         takes = {
             name for task in self.tasks for name in (task.slot, task.takes) if name
@@ -390,7 +286,6 @@ class CustomJobSection(JobSection):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the times of stated tasks, scaled, and these tasks."""
         rows = [(i, task) for i, task in enumerate(self.tasks) if task.name in wanted]
         edit = {f"job.tasks[{i}].time": scale(task.time) for i, task in rows}
         return edit, {task.name for _, task in rows}
@@ -429,18 +324,18 @@ def _flows(job: CustomJobSection) -> Problems:
         for key, name in (("from", flow.source), ("to", flow.destination)):
             if name not in own:
                 yield (*trail, key), f"no task {name!r}, {nearest(name, own)}"
-            if name in gates and np.any(flow.volume):
+            if name not in gates:
+                continue
+            if np.any(flow.volume):
                 problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
                 yield (*trail, "volume"), problem
-            if name in gates and flow.reads == "latest":
+            if flow.reads == "latest":
                 problem = f"no process runs the gate {name!r}: nothing is read, remove"
                 yield (*trail, "reads"), problem
-            if name in gates and flow.channel:
-                problem = f"nothing is sent to or from the gate {name!r}, remove this"
-                yield (*trail, "channel"), problem
-            if name in gates and flow.coflow:
-                problem = f"nothing is sent to or from the gate {name!r}, remove this"
-                yield (*trail, "coflow"), problem
+            for sent in ("channel", "coflow"):
+                if getattr(flow, sent):
+                    problem = f"nothing is sent to or from the gate {name!r}, remove"
+                    yield (*trail, sent), f"{problem} this"
         rounds = own.get(flow.source, job.iterations)
         yield from _enough(flow.volume, rounds, (*trail, "volume"))
 
@@ -463,7 +358,7 @@ def _exchange(
         yield "volume", problem
     if len(one.among) > 1:
         try:
-            _ = one.collective(kind).steps
+            one.steps(kind)
         except ValueError as error:
             yield "algorithm", str(error)
 

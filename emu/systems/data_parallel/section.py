@@ -23,19 +23,12 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
 )
-from emu.systems import Keys
+from emu.systems import Keys, translation
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.dgtp.section import PullingSection
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import ReplicaSection
-from emu.systems.translation import (
-    CommonJob,
-    Translation,
-    add_times,
-    machines_key,
-    read_replicas,
-    write_common,
-)
+from emu.systems.translation import CommonJob, Translation
 
 
 def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator[Task]:
@@ -81,22 +74,16 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
 
     @override
     def default_epoch(self, placed_by: str) -> str:
-        """Return ``local`` where METIS says who owns what."""
         return "replicate" if self.partitioner == "hash" else "local"
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        """Return those between stores and samplers, and those of the ring."""
         ranks = len(self.ranks(machines))
         return ranks * (ranks + 1) + all_reduce_edge_count(ranks)
 
     @override
     def build(self, context: BuildContext) -> Job:
-        """Return the job.
-
-        Edges: every store -> sampler (store-major), sampler -> its worker, the ring,
-        the credit edges.
-        """
+        """Edges: store -> sampler (store-major), sampler -> worker, ring, credits."""
         tasks = [*_tasks(self, self.ranks(context.machines))]
         workers = [task for task in tasks if task.kind == "worker"]
         names = [worker.name for worker in workers]
@@ -120,14 +107,17 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
 def _write(common: CommonJob) -> Keys:
     common = common.spread(len(common.machines), len(common.machines))
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
-    times |= {k: add_times(times[k], common.step) for k in times.keys() & {"worker"}}
+    times |= {
+        k: translation.add_times(times[k], common.step)
+        for k in times.keys() & {"worker"}
+    }
     by_import = common.partitioner == "imported"  # which only dgtp takes
     return {
         "partitioner": "hash" if by_import else common.partitioner,
-        **machines_key(common),
+        **translation.machines_key(common),
         **common.cache,
-        **write_common(common, times, "replica", "graph_store"),
+        **translation.write_common(common, times, "replica", "graph_store"),
     }
 
 
-TRANSLATION = Translation(partial(read_replicas, by_hops=False), _write)
+TRANSLATION = Translation(partial(translation.read_replicas, by_hops=False), _write)

@@ -75,10 +75,7 @@ class DgclBuilder:
             yield Gathering("b", layer, plan, source, f"grad{layer - 1}")
 
     def stages(self, gather: Gathering) -> Iterator[tuple[int, range]]:
-        """Yield rank and stages of all that take part in a gather.
-
-        A host begins with the stage that follows the first rows it gets.
-        """
+        """Yield rank and stages of all in a gather; a host has rows after the first."""
         for rank in range(len(self.machines)):
             yield rank, range(gather.plan.stages + 1)
         if self.section.plan == "swap":
@@ -117,10 +114,7 @@ class Gathering:
 
 
 def dgcl_job(builder: DgclBuilder, settings: Mapping[str, Any]) -> Job:
-    """Return the job that ``builder`` builds.
-
-    Raises ValueError as `Job`.
-    """
+    """Return the job that ``builder`` builds; raise ValueError as `Job`."""
     epochs = builder.section.epochs
     return build_named_job(_tasks(builder), _edges(builder), epochs, settings)
 
@@ -135,19 +129,10 @@ def dgcl_realization(
 ) -> Realization:
     """Return seconds and real bytes of a job of `dgcl_job`.
 
-    Parameters
-    ----------
-    times
-        Kind of task -> seconds; ``coordination`` is that of a gate. Kinds that are
-        absent take none.
-    widths
-        Length of a row of the input of each layer.
-    parameters
-        Of the whole model: all of them go round the ring.
-    itemsize
-        Bytes of a number, 4 in float32 and 8 in float64, over those of the emulation.
-    work
-        Task -> factor on its time; absent ones have 1.
+    ``times``: kind of task -> seconds, 0 of absent ones; ``widths``: of a row of the
+    input of each layer; ``parameters``: of the whole model, which go round the ring;
+    ``itemsize``: bytes of a number over those of the emulation; ``work``: task ->
+    factor on its time, 1 of absent ones.
     """
     epochs, work = builder.section.epochs, work or {}
     seconds = [

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import WholeGraph, open_layers
@@ -79,10 +78,7 @@ def read_topology(settings: Mapping[str, Any]) -> Topology:
 
 
 def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
-    """Return the remote vertices of all parts.
-
-    ``boxes``: devices per box where each box has vertices that others have, too.
-    """
+    """Return the remote vertices of all parts, within boxes where these replicate."""
     parts = [graph.part(number) for number in range(graph.parts)]
     box = np.repeat(np.arange(len(boxes)), boxes) if boxes else np.zeros(graph.parts)
     islands = []
@@ -98,15 +94,7 @@ def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
 
 
 def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
-    """Return what a job's plans have to bring, from ``Job.settings``.
-
-    Raises DataError and ValueError as `open_layers`.
-
-    Returns
-    -------
-    needs
-        One for all layers, or with replicas one per layer.
-    """
+    """Return what plans bring, with replicas in each layer; raise as `open_layers`."""
     _, graphs = open_layers(settings)
     if boxes := settings.get("replicas"):
         return [needs_of(graph, boxes) for graph in graphs]
@@ -118,22 +106,13 @@ def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
 
 
 def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Plan:
-    """Return the plan that ``Job.settings["plan"]`` asks for.
-
-    Raises PlanError when a device that needs a row cannot be reached.
-    """
+    """Return the ``stated`` plan, PlanError where who needs a row is cut off."""
     if stated["kind"] == "swap":
         return swap(needs, topology.devices - 1)
     if stated["kind"] == "peer_to_peer":
         return peer_to_peer(needs, topology.devices)
-    return spst(
-        needs,
-        topology,
-        seed=stated["seed"],
-        eps=stated["eps"],
-        group=stated["group"],
-        sweeps=stated["sweeps"],
-    )
+    options = {key: value for key, value in stated.items() if key != "kind"}
+    return spst(needs, topology, **options)
 
 
 def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
@@ -182,12 +161,8 @@ def gradient_plan(plan: Plan, *, atomic: bool) -> Plan:
 def write_plans(folder: Path, plans: Sequence[Plan], facts: Settings) -> Settings:
     """Write plans as `prepare_arrays` asks for it."""
     for number, plan in enumerate(plans):
-        arrays: dict[str, NDArray[Any]] = {
-            "transfers": plan.transfers,
-            "bounds": plan.bounds,
-            "rows": plan.rows,
-        }
-        write_arrays(folder, {f"{name}_{number}": a for name, a in arrays.items()})
+        names = "transfers", "bounds", "rows"
+        write_arrays(folder, {f"{n}_{number}": getattr(plan, n) for n in names})
     return facts
 
 
@@ -197,10 +172,7 @@ def read_plans(
     needs: Sequence[Needs],
     topology: Topology,
 ) -> tuple[Plan, ...]:
-    """Return the plans in a folder, whose rows are mapped and not read.
-
-    Raises DataError as `open_plans`.
-    """
+    """Return the plans in a folder, rows mapped and not read, DataError if damaged."""
     for name, value in facts.items():
         if (fact := prepared.facts.get(name)) != value:
             raise DataError(
@@ -254,12 +226,8 @@ def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
         factor = rows / graphs[0].vertices
         yield f"devices keep {factor:.2f} times the vertices (replication factor)"
     kinds = {"swap", "replication"}
-    if settings["plan"]["kind"] not in kinds and plan_cannot_pay(settings):
-        yield "SPST finds no plan of a lower t(S) than peer-to-peer's"
-
-
-def plan_cannot_pay(settings: Mapping[str, Any]) -> bool:
-    """Return True where SPST finds no plan of a lower t(S) than peer-to-peer's."""
+    if settings["plan"]["kind"] in kinds:
+        return
     topology = read_topology(settings["topology"])
     if boxes := settings["replicas"]:
         topology = topology.within(boxes)
@@ -270,4 +238,5 @@ def plan_cannot_pay(settings: Mapping[str, Any]) -> bool:
     direct, by_plan = (
         sum(p.cost(topology) for p in some) for some in zip(*costs, strict=True)
     )
-    return bool(direct <= _WORTH * by_plan)
+    if direct <= _WORTH * by_plan:
+        yield "SPST finds no plan of a lower t(S) than peer-to-peer's"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -15,23 +16,26 @@ from typing_extensions import override
 from emu.errors import ScenarioError
 from emu.graph_data import open_for, open_layers
 from emu.prediction.simulation import makespan
-from emu.problem import Cluster, Job, Placement, Problem, Realization
+from emu.problem import Cluster, Job, Placement, Problem, Realization, Schedule
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.fields.quantities import default_time
+from emu.problem.fields.quantities import default_time, write_times
 from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
 from emu.problem.workloads.operations import Operations, count_layer
 from emu.systems import Edit, Keys, Problems, Settings, Times
-from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
+from emu.systems.dgcl import plans
+from emu.systems.dgcl.job import CARRIES, DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
-from emu.systems.dgcl.plans import EPOCHS, gradient_plan, open_plans, topology_settings
+from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
-from emu.systems.whole_graph_section import layer_time, write_time
+from emu.systems.whole_graph_section import layer_time
+from emu.units import format_duration
 
+_WORDS = {"gather": "forward", "scatter": "backward"}
 #: Simulated seconds by kind of plan, of a section in its context: a scenario is built
 #: several times.
 _EPOCH_TIMES: dict[str, dict[str, float]] = {}
@@ -81,7 +85,6 @@ class DgclJobSection(DgclKeys):
 
     @override
     def list_untimed(self) -> Iterator[str]:
-        """Yield passes without a time."""
         for key in ("forward", "backward"):
             if getattr(self.times, key) is None:
                 yield key
@@ -101,7 +104,6 @@ class DgclJobSection(DgclKeys):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the times of whole kinds of task, scaled, and the tasks of these."""
         if self.rates is not None:
             return {}, set()
         kinds = whole_kinds(tasks, wanted)
@@ -120,7 +122,7 @@ class DgclJobSection(DgclKeys):
             keys |= kinds & layers.keys()
             if layers_changed:
                 edit[f"job.times.{key}"] = [
-                    (scale if number in layers_changed else write_time)(
+                    (scale if number in layers_changed else write_times)(
                         layer_time(getattr(self.times, key), number - 1)
                     )
                     for number in range(1, last + 1)
@@ -164,7 +166,7 @@ class DgclJobSection(DgclKeys):
         }
         if context.cluster is not None:
             ends = (*ranks, self.host) if self.plan == "swap" else ranks
-            settings["topology"] = topology_settings(context.cluster, ends)
+            settings["topology"] = plans.topology_settings(context.cluster, ends)
         if context.cluster is not None and self.plan == "best_of":
             seconds = self._epoch_times(context, context.cluster)
             settings["plan"]["kind"] = min(seconds, key=seconds.__getitem__)
@@ -177,7 +179,7 @@ class DgclJobSection(DgclKeys):
             return known
         seconds, first = {}, self.ranks(context.machines)[0]
         for kind in ("peer_to_peer", "spst"):
-            one = self.model_copy(update={"plan": kind, "epochs": EPOCHS})
+            one = self.model_copy(update={"plan": kind, "epochs": plans.EPOCHS})
             job = one.build(context)
             if context.stated is not None:
                 job = with_slowness(job, one, context.stated, profiled=False)
@@ -199,21 +201,20 @@ class DgclJobSection(DgclKeys):
         """
         ranks, none = self.ranks(context.machines), np.empty(0, np.int64)
         empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
-        plans = (empty,) * self.model.layers
+        forward = (empty,) * self.model.layers
         if "topology" in settings:
             try:
-                plans = open_plans(settings)
+                forward = plans.open_plans(settings)
             except PlanError as error:
                 raise ScenarioError(str(error), key="job.plan") from error
         atomic = self.backward == "atomic"
-        backward = tuple(gradient_plan(plan, atomic=atomic) for plan in plans)
-        return DgclBuilder(self, ranks, plans, backward)
+        backward = tuple(plans.gradient_plan(plan, atomic=atomic) for plan in forward)
+        return DgclBuilder(self, ranks, forward, backward)
 
     @override
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        """Return the stated times, and the bytes of the plan."""
         settings = self.settings(replace(context, cluster=cluster))
         dataset = open_for(job.settings)
         hidden = [self.model.hidden] * (self.model.layers - 1)
@@ -240,14 +241,13 @@ class DgclJobSection(DgclKeys):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
-        """Return the operations, from the edges of each device's part."""
         dataset, graphs = open_layers(job.settings)
         model, length = job.settings["model"], dataset.feature_length
         hidden = [self.model.hidden] * (self.model.layers - 1)
         widths = [*pairwise((length, *hidden, dataset.classes))]
         last, itemsize = self.model.layers, number_bytes(job.settings)
         operations = Operations(job)
-        operations.add_sums(job, volumes, itemsize)
+        operations.add_gradients(job, volumes, itemsize)
         for edge, row in zip(job.edges, volumes, strict=True):
             # Rows are on the device: to move or add their numbers is work as of edges.
             numbers, to = {"aggregate": row / itemsize}, job.tasks[edge.destination]
@@ -283,13 +283,7 @@ TRANSLATION = Translation(None, _write, counts_epochs=True)
 
 
 def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Return task -> edges of all that it computes, over those of its own vertices.
-
-    Parameters
-    ----------
-    settings
-        ``Job.settings``. Without replicas there is nothing to return.
-    """
+    """Return task -> edges of all that it computes over its own, where replicas are."""
     if not settings["replicas"]:
         return {}
     _, graphs = open_layers(settings)
@@ -300,3 +294,74 @@ def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
             for name in (f"d{rank}.layer{layer}", f"d{rank}.grad{layer}"):
                 works[name] = count / max(edges[-1], 1)
     return works
+
+
+def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str]:
+    """Yield a line per gather: t(S), its simulated time alone, a bound on t(S).
+
+    And the mean time in every schedule, where stages wait for computation: from when
+    the last device begins its first stage to when the last one ends its last. Before
+    them stands what `plan_lines` yields.
+    """
+    first = next(iter(schedules.values()))
+    job, settings = first.problem.job, first.problem.job.settings
+    opened = plans.open_plans(settings)
+    topology = plans.read_topology(settings["topology"])
+    needs, atomic = plans.needs_of_settings(settings), settings["backward"] == "atomic"
+    if "emulated" not in schedules:  # else it was said before the run
+        yield from plans.plan_lines(settings)
+    for kind, layer in sorted(
+        {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
+    ):
+        plan, least = opened[layer - 1], ""
+        if not plan.stages:
+            continue
+        if kind == "scatter":
+            plan = plans.gradient_plan(plan, atomic=atomic)
+        parts = [
+            f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
+            for how, schedule in schedules.items()
+        ]
+        rows = max(int(plan.counts.sum()), 1) * job.iterations
+        sizes = _bytes_of(first, kind, layer)
+        size = float(sizes.sum()) / rows
+        if kind == "gather":
+            bound = lower_bound(needs[layer - 1 if len(needs) > 1 else 0], topology)
+            least = f"; no plan's t(S) is below {format_duration(size * bound)}"
+        where = f"gather of layer {layer}, {_WORDS[kind]}"
+        cost = format_duration(size * plan.cost(topology))
+        alone = format_duration(_time_alone(first, sizes, policy))
+        waits = f"with waits {', '.join(parts)}"
+        yield f"{where}: t(S) {cost}, simulated {alone}; {waits}{least}"
+
+
+def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
+    """Return the seconds of a gather, the mean of the epochs."""
+    stages = defaultdict[str, list[int]](list)
+    for position, task in enumerate(schedule.problem.job.tasks):
+        if task.kind == kind and task.settings["layer"] == layer:
+            stages[task.process_name].append(position)
+    begin = [schedule.task_start[own].min(axis=0) for own in stages.values()]
+    end = [schedule.task_end[own].max(axis=0) for own in stages.values()]
+    return float(np.mean(np.max(end, axis=0) - np.max(begin, axis=0)))
+
+
+def _time_alone(schedule: Schedule, sizes: NDArray[np.float64], policy: str) -> float:
+    """Return the seconds of a gather that nobody else's work or bytes delay."""
+    problem = schedule.problem
+    cluster = replace(problem.cluster, changes=(), speed_changes=())
+    job = replace(problem.job, iterations=1)
+    alone = Realization(np.zeros((len(job.tasks), 1)), sizes[:, :1])
+    return makespan(replace(problem, cluster=cluster, job=job), alone, policy)
+
+
+def _bytes_of(schedule: Schedule, kind: str, layer: int) -> NDArray[np.float64]:
+    """Return the bytes of a gather by edge and iteration, 0 of all other flows."""
+    job = schedule.problem.job
+    ends = [(job.tasks[e.source], job.tasks[e.destination]) for e in job.edges]
+    own = [
+        (one.kind, other.kind) in CARRIES
+        and (one.kind, one.settings["layer"]) == (kind, layer)
+        for one, other in ends
+    ]
+    return np.where(np.array(own)[:, None], np.nan_to_num(schedule.flow_bytes), 0.0)

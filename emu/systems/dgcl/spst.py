@@ -33,20 +33,13 @@ def spst(
 ) -> Plan:
     """Return the plan of Algorithms 1 and 2.
 
-    Raises PlanError when a device that needs a row cannot be reached.
+    ``seed``: of the order of the vertices; ``eps``: cost of every link of a path, over
+    the time of a row on the fastest link; ``group``: most rows of equal owner and
+    readers that travel together; ``sweeps``: how often every group is planned again
+    once all are, and so sees the load of later ones: its tree is taken out and grown
+    anew, and the old one comes back where that costs more. 0 is the paper's algorithm.
 
-    Parameters
-    ----------
-    seed
-        Of the order of the vertices.
-    eps
-        Cost of every link of a path, over the time of a row on the fastest link.
-    group
-        Most rows of equal owner and readers that travel together.
-    sweeps
-        How often every group is planned again once all are: its tree is taken out and
-        grown anew, and the old one comes back where that costs more. A vertex then
-        sees the load of those that came after it, too. 0 is the paper's algorithm.
+    Raises PlanError when a device that needs a row cannot be reached.
     """
     if (row := needs.unreachable(topology)) is not None:
         raise PlanError(f"no links lead from device {row[0]} to device {row[1]}")

@@ -12,11 +12,8 @@ from emu.systems.system import System, Variant, calling, initial_weights, on_dem
 
 
 def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
-    """Return the tasks with whose state a task begins after a cut, by its name.
-
-    A server begins with its own, a worker with that of all servers; where workers sum
-    gradients, all begin with that of the first.
-    """
+    # A server begins with its own, a worker with that of all servers; where workers
+    # sum gradients, all begin with that of the first.
     holders, workers = _holders(job)
     own = {} if holders[0] in workers else {name: (name,) for name in holders}
     return own | dict.fromkeys(workers, holders)

@@ -3,76 +3,65 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import ClassVar, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from typing_extensions import override
 
 from emu.graph_data import Dataset, count_job, open_for
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
+from emu.problem.fields.quantities import Few, Name
+from emu.problem.fields.section import Resources, Section
+from emu.problem.workloads import (
+    SampleCounts,
+    model_shapes,
+    parameter_count,
+    shard_sizes,
+)
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
+    NamedEdge,
     all_reduce_edge_count,
+    all_reduce_edges,
+    all_reduce_tasks,
+    build_named_job,
     elements_sent,
 )
-from emu.problem.workloads.model_shapes import (
-    ANSWERED_EDGE_BYTES,
-    BLOCK_EDGE_BYTES,
-    LABEL_BYTES,
-    VERTEX_ID_BYTES,
-)
 from emu.problem.workloads.operations import Operations, count_layers
-from emu.systems import Edit, Keys, Problems, Times
+from emu.systems import Edit, Keys, Problems, Settings, Times, translation
 from emu.systems.cache_section import CachedSection
-from emu.systems.dgtp.job import dgtp_job, dgtp_times
-from emu.systems.dgtp.keys import DgtpKeys
+from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import number_bytes
-from emu.systems.translation import (
-    HOPS,
-    CommonJob,
-    Translation,
-    demands_of,
-    roomy_machines,
-    scale_time,
-    write_common,
-)
+from emu.systems.translation import CommonJob, Translation
 from emu.units import SIZE
-
-_STORE_MEMORY = "job.demands.graph_store.memory"
 
 
 def _edge_bytes(
-    source: Task,
-    destination: Task,
-    counts: SampleCounts,
-    feature_length: int,
-    itemsize: int,
+    kind: str, place: Mapping[str, int], counts: SampleCounts, row: int
 ) -> int:
-    place: dict[str, int] = {
-        **destination.settings,
-        **source.settings,
-    }  # the hop is the source's
-    match source.kind:
+    """Return the bytes that a kind of task sends; a row of features has ``row``."""
+    match kind:
         case "graph_store":
-            return itemsize * feature_length * counts.sent(place["store"])
+            return row * counts.sent(place["store"])
         case "sampler":
-            features = itemsize * feature_length * counts.inputs
-            edges = BLOCK_EDGE_BYTES * counts.edges
-            return features + edges + LABEL_BYTES * counts.seeds
+            edges = model_shapes.BLOCK_EDGE_BYTES * counts.edges
+            return row * counts.inputs + edges + model_shapes.LABEL_BYTES * counts.seeds
         case "sampler_fetch":
-            return VERTEX_ID_BYTES * counts.sent(place["store"])
+            return model_shapes.VERTEX_ID_BYTES * counts.sent(place["store"])
         case "sampler_hop":
             frontier = counts.frontier_owned[place["hop"] - 1]
-            return VERTEX_ID_BYTES * frontier[place["store"]]
+            return model_shapes.VERTEX_ID_BYTES * frontier[place["store"]]
         case "graph_store_hop":
             answers = counts.answered[place["hop"] - 1]
-            return ANSWERED_EDGE_BYTES * answers[place["store"]]
-        case kind:
+            return model_shapes.ANSWERED_EDGE_BYTES * answers[place["store"]]
+        case _:
             raise ValueError(f"a {kind} sends nothing that was sampled")
 
 
@@ -84,18 +73,11 @@ def dgtp_volumes(
     parameters: int,
     itemsize: int = 4,
 ) -> NDArray[np.float64]:
-    """Return real bytes of (edge, iteration) for a job of `dgtp_job`; credits carry 0.
+    """Return real bytes of (edge, iteration) of a DGTP job; credits carry 0.
 
-    Raises ValueError when an edge is not one of a DGTP job.
-
-    Parameters
-    ----------
-    counts
-        Of each sampler, of each iteration of the job.
-    parameters
-        Parameters of the model, sharded over the servers or summed by an all-reduce.
-    itemsize
-        Bytes of a feature and of a parameter: 4 in float32, 8 in float64.
+    ``counts``: of each sampler, of each iteration; ``parameters``: of the model,
+    sharded over the servers or summed by an all-reduce; ``itemsize``: bytes of a
+    feature and of a parameter. Raises ValueError when an edge is not one of a DGTP job.
     """
     servers = sum(task.kind == "parameter_server" for task in job.tasks)
     shards = shard_sizes(parameters, servers) if servers else ()
@@ -107,30 +89,19 @@ def dgtp_volumes(
         if ALL_REDUCE in (source.kind, destination.kind):
             row[:] = itemsize * elements_sent(source, destination, parameters)
             continue
-        ends = {**destination.settings, **source.settings}
+        ends = {**destination.settings, **source.settings}  # the hop is the source's
         if "server" in ends:
             row[:] = itemsize * shards[ends["server"]]
             continue
         row[:] = [
-            _edge_bytes(source, destination, counts_of_batch, feature_length, itemsize)
+            _edge_bytes(source.kind, ends, counts_of_batch, itemsize * feature_length)
             for counts_of_batch in counts[ends["sampler"]][: job.iterations]
         ]
     return volumes
 
 
 def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
-    """Return the real bytes of every (edge, iteration) of a DGTP job.
-
-    They are exactly the bytes that the node programs send. Divide by the byte scale for
-    emulated bytes; credit edges carry 0.
-
-    Raises ValueError when the settings contradict each other, or the job is not DGTP's.
-
-    Returns
-    -------
-    volumes
-        float64, shape (edges, iterations).
-    """
+    """Return the real bytes of (edge, iteration), exactly those that programs send."""
     return dgtp_volumes(
         job,
         count_job(job.settings, dataset, job.iterations),
@@ -140,6 +111,12 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
         ),
         itemsize=number_bytes(job.settings),
     )
+
+
+def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:
+    """Return seconds of (task, iteration) from the time of each kind of task."""
+    column = np.array([times[task.kind] for task in job.tasks])
+    return np.repeat(column[:, None], job.iterations, axis=1)
 
 
 class PullingSection(CachedSection):
@@ -162,7 +139,6 @@ class PullingSection(CachedSection):
         servers = sum(task.kind == "parameter_server" for task in job.tasks)
         operations = Operations(job)
         operations.add_bytes(job, volumes, "graph_store")
-        operations.add_sums(job, volumes, itemsize)
         operations.add_gradients(job, volumes, itemsize, "parameter_server")
         for t, task in enumerate(job.tasks):
             place = task.settings
@@ -192,18 +168,53 @@ class PullingSection(CachedSection):
 
     @override
     def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
+        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
-        return Realization(dgtp_times(job, times), realize_volumes(job, dataset))
+        volumes = realize_volumes(job, open_for(job.settings))
+        return Realization(dgtp_times(job, times), volumes)
 
 
-class DgtpJobSection(DgtpKeys, PullingSection):
+class DemandsSection(Section):
+    """Resources that one process of each kind needs."""
+
+    graph_store: Resources = Resources()
+    """Needs of a graph store."""
+    sampler: Resources = Resources()
+    """Needs of a sampler."""
+    worker: Resources = Resources()
+    """Needs of a worker; one ``gpu`` where machines have any, ``gpu: 0`` for none."""
+    parameter_server: Resources = Resources()
+    """Needs of a parameter server."""
+
+
+class DgtpJobSection(PullingSection):
     """DGTP: stores -> samplers -> workers -> parameter servers -> workers."""
+
+    system: Literal["dgtp"]
+    """Kind of job."""
+    partitioner: Literal["metis", "metis-dgl", "hash", "imported"] = "metis"
+    """Ownership of vertices. ``metis``: few edges between parts of equal size;
+    ``metis-dgl``: as dgl does (Python 3.11 only); ``imported``: as the graph came
+    (DistDGL)."""
+    workers: Few = 1
+    """Workers of the job."""
+    samplers_per_worker: Few = 1
+    """Sampler s serves worker s // samplers_per_worker."""
+    sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
+    """Sum of gradients, by parameter servers or an all-reduce of the workers
+    (``halving_doubling``: 2, 4, 8, ... of them)."""
+    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    """Machines that take part: a graph store on each, and all other tasks. By default
+    all, of which ``placement: best`` may leave some out."""
+    ring: Literal["rank", "placed"] = "rank"
+    """Order of the workers in ``sync: ring``, by number or ``placed``: with the fewest
+    neighbours across a NIC or slow link. Searches judge by number."""
+    parameter_servers: Few = 1
+    """Parameters are sharded over them; not counted where workers sum."""
+    demands: DemandsSection = DemandsSection()
+    """Resources per process of each kind."""
+    sampling: Literal["oneshot", "multiround"] = "oneshot"
+    """``oneshot``: stores have all structure; ``multiround``: a request per hop."""
 
     traced: ClassVar[bool] = True
     grows_with: ClassVar[tuple[str, ...]] = (
@@ -212,9 +223,24 @@ class DgtpJobSection(DgtpKeys, PullingSection):
         "parameter_servers",
     )
 
+    def settings(self, context: BuildContext) -> Settings:
+        """Return the settings that every node program of the job gets."""
+        stores = len(self.ranks(context.machines))
+        samplers = self.workers * self.samplers_per_worker
+        return {
+            **self.training_settings(context),
+            **self.cache_settings(stores, samplers),
+            "partitioner": self.partitioner,
+            "sampler_batch_size": self.sampler_batch,
+            "parts": stores,
+            "workers": self.workers,
+            "samplers_per_worker": self.samplers_per_worker,
+            "parameter_servers": self.parameter_servers,
+            "sampling": self.sampling,
+        }
+
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        """Return those between stores and samplers, and those of gradients."""
         samplers = self.workers * self.samplers_per_worker
         rounds = 1 if self.sampling == "oneshot" else 2 * (self.hops + 1)
         fetches = (len(self.ranks(machines)) * rounds + 1) * samplers
@@ -249,7 +275,11 @@ class DgtpJobSection(DgtpKeys, PullingSection):
         if self.machines is None:
             return {}
         memory = self.demands.graph_store.memory
-        keys = {} if memory is None else {_STORE_MEMORY: SIZE.exact(memory)}
+        keys = (
+            {}
+            if memory is None
+            else {"job.demands.graph_store.memory": SIZE.exact(memory)}
+        )
         return {"job.machines": [*self.machines], **keys}
 
     @property
@@ -264,7 +294,6 @@ class DgtpJobSection(DgtpKeys, PullingSection):
 
     @override
     def on_gpus(self) -> Self:
-        """Return the job with a gpu for each worker, where nothing is said of gpus."""
         worker = self.demands.worker
         if worker.gpu is None:
             worker = worker.model_copy(update={"gpu": 1.0})
@@ -305,13 +334,112 @@ class DgtpJobSection(DgtpKeys, PullingSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        return dgtp_job(self, context)
+        machines = self.ranks(context.machines)
+        return build_named_job(
+            dgtp_tasks(self, machines),
+            dgtp_edges(self, len(machines)),
+            self.count_batches(context),
+            self.settings(context),
+            window=context.window,
+        )
+
+
+def dgtp_tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Task]:
+    """Yield the tasks, whose settings tell a program its place.
+
+    They are ``store``, ``sampler`` and ``worker`` (of a sampler: the worker it serves),
+    ``server``; a hop task also its ``hop``, from 1.
+    """
+    demands = {kind: amounts.amounts() for kind, amounts in section.demands}
+    by_server = section.sync == "parameter_server"
+
+    def of_kind(kind: str, name: str, **settings: int) -> Task:
+        program = PROGRAMS["replica" if kind == "worker" and not by_server else kind]
+        demand = demands[kind]
+        return Task(name, kind, demands=demand, program=program, settings=settings)
+
+    for i, machine in enumerate(machines):
+        store = replace(of_kind("graph_store", f"g{i}", store=i), pinned=machine)
+        yield store
+        yield from _rounds(store, "graph_store_hop", section)
+    for i in range(section.workers * section.samplers_per_worker):
+        worker = i // section.samplers_per_worker
+        sampler = of_kind("sampler", f"s{i}", sampler=i, worker=worker)
+        yield sampler
+        yield from _rounds(sampler, "sampler_hop", section)
+        if section.sampling == "multiround":
+            yield _part(sampler, "fetch", "sampler_fetch")
+    workers = [of_kind("worker", f"w{i}", worker=i) for i in range(section.workers)]
+    yield from workers
+    if not by_server:
+        yield from all_reduce_tasks(workers, section.sync)
+    for i in range(section.parameter_servers if by_server else 0):
+        yield of_kind("parameter_server", f"ps{i}", server=i)
+
+
+def _rounds(main: Task, kind: str, section: DgtpJobSection) -> Iterator[Task]:
+    """Yield the hop tasks of a process, none of which demands anything of its own."""
+    for hop in range(1, section.hops + 1 if section.sampling == "multiround" else 1):
+        yield _part(main, f"hop{hop}", kind, hop=hop)
+
+
+def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
+    """Return another task of a task's process."""
+    return replace(
+        main,
+        name=f"{main.name}.{name}",
+        kind=kind,
+        demands={},
+        process=main.name,
+        program=PROGRAMS[kind],
+        settings={**main.settings, **settings},
+    )
+
+
+def dgtp_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
+    """Yield the edges of a job on so many machines.
+
+    Every g -> s (store-major), s -> its w, every w -> ps (worker-major), every ps -> w
+    with lag 1 (server-major), or those of the all-reduce (`all_reduce_edges`, which
+    says what its tasks know); with multi-round sampling, hop by hop, every s.hop ->
+    g.hop (sampler-major) and its answers g.hop -> s (store-major), then every
+    s.fetch -> g.
+    """
+    stores = [f"g{i}" for i in range(machines)]
+    samplers = [f"s{i}" for i in range(section.workers * section.samplers_per_worker)]
+    workers = [f"w{i}" for i in range(section.workers)]
+    yield from (NamedEdge(g, s) for g, s in product(stores, samplers))
+    for i, sampler in enumerate(samplers):
+        yield NamedEdge(sampler, workers[i // section.samplers_per_worker])
+    if section.sync == "parameter_server":
+        servers = [f"ps{i}" for i in range(section.parameter_servers)]
+        yield from (NamedEdge(w, p) for w, p in product(workers, servers))
+        yield from (NamedEdge(p, w, lag=1) for p, w in product(servers, workers))
+    else:
+        yield from all_reduce_edges(
+            workers,
+            workers,
+            workers,
+            lag=1,
+            carries="gradient",
+            algorithm=section.sync,
+        )
+    if section.sampling == "oneshot":
+        return
+    steps = [f"hop{hop}" for hop in range(1, section.hops + 1)]
+    for hop, following in pairwise([*steps, "fetch"]):
+        for s, g in product(samplers, stores):
+            yield NamedEdge(f"{s}.{hop}", f"{g}.{hop}")
+        for g, s in product(stores, samplers):
+            yield NamedEdge(f"{g}.{hop}", f"{s}.{following}")
+    for s, g in product(samplers, stores):
+        yield NamedEdge(f"{s}.fetch", g)
 
 
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     """Return the values particular to dgtp: servers step, samplers are processes."""
-    demands, times = demands_of(job), job.times.by_kind()
-    ranks = job.ranks(cluster.names)
+    demands = {kind: amounts.amounts() for kind, amounts in job.demands}
+    ranks, times = job.ranks(cluster.names), job.times.by_kind()
     worker, sampler = demands["worker"], demands["sampler"]
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
@@ -320,13 +448,15 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     by_server = job.sync == "parameter_server" and "parameter_server" in times
     return {
         "workers": job.workers,
-        "machines": roomy_machines(job, cluster, replica, job.workers, ranks),
+        "machines": translation.roomy_machines(
+            job, cluster, replica, job.workers, ranks
+        ),
         "stores": len(ranks),
         "by_hops": job.sampling == "multiround",
         "cache": job.cache_keys,
         "demands": {**demands, "replica": replica},
         # Each server steps its shard, a replica the whole model.
-        "step": scale_time(times["parameter_server"], job.parameter_servers)
+        "step": translation.scale_time(times["parameter_server"], job.parameter_servers)
         if by_server
         else 0.0,
     }
@@ -338,14 +468,17 @@ def _write(common: CommonJob) -> Keys:
     kinds = ("graph_store", "sampler", "worker", "parameter_server")
     times = {"graph_store": 0.0, "parameter_server": 0.0, **common.times_of(*kinds)}
     if common.by_hops:
-        times |= {"sampler_fetch": 0.0, **common.times_of(*HOPS, "sampler_fetch")}
+        times |= {
+            "sampler_fetch": 0.0,
+            **common.times_of(*translation.HOPS, "sampler_fetch"),
+        }
     return {
         "workers": common.workers,
         **({"machines": [*common.stated]} if common.stated else {}),
         **common.cache,
         "partitioner": common.partitioner,
         "sampling": "multiround" if common.by_hops else "oneshot",
-        **write_common(common, times, "worker", "graph_store"),
+        **translation.write_common(common, times, "worker", "graph_store"),
     }
 
 

@@ -21,7 +21,7 @@ from emu.problem import Schedule
 from emu.systems.dorylus.steps import TENSORS
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.lambda_sections import DyingLambdasSection
+    from emu.systems.dorylus.sections import DyingLambdasSection
 
 Array = NDArray[np.float64]
 
@@ -76,23 +76,14 @@ def draw_attempts(
         )
     attempts_by_key: dict[tuple[int, int], list[Attempt]] = {}
     for i, k in np.argwhere(deaths.any(axis=0)).tolist():
-        failures = deaths[:, i, k].tolist()
+        failures = deaths[:, i, k]
         attempts_by_key[i, k] = []
-        for number in range(max(failures) + 1):
-            ends, shares = [], []
-            drawn = draws[:, i, k, number].tolist()
-            for count, (_, late, part) in zip(failures, drawn, strict=True):
-                if number > count:
-                    end, share = IDLE, 0.0
-                elif number == count:
-                    end, share = ANSWERS, 1.0
-                elif late < dying.late:
-                    end, share = LATE, 1.0
-                else:
-                    end, share = DIES, part
-                ends.append(end)
-                shares.append(share)
-            attempts_by_key[i, k].append(Attempt(tuple(ends), tuple(shares)))
+        for number in range(failures.max() + 1):
+            _, late, part = draws[:, i, k, number].T
+            fates = [number > failures, number == failures, late < dying.late]
+            ends = np.select(fates, [IDLE, ANSWERS, LATE], DIES).tolist()
+            done = np.select(fates, [0.0, 1.0, 1.0], part).tolist()
+            attempts_by_key[i, k].append(Attempt(tuple(ends), tuple(done)))
     return attempts_by_key
 
 

@@ -44,79 +44,116 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from emu.problem import Job, Task
-from emu.systems.dorylus.deaths import IDLE, LATE
-from emu.systems.dorylus.graph import Graph
-from emu.systems.dorylus.steps import LAMBDAS, THREADS, Step
+from emu.problem.workloads.all_reduce import NamedEdge, build_named_job
+from emu.systems.dorylus.deaths import IDLE, LATE, Attempt, draw_attempts
+from emu.systems.dorylus.steps import LAMBDAS, PROGRAMS, THREADS, Step
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.keys import DorylusKeys
+    from emu.systems.dorylus.sections import DorylusKeys
     from emu.systems.job_section import BuildContext
 
 
-def suffix(number: int) -> str:
-    """Return what stands behind the names of an attempt's tasks."""
-    return f".{number}" if number > 1 else ""
+class Graph:
+    """Tasks and edges of the job that a section states, under construction.
 
+    Raises UnansweredLambda as `draw_attempts`.
 
-def add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
-    """Add who works at a step of an interval where the first does not answer.
-
-    ``server``, ``away``: what the tasks of this interval and step on its server, and in
-    its lambda, have in common.
+    Attributes
+    ----------
+    servers, lambdas
+        Machines of the graph servers, and of every interval's lambda; without lambdas
+        tensor tasks run on the servers.
+    count
+        Intervals of all servers.
+    entry
+        First task of every step, by the step's name.
+    attempts
+        (Interval, number of the tensor task) -> who works at it, of those that need
+        several in some epoch.
     """
-    i, tensor = away.settings["interval"], away.settings["tensor"]
-    attempts = graph.attempts.get((i, tensor), [])
-    for number, attempt in enumerate(attempts, 1):
-        end = suffix(number)
-        there = [float(end != IDLE) for end in attempt.ends]  # works unless it is idle
-        own: dict[str, Any] = {"attempt": number, **attempt.settings, "done": there}
-        if number > 1:
-            graph.add(server, f"call{tensor}_{i}{end}", "recall", settings=own)
-            whole = {**own, **attempt.settings}
-            graph.add(away, f"{step.name}_{i}{end}", step.kind, settings=whole)
-        if LATE in attempt.ends:
-            own["of"] = step.kind
-            graph.add(away, f"{step.name}_{i}{end}.late", "held", settings=own)
-            graph.add(server, f"late{tensor}_{i}{end}", "late", settings=own)
-        if number > 1 and _pulls_weights(graph, step):
-            chosen = i % len(graph.section.parameter_servers)
-            what = {"layer": step.layer, "interval": i, "for": step.kind, **own}
-            here = graph.on_parameter_server(chosen)
-            graph.add(here, _stash_again(step, i, end), "stash", settings=what)
 
+    def __init__(self, section: DorylusKeys, context: BuildContext) -> None:
+        self.section, self.servers = section, section.ranks(context.machines)
+        self.lambdas = section.lambdas_of(self.servers)
+        self.count = len(self.servers) * section.intervals
+        self.steps: list[Step] = section.steps
+        self.tasks: list[Task] = []
+        self.edges: list[NamedEdge] = []
+        tensors = 0
+        self.entry: dict[str, str] = {}
+        takes_time = bool(self.lambdas) and section.launch.takes_time
+        for place, step in enumerate(self.steps):
+            following = self.steps[min(place + 1, len(self.steps) - 1)]
+            self.entry[step.name] = step.name
+            if step.tensor and self.lambdas:
+                first = "launch" if takes_time else "call"
+                self.entry[step.name] = f"{first}{tensors}"
+            elif takes_time and following.tensor and following.kind != "edge_apply":
+                # The next lambda is launched when this graph task starts. One of edges
+                # has its slot once it has its rows: held while other intervals have
+                # none, it would keep them from sending those.
+                self.entry[step.name] = f"begin{tensors}"
+            tensors += step.tensor
+        self.attempts: dict[tuple[int, int], list[Attempt]] = {}
+        if self.lambdas:
+            shape = section.epochs, self.count, tensors
+            self.attempts = draw_attempts(section.dying_lambdas, context.seed, shape)
 
-def join_relaunches(graph: Graph, i: int, tensor: int, step: Step) -> None:
-    """Join them."""
-    name = f"{step.name}_{i}"
-    attempts = graph.attempts.get((i, tensor), [])
-    for number, previous in enumerate(attempts[:-1], 2):
-        before, end = suffix(number - 1), suffix(number)
-        call = f"call{tensor}_{i}{end}"
-        graph.join(f"call{tensor}_{i}{before}", call, credit=True)
-        graph.join(call, name + end)
-        graph.join(name + end, f"back{tensor}_{i}")
-        if LATE in previous.ends:
-            late = f"{name}{before}.late"
-            graph.join(name + before, late)
-            graph.join(call, late, credit=True)
-            graph.join(late, f"late{tensor}_{i}{before}")
-        if _pulls_weights(graph, step):
-            stash = _stash_again(step, i, end)
-            graph.join(f"av{step.layer}_{i}", stash)
-            graph.join(call, stash, credit=True)
-            graph.join(stash, name + end)
-        if graph.sends_gradient(step):
-            server = i % len(graph.section.parameter_servers)
-            graph.join(name + end, graph.sums[step.layer][server])
+    def of_server(self, server: int) -> range:
+        """Return the intervals of a server."""
+        each = self.section.intervals
+        return range(server * each, (server + 1) * each)
 
+    def add(self, template: Task, name: str, kind: str, **changes: Any) -> None:
+        """Add a task that stands where ``template`` does."""
+        program = PROGRAMS.get(kind, template.program)
+        if self.section.attends:
+            program = PROGRAMS.get(f"attention {kind}", program)
+        changes["settings"] = {**template.settings, **changes.get("settings", {})}
+        self.tasks.append(
+            replace(template, name=name, kind=kind, program=program, **changes)
+        )
 
-def _pulls_weights(graph: Graph, step: Step) -> bool:
-    needs = step.needs_weights(rematerialize=graph.section.rematerialize)
-    return step.kind == "apply" or needs
+    def join(self, source: str, to: str, lag: int = 0, **more: Any) -> None:
+        """Add an edge by the names of its tasks; the rest as in `NamedEdge`."""
+        self.edges.append(NamedEdge(source, to, lag, **more))
 
+    def on_server(self, server: int) -> Task:
+        """Return what the tasks of a server have in common."""
+        machine, settings = self.servers[server], {"server": server}
+        process = f"server{server}"
+        return Task("", "", pinned=machine, process=process, settings=settings)
 
-def _stash_again(step: Step, i: int, end: str) -> str:
-    return f"stash_{step.name}_{i}{end}"
+    def on_parameter_server(self, number: int) -> Task:
+        """Return what the tasks of a parameter server have in common."""
+        machine = self.section.parameter_servers[number]
+        settings = {"parameter_server": number}
+        process = f"parameters{number}"
+        return Task("", "", pinned=machine, process=process, settings=settings)
+
+    def sends_gradient(self, step: Step) -> bool:
+        """Return True where a tensor task sends a gradient of weights."""
+        is_last = self.section.fuse and step.layer == self.section.model.layers - 1
+        loss = step.kind == "apply" and is_last and not self.section.attends
+        return step.kind.endswith("apply_back") or loss
+
+    @property
+    def updates(self) -> list[list[str]]:
+        """Tasks that update each layer, by parameter server."""
+        many = len(self.section.parameter_servers)
+        return [
+            [f"wu{layer}" + (f"_{q}" if many > 1 else "") for q in range(many)]
+            for layer in range(self.section.model.layers)
+        ]
+
+    @property
+    def sums(self) -> list[list[str]]:
+        """Tasks that collect the gradients of each layer, by parameter server."""
+        many = len(self.section.parameter_servers)
+        if many == 1:
+            return self.updates
+        layers = range(self.section.model.layers)
+        return [[f"sum{layer}_{q}" for q in range(many)] for layer in layers]
 
 
 def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
@@ -128,130 +165,142 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
     """
     graph = Graph(section, context)
     for interval in range(graph.count):
-        _interval_tasks(graph, interval)
+        _add_interval(graph, interval)
     _parameter_tasks(graph)
     graph.add(graph.on_server(0), "done", "barrier", gate=True)
-    together = section.receives_together(graph.count)
-    receive = _receivers_together if together else _receivers
-    exchanges = [
-        (step, graph.steps[place + 1], step.name.replace("sc", "in"))
-        for place, step in enumerate(graph.steps)
-        if step.kind.startswith("scatter")
-    ]
-    for interval in range(graph.count):
-        _interval_edges(graph, interval)
     for sums, updates in zip(graph.sums, graph.updates, strict=True):
         # What each parameter server has summed goes into the updates of all.
         for total, update in product(sums if len(sums) > 1 else (), updates):
             graph.join(total, update)
-    for scatter, gather, prefix in exchanges:
-        receive(graph, scatter, gather, prefix)
+    together = section.receives_together(graph.count)
+    receive = _receivers_together if together else _receivers
+    for place, step in enumerate(graph.steps):
+        if step.kind.startswith("scatter"):
+            prefix = step.name.replace("sc", "in")
+            receive(graph, step, graph.steps[place + 1], prefix)
     if section.mode == "no_pipe":
         _stages(graph)
     settings = section.settings(context)
-    return Job(tuple(graph.tasks), tuple(graph.edges), section.epochs, settings)
+    return build_named_job(graph.tasks, graph.edges, section.epochs, settings)
 
 
-def _interval_tasks(graph: Graph, i: int) -> None:
-    section, tensors = graph.section, 0
+def _add_interval(graph: Graph, i: int) -> None:
+    """Add the tasks of an interval, join them, its weights and its gates."""
+    section, tensors, before = graph.section, 0, ""
     server = graph.on_server(i // section.intervals)
-    server = replace(server, settings={**server.settings, "interval": i})
     for step in graph.steps:
-        what, name = {"layer": step.layer, "step": step.name}, f"{step.name}_{i}"
+        own = {"interval": i, "layer": step.layer, "step": step.name}
+        here = replace(server, settings={**server.settings, **own})
+        name, begin = f"{step.name}_{i}", f"{graph.entry[step.name]}_{i}"
         if step.tensor and graph.lambdas:
-            _lambda_tasks(graph, server, i, tensors, step)
-            tensors += 1
-        elif not step.tensor and graph.entry[step.name] != step.name:
-            # The lambda is launched when this task has its thread.
-            begin = f"{graph.entry[step.name]}_{i}"
-            graph.add(server, begin, "begin", takes=THREADS, frees="", settings=what)
-            graph.add(server, name, step.kind, frees=THREADS, settings=what)
-        else:
-            pool = "gpu" if step.tensor and section.backend == "gpu" else THREADS
-            graph.add(server, name, step.kind, takes=pool, settings=what)
-
-
-def _lambda_tasks(graph: Graph, server: Task, i: int, number: int, step: Step) -> None:
-    """Add what the launch of one lambda of an interval takes, to its answer."""
-    section = graph.section
-    what = {"layer": step.layer, "step": step.name, "tensor": number}
-    slots = {"takes": LAMBDAS, "frees": ""}
-    if section.launch.takes_time:
-        graph.add(server, f"launch{number}_{i}", "launch", settings=what, **slots)
-        slots = {}
-    graph.add(server, f"call{number}_{i}", "call", settings=what, **slots)
-    away = replace(server, pinned=graph.lambdas[i], process=f"lambda{i}")
-    if section.stream > 1:
-        first = {**what, "part": 0}
-        graph.add(away, f"{step.name}_{i}.first", step.kind, settings=first)
-    rest = {**what, "part": section.stream - 1}
-    attempts = graph.attempts.get((i, number), [])
-    ends = attempts[0].settings if attempts else {}
-    graph.add(away, f"{step.name}_{i}", step.kind, settings=rest | ends)
-    graph.add(server, f"back{number}_{i}", "answer", frees=LAMBDAS, settings=what)
-    server, away = (
-        replace(one, settings={**one.settings, **more})
-        for one, more in ((server, what), (away, rest))
-    )
-    add_relaunches(graph, server, away, step)
-
-
-def _interval_edges(graph: Graph, i: int) -> None:
-    """Join the tasks of an interval, its weights and its gates."""
-    tensors, before = 0, ""
-    for step in graph.steps:
-        name = f"{step.name}_{i}"
-        if step.tensor and graph.lambdas:
-            call = f"call{tensors}_{i}"
-            _weight_edges(graph, i, step, call)
-            before = _lambda_edges(graph, i, tensors, step, before)
-            join_relaunches(graph, i, tensors, step)
+            before = _add_lambda(graph, here, tensors, step, before)
             tensors += 1
             continue
-        begin = f"{graph.entry[step.name]}_{i}"
         if begin != name:
+            # The lambda is launched when this task has its thread.
+            graph.add(here, begin, "begin", takes=THREADS, frees="")
+            graph.add(here, name, step.kind, frees=THREADS)
             graph.join(begin, name)
             graph.join(begin, f"launch{tensors}_{i}")
+        else:
+            pool = "gpu" if step.tensor and section.backend == "gpu" else THREADS
+            graph.add(here, name, step.kind, takes=pool)
         if before:
             graph.join(before, begin)
         if step.tensor:
             _weight_edges(graph, i, step, before)
         before = name
     graph.join(before, "done", credit=True)
-    start = graph.entry[graph.steps[0].name]
-    graph.join("done", f"{start}_{i}", graph.section.lag)
+    graph.join("done", f"{graph.entry[graph.steps[0].name]}_{i}", section.lag)
 
 
-def _lambda_edges(graph: Graph, i: int, number: int, step: Step, before: str) -> str:
-    """Join a lambda with the task before it; return its last task."""
-    section, name = graph.section, f"{step.name}_{i}"
-    call, back = f"call{number}_{i}", f"back{number}_{i}"
+def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> str:
+    """Add tensor task k of an interval, from its launch to its answer, the last task.
+
+    ``server``: what the interval's tasks of this step have in common; ``before``: the
+    last task before them.
+    """
+    section, i = graph.section, server.settings["interval"]
+    server = replace(server, settings={**server.settings, "tensor": k})
+    away = replace(server, pinned=graph.lambdas[i], process=f"lambda{i}")
+    parts = {**server.settings, "part": section.stream - 1}
+    away, attempts = replace(away, settings=parts), graph.attempts.get((i, k), [])
+    name, launch = f"{step.name}_{i}", f"launch{k}_{i}"
+    call, back, first = f"call{k}_{i}", f"back{k}_{i}", f"{name}.first"
+    slots = {"takes": LAMBDAS, "frees": ""}
     if section.launch.takes_time:
-        launch = f"launch{number}_{i}"
-        if before:
-            ready = before.startswith("back") or step.kind == "edge_apply"
-            graph.join(before, launch if ready else call)
-        graph.join(launch, call)
-    elif before:
-        graph.join(before, call)
+        graph.add(server, launch, "launch", **slots)
+        slots = {}
+    graph.add(server, call, "call", **slots)
     if section.stream > 1:
-        channel = f"{name} pulls"
-        graph.join(call, f"{name}.first", channel=channel)
-        graph.join(call, name, channel=channel)
-        graph.join(f"{name}.first", name)
-        graph.join(f"{name}.first", back, channel=f"{name} answers")
+        graph.add(away, first, step.kind, settings={"part": 0})
+    ends = attempts[0].settings if attempts else {}
+    graph.add(away, name, step.kind, settings=ends)
+    graph.add(server, back, "answer", frees=LAMBDAS)
+    _weight_edges(graph, i, step, call)
+    at_once = before.startswith("back") or step.kind == "edge_apply"
+    if before:
+        graph.join(before, launch if section.launch.takes_time and at_once else call)
+    if section.launch.takes_time:
+        graph.join(launch, call)
+    if section.stream > 1:
+        graph.join(call, first, channel=f"{name} pulls")
+        graph.join(call, name, channel=f"{name} pulls")
+        graph.join(first, name)
+        graph.join(first, back, channel=f"{name} answers")
         graph.join(name, back, channel=f"{name} answers")
     else:
         graph.join(call, name)
         graph.join(name, back)
+    _add_relaunches(graph, server, away, step)
     return back
 
 
-def _weight_edges(graph: Graph, i: int, step: Step, asks: str) -> None:
-    """Join a tensor task with its parameter server: weights, stash, gradient.
+def _add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
+    """Add who works at a step of an interval where the first does not answer.
 
-    ``asks``: task after which the stashed weights are sent.
+    ``server``, ``away``: what the tasks of this interval and step on its server, and in
+    its lambda, have in common.
     """
+    i, k = away.settings["interval"], away.settings["tensor"]
+    name, attempts = f"{step.name}_{i}", graph.attempts.get((i, k), [])
+    chosen, before = i % len(graph.section.parameter_servers), ""
+    needs = step.needs_weights(rematerialize=graph.section.rematerialize)
+    for number, attempt in enumerate(attempts, 1):
+        end = f".{number}" if number > 1 else ""  # behind the names of its tasks
+        call, stash = f"call{k}_{i}{end}", f"stash_{name}{end}"
+        there = [float(end != IDLE) for end in attempt.ends]  # works unless it is idle
+        own: dict[str, Any] = {"attempt": number, **attempt.settings, "done": there}
+        if number > 1:
+            graph.add(server, call, "recall", settings=own)
+            whole = {**own, **attempt.settings}
+            graph.add(away, name + end, step.kind, settings=whole)
+            graph.join(f"call{k}_{i}{before}", call, credit=True)
+            graph.join(call, name + end)
+            graph.join(name + end, f"back{k}_{i}")
+        if number > 1 and LATE in attempts[number - 2].ends:
+            late = f"{name}{before}.late"
+            graph.join(name + before, late)
+            graph.join(call, late, credit=True)
+            graph.join(late, f"late{k}_{i}{before}")
+        if LATE in attempt.ends:
+            own["of"] = step.kind
+            graph.add(away, f"{name}{end}.late", "held", settings=own)
+            graph.add(server, f"late{k}_{i}{end}", "late", settings=own)
+        if number > 1 and (step.kind == "apply" or needs):
+            what = {"layer": step.layer, "interval": i, "for": step.kind, **own}
+            here = graph.on_parameter_server(chosen)
+            graph.add(here, stash, "stash", settings=what)
+            graph.join(f"av{step.layer}_{i}", stash)
+            graph.join(call, stash, credit=True)
+            graph.join(stash, name + end)
+        if number > 1 and graph.sends_gradient(step):
+            graph.join(name + end, graph.sums[step.layer][chosen])
+        before = end
+
+
+def _weight_edges(graph: Graph, i: int, step: Step, asks: str) -> None:
+    """Join a tensor task and its parameter server; ``asks`` is before the stash."""
     section, name = graph.section, f"{step.name}_{i}"
     server = i % len(section.parameter_servers)
     first = f"{name}.first" if section.stream > 1 and graph.lambdas else name

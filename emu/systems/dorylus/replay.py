@@ -34,7 +34,7 @@ from emu.training.reference import WholeGraphModel, attend
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from emu.systems.dorylus.keys import DorylusKeys
+    from emu.systems.dorylus.sections import DorylusKeys
     from emu.systems.job_section import BuildContext
 
     Array = NDArray[np.floating[Any]]
@@ -299,7 +299,6 @@ class AttentionReplay(Replay):
 
     @override
     def scores(self, layer: int, i: int, n: int) -> Array:
-        """Return the sums of a layer's rows by attention."""
         return np.asarray(self._attend(layer, i, n)[0].detach().numpy())
 
     @_once
@@ -321,7 +320,6 @@ class AttentionReplay(Replay):
 
     @override
     def of_scores(self, layer: int, i: int, n: int) -> Array:
-        """Return the gradient of the sums of a layer."""
         if layer == self._section.model.layers - 1:
             return np.asarray(self._loss(i, n).gradient)
         of_rows = (
@@ -341,16 +339,11 @@ def replay_training(
     schedule: Schedule,
     watch: Callable[[int, Array], bool | None] = lambda *_: None,
 ) -> tuple[Array, list[float]]:
-    """Train as a schedule of a Dorylus job has, simulated or emulated.
+    """Return the weights that a schedule of a Dorylus job trains, and all mean losses.
 
-    ``watch``: called after every epoch with its number and all weights, flat; True ends
-    it. Raises DataError and ValueError as `Replay`.
-
-    Returns
-    -------
-    weights, losses
-        After the last step, flat as of `emu.training.parameter_shapes`; mean loss of
-        every epoch.
+    They are flat, as of `emu.training.parameter_shapes`. ``watch``: called after every
+    epoch with its number and all weights, flat; True ends it. Raises DataError and
+    ValueError as `Replay`.
     """
     kind = AttentionReplay if section.attends else Replay
     replay, losses = kind(section, context, schedule), []

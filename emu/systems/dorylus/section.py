@@ -20,17 +20,17 @@ from emu.problem.fields.cluster_section import (
     MachineSection,
     RackSection,
 )
+from emu.problem.fields.quantities import write_times
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
 from emu.systems import Edit, Keys, Problems, Times
 from emu.systems.dorylus.deaths import UnansweredLambda
 from emu.systems.dorylus.job import dorylus_job
-from emu.systems.dorylus.keys import LAMBDA, DorylusKeys
-from emu.systems.dorylus.lambda_sections import TunerSection
-from emu.systems.dorylus.operations import count_steps
+from emu.systems.dorylus.sections import LAMBDA, DorylusKeys, TunerSection
 from emu.systems.dorylus.steps import LAMBDAS, THREADS
 from emu.systems.dorylus.volumes import (
+    count_steps,
     dorylus_times,
     dorylus_volumes,
     epochs_of_edge,
@@ -39,19 +39,13 @@ from emu.systems.dorylus.volumes import (
 from emu.systems.job_section import BuildContext, whole_kinds
 from emu.systems.training_section import lacking_memory, number_bytes
 from emu.systems.translation import CommonJob, Translation, write_whole_graph
-from emu.systems.whole_graph_section import write_time
 from emu.units import SIZE
 
 #: Keys that nothing but lambdas heeds.
-_OF_LAMBDAS = [
-    "lambdas",
-    "tuner",
-    "launch",
-    "slow_lambdas",
-    "dying_lambdas",
-    "stream",
+_OF_LAMBDAS = (
+    "lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream",
     "lambda_latency",
-]
+)  # fmt: skip
 
 
 class DorylusJobSection(DorylusKeys):
@@ -129,7 +123,6 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def tuners(self, cluster: Cluster) -> tuple[Tuner, ...]:
-        """Return one per server where the quota of lambdas is tuned."""
         if self.lambdas != "auto":
             return ()
         servers = self.ranks([machine.name for machine in cluster.machines])
@@ -212,7 +205,6 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def list_untimed(self) -> Iterator[str]:
-        """Yield kinds of task without a time."""
         kinds = {"gather", "apply"}
         if self.attends or self.model.layers > 1:
             kinds.add("scatter")
@@ -224,10 +216,7 @@ class DorylusJobSection(DorylusKeys):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the times of whole kinds of task, scaled, and the tasks of these.
-
-        A backward time that follows from a forward one is written out beside it.
-        """
+        # A backward time that follows from a forward one is written out beside it.
         kinds, times = whole_kinds(tasks, wanted), self.times.by_kind()
         times = times if self.rates is None else {}
         edit: Edit = {}
@@ -237,7 +226,7 @@ class DorylusJobSection(DorylusKeys):
             edit[f"job.times.{kind}"] = scale(times[kind])
             back = f"{kind}_back"
             if back in times and back not in kinds:
-                edit[f"job.times.{back}"] = write_time(times[back])
+                edit[f"job.times.{back}"] = write_times(times[back])
         keys = kinds & {"launch", *times}
         return edit, {name for name in wanted if tasks[name] in keys}
 
@@ -245,7 +234,6 @@ class DorylusJobSection(DorylusKeys):
     def scale_links(
         self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
-        """Return the rates of all lambdas, or uplinks, scaled, and their links."""
         if not self.uses_lambdas:
             return {}, set()
         servers = self.ranks(cluster.names)
@@ -264,7 +252,6 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
-        """Return that of the lambdas, scaled."""
         late = self.lambda_latency
         return {"job.lambda_latency": scale(late)} if late else {}
 
@@ -298,7 +285,6 @@ class DorylusJobSection(DorylusKeys):
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        """Return times and bytes of ``job`` by the intervals of its data set."""
         counts, widths = self._sizes(job)
         itemsize = number_bytes(job.settings)
         # The versions of the weights against every parameter server's memory.

@@ -4,48 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Kinds of task that a lambda runs.
+EDGE_TENSORS = ("edge_apply", "edge_apply_back")
+TENSORS = ("apply", "apply_back", *EDGE_TENSORS)
+#: Kinds of task that send it what it pulls.
+CALLS = ("call", "recall")
+#: Kinds of task whose program of ``nodes`` is called as they are.
+_SAME = (
+    "apply", "apply_back", "begin", "gather", "scatter", "call", "answer", "recall",
+    "gather_back", "held", "late", "ghosts", "stash", "gradient_sum", "weight_update",
+)  # fmt: skip
+#: The same in a GAT.
+_SAME_OF_ATTENTION = (
+    *TENSORS, "launch", "call", "gather", "scatter", "gather_back", "scatter_back",
+)  # fmt: skip
+
+
+def _program(module: str, name: str) -> str:
+    return f"emu_nodes.dorylus.{module}:{name.title().replace('_', '')}"
+
+
 #: What ``nodes`` runs for each kind; ``emu`` never imports it.
 PROGRAMS = {
-    kind: f"emu_nodes.dorylus.programs:{program}"
-    for kind, program in {
-        "begin": "Begin",
-        "launch": "Nothing",
-        "gather": "Gather",
-        "scatter": "Scatter",
-        "call": "Call",
-        "apply": "Apply",
-        "answer": "Answer",
-        "scatter_back": "Scatter",
-        "gather_back": "GatherBack",
-        "apply_back": "ApplyBack",
-        "recall": "Recall",
-        "held": "Held",
-        "late": "Late",
-        "ghosts": "Ghosts",
-        "stash": "Stash",
-        "gradient_sum": "GradientSum",
-        "weight_update": "WeightUpdate",
-    }.items()
-} | {
-    f"attention {kind}": f"emu_nodes.dorylus.attention:{program}"
-    for kind, program in {
-        "launch": "Launch",
-        "call": "Call",
-        "gather": "Gather",
-        "scatter": "Scatter",
-        "scatter_back": "ScatterBack",
-        "gather_back": "GatherBack",
-        "apply": "Apply",
-        "apply_back": "ApplyBack",
-        "edge_apply": "EdgeApply",
-        "edge_apply_back": "EdgeApplyBack",
-    }.items()
+    **{kind: _program("programs", kind) for kind in _SAME},
+    "launch": _program("programs", "nothing"),
+    "scatter_back": _program("programs", "scatter"),
+    **{f"attention {k}": _program("attention", k) for k in _SAME_OF_ATTENTION},
 }
 #: Content of flows by the kinds of their ends.
 CARRIES = (
     {
         (sender, to): content
-        for sender in ("call", "recall")
+        for sender in CALLS
         for to, content in {
             "apply": "gathered rows",
             "apply_back": "gathered rows and gradients",
@@ -53,17 +43,14 @@ CARRIES = (
             "edge_apply_back": "rows of edges and gradients",
         }.items()
     }
+    | {("stash", to): "stashed weights" for to in TENSORS}
     | {
         ("held", "late"): "answers that are dropped",
-        ("stash", "apply"): "stashed weights",
         ("edge_apply", "answer"): "attention",
         ("edge_apply_back", "answer"): "gradients of edges",
-        ("stash", "edge_apply"): "stashed weights",
-        ("stash", "edge_apply_back"): "stashed weights",
         ("apply", "answer"): "activations",
         ("apply_back", "answer"): "gradients of rows",
         ("apply", "stash"): "versions of weights",
-        ("stash", "apply_back"): "stashed weights",
         ("scatter", "ghosts"): "ghost rows",
         ("scatter_back", "ghosts"): "gradients of ghosts",
         ("weight_update", "apply"): "weights",
@@ -79,13 +66,6 @@ CARRIES = (
 THREADS, LAMBDAS = "threads", "lambdas"
 #: Kinds of task of parameter servers.
 PARAMETER_KINDS = ("stash", "gradient_sum", "weight_update")
-
-
-#: Kinds of task that a lambda runs.
-EDGE_TENSORS = ("edge_apply", "edge_apply_back")
-TENSORS = ("apply", "apply_back", *EDGE_TENSORS)
-#: Kinds of task that send it what it pulls.
-CALLS = ("call", "recall")
 
 
 @dataclass(frozen=True)
@@ -108,10 +88,7 @@ class Step:
         return self.kind in EDGE_TENSORS
 
     def needs_weights(self, *, rematerialize: bool) -> bool:
-        """Return True where it needs the weights of the forward pass before it.
-
-        The backward pass of layer 0 only multiplies rows with their gradient.
-        """
+        """Return True where it needs the forward pass's weights: dAV 0 does not."""
         if self.kind == "apply_back":
             return self.layer > 0 or rematerialize
         return self.of_edges

@@ -1,4 +1,4 @@
-"""Bytes and times of a Dorylus job, as functions of its intervals (specs, 5a)."""
+"""Bytes, times and operations of a Dorylus job, by its intervals (specs, 5a)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job, Task
+from emu.problem.workloads.operations import LayerWork, Operations
 from emu.systems import Times
 from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE, timeouts
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
+from emu.systems.training_section import number_bytes
 
 if TYPE_CHECKING:
     from emu.graph_data.intervals import IntervalCounts
-    from emu.systems.dorylus.keys import DorylusKeys
+    from emu.systems.dorylus.sections import DorylusKeys
 
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
@@ -28,16 +30,10 @@ EDGE_END = 4
 def step_bytes(
     kind: str, layer: int, section: DorylusKeys, widths: Sequence[int], b: int
 ) -> tuple[int, int]:
-    """Return the bytes per vertex that a lambda pulls, and those that it returns.
+    """Return the bytes per vertex that a lambda of a GCN pulls, and that it returns.
 
-    Parameters
-    ----------
-    kind, layer
-        Of the tensor task, ``apply`` or ``apply_back``, of a GCN.
-    widths
-        f_0 .. f_L: features, hidden layers, classes.
-    b
-        Bytes of a number.
+    ``kind``: ``apply`` or ``apply_back``; ``widths``: f_0 .. f_L, features, hidden
+    layers, classes; ``b``: bytes of a number.
     """
     before, after = widths[layer], widths[layer + 1]
     last = layer == section.model.layers - 1
@@ -84,13 +80,7 @@ def dorylus_volumes(
     widths: tuple[int, ...],
     itemsize: int,
 ) -> NDArray[np.float64]:
-    """Return the bytes of every edge of a `dorylus_job` in one epoch.
-
-    Returns
-    -------
-    volumes
-        float64, shape (edges,); 0 where an edge is order or stays in a process.
-    """
+    """Return the bytes of every edge in one epoch, 0 of order and within a process."""
     volumes = np.zeros(len(job.edges))
     tasks = job.tasks
 
@@ -269,3 +259,67 @@ def _relative(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return sizes over their mean, 1 where all are 0."""
     mean = float(sizes.mean())
     return sizes / mean if mean else np.ones(len(sizes))
+
+
+def count_step(
+    section: DorylusKeys,
+    kind: str,
+    layer: int,
+    widths: Sequence[int],
+    sizes: tuple[float, float],
+) -> dict[str, float]:
+    """Return the operations of a task of an interval; none of one that only sends.
+
+    A gather adds rows as they are: before they are multiplied in a GCN, after that in a
+    GAT. Backwards it adds gradients of these. ``widths``: f_0 .. f_L; ``sizes``:
+    vertices of the interval, and edges into it with a loop for each vertex.
+    """
+    vertices, edges = sizes
+    before, after = widths[layer], widths[layer + 1]
+    first, forward = layer == 0, LayerWork(0.0, vertices * before * after, True)
+    if kind in {"gather", "gather_back"}:
+        width = after if section.attends else before
+        return LayerWork(edges * width, 0.0, narrows=True).forward
+    if kind in {"edge_apply", "edge_apply_back"}:  # two products of a row with a vector
+        of_edges = LayerWork(0.0, edges * 2 * after, narrows=True)
+        back = of_edges.backward(first=False)
+        return of_edges.forward if kind == "edge_apply" else back
+    amounts = dict.fromkeys(forward.forward, 0.0)
+    is_fused = section.fuse and not section.attends and layer == len(widths) - 2
+    passes = [forward.forward] if kind == "apply" or section.rematerialize else []
+    if kind == "apply_back" or (kind == "apply" and is_fused):
+        passes.append(forward.backward(first=first))
+    for one in passes:
+        amounts = {name: amounts[name] + amount for name, amount in one.items()}
+    return amounts
+
+
+def count_steps(
+    section: DorylusKeys,
+    job: Job,
+    counts: IntervalCounts,
+    widths: Sequence[int],
+    volumes: NDArray[np.float64],
+) -> Operations:
+    """Return the operations of a Dorylus job in every epoch.
+
+    ``counts``: sizes of the intervals; ``widths``: f_0 .. f_L; ``volumes``: real bytes
+    of (edge, 1), the same in every epoch.
+    """
+    itemsize = number_bytes(job.settings)
+    weights = weight_bytes(section, widths, itemsize)
+    operations = Operations(job)
+    operations.add_bytes(job, volumes, "scatter", "scatter_back")
+    operations.add_gradients(job, volumes, itemsize, "gradient_sum", "weight_update")
+    work = ("gather", "apply", "edge_apply")
+    for t, task in enumerate(job.tasks):
+        if task.kind.removesuffix("_back") in work:
+            interval = task.settings["interval"]
+            vertices = float(counts.vertices[interval])
+            sizes = vertices, vertices + float(counts.edges[interval])
+            layer = task.settings["layer"]
+            operations.add(t, count_step(section, task.kind, layer, widths, sizes))
+        elif task.kind == "weight_update":
+            size = sum(weights[task.settings["layer"]])
+            operations.add(t, {"step": size / itemsize})
+    return operations

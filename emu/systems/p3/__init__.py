@@ -59,11 +59,7 @@ def open_columns_of(settings: Mapping[str, Any]) -> None:
 
 
 def join_columns(job: Job, results: Results) -> NDArray[Any]:
-    """Return all parameters, flat.
-
-    Members of a group hold the first layer's weights of their columns, beside all
-    others.
-    """
+    """Return all parameters, flat: of layer 1 a group's members have their columns."""
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
     from emu.systems.p3.column_split import ColumnSplit  # noqa: PLC0415 - torch
 
@@ -97,8 +93,7 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
 def _list_setup(job: Job) -> Iterator[Transfer]:
     """Yield the columns of every machine, and its weights from the first.
 
-    Rows of features lie with their vertices, which are hashed to machines: everybody
-    takes its columns of them from there, in every group of machines.
+    Rows lie with their vertices, which are hashed to machines: all take columns there.
     """
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 

@@ -98,10 +98,7 @@ class ColumnSplit:
     def own_gradient(
         self, block: Block, rows: NDArray[Any], of_sum: NDArray[Any]
     ) -> NDArray[Any]:
-        """Return the gradient of the weights, from that of the summed part.
-
-        It does not depend on them: the part is linear.
-        """
+        """Return the gradient of the weights from that of the sum, which is linear."""
         import torch
 
         size = sum(out for out, _ in self._split) * rows.shape[1]

@@ -17,27 +17,13 @@ mini-batches, and phases of batches that do not exist take no time and send noth
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from emu.problem import Job, Task
-from emu.problem.workloads.all_reduce import (
-    ALL_REDUCE,
-    NamedEdge,
-    all_reduce_edges,
-    all_reduce_tasks,
-    build_named_job,
-)
 from emu.problem.workloads.model_shapes import shard_sizes
 from emu.systems.dgtp import job as dgtp
-
-if TYPE_CHECKING:
-    from emu.systems.job_section import BuildContext
-    from emu.systems.p3.keys import P3Keys
 
 #: Task name without its rank -> kind, in the order of one mini-batch.
 PHASES = {
@@ -61,32 +47,13 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A static order of the phases that repeats in every cycle.
-
-    Raises ValueError when a phase would run before the one that it needs.
-    """
+    """A static order of phases, each behind the one that it needs, in every cycle."""
 
     order: tuple[str, ...]
     """Names of `PHASES` as the GPU runs them in one cycle."""
     behind: tuple[int, ...]
     """Cycles by which each phase of a mini-batch is behind its ``Mf``, in the order of
     `PHASES`: it never falls. Cycle c runs a phase of mini-batch c - behind."""
-
-    def __post_init__(self) -> None:
-        names = [*PHASES]
-        if sorted(self.order) != sorted(names) or self.behind[0] != 0:
-            raise ValueError(f"{self.order} is no order of {', '.join(names)}")
-        for first, then in itertools.pairwise(names):
-            ahead = self.distance(first, then)
-            if ahead < 0 or (
-                ahead == 0 and self.order.index(first) > self.order.index(then)
-            ):
-                raise ValueError(f"{then} of a mini-batch would run before {first}")
-
-    def distance(self, first: str, then: str) -> int:
-        """Return the cycles from one phase of a mini-batch to another."""
-        names = [*PHASES]
-        return self.behind[names.index(then)] - self.behind[names.index(first)]
 
     def behind_of(self, kind: str) -> int:
         """Return the cycles that a kind of task is behind ``Mf``; others are not."""
@@ -123,172 +90,3 @@ def column_blocks(
         return shard_sizes(feature_length, members)
     bounds = np.rint(np.cumsum(shares) / sum(shares) * feature_length)
     return tuple(np.diff(bounds, prepend=0).astype(int).tolist())
-
-
-class P3Builder:
-    """Builds the job that a section states, whose iterations are cycles.
-
-    Attributes
-    ----------
-    machines
-        Names of the machines, rank by rank.
-    batches, cycles
-        Mini-batches of each machine, and iterations of the job.
-    pipeline
-        Order of its phases.
-    members, groups
-        Machines of a group, which hold all columns between them, and number of groups.
-    hops
-        Hops that a sampler asks the owners of the vertices for; 0: the whole structure
-        is on every machine.
-    """
-
-    def __init__(self, section: P3Keys, context: BuildContext) -> None:
-        self._section, self._window = section, context.window
-        self.machines = section.ranks(context.machines)
-        self.batches = section.count_batches(context)
-        self.pipeline = PIPELINES[section.pipeline]
-        self.cycles = self.batches + self.pipeline.depth
-        self.members = section.cache or len(self.machines)
-        self.groups = len(self.machines) // self.members
-        self.hops = section.hops if section.structure == "hashed" else 0
-
-    @property
-    def derives(self) -> bool:
-        """True where every machine samples for all of its group."""
-        return self._section.push == "derived"
-
-    def share(self, rank: int) -> float:
-        """Return a machine's share of the columns over an even share."""
-        shares: tuple[float, ...] = self._section.columns
-        if not shares:
-            return 1.0
-        return shares[rank % self.members] * self.members / sum(shares)
-
-    def blocks(self, feature_length: int) -> tuple[int, ...]:
-        """Return the columns of each member of a group.
-
-        One with none computes no part of layer 1, nothing is pushed to it or pulled
-        from it.
-        """
-        return column_blocks(self._section.columns, feature_length, self.members)
-
-    def job(self, settings: Mapping[str, Any]) -> Job:
-        """Return the job.
-
-        Edges rank by rank: questions and answers of its sampler, if it asks, what
-        travels for its batches, the order of its phases, the credits of its sampler;
-        then the rings. An edge of a process's own tasks carries nothing: they share its
-        memory.
-
-        Raises ValueError as `Job`.
-        """
-        return build_named_job(self.tasks(), self.edges(), self.cycles, settings)
-
-    def tasks(self) -> Iterator[Task]:
-        """Yield the tasks, machine by machine, then those of the rings."""
-        for rank, machine in enumerate(self.machines):
-            here = Task("", "", pinned=machine, process=f"w{rank}")
-            for name, kind in {"s": "sampler", **PHASES}.items():
-                sampler = kind == "sampler"
-                yield replace(
-                    here,
-                    name=f"{name}{rank}",
-                    kind=kind,
-                    phase="sampling" if sampler else "training",
-                    behind=self.pipeline.behind_of(kind),
-                    demands=self._section.demands.worker.amounts() if sampler else {},
-                    program=PROGRAMS[kind],
-                    settings={"rank": rank},
-                    takes="" if sampler else "gpu",
-                )
-            for hop, (name, role) in itertools.product(
-                range(1, self.hops + 1), (("s", "sampler"), ("g", "store"))
-            ):
-                kind = "sampler_hop" if role == "sampler" else "graph_store_hop"
-                yield replace(
-                    here,
-                    name=f"{name}{rank}.hop{hop}",
-                    kind=kind,
-                    program=PROGRAMS[kind],
-                    settings={role: rank, "hop": hop},
-                    iterations=self.batches,
-                )
-        yield from all_reduce_tasks(self._ranks("w", "data_backward"))
-        of_rows = self._ranks("v", "model_backward")
-        for member in range(self.members if self.groups > 1 else 0):
-            yield from all_reduce_tasks(of_rows[member :: self.members])
-
-    def _ranks(self, letter: str, after: str) -> list[Task]:
-        """Return the ranks of a ring that sums what a phase leaves."""
-        return [
-            Task(
-                f"{letter}{rank}",
-                ALL_REDUCE,
-                pinned=machine,
-                process=f"w{rank}",
-                behind=self.pipeline.behind_of(after),
-            )
-            for rank, machine in enumerate(self.machines)
-        ]
-
-    def edges(self) -> Iterator[NamedEdge]:
-        """Yield the edges in the order of `job`."""
-        order, pipeline = self.pipeline.order, self.pipeline
-        ranks = range(len(self.machines))
-        for rank in ranks:
-            hops = (f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1))
-            asks = [*hops, f"s{rank}"]
-            for (hop, asker), store in itertools.product(
-                enumerate(asks[:-1], 1), ranks
-            ):
-                owner, place = f"g{store}.hop{hop}", (rank, store, hop)
-                yield NamedEdge(asker, owner, carries="frontier", place=place)
-                yield NamedEdge(owner, asks[hop], carries="answer", place=place)
-            yield from self._batch_edges(rank)
-            for phase, then in itertools.pairwise(order):
-                yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
-            yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
-            if self._window is not None:
-                for peer in self.group_of(rank):
-                    yield NamedEdge(f"Mf{peer}", asks[0], self._window, credit=True)
-        forward = [f"Mf{rank}" for rank in ranks]
-        yield from all_reduce_edges(
-            [f"w{rank}" for rank in ranks],
-            [f"Db{rank}" for rank in ranks],
-            forward,
-            lag=1 + pipeline.missed - pipeline.behind[2],
-            carries="upper",
-        )
-        for member in range(self.members if self.groups > 1 else 0):
-            own = ranks[member :: self.members]
-            yield from all_reduce_edges(
-                [f"v{rank}" for rank in own],
-                [f"Mb{rank}" for rank in own],
-                [forward[rank] for rank in own],
-                lag=1 + pipeline.missed - pipeline.depth,
-                carries="first_layer",
-                about=(member,),
-            )
-
-    def group_of(self, rank: int) -> range:
-        """Return the machines of a machine's group."""
-        first = rank - rank % self.members
-        return range(first, first + self.members)
-
-    def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
-        """Yield the edges of the data for the batches of one machine."""
-        forward = self.pipeline.distance("Mf", "Df")
-        backward = self.pipeline.distance("Db", "Mb")
-        yield NamedEdge(f"s{rank}", f"Mf{rank}")
-        for peer in self.group_of(rank):
-            if peer == rank:
-                continue
-            place = (rank, peer % self.members)
-            if not self.derives:
-                yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
-            for source, to, lag in (
-                (f"Mf{peer}", f"Df{rank}", forward),
-                (f"Db{rank}", f"Mb{peer}", backward),
-            ):
-                yield NamedEdge(source, to, lag, carries="pull", place=place)

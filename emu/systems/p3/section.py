@@ -2,52 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import Dataset, count_job, open_for
-from emu.problem import Cluster, Job, Realization
+from emu.graph_data import count_job, open_for
+from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.quantities import Few, word_or_list
+from emu.problem.workloads import SampleCounts, model_shapes
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
     NamedEdge,
     all_reduce_edge_count,
+    all_reduce_edges,
+    all_reduce_tasks,
+    build_named_job,
     part_elements,
 )
-from emu.problem.workloads.model_shapes import (
-    ANSWERED_EDGE_BYTES,
-    BLOCK_EDGE_BYTES,
-    SPLIT_WEIGHTS,
-    VERTEX_ID_BYTES,
-    SampleCounts,
-    layer_shapes,
-    parameter_count,
+from emu.problem.workloads.operations import (
+    LayerWork,
+    Operations,
+    count_layer,
+    count_layers,
 )
-from emu.problem.workloads.operations import Operations
-from emu.systems import Keys, Problems, Times
+from emu.systems import Keys, Problems, Times, translation
 from emu.systems.job_section import BuildContext
-from emu.systems.p3.job import PIPELINES, P3Builder
-from emu.systems.p3.keys import P3Keys
-from emu.systems.p3.operations import count_phases
+from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
 from emu.systems.training_section import (
     ModelProgramSection,
+    ReplicaSection,
     lacking_memory,
     number_bytes,
 )
-from emu.systems.translation import (
-    HOPS,
-    CommonJob,
-    Translation,
-    machines_key,
-    read_replicas,
-    write_common,
-)
+from emu.systems.translation import CommonJob, Translation
 from emu.units import SIZE
 
 _FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
@@ -57,6 +52,166 @@ _TOO_FEW = (
     "which some are 0"
 )
 _NO_PROGRAM = "p3 cannot split the first layer of a program: write a kind, not this"
+
+_Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Shares: TypeAlias = Annotated[
+    tuple[_Share, ...], *word_or_list("even", {"type": "number", "minimum": 0})
+]
+
+
+class P3Builder:
+    """Builds the job that a section states, whose iterations are cycles.
+
+    Attributes
+    ----------
+    batches, cycles
+        Mini-batches of each machine, and iterations of the job.
+    members, groups
+        Machines of a group, which hold all columns between them, and number of groups.
+    hops
+        Hops that a sampler asks the owners of the vertices for; 0: the whole structure
+        is on every machine.
+    """
+
+    def __init__(self, section: P3JobSection, context: BuildContext) -> None:
+        self.section, self._window = section, context.window
+        self.machines = section.ranks(context.machines)
+        self.batches = section.count_batches(context)
+        self.pipeline = PIPELINES[section.pipeline]
+        self.cycles = self.batches + self.pipeline.depth
+        self.members = section.cache or len(self.machines)
+        self.groups = len(self.machines) // self.members
+        self.hops = section.hops if section.structure == "hashed" else 0
+
+    def share(self, rank: int) -> float:
+        """Return a machine's share of the columns over an even share."""
+        shares: tuple[float, ...] = self.section.columns
+        if not shares:
+            return 1.0
+        return shares[rank % self.members] * self.members / sum(shares)
+
+    def blocks(self, feature_length: int) -> tuple[int, ...]:
+        """Return the columns of each member of a group, 0 of one without a part."""
+        return column_blocks(self.section.columns, feature_length, self.members)
+
+    def job(self, settings: Mapping[str, Any]) -> Job:
+        """Return the job.
+
+        Edges rank by rank: questions and answers of its sampler, if it asks, what
+        travels for its batches, the order of its phases, the credits of its sampler;
+        then the rings. An edge of a process's own tasks carries nothing: they share its
+        memory.
+
+        Raises ValueError as `Job`.
+        """
+        return build_named_job(self.tasks(), self.edges(), self.cycles, settings)
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield the tasks, machine by machine, then those of the rings."""
+        for rank, machine in enumerate(self.machines):
+            here = Task("", "", pinned=machine, process=f"w{rank}")
+            for name, kind in {"s": "sampler", **PHASES}.items():
+                sampler = kind == "sampler"
+                yield replace(
+                    here,
+                    name=f"{name}{rank}",
+                    kind=kind,
+                    phase="sampling" if sampler else "training",
+                    behind=self.pipeline.behind_of(kind),
+                    demands=self.section.demands.worker.amounts() if sampler else {},
+                    program=PROGRAMS[kind],
+                    settings={"rank": rank},
+                    takes="" if sampler else "gpu",
+                )
+            for hop, (name, role) in itertools.product(
+                range(1, self.hops + 1), (("s", "sampler"), ("g", "store"))
+            ):
+                kind = "sampler_hop" if role == "sampler" else "graph_store_hop"
+                yield replace(
+                    here,
+                    name=f"{name}{rank}.hop{hop}",
+                    kind=kind,
+                    program=PROGRAMS[kind],
+                    settings={role: rank, "hop": hop},
+                    iterations=self.batches,
+                )
+        yield from all_reduce_tasks(self._ranks("w", "data_backward"))
+        of_rows = self._ranks("v", "model_backward")
+        for member in range(self.members if self.groups > 1 else 0):
+            yield from all_reduce_tasks(of_rows[member :: self.members])
+
+    def _ranks(self, letter: str, after: str) -> list[Task]:
+        """Return the ranks of a ring that sums what a phase leaves."""
+        return [
+            Task(
+                f"{letter}{rank}",
+                ALL_REDUCE,
+                pinned=machine,
+                process=f"w{rank}",
+                behind=self.pipeline.behind_of(after),
+            )
+            for rank, machine in enumerate(self.machines)
+        ]
+
+    def edges(self) -> Iterator[NamedEdge]:
+        """Yield the edges in the order of `job`."""
+        order, pipeline = self.pipeline.order, self.pipeline
+        ranks = range(len(self.machines))
+        for rank in ranks:
+            hops = (f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1))
+            asks = [*hops, f"s{rank}"]
+            for (hop, asker), store in itertools.product(
+                enumerate(asks[:-1], 1), ranks
+            ):
+                owner, place = f"g{store}.hop{hop}", (rank, store, hop)
+                yield NamedEdge(asker, owner, carries="frontier", place=place)
+                yield NamedEdge(owner, asks[hop], carries="answer", place=place)
+            yield from self._batch_edges(rank)
+            for phase, then in itertools.pairwise(order):
+                yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
+            yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
+            if self._window is not None:
+                for peer in self.group_of(rank):
+                    yield NamedEdge(f"Mf{peer}", asks[0], self._window, credit=True)
+        forward = [f"Mf{rank}" for rank in ranks]
+        yield from all_reduce_edges(
+            [f"w{rank}" for rank in ranks],
+            [f"Db{rank}" for rank in ranks],
+            forward,
+            lag=1 + pipeline.missed - pipeline.behind[2],
+            carries="upper",
+        )
+        for member in range(self.members if self.groups > 1 else 0):
+            own = ranks[member :: self.members]
+            yield from all_reduce_edges(
+                [f"v{rank}" for rank in own],
+                [f"Mb{rank}" for rank in own],
+                [forward[rank] for rank in own],
+                lag=1 + pipeline.missed - pipeline.depth,
+                carries="first_layer",
+                about=(member,),
+            )
+
+    def group_of(self, rank: int) -> range:
+        """Return the machines of a machine's group."""
+        first = rank - rank % self.members
+        return range(first, first + self.members)
+
+    def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
+        """Yield the edges of the data for the batches of one machine."""
+        _, forward, loss, end = self.pipeline.behind
+        yield NamedEdge(f"s{rank}", f"Mf{rank}")
+        for peer in self.group_of(rank):
+            if peer == rank:
+                continue
+            place = (rank, peer % self.members)
+            if self.section.push == "shipped":
+                yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
+            for source, to, lag in (
+                (f"Mf{peer}", f"Df{rank}", forward),
+                (f"Db{rank}", f"Mb{peer}", end - loss),
+            ):
+                yield NamedEdge(source, to, lag, carries="pull", place=place)
 
 
 @dataclass(frozen=True)
@@ -88,12 +243,12 @@ def split_model(
 ) -> SplitModel:
     """Return the sizes of a model of ``Job.settings``."""
     kind = model.get("kind", "sage")
-    first, *_ = layer_shapes(model, feature_length, classes)
-    widths = [shape[0] for shape in first[: SPLIT_WEIGHTS[kind]]]
+    first, *_ = model_shapes.layer_shapes(model, feature_length, classes)
+    widths = [shape[0] for shape in first[: model_shapes.SPLIT_WEIGHTS[kind]]]
     return SplitModel(
         feature_length=feature_length,
         first_width=sum(widths),
-        upper=parameter_count(model, feature_length, classes)
+        upper=model_shapes.parameter_count(model, feature_length, classes)
         - sum(widths) * feature_length,
         pulled_width=widths[0],
         pulls="inputs" if kind == "gat" else "outputs",
@@ -110,14 +265,11 @@ def p3_realization(
     """Return seconds and real bytes of the job that ``builder`` builds.
 
     ``times``: kind of task -> seconds; those of layer 1 are for an even share of the
-    columns; ``counts``: of each machine, of each of its mini-batches. Raises ValueError
-    when a kind of task has no time.
+    columns; ``counts``: of each machine, of each of its mini-batches.
     """
     tasks, edges = [*builder.tasks()], [*builder.edges()]
     seconds = np.zeros((len(tasks), builder.cycles))
     for row, task in zip(seconds, tasks, strict=True):
-        if task.kind not in times and task.kind != ALL_REDUCE:
-            raise ValueError(f"no time for {task.kind}")
         by_columns = task.kind.startswith("model")
         work = builder.share(task.settings["rank"]) if by_columns else 1.0
         first = task.behind
@@ -147,20 +299,144 @@ def _bytes_of(
     """Return the bytes on an edge for a mini-batch of such counts."""
     match edge.carries, edge.place:
         case "frontier", (_, store, hop):
-            return VERTEX_ID_BYTES * counts.frontier_owned[hop - 1][store]
+            return model_shapes.VERTEX_ID_BYTES * counts.frontier_owned[hop - 1][store]
         case "answer", (_, store, hop):
-            return ANSWERED_EDGE_BYTES * counts.answered[hop - 1][store]
+            return model_shapes.ANSWERED_EDGE_BYTES * counts.answered[hop - 1][store]
         case _, (_, block) if not blocks[block]:
             return 0
         case "push", _:  # ids and edges of layer 1's structure
-            structure = BLOCK_EDGE_BYTES * counts.first_edges
-            return VERTEX_ID_BYTES * counts.inputs + structure
+            structure = model_shapes.BLOCK_EDGE_BYTES * counts.first_edges
+            return model_shapes.VERTEX_ID_BYTES * counts.inputs + structure
         case _:
             return model.pull_bytes(counts)
 
 
-class P3JobSection(P3Keys):
+def split_layer(
+    kind: str, widths: tuple[int, int], counts: Sequence[SampleCounts]
+) -> tuple[LayerWork, LayerWork]:
+    """Return the operations of layer 1 on some columns, and of the rest of layer 1.
+
+    Attention and the second matrix of ``gin`` are of the rest, which takes the sum over
+    all columns. ``kind``: of the model; ``widths``: number of columns, and width of the
+    layer; ``counts``: of each mini-batch of a machine.
+    """
+    columns, width = widths
+    edges, inputs, outputs = np.array(
+        [(one.first_edges, one.inputs, one.outputs) for one in counts], float
+    ).T
+    if kind == "gat":
+        linear = LayerWork(0.0, inputs * columns * width, narrows=True)
+        return linear, LayerWork((edges + outputs) * width, 0.0, narrows=True)
+    layer = count_layer(kind, widths, edges, inputs, outputs)
+    rest = LayerWork(0.0, 0.0, narrows=False, outer=layer.outer)
+    return replace(layer, outer=0.0), rest
+
+
+def count_phases(
+    builder: P3Builder, job: Job, steps: tuple[int, int], volumes: NDArray[np.float64]
+) -> Operations:
+    """Return the operations of the job that ``builder`` builds.
+
+    ``steps``: parameters of a column of layer 1, and the upper ones; ``volumes``: real
+    bytes of (edge, cycle).
+    """
+    settings, dataset = job.settings, open_for(job.settings)
+    phases = _Phases(
+        builder=builder,
+        model=settings["model"],
+        sizes=(dataset.feature_length, dataset.classes),
+        counts=count_job(settings, dataset, builder.batches),
+        steps=steps,
+    )
+    operations = Operations(job)
+    operations.add_gradients(job, volumes, number_bytes(settings))
+    for t, task in enumerate(job.tasks):
+        when = slice(task.behind, task.behind + builder.batches)
+        for amounts in phases.of_task(task):
+            operations.add(t, amounts, when)
+    return operations
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """Amounts of the tasks of all mini-batches, by operation."""
+
+    builder: P3Builder
+    model: Mapping[str, Any]
+    sizes: tuple[int, int]
+    counts: Sequence[Sequence[SampleCounts]]
+    steps: tuple[int, int]
+
+    def _split(
+        self, columns: int, counts: Sequence[SampleCounts]
+    ) -> tuple[LayerWork, LayerWork]:
+        width = self.model["hidden"] if self.model["layers"] > 1 else self.sizes[1]
+        return split_layer(self.model.get("kind", "sage"), (columns, width), counts)
+
+    def of_task(self, task: Task) -> Iterator[dict[str, Any]]:
+        match task.kind:
+            case "graph_store_hop":
+                store, hop = task.settings["store"], task.settings["hop"] - 1
+                each = [[one.answered[hop][store] for one in of] for of in self.counts]
+                yield {"sample": np.sum(each, axis=0)}
+            case "sampler" if not self.builder.hops:
+                rank = task.settings["rank"]
+                derives = self.builder.section.push == "derived"
+                for peer in self.builder.group_of(rank) if derives else (rank,):
+                    yield {"sample": [one.edges for one in self.counts[peer]]}
+            case "data_forward" | "data_backward":
+                yield from self._of_data(task.settings["rank"], task.kind)
+            case "model_forward" | "model_backward":
+                yield from self._of_columns(task.settings["rank"], task.kind)
+            case _:
+                pass
+
+    def _of_data(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
+        own = self.counts[rank]
+        _, rest = self._split(self.sizes[0], own)
+        for layer in (rest, *count_layers(self.model, *self.sizes, own)[1:]):
+            forward = kind == "data_forward"
+            yield layer.forward if forward else layer.backward(first=False)
+        if kind == "data_backward":
+            yield {"step": float(self.steps[1])}
+
+    def _of_columns(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
+        columns = self.builder.blocks(self.sizes[0])[rank % self.builder.members]
+        if not columns:
+            return
+        for of in (self.counts[peer] for peer in self.builder.group_of(rank)):
+            linear, _ = self._split(columns, of)
+            # The group's batches are one pass.
+            if kind == "model_forward":
+                rows = np.array([one.inputs for one in of], float)
+                yield linear.forward | {"launch": 0.0}
+                yield {"collect": rows * columns * _FEATURE_BYTES}
+            else:
+                yield linear.backward(first=True) | {"launch": 0.0}
+        yield {"launch": 1.0}
+        if kind == "model_backward":
+            yield {"step": float(self.steps[0] * columns)}
+
+
+class P3JobSection(ReplicaSection):
     """P3: push the structure, pull partial activations, never a feature."""
+
+    system: Literal["p3"]
+    """Kind of job."""
+    pipeline: Literal["none", "A", "B"] = "A"
+    """Phases of several mini-batches in turn: A lacks 2 updates, B 3; ``none`` trains
+    as data parallel training does."""
+    push: Literal["shipped", "derived"] = "shipped"
+    """``shipped``: samplers send ids and edges of layer 1; ``derived``: every machine
+    samples for its group, which needs the structure there."""
+    structure: Literal["replicated", "hashed"] = "replicated"
+    """``replicated``: every machine has the graph's structure; ``hashed``: its share,
+    and samplers ask owners hop by hop."""
+    cache: Few | None = None
+    """Machines that hold a full copy of the features between them; default is all."""
+    columns: Shares = ()
+    """``even``, or shares of the columns of each machine of a group; one with 0
+    computes no part of layer 1."""
 
     unprofiled: ClassVar[str] = (
         "a profile knows no cycles of a pipeline, write job.times instead"
@@ -173,7 +449,6 @@ class P3JobSection(P3Keys):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        """Return those of partial activations, of questions, and of the rings."""
         ranks = len(self.ranks(machines))
         members = min(self.cache or ranks, ranks)
         pushes = 2 * self.hops * ranks if self.structure == "hashed" else 0
@@ -245,14 +520,10 @@ class P3JobSection(P3Keys):
 
     @override
     def realize_sampled(
-        self,
-        job: Job,
-        times: Times,
-        dataset: Dataset,
-        context: BuildContext,
-        cluster: Cluster,
+        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
         builder, settings = P3Builder(self, context), job.settings
+        dataset = open_for(settings)
         length, taken = dataset.feature_length, self.demands.worker.amounts()
         if not self.columns and builder.members > length:
             problem = _TOO_FEW.format(builder.members, length)
@@ -285,16 +556,20 @@ def _write(common: CommonJob) -> Keys:
     if "program" in common.same["model"]:
         raise ScenarioError(_NO_PROGRAM, key="job.model.program")
     common = common.spread(len(common.machines), len(common.machines))
-    times = common.times_of("sampler", "all_reduce", *(HOPS if common.by_hops else ()))
+    times = common.times_of(
+        "sampler", "all_reduce", *(translation.HOPS if common.by_hops else ())
+    )
     return {
-        **machines_key(common),
+        **translation.machines_key(common),
         "structure": "hashed" if common.by_hops else "replicated",
-        **write_common(common, times | common.phases(), "replica"),
+        **translation.write_common(common, times | common.phases(), "replica"),
     }
 
 
 TRANSLATION = Translation(
-    lambda job, cluster: read_replicas(job, cluster, by_hops=job.structure == "hashed"),
+    lambda job, cluster: translation.read_replicas(
+        job, cluster, by_hops=job.structure == "hashed"
+    ),
     _write,
     splits_first_layer=True,
 )

@@ -26,7 +26,7 @@ from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import EmulatorError
 from emu.host.this_host import this_host, version_of_emu
 from emu.problem import Kill, Problem, Realization
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 from emu.scenario import Experiment
 from emu.scenario.realize import model_programs
 from emu.systems.system import tasks_with_state_of

@@ -14,7 +14,7 @@ from emu.emulation.wire.array_parts import PART, state_parts
 from emu.emulation.wire.messages import StatePart
 from emu.errors import DataError, NodeMisbehaved
 from emu.problem import Job, Task
-from emu.problem.cut import Cut
+from emu.problem.job import Cut
 
 JOB = Job((Task("ps0", "ps"), Task("ps1", "ps"), Task("w0", "w")), (), 10)
 BEGINS = {"ps0": ("ps0",), "ps1": ("ps1",), "w0": ("ps0", "ps1")}

@@ -22,7 +22,6 @@ from emu.problem import (
     Task,
 )
 from emu.runs.problem_json import schedule_from_json
-from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
 from emu.trust.audit import audit
 from tests.emulation.coordinator.emulated import emulable, run
 from tests.emulation.coordinator.programs.drifting import drifted
@@ -148,9 +147,6 @@ def test_what_cannot_be_read() -> None:
             (Edge(0, 1, 1, credit=True, latest=True),),
             2,
         )
-    tasks = [CustomTask("p", 1.0), CustomTask("go", 0.0, gate=True)]
-    with pytest.raises(ValueError, match="but the gate go runs no process; only tasks"):
-        custom_job(tasks, [CustomFlow("p", "go", 0.0, 1, latest=True)], 2)
 
 
 def test_the_last_of_a_source_that_ends_first_is_read_until_the_end() -> None:
