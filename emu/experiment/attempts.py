@@ -79,12 +79,9 @@ def recovery_of(
     """
     if not ended:
         return {}
-    content = {
-        "makespan": makespan,
-        "predicted_makespan": predicted,
-        "lost": sum_losses(ended),
-        "attempts": [asdict(one) for one in ended],
-    }
+    content: dict[str, Any] = {"makespan": makespan, "predicted_makespan": predicted}
+    content["lost"] = sum_losses(ended)
+    content["attempts"] = [asdict(one) for one in ended]
     if foreseen is not None:
         content["predicted_lost"] = foreseen.lost
         content["predicted_attempts"] = [asdict(one) for one in foreseen.killed]
@@ -144,8 +141,8 @@ class Progress(Observer):
         job = experiment.problem.job
         self._of_cuts = {job.index(name) for name in tasks_with_state_of(job)}
         self._copies = {*copies_of(job).values()}
-        #: Copies to which the state has come that the attempt began with.
-        self._came: set[int] = set()
+        self.came: set[int] = set()
+        """Copies to which the state has come that the attempt began with."""
         self._scale = experiment.scenario.emulation.stated_time_scale
         self._started: dict[int, float] = {}
         self.zero = math.nan
@@ -166,7 +163,7 @@ class Progress(Observer):
             self._started[message.iteration] = max(before, message.start)
         misses = updates_missed(self._experiment.problem.job)
         if message.task in self._copies and message.iteration == misses:
-            self._came.add(message.task)
+            self.came.add(message.task)
 
     def ran(self, error: RunError) -> float:
         """Return the run seconds until the first sign of the death."""
@@ -180,12 +177,6 @@ class Progress(Observer):
         coming = [kill for kill in mine.kills if kill not in self.due.idle]
         death, otherwise = mine.began + self.ran(error), mine.scenario.recovery_time
         return time_down(coming, self.due.now, death, otherwise)
-
-    def cut_left(self, newest: Cut, holders: Holders, error: RunError) -> Cut:
-        """Return the newest cut, or the beginning where none holds a state of it."""
-        first, fallen = self._experiment.first, self.fallen(error)[1]
-        rest = holders.left_of(newest.iteration, first, fallen, self._came)
-        return newest if rest == newest.iteration else Cut(rest, {})
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
         """Return the attempt that an error has ended before the next begins at ``cut``.
@@ -245,8 +236,11 @@ def run_attempts(
                 before = f"there were {limit} restarts before (max_restarts: {limit})"
                 raise NodeLost(f"{error}; {before}") from error
             newest = read_last_cut(experiment, run, observer.on_notice)
-            start = progress.cut_left(newest, holders, error)
-            if start.iteration < newest.iteration:
+            fallen, came = progress.fallen(error)[1], progress.came
+            rest = holders.left_of(newest.iteration, experiment.first, fallen, came)
+            # The beginning, where nobody is left who holds a state of the newest.
+            start = newest if rest == newest.iteration else Cut(rest, {})
+            if rest < newest.iteration:
                 drop_cuts(run)
                 ends = [replace(one, again=one.ran) for one in ends]
             ends.append(progress.end_attempt(error, start))

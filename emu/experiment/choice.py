@@ -82,9 +82,8 @@ class Choice:
     @cached_property
     def limit(self) -> str:
         """The largest part of its critical path."""
-        for name, share in limits_of(self.ready, self.schedule).items():
-            return f"{name}, {share:.0%}"
-        return "nothing"
+        limits = limits_of(self.ready, self.schedule).items()
+        return next((f"{name}, {share:.0%}" for name, share in limits), "nothing")
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds and dollars."""

@@ -89,10 +89,8 @@ class DryRun:
             rows.append(("wall time", format_duration(self.wall_seconds, 3)))
             rows.append(("real traffic at its peak", format_rate(self.peak_traffic)))
         if tcp := self.tcp:
-            longer = format_ratio(tcp.older_first)
-            rows.append(
-                ("flows that begin where TCP fills a queue", f"{tcp.at_risk:,}")
-            )
+            risk, longer = f"{tcp.at_risk:,}", format_ratio(tcp.older_first)
+            rows.append(("flows that begin where TCP fills a queue", risk))
             rows.append(("makespan moved by older connections first", longer))
         return rows
 
@@ -101,9 +99,8 @@ def dry_run(experiment: Experiment) -> DryRun:
     """Return the figures of an experiment's run that are known before its start."""
     problem, policy = experiment.problem, experiment.choose_policy()
     realization, profile = experiment.realization, experiment.expected
-    schedule = simulate(
-        problem, realization, policy, profile=profile, record_rates=True
-    )
+    what, job = (problem, realization, policy), problem.job
+    schedule = simulate(*what, profile=profile, record_rates=True)
     emulation = experiment.scenario.emulation
     scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
     is_explicit = emulation.time_scale != AUTO
@@ -113,30 +110,26 @@ def dry_run(experiment: Experiment) -> DryRun:
     if setup := setup_to_run(experiment):  # whose processes have ended by then
         before = most_waiting(setup.simulate(), setup.realization.volumes)
         waiting = max(waiting, before * byte_scale)
+    tcp = None
+    if is_explicit and by_tcp:
+        older = simulate(problem, realization, "fifo").makespan
+        scales = {"time_scale": scale, "byte_scale": byte_scale}
+        tcp = full_queues(schedule, **scales, older_first=older)
+    memory = waiting + _COMMAND + len(job.processes) * _PROCESS
     return DryRun(
         time_scale=scale if is_explicit else None,
         byte_scale=byte_scale,
         makespan=schedule.makespan,
-        processes=len(problem.job.processes),
+        processes=len(job.processes),
         flows=len(schedule.flows()),
         ends=schedule.task_end.size + len(schedule.flows()),
         payload=float(sizes.sum()) * byte_scale,
         waiting=waiting,
-        memory=waiting
-        + _COMMAND
-        + len(problem.job.processes) * _PROCESS
-        + training_memory(experiment, byte_scale),
+        memory=memory + training_memory(experiment, byte_scale),
         wall_seconds=schedule.makespan * scale if is_explicit else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if is_explicit else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
-        tcp=full_queues(
-            schedule,
-            time_scale=scale,
-            byte_scale=byte_scale,
-            older_first=simulate(problem, realization, "fifo").makespan,
-        )
-        if is_explicit and by_tcp
-        else None,
+        tcp=tcp,
     )
 
 
@@ -181,9 +174,8 @@ def most_waiting(
     starts, ends, sizes, twice = [], [], [], 0.0
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
-        if job.control[e] or edge.credit or not count:
-            continue
-        if edges is not None and e not in edges:
+        beside = edges is not None and e not in edges
+        if job.control[e] or edge.credit or not count or beside:
             continue
         reads = np.arange(count) + edge.lag
         end = np.full(count, schedule.makespan)

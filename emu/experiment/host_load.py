@@ -83,13 +83,11 @@ def check_load(load: HostLoad, warn: Callable[[str], None], *, force: bool) -> N
 
     Raises RunUntrusted when a share is above 20 % and ``force`` is not stated.
     """
-    causes = load.causes()
-    if not causes:
-        return
-    line = f"this host is under load: {'; '.join(causes)}"
+    line = f"this host is under load: {'; '.join(load.causes())}"
     if load.worst > REFUSED and not force:
         raise RunUntrusted(
             f"{line}: measured times would be too long; end what else runs on it, or "
             "write --force"
         )
-    warn(f"{line}; measured times are too long")
+    if load.worst > WARNED:
+        warn(f"{line}; measured times are too long")

@@ -53,23 +53,15 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
             real[here] += size
     for (_, here), size in weights.items():
         real[here] += size
-    return {
-        name: real[name] / scale + _count_messages(experiment, schedule, name)
-        for name in experiment.placing["machines"]
-    }
-
-
-def _count_messages(experiment: Experiment, schedule: Schedule, name: str) -> float:
-    """Return the most bytes that messages from and to a machine hold at a time."""
-    problem = experiment.problem
-    here = problem.cluster.index(name)
-    machine_of, edges = problem.placement.machine_of, enumerate(problem.job.edges)
-    own = {
-        number
-        for number, edge in edges
-        if here in (machine_of[edge.source], machine_of[edge.destination])
-    }
-    return most_waiting(schedule, experiment.realization.volumes, own)
+    volumes, needs = experiment.realization.volumes, dict[str, float]()
+    ends = [
+        {job.tasks[e.source].name, job.tasks[e.destination].name} for e in job.edges
+    ]
+    for name in experiment.placing["machines"]:
+        tasks = {task for task, at in machine_of.items() if at == name}
+        own = {number for number, both in enumerate(ends) if both & tasks}
+        needs[name] = real[name] / scale + most_waiting(schedule, volumes, own)
+    return needs
 
 
 def check_memory(experiment: Experiment, schedule: Schedule) -> None:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +42,6 @@ _CATEGORIES = ("gpu_user_annotation", "user_annotation")
 _TOLD = 12
 
 
-class Range(NamedTuple):
-    """Occurrences of one name in a trace."""
-
-    seconds: NDArray[np.float64]
-    """Durations of its occurrences, in their order."""
-    own: bool
-    """True where the program named it (``record_function``), and not torch."""
-
-
 def profile_from_trace(
     scenario: Scenario,
     trace: Path,
@@ -79,16 +70,15 @@ def profile_from_trace(
         problem = f"no task of kind {unknown[0]!r}, known: {', '.join(kinds)}"
         raise ScenarioError(problem, file="--range")
     events = _occurrences(trace)
-    watch({name: one.seconds for name, one in events.items()})
+    watch(events)
     measured = {}
     for kind in kinds:
         if kind in ranges or kind in events:
             names = ranges.get(kind, (kind,))
             if lacks := [name for name in names if name not in events]:
                 raise DataError(_without(events, lacks[0]), path=str(trace))
-            count = min(len(events[name].seconds) for name in names)
-            rows = [events[name].seconds[:count] for name in names]
-            measured[kind] = np.sum(rows, axis=0)
+            count = min(len(events[name]) for name in names)
+            measured[kind] = np.sum([events[name][:count] for name in names], axis=0)
     if not measured:
         raise DataError(_without(events, next(iter(kinds))), path=str(trace))
     iterations = min(map(len, measured.values()))
@@ -106,8 +96,11 @@ def profile_from_trace(
     return ProfileFile.of(job, Profile(times, realization.volumes))
 
 
-def _occurrences(trace: Path) -> dict[str, Range]:
-    """Return the ranges by name, the program's own first, then by their time."""
+def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
+    """Return the seconds of every occurrence of each range, in their order.
+
+    Ranges that the program named itself come first, then those of torch, by their time.
+    """
     with one_error(trace):
         content = read_json(trace)
         events = content["traceEvents"] if isinstance(content, dict) else content
@@ -119,23 +112,23 @@ def _occurrences(trace: Path) -> dict[str, Range]:
                     fields = {key: event[key] for key in ("name", "ts", "dur")}
                     raise ValueError(f"a range cannot have the times of {fields}")
                 spans[str(event["name"]), str(event.get("cat", ""))].append(span)
-        ranges: dict[str, Range] = {}
+        ranges: dict[str, tuple[bool, NDArray[np.float64]]] = {}
         rank = {category: place for place, category in enumerate(_CATEGORIES)}
         order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
         for name, category in order:
-            if name not in ranges:
-                in_order = sorted(spans[name, category])
-                seconds = np.array([seconds for _, seconds in in_order])
-                ranges[name] = Range(seconds, category in rank)
-        longest = sorted(ranges.items(), key=lambda one: -one[1].seconds.sum())
-        return dict(sorted(longest, key=lambda one: not one[1].own))
+            seconds = np.array(
+                [seconds for _, seconds in sorted(spans[name, category])]
+            )
+            ranges.setdefault(name, (category not in rank, seconds))
+        longest = sorted(
+            ranges, key=lambda name: (ranges[name][0], -ranges[name][1].sum())
+        )
+        return {name: ranges[name][1] for name in longest}
 
 
-def _without(found: Mapping[str, Range], name: str) -> str:
-    names = ", ".join(
-        f"{printable(name, 40)} ({len(one.seconds)})"
-        for name, one in [*found.items()][:_TOLD]
-    )
+def _without(found: Mapping[str, NDArray[np.float64]], name: str) -> str:
+    some = [*found.items()][:_TOLD]
+    names = ", ".join(f"{printable(name, 40)} ({len(one)})" for name, one in some)
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
         f"once per kind; there are: {names or 'none'}"

@@ -119,8 +119,7 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
 
 
 def measure_rates(
-    scenario: Scenario,
-    measure: Callable[[Scenario], tuple[Experiment, Profile]],
+    scenario: Scenario, measure: Callable[[Scenario], tuple[Experiment, Profile]]
 ) -> FittedRates:
     """Return the rates of a scenario's job on this computer.
 
@@ -142,17 +141,13 @@ def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
 
     Raises ScenarioError when a rate is neither fitted nor stated.
     """
-    keys: dict[str, Any] = {}
-    before = {} if stated is None else stated.model_dump(mode="json")
-    for name in OPERATIONS:
-        if name in fitted.rates:
-            keys[name] = DURATION.exact(float(f"{fitted.rates[name] or 1e-18:.4g}"))
-        elif name in before:
-            keys[name] = before[name]
-        else:
-            problem = (
-                "no task of this job tells it: state job.rates, of which those that "
-                "are measured are replaced"
-            )
-            raise ScenarioError(problem, key=f"job.rates.{name}")
-    return keys
+    keys = {} if stated is None else stated.model_dump(mode="json")
+    for name, rate in fitted.rates.items():
+        keys[name] = DURATION.exact(float(f"{rate or 1e-18:.4g}"))
+    if missing := [name for name in OPERATIONS if name not in keys]:
+        problem = (
+            "no task of this job tells it: state job.rates, of which those that are "
+            "measured are replaced"
+        )
+        raise ScenarioError(problem, key=f"job.rates.{missing[0]}")
+    return {name: keys[name] for name in OPERATIONS}

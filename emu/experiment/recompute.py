@@ -9,24 +9,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
+from emu.experiment import run_experiment
 from emu.experiment.attempts import Ended, foreseen
 from emu.experiment.resumption import with_until
-from emu.experiment.run_experiment import (
-    emulation_settings,
-    manifest,
-    result_of,
-    setup_figures,
-)
 from emu.experiment.run_result import PreparedRun
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
@@ -35,14 +29,7 @@ from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Realization, Schedule
-from emu.runs.array_files import NAME as WEIGHTS
-from emu.runs.array_files import (
-    REPORTS,
-    SCHEDULED,
-    read_frames,
-    read_reports,
-    read_weights,
-)
+from emu.runs import array_files
 from emu.runs.audit_inputs import ToAudit, has_other_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import RecordedRun, load_run
@@ -64,8 +51,6 @@ _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
     "versions, and what processes counted that no guard can compare"
 )
-
-_NO_ACCURACY = "accuracy is not computed again: its model is code of others"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,25 +120,22 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     if checks["problem"][1]:
         silent.append("results are not computed again: they are of another problem")
         return Recomputed(checks, tuple(silent))
-    settings = emulation_settings(scenario, host_of={})
+    settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
-    if not (run.path / REPORTS).exists():
-        sentence = f"{REPORTS} is missing: nothing of result.json is computed again"
+    if not (run.path / array_files.REPORTS).exists():
+        sentence = "reports.npz is missing: nothing of result.json is computed again"
         checks["result"] = (1, [disagreement("result", sentence)])
         return Recomputed(checks, tuple(silent))
     with one_error(run.path):
-        checks |= _results(run, experiment, settings, silent, ends, before)
-    checks |= _setup(run, experiment)
+        noted = run.manifest.get("auto_scale")
+        choice = None if noted is None else ScaleChoice.from_json(noted)
+        prepared = PreparedRun.of(experiment, settings, choice)
+        checks |= _results(run, prepared, silent, ends, before)
+    if setup := setup_to_run(experiment):  # its scenario follows from the run's
+        some = recompute(load_run(run.path / SETUP), setup.scenario).checks.values()
+        broken = [replace(one, constraint="setup") for _, all_ in some for one in all_]
+        checks["setup"] = sum(count for count, _ in some), broken
     return Recomputed(checks, tuple(silent))
-
-
-def _setup(run: RecordedRun, experiment: Experiment) -> dict[str, Findings]:
-    """Return the same of a setup that was run; its scenario follows from the run's."""
-    if (setup := setup_to_run(experiment)) is None:
-        return {}
-    checks = recompute(load_run(run.path / SETUP), setup.scenario).checks.values()
-    broken = [replace(one, constraint="setup") for _, some in checks for one in some]
-    return {"setup": (sum(count for count, _ in checks), broken)}
 
 
 def _scenario(
@@ -177,7 +159,8 @@ def _scenario(
 
 def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Findings:
     """Return where manifest.json differs from what the scenario makes of it."""
-    fields = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
+    made = run_experiment.manifest(scenario, settings)
+    fields = {k: v for k, v in made.items() if k not in _OWN}
     there = {k: v for k, v in run.manifest.items() if k not in _OWN}
     path = run.path / "processes.json"
     if scenario.emulation.network != "kernel":  # there every machine is a host
@@ -188,22 +171,19 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
 
 def _results(
     run: RecordedRun,
-    experiment: Experiment,
-    settings: RunSettings,
+    prepared: PreparedRun,
     silent: list[str],
     ended: Sequence[Ended],
     before: Attempts | None,
 ) -> dict[str, Findings]:
     """Return where result.json and simulated.json differ from the records."""
+    experiment = prepared.experiment
     outcome = read_outcome(run, experiment)
-    with_weights = (run.path / WEIGHTS).exists()
-    weights = read_weights(run.path) if with_weights else {}
-    noted = run.manifest.get("auto_scale")
-    choice = None if noted is None else ScaleChoice.from_json(noted)
-    prepared = PreparedRun.of(experiment, settings, choice)
+    with_weights = (run.path / array_files.NAME).exists()
+    weights = array_files.read_weights(run.path) if with_weights else {}
     training, _ = learnt(experiment, outcome, prepared.policy, weights)
-    training |= setup_figures(experiment, run.path)
-    made = result_of(prepared, outcome, training, ended, before)
+    training |= run_experiment.setup_figures(experiment, run.path)
+    made = run_experiment.result_of(prepared, outcome, training, ended, before)
     if network := run.manifest.get("witness"):
         witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))
         made = replace(made, witness=witnesses)
@@ -212,18 +192,18 @@ def _results(
     there = read_json(run.path / "simulated.json")
     result = {k: v for k, v in run.result.items() if k != "records"}
     if with_weights and model_programs(experiment.scenario) and not code_runs():
-        silent.append(_NO_ACCURACY)
+        silent.append("accuracy is not computed again: its model is code of others")
         for one in (result, content, *result.get("jobs", ()), *content.get("jobs", ())):
             one.pop("accuracy", None)
-    schedules = made.run.schedule, made.predicted, made.replayed
-    times, took = outcome.realization.times, outcome.schedule.work
-    by = "reports.npz (ends less starts)"
+    schedule, realization = made.run.schedule, made.run.realization
+    times, took = realization.times.tolist(), schedule.work.tolist()
+    schedules = schedule, made.predicted, made.replayed
     return {
         "result": agreement("result", result, content, "its records"),
         "simulated": agreement("simulated", there, again, "its records"),
-        "headline": headline_faults(run.result, *schedules, outcome.realization),
-        "times": agreement("times", times.tolist(), took.tolist(), by),
-        "counts": _counts(outcome),
+        "headline": headline_faults(run.result, *schedules, realization),
+        "times": agreement("times", times, took, "reports.npz (ends less starts)"),
+        "counts": _counts(made.run),
     }
 
 
@@ -237,22 +217,15 @@ def _counts(run: EmulatedRun) -> Findings:
         rows[process] = sum(row["bytes"] for row in own["received"]["payloads"])
         for row in own["received"]["payloads"]:
             in_bytes[row["edge"]] = in_bytes.get(row["edge"], 0) + row["bytes"]
-    counts, expectations = (
-        [{names[edge]: count for edge, count in each.items()} for each in both]
-        for both in (
-            (out_counts, in_bytes),
-            (_bytes_of(run.sent, out_counts), _bytes_of(run.received, in_bytes)),
-        )
-    )
+    counts, expectations = [], []
+    for frames, of_edges in ((run.sent, out_counts), (run.received, in_bytes)):
+        edges = frames["edge"].astype(np.int64)
+        sums = np.bincount(edges, frames["bytes"], minlength=len(names))
+        counts.append({names[e]: count for e, count in of_edges.items()})
+        expectations.append({names[e]: int(sums[e]) for e in of_edges})
     check, off = agreement("counts", counts, expectations, "frames.npz")
     also, others = agreement("counts", in_counts, rows, "what it received")
     return check + also, [*off, *others]
-
-
-def _bytes_of(frames: NDArray[Any], edges: Iterable[int]) -> dict[int, int]:
-    """Return the payload bytes of the frames of some edges."""
-    totals = np.bincount(frames["edge"].astype(np.int64), frames["bytes"])
-    return {e: int(totals[e]) if e < len(totals) else 0 for e in edges}
 
 
 def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
@@ -263,17 +236,17 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     problem, realization = experiment.problem, run.measured
     if realization is None:
         raise DataError("is missing", path=str(run.path / "realization.npz"))
-    arrays = read_reports(problem, run.path / REPORTS)
-    frames = read_frames(problem.job, run.path / "frames.npz")
+    arrays = array_files.read_reports(problem, run.path / array_files.REPORTS)
+    frames = array_files.read_frames(problem.job, run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
+    columns: Any = {name: arrays.get(name) for name in array_files.SCHEDULED}
+    unsent = np.isnan(arrays["flow_ready"])
     schedule = Schedule(
         problem,
-        **{name: arrays.get(name) for name in SCHEDULED},  # type: ignore[arg-type]
-        flow_bytes=np.where(
-            np.isnan(arrays["flow_ready"]), np.nan, realization.volumes
-        ),
+        **columns,
+        flow_bytes=np.where(unsent, np.nan, realization.volumes),
         rates=None if run.emulated is None else run.emulated.rates,
         reads=arrays["reads"] if arrays["reads"].size else None,
     )
@@ -288,7 +261,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         sent=frames["sent"],
         received=frames["received"],
         began=frames["began"],
-        reports=[*_reports(run, experiment)],
+        reports=[*_read_training(run, experiment)],
         results={},
         statistics={
             name: {**figures, "flows": logs[name]}
@@ -301,7 +274,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     )
 
 
-def _reports(
+def _read_training(
     run: RecordedRun, experiment: Experiment
 ) -> Iterator[tuple[float, str, int, dict[str, float]]]:
     """Yield the rows of training.csv, by iteration of their task."""

@@ -77,9 +77,9 @@ def resume_run(
         first, began = (manifest.get(key, 0) for key in ("first_iteration", "began"))
         before = experiment.beginning_at(first, began)
     began = before.time_of_cut(start.iteration)
-    rest = experiment.beginning_at(start.iteration, began)
     kills = {*manifest.get("killed", ())}
     coming = [kill for n, kill in enumerate(experiment.kills) if n not in kills]
+    rest = experiment.beginning_at(start.iteration, began)
     rest = replace(rest, kills=later(coming, rest.first, began))
     return Beginning(rest, choice, RunDirectory(run), start)
 

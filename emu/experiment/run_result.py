@@ -51,10 +51,7 @@ class PreparedRun:
 
     @classmethod
     def of(
-        cls,
-        experiment: Experiment,
-        settings: RunSettings,
-        choice: ScaleChoice | None = None,
+        cls, experiment: Experiment, settings: RunSettings, choice: ScaleChoice | None
     ) -> PreparedRun:
         """Choose the policy, and predict the run."""
         policy, predicted = experiment.choose_policy(), experiment.simulate()
@@ -105,14 +102,17 @@ class RunResult(PreparedRun):
     def content(self) -> dict[str, Any]:
         """Content of result.json; docs/results.md documents its keys."""
         schedule, realization = self.run.schedule, self.run.realization
-        cost = cost_of(self.experiment.scenario, schedule)
+        cost, predicted = cost_of(self.experiment.scenario, schedule), self.predicted
+        makespans = schedule.makespan, predicted.makespan
         return {
             "version": VERSION,
             **self._settings_of_file(),
-            **self._makespans(),
-            **recovery_of(
-                self.ended, schedule.makespan, self.predicted.makespan, self.foreseen
-            ),
+            "replayed_makespan": self.replayed.makespan,
+            "replay_error": schedule.error_over(self.replayed),
+            "predicted_makespan": predicted.makespan,
+            "makespan_error": schedule.error_over(predicted),
+            "wall_seconds": self.run.wall,
+            **recovery_of(self.ended, *makespans, self.foreseen),
             **self._tables(),
             **optimality(schedule, realization, self.policy),
             "verdict": self.verdict.to_json(),
@@ -131,15 +131,14 @@ class RunResult(PreparedRun):
         }
 
     def _settings_of_file(self) -> dict[str, Any]:
-        scenario, job = self.experiment.scenario, self.experiment.problem.job
-        first = self.experiment.first
-        depth = pipeline_depth(job)
-        end = self.experiment.began + self.run.schedule.length
-        failures = count_failures(self.experiment, end)
+        experiment, scenario = self.experiment, self.experiment.scenario
+        job, first = experiment.problem.job, experiment.first
+        depth, end = pipeline_depth(job), experiment.began + self.run.schedule.length
+        failures = count_failures(experiment, end)
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
-            "placing": self.experiment.placing,
+            "placing": experiment.placing,
             "iterations": job.iterations,
             **({"mini_batches": job.iterations - depth} if depth else {}),
             "credit_window": scenario.job.credit_window,
@@ -148,7 +147,7 @@ class RunResult(PreparedRun):
             "sharing": scenario.emulation.sharing,
             "times": self.times,
             "flow_ends": scenario.emulation.flow_ends,
-            **self.experiment.cause_of_length,
+            **experiment.cause_of_length,
             **({"first_iteration": first} if first else {}),
             **({"failures": failures} if failures else {}),
         }
@@ -173,19 +172,9 @@ class RunResult(PreparedRun):
             apart["accuracy"] = accuracy[until.split] - look.accuracy
         return {"reads_apart": apart}
 
-    def _makespans(self) -> dict[str, float]:
-        makespan = self.run.schedule
-        return {
-            "replayed_makespan": self.replayed.makespan,
-            "replay_error": makespan.error_over(self.replayed),
-            "predicted_makespan": self.predicted.makespan,
-            "makespan_error": makespan.error_over(self.predicted),
-            "wall_seconds": self.run.wall,
-        }
-
     def _tables(self) -> dict[str, Any]:
-        run, schedule, settings = self.run, self.run.schedule, self.settings
-        problem = self.experiment.problem
+        run, schedule, problem = self.run, self.run.schedule, self.experiment.problem
+        payloads = problem, run.statistics, self.settings.byte_scale
         # Other hosts report the name of theirs.
         shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
         nics = {"seconds": run.startup.get("nics"), "shares": shares}
@@ -195,9 +184,7 @@ class RunResult(PreparedRun):
             "kinds": task_rows(problem, run.realization.times, run.late),
             "edges": flow_rows(schedule, self.replayed),
             "ports": port_rows(schedule),
-            "payloads": kinds_between_machines(
-                problem, run.statistics, settings.byte_scale
-            ),
+            "payloads": kinds_between_machines(*payloads),
             "memory": memory_figures(run),
             "transport": self._transport,
             **({"nics": nics} if shares else {}),
@@ -254,16 +241,15 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
     On kernel NICs with the counts of the machines' TCP, control messages included.
     """
     edges = [edge for figures in run.statistics.values() for edge in figures["sent"]]
+    by_tcp = all("tcp" in host for host in run.hosts)
+    keys = ("segments", "retransmitted", "timeouts") if by_tcp else ()
     return {
         "payload_bytes": float(sum(edge["payload_bytes"] for edge in edges)),
         "header_bytes": float(sum(edge["header_bytes"] for edge in edges)),
         "late_sends": int(sum(edge["late_sends"] for edge in edges)),
         "max_behind_wall_seconds": max((e["max_behind"] for e in edges), default=0.0),
         "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
-    } | {
-        key: sum(host["tcp"][key] for host in run.hosts)
-        for key in ("segments", "retransmitted", "timeouts")
-        if all("tcp" in host for host in run.hosts)
+        **{key: sum(host["tcp"][key] for host in run.hosts) for key in keys},
     }
 
 

@@ -10,7 +10,6 @@ from math import inf, prod
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from pydantic import BaseModel
 
 from emu.errors import DataError, PlacementError, ScenarioError
@@ -45,14 +44,12 @@ def variant_named(name: str) -> Variant:
 
     Raises ScenarioError when there is none.
     """
-    known = _variants()
-    if name in known:
-        return known[name]
-    if name not in list_translatable():
-        plain = set(list_translatable()) - known.keys()
-        problem = f"{name!r} is not among the systems that can be compared: "
-        raise ScenarioError(f"{problem}all, {', '.join([*known, *sorted(plain)])}")
-    return Variant(name)
+    known, plain = _variants(), list_translatable()
+    if name in known or name in plain:
+        return known.get(name, Variant(name))
+    problem = f"{name!r} is not among the systems that can be compared: "
+    others = sorted({*plain} - known.keys())
+    raise ScenarioError(f"{problem}all, {', '.join([*known, *others])}")
 
 
 def _variants() -> dict[str, Variant]:
@@ -257,11 +254,10 @@ def chosen_system(
             took = schedule.makespan / seeds
             if took < least * (1 - WORTHWHILE):
                 check_memory(ready, schedule)
+                best, least = other, took
         except (ScenarioError, PlacementError, DataError):
             # P3's columns do not fit, say, or an imported cut has more parts.
             continue
-        if took < least * (1 - WORTHWHILE):
-            best, least = other, took
     return best
 
 
@@ -311,14 +307,14 @@ def _on(
     stated = load(stated, {} if fewer is None else fewer.machine_keys())
     target = _translation(job.system)
     common = replace(_common(stated, target), machines=tuple(machines))
-    keys: tuple[str, ...] = ("machines", "batch_size", "times")
-    if whole:
+    if whole or spread:
         common = replace(common, stated=tuple(machines))
-        keys = ("machines", "parameter_servers")
+    keys = ["machines", "batch_size", "times"]
+    if whole:
+        keys = ["machines", "parameter_servers"]
     elif spread:
         common = common.spread(len(machines), len(machines))
-        common = replace(common, stated=tuple(machines))
-        keys += ("workers",)
+        keys.append("workers")
     keys_of_system = target.write(common)
     known = [key for key in keys if key in type(job).model_fields]
     return load(plain, {f"job.{key}": keys_of_system.get(key) for key in known})
@@ -343,14 +339,11 @@ def _mean_times(scenario: Scenario) -> str:
     """Return the mean times of a scenario's profile by kind, as ``job.times``."""
     job = build_job(scenario)
     profile = read_profile(scenario.profile or "").profile(job)
-    rows: dict[str, list[float]] = {}
-    for task, times in zip(job.tasks, profile.times, strict=True):
-        rows.setdefault(task.kind, []).append(times.mean())
-    share = cast("TrainingSection", scenario.job).share
-    means = (
-        f"{kind}: {DURATION.format(float(np.mean(times)) / share(kind))}"
-        for kind, times in sorted(rows.items())
-    )
+    share, means = cast("TrainingSection", scenario.job).share, []
+    for kind in sorted({task.kind for task in job.tasks}):
+        rows = [task.kind == kind for task in job.tasks]
+        mean = float(profile.times[rows].mean(axis=1).mean())
+        means.append(f"{kind}: {DURATION.format(mean / share(kind))}")
     return f"{{{', '.join(means)}}}"
 
 
@@ -368,12 +361,15 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
     # P3 takes no program, and says so itself.
     split = target.splits_first_layer and not by_phase
     split = split and "worker" in times and "hidden" in fields["model"]
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    settings, epochs = scenario.to_job(train_vertices=1, pins=False).settings, 0
+    if target.counts_epochs:  # passes that so many mini-batches begin
+        seeds = seeds_per_iteration(settings) or 1
+        epochs = -(-batches // -(-open_for(settings).train_count // seeds))
     machines = scenario.cluster.build().machines
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     return CommonJob(
         same={**same, "iterations": batches},
-        epochs=_count_epochs(settings, batches) if target.counts_epochs else 0,
+        epochs=epochs,
         by_nic=tuple(machine.name for machine in by_nic),
         gpus=scenario.cluster.has_gpus,
         batch_size=job.batch_size,
@@ -398,34 +394,26 @@ def _first_layer_share(settings: Mapping[str, Any]) -> float:
     return works[0] / sum(works)
 
 
-def _count_epochs(settings: Mapping[str, Any], batches: int) -> int:
-    """Return the passes over the training set that so many mini-batches begin."""
-    seeds = seeds_per_iteration(settings) or 1
-    return -(-batches // -(-open_for(settings).train_count // seeds))
-
-
 def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]]:
     """Return key -> (what it was, what it is) of what a translation states otherwise.
 
     None where there is no such key, or one system has the default of a key of its own.
     """
     what: Any = {"mode": "json", "include": {"job", "placement"}, "exclude_none": True}
-
-    def read(one: Scenario, *, defaults: bool) -> dict[str, Any]:
-        return _flat(one.model_dump(**what, exclude_defaults=not defaults))
-
-    before, after = (read(one, defaults=True) for one in (scenario, translated))
-    own = [read(one, defaults=False) for one in (scenario, translated)]
-    keys = dict.fromkeys(key for one in own for key in one)
+    both = scenario, translated
+    whole = [_flat(one.model_dump(**what)) for one in both]
+    own = [_flat(one.model_dump(**what, exclude_defaults=True)) for one in both]
     # A key is there where it is stated, or both have it and one states it.
-    shared = before.keys() & after.keys()
-
-    def value(key: str, side: int) -> Any:
-        known = key in own[side] or key in shared
-        return (before, after)[side].get(key) if known else None
-
-    both = {key: (value(key, 0), value(key, 1)) for key in keys}
-    return {key: (was, now) for key, (was, now) in both.items() if was != now}
+    shared = whole[0].keys() & whole[1].keys()
+    changes = {}
+    for key in dict.fromkeys(key for one in own for key in one):
+        known = [key in own[side] or key in shared for side in (0, 1)]
+        was, now = (
+            w.get(key) if k else None for w, k in zip(whole, known, strict=True)
+        )
+        if was != now:
+            changes[key] = was, now
+    return changes
 
 
 def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ from emu.training import evaluate, parameter_shapes, split_parts
 
 Parts = dict[str, NDArray[Any]]
 Reports = list[tuple[float, str, int, dict[str, float]]]
-Results = Mapping[str, Mapping[str, NDArray[Any]]]
 
 
 def learnt(
@@ -91,10 +89,7 @@ def by_mini_batch(job: Job, reports: Reports) -> Reports:
     An iteration of a pipeline is a cycle, in which phases are at other mini-batches.
     """
     behind = {task.name: task.behind for task in job.tasks}
-    return [
-        (when, task, cycle - behind[task], figures)
-        for when, task, cycle, figures in reports
-    ]
+    return [(at, task, n - behind[task], rest) for at, task, n, rest in reports]
 
 
 def _figures(
@@ -104,11 +99,8 @@ def _figures(
     own = {t.name: t.name.removeprefix(prefix) for t in job.tasks if t.job_name == name}
     reports = [report for report in by_mini_batch(job, run.reports) if report[1] in own]
     results = {own[task]: left for task, left in run.results.items() if task in own}
-    tasks = tuple(
-        replace(task, name=own[task.name], process="")
-        for task in job.tasks
-        if task.name in own
-    )
+    some = (task for task in job.tasks if task.name in own)
+    tasks = tuple(replace(task, name=own[task.name], process="") for task in some)
     alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
     curve = training_curve(reports)
     figures, system = curve_until_divergence(curve), system_of(alone.settings)

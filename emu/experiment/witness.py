@@ -101,12 +101,8 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
         outcome.policy,
         (seconds / scales["time_scale"], nbytes / scales["byte_scale"]),
     )
-    pairs = witnesses.pairs(
-        outcome.prediction,
-        outcome.verdict,
-        outcome.error_budget,
-        time_scale=scales["time_scale"],
-    )
+    verdicts = outcome.prediction, outcome.verdict, outcome.error_budget
+    pairs = witnesses.pairs(*verdicts, time_scale=scales["time_scale"])
     return {
         "ns3": run.version,
         **network.to_json(),

@@ -30,11 +30,7 @@ from emu.scenario.events_section import (
     kill_errors,
 )
 from emu.scenario.own_rules import is_program
-from emu.scenario.run_sections import (
-    PlacementSection,
-    pin,
-    pin_errors,
-)
+from emu.scenario.run_sections import PlacementSection, pin, pin_errors
 from emu.systems import Problems
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
 

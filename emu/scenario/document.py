@@ -351,16 +351,12 @@ def apply_overrides(
     ``tasks.w0``; one of several equal machines (``count``) is written out for that.
     ``tasks[3]`` appends to a list of three. Names with dots stand in double quotes.
 
+    Overrides are ``key.key=value`` with values to be read as YAML, or keys and values;
+    ``chosen`` returns True for the places that are written now.
+
     Raises ScenarioError when an override has no ``=``, or leads through something
     without keys. Unknown keys are found later, as those of the file; the error then
     names the option.
-
-    Parameters
-    ----------
-    overrides
-        ``key.key=value`` with values to be read as YAML, or keys and values.
-    chosen
-        Returns True for the places that are written now.
     """
     for key, value, option in _read_overrides(overrides):
         if not chosen(key):

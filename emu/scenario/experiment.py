@@ -158,10 +158,7 @@ def following_placement(scenario: Scenario, problem: Problem) -> Problem:
 
 
 def place_one_by_one(
-    scenario: Scenario,
-    job: Job,
-    cluster: Cluster,
-    progress: Progress | None = None,
+    scenario: Scenario, job: Job, cluster: Cluster, progress: Progress | None = None
 ) -> PlacementResult:
     """Place each of several jobs by its own policy, on what those before it leave.
 
@@ -440,11 +437,7 @@ class Experiment:
 
 
 @collect_seldom()
-def prepare(
-    scenario: Scenario,
-    *,
-    progress: Progress | None = None,
-) -> Experiment:
+def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experiment:
     """Build, realize and place the job of a scenario.
 
     Where the file leaves open which machines take part, ``best`` chooses them: the

@@ -82,13 +82,7 @@ def is_program(policy: str) -> bool:
 
 
 def check_policy(found: object) -> str:
-    """Return a policy as scenarios may state it.
-
-    Raises
-    ------
-    ValueError
-        Says what would be right.
-    """
+    """Return a policy as scenarios may state it; else ValueError says what is right."""
     if isinstance(found, str) and (
         found in list_policies() or PROGRAM.fullmatch(found)
     ):

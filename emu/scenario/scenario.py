@@ -339,20 +339,11 @@ class Scenario(FileSection):
     def to_job(
         self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False
     ) -> Job:
-        """Return the job.
+        """Return the job, with tasks pinned where ``placement.tasks`` says (``pins``).
 
-        Raises ValueError when the job counts in epochs and ``train_vertices`` is not
+        ``opened``: whether the data set is opened where tasks follow from it. Raises
+        ValueError when the job counts in epochs and the size of the training set is not
         given, or a pin names an unknown task or contradicts another.
-
-        Parameters
-        ----------
-        train_vertices
-            Size of the training set, needed where the job counts in epochs.
-        pins
-            Whether tasks are pinned where ``placement.tasks`` says, which with every
-            policy but ``explicit`` it does.
-        opened
-            Whether the data set is opened where tasks follow from it.
         """
         if self.jobs:
             job = several_jobs(

@@ -46,11 +46,7 @@ from emu.scenario.document import (
 )
 from emu.scenario.error_messages import MISSING, describe, either, trail_of, with_system
 from emu.scenario.events_section import event_errors
-from emu.scenario.experiment import (
-    following_placement,
-    place_one_by_one,
-    prepare,
-)
+from emu.scenario.experiment import following_placement, place_one_by_one, prepare
 from emu.scenario.experiment import place as place_tasks
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
 from emu.scenario.realize import build_job, realize
@@ -253,11 +249,8 @@ def load(
         Lifts the limits that hold for files of strangers, for one of one's own: of
         size, values, edges, flows. A line says how much memory it will take.
 
-    Raises
-    ------
-    ScenarioError
-        Every error of the file that shows before data are opened or tasks placed:
-        file, line, key, what was found, what would be right.
+    Raises ScenarioError with every error that shows before data are opened or tasks
+    placed: file, line, key, what was found, what would be right.
     """
     if isinstance(source, Scenario):
         document = Document(source.name, source.to_json())

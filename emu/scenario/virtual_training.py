@@ -77,24 +77,11 @@ def train_along(
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Train in one process as a schedule, simulated or emulated, has.
 
-    Parameters
-    ----------
-    schedule
-        Returns it; called where its reads decide the weights alone.
-    watch
-        See `emu.training.reference.Watch`.
+    ``schedule`` returns it, and is called where its reads decide the weights alone.
+    Returns the flat weights after the last step, and the mean loss of every step.
 
-    Returns
-    -------
-    weights, losses
-        Flat, after the last step; mean loss of every step.
-
-    Raises
-    ------
-    ScenarioError
-        When the scenario trains nothing, or has several jobs.
-    DataError
-        When the data set is missing or damaged.
+    Raises ScenarioError when the scenario trains nothing, or has several jobs;
+    DataError when the data set is missing or damaged.
     """
     job = build_job(scenario)
     settings, system = job.settings, _system_of_training(job)
@@ -176,19 +163,12 @@ def progress_along(
 ) -> Progress:
     """Return the training of a schedule; those of equal weights are trained once.
 
+    ``watch`` is called with steps so far and in all while something is trained;
+    ``until`` spaces the looks, by default an epoch apart, and ends the training where
+    it ``stops``.
+
     Raises ScenarioError or DataError as `train_along`; when ``until`` cannot be
     followed: see `look_errors`.
-
-    Parameters
-    ----------
-    schedule
-        As of `train_along`.
-    watch
-        Called with steps so far and in all while something is trained.
-    until
-        What spaces the looks; default is all training vertices, an epoch.
-    stops
-        Whether the training ends where ``until`` is reached.
     """
     job = build_job(scenario)
     system = _system_of_training(job)
@@ -248,18 +228,9 @@ def curve_until_divergence(
 ) -> dict[str, Any]:
     """Return ``training`` of result.json, and ``diverged`` where it has.
 
-    Parameters
-    ----------
-    curve
-        ``iteration`` and ``loss`` of every step, and more.
-    ends_well
-        Whether the weights after the last step are numbers, where that is known.
-
-    Returns
-    -------
-    dict
-        ``training`` holds the steps before the first whose loss is no number, which
-        ``diverged`` names; the number of steps where the weights after them are none.
+    ``training`` holds the steps of ``curve`` before the first whose loss is no number,
+    which ``diverged`` names; the number of steps where only the weights after them are
+    none (not ``ends_well``).
     """
     for place, step in enumerate(curve):
         if not math.isfinite(step["loss"]):
@@ -273,10 +244,7 @@ def virtual_training(
     """Return ``training``, ``accuracy`` and ``diverged`` as result.json, simulated.
 
     Steps at which the validation vertices were looked at have their ``accuracy``.
-
-    ``until``: what spaces the looks; default is an epoch.
-
-    Raises ScenarioError, DataError as `progress_along`.
+    ``until`` and errors are those of `progress_along`.
     """
     progress = progress_along(scenario, lambda: schedule, until=until)
     ends = _ends(scenario, schedule)
@@ -316,8 +284,6 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     Where the scenario has ``until`` it says of which vertices, and the curve ends where
     that is reached; else of ``valid`` ones, an epoch apart.
 
-    ``schedule``: as of `train_along`.
-
     Raises ScenarioError, DataError as `progress_along`; when the training diverges.
     """
     until, settings = scenario.until, build_job(scenario).settings
@@ -334,18 +300,12 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
 
 
 class NotReached(ScenarioError):
-    """An accuracy that no look of a training holds.
-
-    Attributes
-    ----------
-    nearest, seconds
-        What was held at best, a share, and when.
-    curve
-        Every look.
-    """
+    """An accuracy that no look of a training holds."""
 
     nearest, seconds = 0.0, 0.0
+    """Share that was held at best, and when."""
     curve: Curve = ()
+    """Every look."""
 
 
 def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Look]:

@@ -128,12 +128,7 @@ def _flows(
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
         if not isinstance(lag, int) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
-        fields: Data = {
-            "from": source,
-            "to": destination,
-            "lag": lag,
-            "volume": values,
-        }
+        fields: Data = {"from": source, "to": destination, "lag": lag, "volume": values}
         flows.append(FlowSection.model_construct(**fields))
     return flows
 
