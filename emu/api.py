@@ -21,8 +21,8 @@ from emu.problem.schedule import ROUNDING
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, Scenario, load, prepare
-from emu.scenario.deaths import makespan_of, refuse_deaths, with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
+from emu.scenario.experiment import makespan_of, refuse_deaths, with_deaths
 from emu.scenario.setup import setup_rows
 from emu.trust.audit import audit as audit_schedule
 from emu.trust.violation import AuditReport

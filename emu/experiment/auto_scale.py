@@ -12,14 +12,9 @@ import numpy as np
 from emu.emulation.coordinator.run import emulate
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import ScenarioError
+from emu.experiment import scale_search
 from emu.experiment.run_experiment import emulation_settings, replay
-from emu.experiment.scale_search import (
-    SHORTEST,
-    KernelForecast,
-    ScaleChoice,
-    ScaleSearch,
-    ScaleTrial,
-)
+from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
 from emu.host.files import scratch_folder
 from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
 from emu.prediction.analysis.critical_path import critical_path
@@ -232,7 +227,8 @@ class KernelCosts:
     def least(self, max_error: float) -> float:
         """Return a scale that no rule lets a run go below, before the cores' one."""
         delay = self.hops * HOP / (MARGIN * max_error)
-        return max(max(delay, SHORTEST) / self.makespan, self._nics[-1] / FASTEST)
+        delay = max(delay, scale_search.SHORTEST) / self.makespan
+        return max(delay, self._nics[-1] / FASTEST)
 
     @property
     def most(self) -> float:
@@ -255,10 +251,10 @@ class KernelCosts:
     def _segment(self, nic: float, scale: float) -> float:
         return plan_nic(nic / scale, self._sharing).segment
 
-    def forecast(self, scale: float) -> KernelForecast:
+    def forecast(self, scale: float) -> scale_search.KernelForecast:
         """Return what a scale makes of it."""
         delay = self.hops * HOP / (self.makespan * scale)
-        return KernelForecast(self.hops, delay, self.busy(scale))
+        return scale_search.KernelForecast(self.hops, delay, self.busy(scale))
 
 
 def kernel_time_scale(costs: KernelCosts, max_error: float) -> float:

@@ -27,9 +27,8 @@ from emu.problem.fields.suggestion import nearest
 from emu.report.comparison import Candidate, Comparison
 from emu.report.system_tables import Crossover, Side
 from emu.scenario import Experiment, Scenario, load, prepare
-from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
-from emu.scenario.experiment import check_rule, cost_of
+from emu.scenario.experiment import check_rule, cost_of, with_deaths
 from emu.scenario.run_sections import process_of
 from emu.units import DURATION, RATE, SIZE
 

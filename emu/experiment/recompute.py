@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,16 +53,6 @@ _BY_DIGEST = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Recomputed:
-    """Comparisons of a run with what it follows from."""
-
-    checks: dict[str, Findings]
-    """Numbers compared, and violations, by file."""
-    silent: tuple[str, ...]
-    """One sentence per thing that could not be compared."""
-
-
 def audit_whole(
     subject: ToAudit,
     tolerance: float,
@@ -81,17 +71,20 @@ def audit_whole(
     report = subject.audit(tolerance, relative, rule=rule, training=training)
     if subject.run is None:
         return report, subject.silent
-    again = recompute(subject.run, stated)
-    for name, check in again.checks.items():
+    checks, silent = recompute(subject.run, stated)
+    for name, check in checks.items():
         report = report.adding(name, check)
-    return report, (*subject.silent, *again.silent)
+    return report, (*subject.silent, *silent)
 
 
-def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
+def recompute(
+    run: RecordedRun, stated: Scenario | None = None
+) -> tuple[dict[str, Findings], list[str]]:
     """Compute everything of a run again that follows from something else.
 
-    ``stated`` stands for the scenario's text in the run directory. Raises DataError
-    when records are damaged.
+    Returns numbers compared, and violations, by file; and a sentence per thing that
+    could not be compared. ``stated`` stands for the scenario's text in the run
+    directory. Raises DataError when records are damaged.
     """
     checks: dict[str, Findings] = {"records": (0, [])}  # of an earlier emu
     if "source" in run.manifest or "records" in run.result:
@@ -101,14 +94,14 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     scenario, check = _scenario(run, stated, silent)
     checks["scenario"] = (1, [disagreement("scenario", words) for words in check])
     if scenario is None:
-        return Recomputed(checks, tuple(silent))
+        return checks, silent
     if has_other_windows(scenario):
         silent.append("no credit window is checked where iterations are cycles")
     try:
         experiment = prepare(scenario)
     except EmulatorError as error:
         silent.append(f"problem and results are not computed again: {error}")
-        return Recomputed(checks, tuple(silent))
+        return checks, silent
     with one_error(run.path / "manifest.json"):
         ends = [Ended(**one) for one in run.manifest.get("attempts", ())]
         first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
@@ -119,23 +112,24 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     checks["problem"] = agreement("problem", there, problem, "the scenario")
     if checks["problem"][1]:
         silent.append("results are not computed again: they are of another problem")
-        return Recomputed(checks, tuple(silent))
+        return checks, silent
     settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
     if not (run.path / array_files.REPORTS).exists():
         sentence = "reports.npz is missing: nothing of result.json is computed again"
         checks["result"] = (1, [disagreement("result", sentence)])
-        return Recomputed(checks, tuple(silent))
+        return checks, silent
     with one_error(run.path):
         noted = run.manifest.get("auto_scale")
         choice = None if noted is None else ScaleChoice.from_json(noted)
         prepared = PreparedRun.of(experiment, settings, choice)
         checks |= _results(run, prepared, silent, ends, before)
     if setup := setup_to_run(experiment):  # its scenario follows from the run's
-        some = recompute(load_run(run.path / SETUP), setup.scenario).checks.values()
-        broken = [replace(one, constraint="setup") for _, all_ in some for one in all_]
-        checks["setup"] = sum(count for count, _ in some), broken
-    return Recomputed(checks, tuple(silent))
+        of_setup, _ = recompute(load_run(run.path / SETUP), setup.scenario)
+        counts, several = zip(*of_setup.values(), strict=True)
+        broken = [replace(one, constraint="setup") for some in several for one in some]
+        checks["setup"] = sum(counts), broken
+    return checks, silent
 
 
 def _scenario(

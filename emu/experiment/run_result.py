@@ -22,8 +22,7 @@ from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
 from emu.runs.result import VERSION, flow_error, flow_rows, port_rows, task_rows
 from emu.scenario import Experiment
-from emu.scenario.deaths import count_failures
-from emu.scenario.experiment import cost_of
+from emu.scenario.experiment import cost_of, count_failures
 from emu.scenario.run_sections import EmulationSection
 from emu.systems.system import figures_on
 from emu.trust.lateness import flow_completion

@@ -23,6 +23,7 @@ from emu.experiment.expectations import figures_of_simulation, list_misses
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
+    Target,
     check_rows,
     chosen_system,
     edits,
@@ -30,7 +31,6 @@ from emu.experiment.systems import (
     list_variants,
     variant_named,
 )
-from emu.experiment.target import Target
 from emu.graph_data import open_for
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.critical_path import MOVING, Cause, critical_path
@@ -41,8 +41,7 @@ from emu.problem.workloads.operations import OPERATIONS
 from emu.report.system_tables import SystemResult
 from emu.runs.result import port_rows
 from emu.scenario import Experiment, Scenario, prepare
-from emu.scenario.deaths import with_deaths
-from emu.scenario.experiment import cost_of
+from emu.scenario.experiment import cost_of, with_deaths
 from emu.scenario.setup import setup_rows
 from emu.scenario.virtual_training import NotReached, time_looks
 from emu.systems import Keys

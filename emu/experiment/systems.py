@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, prod
 from pathlib import Path
@@ -36,7 +36,58 @@ from emu.systems.system import Variant, systems
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.systems.whole_graph_section import WholeGraphSection
-from emu.units import DURATION
+from emu.units import DURATION, RATIO
+
+#: Passes over the training set in which a target has to be reached.
+WITHIN = 100
+
+
+@dataclass(frozen=True)
+class Target:
+    """Accuracy that a training has to reach, as ``until`` of a scenario means it."""
+
+    accuracy: float
+    split: str = "valid"
+    within: int = WITHIN
+    """Passes over the training set that are tried at most."""
+
+    @classmethod
+    def parse(cls, text: str, within: int = WITHIN) -> Target:
+        """Return the target of ``accuracy=0.88``, ``accuracy=88 %,split=test``.
+
+        Raises ScenarioError when it is not written so.
+        """
+        option = f"--to {text}"
+        pairs = (part.partition("=") for part in text.split(","))
+        words = {key.strip(): value.strip() for key, _, value in pairs}
+        splits = ("train", "valid", "test")
+        split = words.get("split", "valid")
+        if words.keys() - {"accuracy", "split"} or split not in splits:
+            problem = f"write accuracy=0.88, and split={'|'.join(splits)} after a comma"
+            raise ScenarioError(problem, file=option)
+        try:
+            accuracy = RATIO.parse(words.get("accuracy", ""))
+        except ValueError as error:
+            raise ScenarioError(str(error), file=option) from error
+        if not 0 < accuracy <= 1:
+            problem = f"found {accuracy:g}, write a share above 0, at most 1"
+            raise ScenarioError(problem, file=option)
+        return cls(accuracy, split, within)
+
+    def end(self, scenario: Scenario) -> Scenario:
+        """Return a scenario that trains until it is reached, at most so many passes.
+
+        Looks are as many training vertices apart as there are, in every system.
+
+        Raises DataError when the data set is missing or damaged.
+        """
+        settings = scenario.to_job(train_vertices=1, pins=False).settings
+        until = {"accuracy": RATIO.exact(self.accuracy), "split": self.split}
+        edit: dict[str, object] = {"until": until, "job.epochs": self.within}
+        if seeds := seeds_per_iteration(settings):
+            steps = -(-open_for(settings).train_count // seeds)
+            edit |= {"job.iterations": self.within * steps, "job.epochs": None}
+        return load(scenario, edit)
 
 
 def variant_named(name: str) -> Variant:
@@ -281,7 +332,7 @@ def _roomy(scenario: Scenario) -> tuple[str, ...]:
     if "workers" in type(job).model_fields:  # as many as there are machines
         workers = len(scenario.cluster.names_and_positions())
         job = job.model_copy(update={"workers": workers})
-    names: tuple[str, ...] = _reader(job)(job, scenario.cluster)["machines"]
+    names: tuple[str, ...] = _read(job, scenario.cluster)["machines"]
     return names
 
 
@@ -321,18 +372,13 @@ def _on(
 
 
 def _translation(system: str) -> Translation:
-    translation = systems()[system].translation
-    if translation is None:
-        raise ValueError(f"{system} has no translation")
-    return translation()
+    return cast("Callable[[], Translation]", systems()[system].translation)()
 
 
-def _reader(job: JobSection) -> Callable[[Any, ClusterSection], Keys]:
-    """Return how a job is read into common words; of a file that says all of them."""
-    read = _translation(job.system).read
-    if read is None:
-        raise ValueError(f"{job.system} says nothing of mini-batches")
-    return read
+def _read(job: JobSection, cluster: ClusterSection) -> Keys:
+    """Return a job in common words; its file says all of them."""
+    read = cast("Callable[..., Keys]", _translation(job.system).read)
+    return read(job, cluster)
 
 
 def _mean_times(scenario: Scenario) -> str:
@@ -378,7 +424,7 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
         first_layer=_first_layer_share(settings) if split else 0.0,
-        **_reader(job)(job, scenario.cluster),
+        **_read(job, scenario.cluster),
     )
 
 

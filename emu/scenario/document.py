@@ -112,12 +112,7 @@ class Document:
     def resolve_path(self, trail: Trail, folder: Path) -> None:
         """Make a path of the file one from here; one of ``--set`` is that already."""
         *above, key = trail
-        place: Any = self.data
-        for step in above:
-            if isinstance(place, list) and isinstance(step, int):
-                place = place[step]
-            else:
-                place = place.get(step) if isinstance(place, dict) else None
+        place = value_in(self.data, above)
         if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
             stated_here = any(trail[: len(at)] == at for at in self.options)
             path = Path(place[key]).expanduser()
@@ -143,6 +138,16 @@ class Origin:
         """Return ``file:line: key: problem``, without what is not known."""
         steps = (int(step) if step.isdigit() else step for step in key.split("."))
         return str(self.error((*steps,), problem))
+
+
+def value_in(data: Any, trail: Sequence[str | int]) -> Any:
+    """Return the value at ``trail`` in mappings and lists, None where there is none."""
+    for step in trail:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
 
 
 def join_trail(trail: Trail) -> str:
@@ -193,12 +198,9 @@ def parse_document(text: str, file: str) -> Document:
         values += len(level)
         if values > limit(MOST_VALUES):
             break
-        sizes = [
-            one.values() if isinstance(one, dict) else one
-            for one in level
-            if isinstance(one, dict | list)
-        ]
-        level = [*chain.from_iterable(sizes)]
+        inner = (one for one in level if isinstance(one, dict | list))
+        parts = (one.values() if isinstance(one, dict) else one for one in inner)
+        level = [*chain.from_iterable(parts)]
     if level:
         raise ScenarioError(_TOO_MANY, file=file)
     return Document(file, _as_mapping(file, data), text=text)
@@ -257,7 +259,14 @@ class _Plain:
         if isinstance(node, CommentedMap):
             return {key: self._entry(node, key, trail) for key in node}
         if isinstance(node, CommentedSeq):
-            return [self._item(node, position, trail) for position in range(len(node))]
+            items = []
+            for position, item in enumerate(node):
+                below, at = (*trail, position), node.lc.item(position)
+                self._document.lines[below] = at[0] + 1
+                if item is None:
+                    self._check_nothing(None, at, below)
+                items.append(self.of(item, below))
+            return items
         if isinstance(node, bool | ScalarBoolean):
             return bool(node)
         for plain in (str, int, float):
@@ -283,13 +292,6 @@ class _Plain:
             if node[key] is None:
                 self._check_nothing(node.lc.key(key), node.lc.value(key), below)
         return self.of(node[key], below)
-
-    def _item(self, node: CommentedSeq, position: int, trail: Trail) -> Any:
-        below = (*trail, position)
-        self._document.lines[below] = node.lc.item(position)[0] + 1
-        if node[position] is None:
-            self._check_nothing(None, node.lc.item(position), below)
-        return self.of(node[position], below)
 
     def _check_nothing(
         self, key: tuple[int, int] | None, at: tuple[int, int], trail: Trail
@@ -371,13 +373,7 @@ def apply_overrides(
 def value_at(content: Data, keys: str) -> Any:
     """Return the value that an override of ``keys`` would replace, None for none."""
     document = Document("", copy.deepcopy(content))
-    place: Any = document.data
-    for step in _number_trail(document, _trail(keys)):
-        try:
-            place = place[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return place
+    return value_in(document.data, _number_trail(document, _trail(keys)))
 
 
 def _read_overrides(
@@ -418,9 +414,7 @@ def _number_trail(document: Document, trail: Trail) -> Trail:
             if position is None:
                 break
             trail = (*trail[:depth], position, *trail[depth + 1 :])
-        try:
-            place = place[trail[depth]]
-        except (KeyError, IndexError, TypeError):
+        if (place := value_in(place, trail[depth : depth + 1])) is None:
             break
     return trail
 

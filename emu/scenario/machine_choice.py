@@ -74,10 +74,8 @@ def promising(
         finalists.append(everything)
     variants = (on_machines(scenario, one) for one in finalists if one != everything)
     scenarios = [one for one in variants if one is not None]
-    return [
-        *([scenario] if everything in finalists or not scenarios else []),
-        *scenarios,
-    ]
+    whole = [scenario] if everything in finalists or not scenarios else []
+    return whole + scenarios
 
 
 def _short_searches(
@@ -100,15 +98,9 @@ def _short_searches(
         try:
             part = without_copies(fewer.to_job(train_vertices=1))
             part = replace(part, iterations=short.iterations)
-            volumes = shared_evenly(short, run, part)
-            outcome = best_placement(
-                part,
-                cluster.only(names),
-                volumes,
-                rates,
-                seed=scenario.seed,
-                transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
-            )
+            what = part, cluster.only(names), shared_evenly(short, run, part), rates
+            most = affordable(part, rates, FLOWS // _SHARE // len(sets))
+            outcome = best_placement(*what, seed=scenario.seed, transfers=most)
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
         times[names] = outcome.makespan or 0.0

@@ -53,7 +53,7 @@ def build_job(scenario: Scenario) -> Job:
             for item in scenario.jobs
             for name, machine in item.placement.tasks.items()
         }
-        return pin(whole, {**places, **scenario.pins})
+        return pin(whole, places | scenario.pins)
     if not isinstance(section, TrainingSection):
         return scenario.to_job(opened=section.shaped_by_data)
     job = scenario.to_job(train_vertices=1)
@@ -138,18 +138,17 @@ def with_figures(scenario: Scenario) -> Scenario:
 
     Raises ScenarioError, DataError as `model_figures`.
     """
-    items = [
-        item.model_copy(update={"job": with_figures(alone).job})
-        for item, alone in scenario.parts()
+    parts = scenario.parts()
+    jobs = [
+        item.model_copy(update={"job": with_figures(one).job}) for item, one in parts
     ]
-    if items:
-        return scenario.model_copy(update={"jobs": tuple(items)})
-    figures = model_figures(scenario)
-    if figures is None or not isinstance(scenario.job, TrainingSection):
+    if jobs:
+        return scenario.model_copy(update={"jobs": tuple(jobs)})
+    figures, job = model_figures(scenario), scenario.job
+    if figures is None or not isinstance(job, TrainingSection):
         return scenario
-    model = scenario.job.model.model_copy(update={"measured": figures})
-    job = scenario.job.model_copy(update={"model": model})
-    return scenario.model_copy(update={"job": job})
+    model = job.model.model_copy(update={"measured": figures})
+    return scenario.model_copy(update={"job": job.model_copy(update={"model": model})})
 
 
 def model_figures(scenario: Scenario) -> FiguresSection | None:
@@ -216,11 +215,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     copies = np.zeros((len(job.tasks) - len(realization.times), job.iterations))
     times = np.vstack([realization.times, copies])
     if section.takes:
-        keepers = {
-            job.index(name)
-            for names in tasks_with_state_of(job).values()
-            for name in names
-        }
+        teams = tasks_with_state_of(job).values()
+        keepers = {job.index(name) for names in teams for name in names}
         times[[*keepers], section.every :: section.every] += section.takes
     scale = scenario.emulation.stated_byte_scale
     real = state_bytes(job) if section.to == "peer" else {}
@@ -233,12 +229,11 @@ def _realize_one(scenario: Scenario, job: Job) -> Realization:
     section = scenario.job
     if scenario.jobs:
         parts, realizations = _parts(scenario), []
-        for number, (_, alone) in enumerate(scenario.parts()):
+        for number, (item, alone) in enumerate(scenario.parts()):
+            # With its caches where they stand.
+            part = replace(parts[number].job, settings=job.settings_of(item.name))
             try:
-                part = parts[number]  # with its caches where they stand
-                settings = job.settings_of(part.name)
-                part_job = replace(part.job, settings=settings)
-                realizations.append(realize(alone, part_job))
+                realizations.append(realize(alone, part))
             except ScenarioError as error:
                 key = f"jobs.{number}.{error.key}"
                 raise ScenarioError(error.problem, key=key) from error
@@ -250,14 +245,12 @@ def _realize_one(scenario: Scenario, job: Job) -> Realization:
     seconds = {} if figures is None else {"worker": figures.seconds}
     context, cluster = scenario.build_context(), scenario.to_cluster()
     realization = section.realize(job, context, cluster, seconds)
-    for what, array, rows in (
-        ("times", realization.times, len(job.tasks)),
-        ("volumes", realization.volumes, len(job.edges)),
-    ):
-        if array.shape != (rows, job.iterations):  # a system of another package
+    for what, owner in (("times", "tasks"), ("volumes", "edges")):
+        shape = getattr(realization, what).shape
+        right = len(getattr(job, owner)), job.iterations
+        if shape != right:  # a system of another package
             raise EmulatorError(
-                f"system {section.system} realizes {what} of shape {array.shape}, not "
-                f"{(rows, job.iterations)}: a row for each of its "
-                f"{'tasks' if what == 'times' else 'edges'}, a column per iteration"
+                f"system {section.system} realizes {what} of shape {shape}, not "
+                f"{right}: a row for each of its {owner}, a column per iteration"
             )
     return realization

@@ -34,6 +34,7 @@ from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
 from emu.problem.workloads.copies import copy_names
+from emu.scenario import workload_file
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Data,
@@ -43,6 +44,7 @@ from emu.scenario.document import (
     collect_seldom,
     parse_document,
     read_document,
+    value_in,
 )
 from emu.scenario.error_messages import MISSING, describe, either, trail_of, with_system
 from emu.scenario.events_section import event_errors
@@ -53,12 +55,6 @@ from emu.scenario.realize import build_job, realize
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
-from emu.scenario.workload_file import (
-    WORKLOAD_KEYS,
-    expect_listed_makespan,
-    read_profile,
-    workload_document,
-)
 from emu.systems import Problems
 from emu.systems.training_section import batch_problem, program_text
 
@@ -163,7 +159,7 @@ def preparation_errors(scenario: Scenario) -> Problems:
     job, cluster = scenario.to_job(train_vertices=1), scenario.to_cluster()
     if scenario.profile is not None:
         try:
-            read_profile(scenario.profile).profile(without_copies(job))
+            workload_file.read_profile(scenario.profile).profile(without_copies(job))
         except DataError as error:
             yield ("profile",), str(error)
     if scenario.job.trains and not scenario.jobs:
@@ -212,10 +208,9 @@ def _data_errors(job: Job) -> Problems:
     from emu.graph_data.sources import find_source  # noqa: PLC0415 - 0.1 s
 
     dataset = job.settings["dataset"]
-    keys = ("name", "scale", "seed", "root")
-    name, scale, seed, root = (dataset[key] for key in keys)
+    what = {key: dataset[key] for key in ("scale", "seed", "root")}
     try:
-        source = find_source(name, scale=scale, seed=seed, root=root)
+        source = find_source(dataset["name"], **what)
     except DataError as error:
         yield ("job", "dataset"), str(error)
         return
@@ -255,12 +250,13 @@ def load(
     if isinstance(source, Scenario):
         document = Document(source.name, source.to_json())
         return _good(_apply_changes(document, overrides, Path()), timed=timed)
-    with (
-        large_files(tell if large else None),
-        collect_seldom(),
-        one_error(source, partial(ScenarioError, file=str(source))),
-    ):
+    with large_files(tell if large else None), collect_seldom(), _errors_of(source):
         return _good(_read(source, overrides), timed=timed)
+
+
+def _errors_of(source: str | Path) -> contextlib.AbstractContextManager[None]:
+    """Return what makes any error of reading a file one of that scenario."""
+    return one_error(source, partial(ScenarioError, file=str(source)))
 
 
 def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
@@ -269,7 +265,7 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     Raises ScenarioError for every error of the file: file, line, key, what was found,
     what would be right.
     """
-    with one_error(source, partial(ScenarioError, file=str(source))):
+    with _errors_of(source):
         document = _read(source, overrides)
         data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
         machines = {key: data[key] for key in data if key != "lab"}
@@ -298,7 +294,7 @@ def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
 
     Raises ScenarioError when it cannot be read or parsed at all.
     """
-    with one_error(source, partial(ScenarioError, file=str(source))):
+    with _errors_of(source):
         keys = _read(source, overrides).data.keys()
     return "lab" in keys and not keys & {"job", "jobs"}
 
@@ -318,10 +314,7 @@ def loads(
 
     Raises ScenarioError as `load`.
     """
-    with (
-        large_files(tell if large else None),
-        one_error(name, partial(ScenarioError, file=name)),
-    ):
+    with large_files(tell if large else None), _errors_of(name):
         document = _apply_changes(parse_document(text, name), overrides, Path())
         return _good(document, timed=timed)
 
@@ -344,10 +337,8 @@ def load_again(source: Source, noted: object = None) -> Scenario:
 
     Raises ScenarioError as `load`.
     """
-    with (
-        large_files((lambda _: None) if source.large else None),
-        one_error(source.file, partial(ScenarioError, file=source.file)),
-    ):
+    silent = (lambda _: None) if source.large else None
+    with large_files(silent), _errors_of(source.file):
         document = parse_document(source.text, source.file)
         texts = dict(_noted_texts(noted))
         folder = Path(source.folder)
@@ -404,7 +395,7 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
 
     Raises ScenarioError when it cannot be read or parsed at all.
     """
-    with one_error(path, partial(ScenarioError, file=str(path))):
+    with _errors_of(path):
         document = _read(path, overrides)
         scenario, errors = _check_document(document)
         if scenario is None or errors:
@@ -457,9 +448,10 @@ def _apply_changes(
     """
     stated = document.text, document.file, str(folder)
     source = Source(*stated, overrides, are_large())
-    workload = document.data if document.data.keys() >= WORKLOAD_KEYS else None
+    known = workload_file.WORKLOAD_KEYS
+    workload = document.data if document.data.keys() >= known else None
     if workload is not None:
-        document = workload_document(document)
+        document = workload_file.workload_document(document)
     apply_overrides(document, overrides, lambda trail: not _of_machines(trail))
     _drop_nulls(document.data)
     data = document.data
@@ -467,7 +459,7 @@ def _apply_changes(
     apply_overrides(document, overrides, _of_machines)
     _drop_nulls(data)
     if workload is not None:
-        expect_listed_makespan(data, workload)
+        workload_file.expect_listed_makespan(data, workload)
     if data.get("name") is None:
         data["name"] = Path(document.file).stem
     jobs = data.get("jobs")
@@ -548,12 +540,7 @@ def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
     What was noted of another program is forgotten. A file that cannot be read is an
     error of the checks that follow.
     """
-    model: Any = document.data
-    for step in trail:
-        try:
-            model = model[step]
-        except (KeyError, IndexError, TypeError):
-            return
+    model = value_in(document.data, trail)
     if not isinstance(model, dict) or not isinstance(model.get("program"), str):
         return
     if (*trail, "program") in document.options:

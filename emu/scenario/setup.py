@@ -35,9 +35,8 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     sizes: dict[tuple[str, str, str], float] = {}
     parts = {f"{item.name}/": build_job(alone) for item, alone in scenario.parts()}
     for prefix, job in (parts or {"": problem.job}).items():
-        places = {
-            task.name: machine_of.get(prefix + task.name, "") for task in job.tasks
-        }
+        names = [task.name for task in job.tasks]
+        places = {name: machine_of.get(prefix + name, "") for name in names}
         for cause, source, to, size in list_transfers(settle_caches(job, places)):
             key = cause, machine_of[prefix + source], machine_of[prefix + to]
             sizes[key] = sizes.get(key, 0.0) + size / scale
@@ -99,10 +98,7 @@ def _as_scenario(
             place = {"pin": machine, "process": f"setup{position[machine]}"}
             tasks[name] = {"name": name, "time": "0 s", **place}
         flows.append(flow)
-    job = {"tasks": [*tasks.values()], "flows": flows, "iterations": 1}
-    changes = dict.fromkeys(_OF_TRAINING) | {
-        "name": f"{scenario.name}-setup",
-        "cluster": cluster,
-        "job": {"system": "custom", **job},
-    }
-    return load(scenario, changes)
+    job = {"system": "custom", "iterations": 1, "flows": flows}
+    job["tasks"] = [*tasks.values()]
+    own = {"name": f"{scenario.name}-setup", "cluster": cluster, "job": job}
+    return load(scenario, dict.fromkeys(_OF_TRAINING) | own)

@@ -23,17 +23,9 @@ from emu.scenario.realize import build_job
 from emu.systems import Problems
 from emu.systems.system import System, system_of
 from emu.training import evaluate, reference_training
+from emu.training import looks as training_looks
 from emu.training.kept import train_once, weight_settings
-from emu.training.looks import (
-    HELD,
-    Look,
-    Progress,
-    count_seeds,
-    hold,
-    reach,
-    space_looks,
-    trains_whole_graph,
-)
+from emu.training.looks import HELD, Look, Progress, count_seeds, space_looks
 from emu.training.reference import Watch, WholeGraphModel
 from emu.units import format_duration
 
@@ -87,7 +79,7 @@ def train_along(
     settings, system = job.settings, _system_of_training(job)
     if system.asynchronous(settings):
         dataset = open_for(settings)
-        is_whole = trains_whole_graph(settings)
+        is_whole = training_looks.trains_whole_graph(settings)
         whole = WholeGraphModel(settings, dataset) if is_whole else None
 
         def look(step: int, parameters: NDArray[Any]) -> bool | None:
@@ -320,18 +312,18 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Loo
     schedule = cache(schedule)
     curve = accuracy_curve(scenario, schedule)
     accuracy = np.array([look.accuracy for look in curve])
-    place = reach(accuracy, until.accuracy)
+    place = training_looks.reach(accuracy, until.accuracy)
     if place is not None:
         return curve[: place + 1]
-    levels = hold(accuracy)
+    levels = training_looks.hold(accuracy)
     best = int(levels.argmax())  # of equal ones the first
     times = time_looks(curve, scenario, schedule())
+    took = format_duration(times[best][0])
     problem = (
         f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "
-        f"{scenario.job.length}: at best {HELD} looks in a row hold "
-        f"{levels[best]:.2%}, from step {curve[best].step} on, after "
-        f"{format_duration(times[best][0])}; write "
-        "more of them, or a lower accuracy"
+        f"{scenario.job.length}: at best {HELD} looks in a row hold {levels[best]:.2%},"
+        f" from step {curve[best].step} on, after {took}; write more of them, or a "
+        "lower accuracy"
     )
     error = NotReached(problem, key="until.accuracy")
     error.nearest, error.seconds = float(levels[best]), times[best][0]

@@ -31,12 +31,9 @@ _KEYS = {
 }
 
 
-_KIND_OF_LETTER = {
-    "g": "graph_store",
-    "s": "sampler",
-    "w": "worker",
-    "p": "parameter_server",
-}
+_KINDS = ("graph_store", "sampler", "worker", "parameter_server")
+#: Kind of a task by the letter that its name begins with.
+_KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
 VERSION = 1
 #: What tells a workload file from a scenario.
 WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
@@ -103,12 +100,8 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     policy = schedule.get("policy") if isinstance(schedule, dict) else "oes"
     makespan = workload.get("expected_makespan_s")
     same = data["job"]["iterations"] == workload["n_iterations"]
-    if (
-        isinstance(makespan, dict)
-        and policy in makespan
-        and same
-        and "expect" not in data
-    ):
+    listed = isinstance(makespan, dict) and policy in makespan
+    if listed and same and "expect" not in data:
         data["expect"] = {"makespan": f"{makespan[policy]!r} s"}
 
 
@@ -150,13 +143,8 @@ class ProfileFile:
     def of(cls, job: Job, profile: Profile) -> ProfileFile:
         """Return ``profile`` of ``job`` by names."""
         tasks = {t.name: row for t, row in zip(job.tasks, profile.times, strict=True)}
-        edges = {
-            name: row
-            for name, control, row in zip(
-                job.edge_names, job.control, profile.volumes, strict=True
-            )
-            if not control
-        }
+        rows = zip(job.edge_names, job.control, profile.volumes, strict=True)
+        edges = {name: row for name, control, row in rows if not control}
         return cls(tasks, edges, dict(job.settings))
 
     def profile(self, job: Job) -> Profile:
@@ -175,26 +163,15 @@ class ProfileFile:
                     "anew, or write job.times"
                 )
                 raise DataError(problem, path=self.path)
-        names = job.edge_names
-        carrying = [
-            name
-            for name, control in zip(names, job.control, strict=True)
-            if not control
-        ]
-        wanted = [task.name for task in job.tasks]
-        for ranges, names_needed in ((self.tasks, wanted), (self.edges, carrying)):
-            missing = [name for name in names_needed if name not in ranges]
-            if missing:
-                problem = f"was measured on another job, it has no {missing[0]}"
-                raise DataError(problem, path=self.path)
         nothing = np.zeros_like(next(iter(self.tasks.values())))
-        times = np.array([self.tasks[name] for name in wanted])
-        rows = [
-            nothing if control else self.edges[name]
-            for name, control in zip(names, job.control, strict=True)
-        ]
-        volumes = np.array(rows).reshape(len(rows), nothing.size)
-        return Profile(times, volumes)
+        edges = [*zip(job.edge_names, job.control, strict=True)]
+        try:
+            times = np.array([self.tasks[task.name] for task in job.tasks])
+            rows = [nothing if control else self.edges[name] for name, control in edges]
+        except KeyError as error:
+            problem = f"was measured on another job, it has no {error.args[0]}"
+            raise DataError(problem, path=self.path) from error
+        return Profile(times, np.array(rows).reshape(len(rows), nothing.size))
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:

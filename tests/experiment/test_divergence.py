@@ -20,7 +20,7 @@ from emu.report.facts import run_facts
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, prepare
-from emu.scenario.deaths import count_failures
+from emu.scenario.experiment import count_failures
 from emu.scenario.scenario_file import loads
 from emu.scenario.virtual_training import curve_until_divergence
 from tests.integration.scenarios import command
