@@ -501,10 +501,9 @@ def advise(
 ) -> Advice:
     """Return what to use for a file's training, never worse than the file itself.
 
-    ``watch`` is called with what is tried.
-
-    Raises ScenarioError when nothing keeps to budget and deadline, or a budget is
-    stated without prices; where no system can be, the error of the first.
+    ``watch`` is called with what is tried. Raises ScenarioError when nothing keeps to
+    budget and deadline, or a budget is stated without prices; where no system can be,
+    the error of the first.
     """
     prices = [machine.price for machine in scenario.stated_cluster.machines]
     if terms.budget < inf and not any(price is not None for price in prices):

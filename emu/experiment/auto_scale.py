@@ -18,7 +18,7 @@ from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
 from emu.host.files import scratch_folder
 from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
 from emu.prediction.analysis.critical_path import critical_path
-from emu.problem import Problem, Realization, Schedule
+from emu.problem import Realization, Schedule
 from emu.scenario import Experiment, Scenario, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 from emu.trust.lateness import flow_completion, host_effect, sensitivity
@@ -83,10 +83,8 @@ def with_scales(
     emulation, cores = experiment.scenario.emulation, usable_cores()
     error = emulation.max_error
     if emulation.network == "kernel":
-        byte_scale, sharing = emulation.stated_byte_scale, Sharing(emulation.sharing)
-        costs = KernelCosts(
-            schedule, byte_scale=byte_scale, cores=cores, sharing=sharing
-        )
+        size, sharing = emulation.stated_byte_scale, Sharing(emulation.sharing)
+        costs = KernelCosts(schedule, byte_scale=size, cores=cores, sharing=sharing)
         scale = kernel_time_scale(costs, error)
         choice = ScaleChoice((), scale, None, costs.forecast(scale))
         return _at(experiment, scale), choice
@@ -169,11 +167,9 @@ def shorten(experiment: Experiment, iterations: int) -> Experiment:
     problem, realization = experiment.problem, experiment.realization
     count = min(iterations, problem.job.iterations)
     job = dataclasses.replace(problem.job, iterations=count)
-    return Experiment(
-        experiment.scenario,
-        Problem(problem.cluster, job, problem.placement),
-        Realization(realization.times[:, :count], realization.volumes[:, :count]),
-    )
+    times, volumes = realization.times[:, :count], realization.volumes[:, :count]
+    shorter = dataclasses.replace(problem, job=job)
+    return Experiment(experiment.scenario, shorter, Realization(times, volumes))
 
 
 def _at(experiment: Experiment, time_scale: float) -> Experiment:

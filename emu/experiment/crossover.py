@@ -347,10 +347,9 @@ def find_crossover(
     """Return where the better of two systems changes as a key grows.
 
     One change is looked for, by bisection: the range's ends say whether there is one.
-    Both systems stand on all machines, or on those that the file states.
-
-    Raises ScenarioError, PlacementError, DataError as `measure`; among others where the
-    key is unknown or a value impossible.
+    Both systems stand on all machines, or on those that the file states. Raises
+    ScenarioError, PlacementError, DataError as `measure`; among others where the key is
+    unknown or a value impossible.
     """
     if between[0] == between[1]:
         raise ScenarioError("write two systems", file=f"--between {','.join(between)}")

@@ -210,10 +210,8 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     # A connection keeps two cores busy, its sender's and its receiver's.
     capacity = inf if loopback is None else _LEFT * loopback * max(cores / 2, 1)
     if known.peak_traffic > capacity:
-        peak = format_rate(known.peak_traffic)
-        warnings.append(
-            f"{peak} at the peak, where {format_rate(capacity)} are carried"
-        )
+        peak, most = format_rate(known.peak_traffic), format_rate(capacity)
+        warnings.append(f"{peak} at the peak, where {most} are carried")
     if not warnings:
         return ""
     enough = scale * max(busy, known.peak_traffic / capacity)
@@ -243,9 +241,8 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     """Look for torch where the job trains, for its data sets, and for room to write.
 
     ``runs`` will take the run directory, and nothing is left there. ``here`` is whether
-    this host carries processes of the run.
-
-    Raises DataError when one of them is missing; says what to do.
+    this host carries processes of the run. Raises DataError when one of them is
+    missing; says what to do.
     """
     parts = [alone for _, alone in scenario.parts()] if scenario.jobs else [scenario]
     for alone in parts:

@@ -246,7 +246,6 @@ def share_machines(
 
     ``sums``: whether the sum of their times by weight is to be least, and not the
     longest, whatever ``joint_cost`` says. ``watch`` is called with what is tried.
-
     Raises ScenarioError, PlacementError, DataError when a job can be nowhere, or all of
     them together nowhere.
     """

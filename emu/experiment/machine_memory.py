@@ -54,12 +54,10 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     for (_, here), size in weights.items():
         real[here] += size
     volumes, needs = experiment.realization.volumes, dict[str, float]()
-    ends = [
-        {job.tasks[e.source].name, job.tasks[e.destination].name} for e in job.edges
-    ]
     for name in experiment.placing["machines"]:
-        tasks = {task for task, at in machine_of.items() if at == name}
-        own = {number for number, both in enumerate(ends) if both & tasks}
+        here = {t for t, task in enumerate(job.tasks) if machine_of[task.name] == name}
+        edges = enumerate(job.edges)
+        own = {e for e, edge in edges if here & {edge.source, edge.destination}}
         needs[name] = real[name] / scale + most_waiting(schedule, volumes, own)
     return needs
 

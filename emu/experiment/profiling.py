@@ -1,11 +1,17 @@
-"""Costs of tasks and flows, by real computation or from a profiler's trace."""
+"""Costs of tasks and flows, by real computation or from a profiler's trace.
+
+Rates of operations follow from them: every kind of task takes the sum of its operations
+times their rates, and several sizes of the job tell the rates of a task apart.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +25,7 @@ from emu.host.input_file import one_error, read_json
 from emu.names import printable
 from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Problem, Profile, Realization
+from emu.problem.workloads.operations import OPERATIONS
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import (
@@ -31,6 +38,7 @@ from emu.scenario import (
     realize,
 )
 from emu.systems.training_section import TrainingSection
+from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION
 
 #: Kind of task -> names of the ranges that make up one iteration of it.
@@ -40,6 +48,11 @@ Ranges = Mapping[str, Sequence[str]]
 #: range on the CPU has ended is part of the time.
 _CATEGORIES = ("gpu_user_annotation", "user_annotation")
 _TOLD = 12
+#: Sizes of the job that are measured, over the stated one.
+SIZES = (0.25, 0.5, 1.0)
+#: Tasks that take less of the job's CPU time than this share tell nothing: they are
+#: begun more than they compute.
+_LEAST_SHARE = 0.01
 
 
 def profile_from_trace(
@@ -116,14 +129,11 @@ def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
         rank = {category: place for place, category in enumerate(_CATEGORIES)}
         order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
         for name, category in order:
-            seconds = np.array(
-                [seconds for _, seconds in sorted(spans[name, category])]
-            )
-            ranges.setdefault(name, (category not in rank, seconds))
-        longest = sorted(
-            ranges, key=lambda name: (ranges[name][0], -ranges[name][1].sum())
-        )
-        return {name: ranges[name][1] for name in longest}
+            row = np.array([seconds for _, seconds in sorted(spans[name, category])])
+            ranges.setdefault(name, (category not in rank, row))
+        longest = sorted(ranges.items(), key=lambda one: -one[1][1].sum())
+        longest.sort(key=lambda one: one[1][0])
+        return {name: row for name, (_, row) in longest}
 
 
 def _without(found: Mapping[str, NDArray[np.float64]], name: str) -> str:
@@ -140,7 +150,6 @@ def prepare_profile(scenario: Scenario) -> Experiment:
 
     It stands where IFS puts it: neither CPU times nor volumes depend on that. What
     takes no profile has ``1 s`` at every key of ``job.times`` that will be measured.
-
     Raises ScenarioError when the tasks of the job compute nothing that could be
     measured; DataError, InfeasiblePlacement as `emu.scenario.build_job` and
     `emu.prediction.placement.baselines.place_ifs`.
@@ -223,3 +232,125 @@ def times_by_kind(
 
 def _scale(ratio: float, time: float) -> str:
     return DURATION.exact(float(f"{time * ratio:.4g}"))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Operations and time of all tasks of one kind, in a job of one size."""
+
+    kind: str
+    operations: NDArray[np.float64]
+    """Number of each of `OPERATIONS`."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FittedRates:
+    """Rates that come nearest to what was measured."""
+
+    rates: dict[str, float]
+    """Operation -> seconds; what no task of the job does is not there."""
+    residuals: dict[str, float]
+    """Kind of task -> the furthest that a time by these rates is from a measured one,
+    over the latter."""
+
+
+def list_sizes(scenario: Scenario) -> list[Scenario]:
+    """Return the scenario in three sizes: of mini-batches, or of hidden layers.
+
+    Raises ScenarioError when its system counts no operations, or it has several
+    jobs.
+    """
+    if scenario.jobs or "rates" not in type(scenario.job).model_fields:
+        problem = "operations are counted of one job that trains, write its section job"
+        raise ScenarioError(problem, key="job.system")
+    plain = load(scenario, {"job.rates": None}, timed=False)
+    job = plain.job
+    if isinstance(job, TrainingSection):
+        key, size = "job.batch_size", job.batch_size
+        step = job.batch_size // job.sampler_batch
+    else:
+        assert isinstance(job, WholeGraphSection)  # noqa: S101 - for mypy
+        key, size, step = "job.model.hidden", job.model.hidden, 1
+    sizes = {max(step, round(size * part / step) * step) for part in SIZES}
+    return [load(plain, {key: each}, timed=False) for each in sorted(sizes)]
+
+
+def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
+    """Return what each kind of task took, in all iterations but the first.
+
+    That one warms up. Counts are of the bytes that were sent, times are CPU seconds.
+    """
+    scenario, job, times = experiment.scenario, experiment.problem.job, profile.times
+    context, volumes = scenario.build_context(), profile.volumes
+    counts = scenario.job.count_operations(job, context, volumes).counts
+    samples = []
+    for kind in dict.fromkeys(task.kind for task in job.tasks):
+        rows = [task.kind == kind for task in job.tasks]
+        operations = counts[:, rows, 1:].sum(axis=(1, 2))
+        if operations.any():
+            seconds = float(times[rows, 1:].sum())
+            samples.append(Sample(kind, operations, seconds))
+    whole = sum(one.seconds for one in samples)
+    return [one for one in samples if one.seconds > _LEAST_SHARE * whole]
+
+
+def fit_rates(samples: Sequence[Sample]) -> FittedRates:
+    """Return the rates, none negative, with the least squares of relative errors.
+
+    Raises ValueError when no task took any time.
+    """
+    if not samples:
+        raise ValueError("no task took a time that could be measured")
+    rows = np.array([one.operations / one.seconds for one in samples])
+    scale = rows.max(axis=0)
+    columns = [int(n) for n in np.flatnonzero(scale)]
+    best, least = np.zeros(len(OPERATIONS)), np.inf
+    # With six rates it is exact to try every set of those that are above 0.
+    for count in range(1, len(columns) + 1):
+        for some in map(list, combinations(columns, count)):
+            part = rows[:, some] / scale[some]
+            solution, *_ = np.linalg.lstsq(part, np.ones(len(rows)), rcond=None)
+            error = float(((part @ solution - 1) ** 2).sum())
+            if (solution >= 0).all() and error < least - 1e-12:
+                best, least = np.zeros(len(OPERATIONS)), error
+                best[some] = solution / scale[some]
+    residuals: dict[str, float] = {}
+    for one, error in zip(samples, rows @ best - 1, strict=True):
+        further = max(residuals.get(one.kind, 0.0), error, key=abs)
+        residuals[one.kind] = float(further)
+    rates = {OPERATIONS[n]: float(best[n]) for n in columns}
+    return FittedRates(rates, residuals)
+
+
+def measure_rates(
+    scenario: Scenario, measure: Callable[[Scenario], tuple[Experiment, Profile]]
+) -> FittedRates:
+    """Return the rates of a scenario's job on this computer.
+
+    ``measure`` runs a scenario and returns it with CPU times and volumes. Raises
+    ScenarioError as `list_sizes`; ValueError as `fit_rates`.
+    """
+    samples: list[Sample] = []
+    for size in list_sizes(scenario):
+        experiment, profile = measure(size)
+        samples += sample_tasks(experiment, profile)
+    return fit_rates(samples)
+
+
+def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
+    """Return ``job.rates``: fitted ones, others as stated.
+
+    A rate of 0 that was fitted is written as what no time comes from. Raises
+    ScenarioError when a rate is neither fitted nor stated.
+    """
+    keys = {} if stated is None else stated.model_dump(mode="json")
+    for name, rate in fitted.rates.items():
+        keys[name] = DURATION.exact(float(f"{rate or 1e-18:.4g}"))
+    if missing := [name for name in OPERATIONS if name not in keys]:
+        problem = (
+            "no task of this job tells it: state job.rates, of which those that are "
+            "measured are replaced"
+        )
+        raise ScenarioError(problem, key=f"job.rates.{missing[0]}")
+    return {name: keys[name] for name in OPERATIONS}

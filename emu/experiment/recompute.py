@@ -19,11 +19,9 @@ from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment import run_experiment
-from emu.experiment.attempts import Ended, foreseen
-from emu.experiment.resumption import with_until
-from emu.experiment.run_result import PreparedRun
+from emu.experiment.attempts import Ended, foreseen, with_until
+from emu.experiment.run_result import PreparedRun, learnt
 from emu.experiment.scale_search import ScaleChoice
-from emu.experiment.training_results import learnt
 from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
@@ -65,7 +63,6 @@ def audit_whole(
     """Return the report of an audit, and what could not be compared, in sentences.
 
     As `ToAudit.audit`; ``stated`` stands for the scenario's text in the run directory.
-
     Raises DataError, ValueError as `ToAudit.audit`, or when records are damaged.
     """
     report = subject.audit(tolerance, relative, rule=rule, training=training)

@@ -23,9 +23,14 @@ from emu.emulation.launch.ssh import is_here
 from emu.emulation.shaping import pace_at
 from emu.errors import NodeLost
 from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, with_deaths
-from emu.experiment.run_result import PreparedRun, RunResult
+from emu.experiment.run_result import (
+    Parts,
+    PreparedRun,
+    RunResult,
+    by_mini_batch,
+    learnt,
+)
 from emu.experiment.scale_search import ScaleChoice
-from emu.experiment.training_results import Parts, by_mini_batch, learnt
 from emu.host.input_file import read_json
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
@@ -178,12 +183,10 @@ def carry_out(
     """Emulate an experiment, simulate it twice, and write everything down.
 
     ``choice`` says how trials have chosen its time scale. It begins with the cut
-    ``start``, in the directory of the run that has kept it.
-
-    Raises ScenarioError when kernel NICs are asked for under a policy that they do
-    not carry out, or this host is to be killed; RunError when the run could not be
-    finished; the directory then holds its beginning; DataError when the directory
-    cannot be written.
+    ``start``, in the directory of the run that has kept it. Raises ScenarioError when
+    kernel NICs are asked for under a policy that they do not carry out, or this host is
+    to be killed; RunError when the run could not be finished; the directory then holds
+    its beginning; DataError when the directory cannot be written.
     """
     scenario = experiment.scenario
     check_network(scenario)
@@ -191,10 +194,8 @@ def carry_out(
     hosts = {*scenario.emulation.hosts.values()}
     for number, event in enumerate(scenario.events):
         if event.kill in hosts and is_here(str(event.kill)):
-            problem = (
-                f"{event.kill} is this host, and the run is coordinated here: name "
-                "another host, or machines"
-            )
+            here = f"{event.kill} is this host, and the run is coordinated here"
+            problem = f"{here}: name another host, or machines"
             raise scenario.origin.error(("events", number, "kill"), problem)
     ties: Collection[Kill] = ()
     if experiment.kills:
@@ -223,9 +224,9 @@ def carry_out(
             # Its payloads are made up: nothing is computed that could be measured.
             timed = replace(settings, compute="timed")
             carry_out(setup, timed, RunDirectory(directory.path / SETUP))
-        _, (prepared, run), ends = run_attempts(
-            experiment, start, directory.path, observer, once
-        )
+        where = directory.path
+        _, made, ends = run_attempts(experiment, start, where, observer, once)
+        prepared, run = made
         if ends:
             content = read_manifest(directory.path / "manifest.json")
             content["attempts"] = [asdict(one) for one in ends]

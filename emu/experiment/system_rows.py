@@ -113,9 +113,8 @@ def measure(
 
     By default machines are chosen with the first seed (`chosen_system`). With a target
     it trains until that is reached; what is trained is kept for all of equal weights.
-    Of the settings that the file states for it the best is returned.
-
-    Raises ScenarioError, PlacementError, DataError as `as_system` and `prepare`.
+    Of the settings that the file states for it the best is returned. Raises
+    ScenarioError, PlacementError, DataError as `as_system` and `prepare`.
     """
     plan = partial(plan_row, scenario, system, spread=target is not None)
     settings = list_settings(scenario, system)
@@ -305,18 +304,14 @@ def compare_systems(
         first = _first_of(scenario, names, target)
         machines = first.placing["machines"]
     plan = partial(plan_row, scenario, spread=target is not None)
-    settings_of_rows = [
-        (name, settings, None if variant_named(name).alone else machines)
-        for name in names
-        for settings in list_settings(scenario, name)
-    ]
+    settings_of_rows = []
+    for name in names:
+        at = None if variant_named(name).alone else machines
+        settings_of_rows += [(name, s, at) for s in list_settings(scenario, name)]
     for one in share("machines chosen", plan, settings_of_rows):
         plans.setdefault(one.system, []).append(one)
-    wrong = {
-        name: of_row[0].refused
-        for name, of_row in plans.items()
-        if all(one.refused for one in of_row)
-    }
+    rows = plans.items()
+    wrong = {name: row[0].refused for name, row in rows if all(p.refused for p in row)}
     for name, error in wrong.items():
         # Else the error of the command, or a row that is there at once.
         if error and target is not None and len(wrong) < len(names):

@@ -77,9 +77,8 @@ class Target:
     def end(self, scenario: Scenario) -> Scenario:
         """Return a scenario that trains until it is reached, at most so many passes.
 
-        Looks are as many training vertices apart as there are, in every system.
-
-        Raises DataError when the data set is missing or damaged.
+        Looks are as many training vertices apart as there are, in every system. Raises
+        DataError when the data set is missing or damaged.
         """
         settings = scenario.to_job(train_vertices=1, pins=False).settings
         until = {"accuracy": RATIO.exact(self.accuracy), "split": self.split}
@@ -175,9 +174,8 @@ MOST_SETTINGS = 32
 def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
     """Return every combination of what ``systems`` of a file states for a row.
 
-    They are overrides as for `as_variant`; a row has those of its system too. A list
-    is one of alternatives, unless the key itself takes one: then a list of lists is.
-
+    They are overrides as for `as_variant`; a row has those of its system too. A list is
+    one of alternatives, unless the key itself takes one: then a list of lists is.
     Raises ScenarioError when a key is unknown, what makes the row is changed, or there
     are more than `MOST_SETTINGS`.
     """
@@ -221,11 +219,10 @@ def as_system(
     """Return a scenario as another system, with as many seeds per iteration.
 
     A system that trains on the whole graph has as many passes over it. ``overrides``
-    are keys before it is translated, as for `load`.
-
-    Raises ScenarioError when either cannot be translated, times are those of a profile,
-    or the changed scenario is wrong; DataError when the data set is needed (for epochs,
-    or the phases of P3) and is missing, or the profile is, or is of another job.
+    are keys before it is translated, as for `load`. Raises ScenarioError when either
+    cannot be translated, times are those of a profile, or the changed scenario is
+    wrong; DataError when the data set is needed (for epochs, or the phases of P3) and
+    is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
     changes: dict[str, object] = {"expect": None, "systems": None}
@@ -477,7 +474,6 @@ def write_rows(
 
     ``name`` is that of the scenario that they vary; a row has a name, and scenarios by
     seed. Returns the files of every row: those of further seeds end in ``-seedN``.
-
     Raises DataError when they cannot be written.
     """
     try:

@@ -180,9 +180,8 @@ def read_document(path: str | Path) -> Document:
 def parse_document(text: str, file: str) -> Document:
     """Parse the content of a YAML or JSON file.
 
-    ``file``: what it is called in errors; JSON where it ends so.
-
-    Raises ScenarioError when it is not YAML or JSON, or is not a mapping.
+    ``file``: what it is called in errors; JSON where it ends so. Raises ScenarioError
+    when it is not YAML or JSON, or is not a mapping.
     """
     is_json = len(text) > _LONG_JSON and text.lstrip()[:1] == "{"
     if not (is_json or file.endswith(".json")):
@@ -238,9 +237,8 @@ def _load_tree(text: str) -> Any:
 def _as_mapping(file: str, data: Any) -> Data:
     if not isinstance(data, dict):
         kind = "nothing" if data is None else type(data).__name__
-        raise ScenarioError(
-            f"found {kind}, write a mapping with the keys cluster and job", file=file
-        )
+        problem = f"found {kind}, write a mapping with the keys cluster and job"
+        raise ScenarioError(problem, file=file)
     return data
 
 
@@ -274,15 +272,13 @@ class _Plain:
                 return plain(node)
         if node is None:
             return None
-        raise self._document.error(
-            trail, f"found {node!s}, which YAML reads as a {type(node).__name__}"
-        )
+        problem = f"found {node!s}, which YAML reads as a {type(node).__name__}"
+        raise self._document.error(trail, problem)
 
     def _entry(self, node: CommentedMap, key: Any, trail: Trail) -> Any:
         if not isinstance(key, str):
-            raise self._document.error(
-                trail, f"found the key {key!r}, keys are text; put it in quotes"
-            )
+            problem = f"found the key {key!r}, keys are text; put it in quotes"
+            raise self._document.error(trail, problem)
         below = (*trail, key)
         if node[key] is None and (match := re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)):
             problem = f"found {key!r}, write '{match[1]}: {match[2]}' with a space"

@@ -287,10 +287,9 @@ class ScenarioEdits:
             if settings.get("parts") == changed.settings_of(name).get("parts"):
                 continue
             if (count := len(open_for(settings).owner)) > MOST_PARTED:
-                return self._note_untried(
-                    "it would have a graph store, and to partition "
-                    f"{count:,} vertices again takes too long"
-                )
+                problem = f"to partition {count:,} vertices again takes too long"
+                problem = f"it would have a graph store, and {problem}"
+                return self._note_untried(problem)
         return True
 
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
@@ -459,11 +458,9 @@ class ScenarioEdits:
             case _:  # slots
                 machines, pool = change.problem.cluster.machines, change.pool
                 more = {machines[m].name: machines[m].slots[pool] for m in change.rows}
-                edit = {
-                    f"cluster.machines[{p}].slots.{pool}": more[name]
-                    for name, p in self._cluster.names_and_positions()
-                    if name in more
-                }
+                for name, p in self._cluster.names_and_positions():
+                    if name in more:
+                        edit[f"cluster.machines[{p}].slots.{pool}"] = more[name]
         return edit or None
 
 

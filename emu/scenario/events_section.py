@@ -336,11 +336,9 @@ class FailuresSection(Section):
                 continue
             factor = 1.0 / kind.by if kind.by else 0.0
             names = [f"{name} out", f"{name} in"] if cut else [name]
-            found += [
-                Fault(each, since, until, factor, of_machine=of_machine and not cut)
-                for since, until in kind.draw(name, seed)
-                for each in names
-            ]
+            whole = of_machine and not cut
+            for span in kind.draw(name, seed):
+                found += [Fault(n, *span, factor, of_machine=whole) for n in names]
         return found
 
 

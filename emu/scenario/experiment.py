@@ -70,12 +70,10 @@ def place(
 ) -> PlacementResult:
     """Return a placement of ``job`` by the scenario's policy and seed.
 
-    ``realization``: of the run, with reference times: what searches judge
-    placements by; default is that of `realize`, asked for where it matters.
-
-    Raises PlacementError when the stated placement breaks a constraint;
-    `InfeasiblePlacement` when the cluster is too small; ScenarioError, DataError as
-    `realize`.
+    ``realization``: of the run, with reference times: what searches judge placements
+    by; default is that of `realize`, asked for where it matters. Raises PlacementError
+    when the stated placement breaks a constraint; `InfeasiblePlacement` when the
+    cluster is too small; ScenarioError, DataError as `realize`.
     """
     section, job_of_file, job = scenario.placement, job, without_copies(job)
     copies = copy_names(job_of_file)
@@ -100,16 +98,8 @@ def place(
     profile = None
     if section.policy in SEARCHES or slot_teams(job):
         profile = repeat(job, (realization or realize(scenario, job_of_file)).of(job))
-    outcome = place_by(
-        section.policy,
-        job,
-        cluster,
-        profile=profile,
-        seed=scenario.seed,
-        tasks=tasks,
-        progress=progress,
-        **options,
-    )
+    options |= {"seed": scenario.seed, "tasks": tasks, "progress": progress}
+    outcome = place_by(section.policy, job, cluster, profile=profile, **options)
     placement = _with_peers(scenario, job_of_file, cluster, outcome.placement)
     return replace(outcome, placement=placement)
 
@@ -269,10 +259,9 @@ class Experiment:
     def beginning_at(self, first: int, began: float = 0.0) -> Experiment:
         """Return what is left when all iterations of the whole job before one are done.
 
-        ``first``: may be before this part's: its checkpoint may be damaged by
-        then. ``began``: seconds since the whole job began.
-
-        Raises ValueError when nothing is left.
+        ``first``: may be before this part's: its checkpoint may be damaged by then.
+        ``began``: seconds since the whole job began. Raises ValueError when nothing is
+        left.
         """
         whole = self.whole or self
         problem = whole.problem.beginning_at(first, began)
@@ -289,9 +278,8 @@ class Experiment:
     def attempts(self, schedule: Schedule | None = None) -> Attempts:
         """Return the attempts that kills make of it, simulated.
 
-        ``schedule``: as `simulate` returns it, where that was done.
-
-        Raises NodeLost when it is killed and not restarted, or too often.
+        ``schedule``: as `simulate` returns it, where that was done. Raises NodeLost
+        when it is killed and not restarted, or too often.
         """
 
         def part(first: int, began: float) -> Schedule:
@@ -326,10 +314,8 @@ class Experiment:
             without = replace(self.problem, cluster=cluster)
             if late > makespan(without, self.realization, self.choose_policy()):
                 problem = f"a latency of {format_duration(late)} between two machines"
-                rest = (
-                    "longer than the whole job without it: is its unit the right one?"
-                )
-                long.append(f"{problem} is {rest}")
+                problem += " is longer than the whole job without it"
+                long.append(f"{problem}: is its unit the right one?")
         if not (self.scenario.events or self.scenario.failures):
             return long
         try:
@@ -411,9 +397,8 @@ class Experiment:
 
     def simulate(self) -> Schedule:
         """Return the schedule under the scenario's rate policy, without deaths."""
-        return simulate(
-            self.problem, self.realization, self.policy, profile=self.expected
-        )
+        what = self.problem, self.realization, self.policy
+        return simulate(*what, profile=self.expected)
 
 
 @collect_seldom()

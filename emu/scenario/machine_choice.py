@@ -59,9 +59,8 @@ def promising(
 
     Short searches rank the sets, on volumes that stores share evenly. As it is, on all
     machines, it comes first where it may be the best; it is alone where its machines
-    are no choice.
-
-    ``job``, ``cluster``, ``realization``: on all machines, with reference times.
+    are no choice. ``job``, ``cluster``, ``realization``: on all machines, with
+    reference times.
     """
     everything = tuple(machine.name for machine in cluster.machines)
     if on_machines(scenario, everything) is None:

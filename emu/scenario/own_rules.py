@@ -128,9 +128,8 @@ def rule_problem(policy: str, source: str | None) -> str:
 
     Only its text is looked at: nothing of it is imported. A file may import or compute
     its class, which shows when it runs; a module, which the scenario names and did not
-    bring along, has to define a class with the method itself.
-
-    ``source``: text of a file; None for a module.
+    bring along, has to define a class with the method itself. ``source``: text of a
+    file; None for a module.
     """
     file, _, attribute = policy.rpartition(":")
     try:

@@ -38,10 +38,8 @@ def build_job(scenario: Scenario) -> Job:
     """Return the job; its data set is opened where it counts in epochs.
 
     It is opened, and the model tried out, where that is a program as well: the job's
-    settings then hold the number of its ``parameters``.
-
-    Raises DataError when the data set is missing or damaged; ScenarioError as
-    `model_figures`.
+    settings then hold the number of its ``parameters``. Raises DataError when the data
+    set is missing or damaged; ScenarioError as `model_figures`.
     """
     section = scenario.job
     if scenario.jobs:
@@ -89,19 +87,14 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
         every = [rates.on(device)] * len(plain.tasks)
         totals[device] = counted.seconds(every).sum(axis=1)
     whole = realization.times.sum(axis=1)
-    slowness = {
-        task.name: {
-            machine: float(totals[device][t] / whole[t])
-            for machine, device in context.devices.items()
-        }
-        for t, task in enumerate(plain.tasks)
-        if task in movable and whole[t] > 0
-    }
-    tasks = (
-        replace(task, slowness=slowness[task.name]) if task.name in slowness else task
-        for task in job.tasks
-    )
-    return replace(job, tasks=tuple(tasks))
+    tasks, devices = {task.name: task for task in job.tasks}, context.devices.items()
+    for t, task in enumerate(plain.tasks):
+        if task in movable and whole[t] > 0:
+            slowness = {
+                at: float(totals[device][t] / whole[t]) for at, device in devices
+            }
+            tasks[task.name] = replace(tasks[task.name], slowness=slowness)
+    return replace(job, tasks=tuple(tasks.values()))
 
 
 def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
@@ -114,9 +107,8 @@ def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
 def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
     """Return ``program``, ``parameters``, ``flops``, ``seconds`` of each program.
 
-    ``seconds_used`` is false where a time of workers is stated, or in a profile.
-
-    Raises ScenarioError, DataError as `model_figures`.
+    ``seconds_used`` is false where a time of workers is stated, or in a profile. Raises
+    ScenarioError, DataError as `model_figures`.
     """
     return [
         {
@@ -134,9 +126,8 @@ def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
 def with_figures(scenario: Scenario) -> Scenario:
     """Return the scenario with what was measured of its models' programs.
 
-    So a run's manifest says all that an audit needs, which then runs no program.
-
-    Raises ScenarioError, DataError as `model_figures`.
+    So a run's manifest says all that an audit needs, which then runs no program. Raises
+    ScenarioError, DataError as `model_figures`.
     """
     parts = scenario.parts()
     jobs = [
@@ -176,20 +167,16 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
 
 
 def _parts(scenario: Scenario) -> list[JobPart]:
-    return [
-        JobPart(item.name, build_job(alone), item.release)
-        for item, alone in scenario.parts()
-    ]
+    parts = scenario.parts()
+    return [JobPart(item.name, build_job(one), item.release) for item, one in parts]
 
 
 def open_data(job: Job) -> None:
     """Open the data set that the processes of ``job`` will open, if there is one.
 
     A data set that is damaged, or takes a minute to prepare, is then none of their
-    trouble.
-
-    Raises ScenarioError when a mini-batch has more seeds than there are training
-    vertices; DataError when the data set is missing or damaged.
+    trouble. Raises ScenarioError when a mini-batch has more seeds than there are
+    training vertices; DataError when the data set is missing or damaged.
     """
     for name in job.job_names:
         settings = job.settings_of(name)

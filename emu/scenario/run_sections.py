@@ -64,10 +64,8 @@ _PAPER = Prices()
 def pin(job: Job, stated: Mapping[str, str]) -> Job:
     """Return ``job`` with the processes of the ``stated`` tasks pinned.
 
-    ``stated``: machine name by task name, or by process name.
-
-    Raises ValueError when there is no such task, or its process is pinned
-    elsewhere.
+    ``stated``: machine name by task name, or by process name. Raises ValueError when
+    there is no such task, or its process is pinned elsewhere.
     """
     if not stated:
         return job
@@ -78,12 +76,10 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
         if there not in {None, machine}:
             raise ValueError(f"{name} must stand on {there}, not {machine}")
         machines[process] = machine
-    tasks = (
-        replace(task, pinned=machines[task.process_name])
-        if task.process_name in machines
-        else task
-        for task in job.tasks
-    )
+    tasks = list(job.tasks)
+    for process, machine in machines.items():
+        for t in job.units[process]:
+            tasks[t] = replace(tasks[t], pinned=machine)
     return replace(job, tasks=tuple(tasks))
 
 

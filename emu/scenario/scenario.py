@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from emu.problem import Cluster, Job, Problem
 
 
+_OF_SYSTEM = sections.SectionOfSystem(several=sections.SeveralJobsSection)
+
+
 class Scenario(sections.FileSection):
     """One experiment: a job on a cluster, how it is run, and what should come out."""
 
@@ -36,9 +39,7 @@ class Scenario(sections.FileSection):
     """Name of the run directory; default is the file's."""
     cluster: ClusterSection
     """The emulated machines."""
-    job: Annotated[
-        JobSection, sections.SectionOfSystem(several=sections.SeveralJobsSection)
-    ]
+    job: Annotated[JobSection, _OF_SYSTEM]
     """The job; or ``jobs``."""
     jobs: tuple[sections.JobsItemSection, ...] = ()
     """Several jobs on the one cluster, in place of ``job``."""
@@ -169,24 +170,22 @@ class Scenario(sections.FileSection):
     @property
     def recovery_time(self) -> float:
         """Seconds from a death until the job goes on."""
-        return (
-            events_section.DEFAULT_RECOVERY if self.recovery is None else self.recovery
-        )
+        recovery = self.recovery
+        return events_section.DEFAULT_RECOVERY if recovery is None else recovery
 
     def kills(self, problem: Problem) -> tuple[Kill, ...]:
         """Return what is killed of a placed job, by time.
 
         What stands on no killed machine, or gates alone, is not there to be killed.
-
         Raises ScenarioError when the task at whose iteration something is killed is not
         there, or has nothing left to do then.
         """
         tasks = problem.machine_of_task
-        rows = [
-            (event.time, event.kill, event.recovery, self._progress(n, problem.job))
-            for n, event in enumerate(self.events)
-            if event.kill
-        ]
+        rows = []
+        for n, event in enumerate(self.events):
+            if event.kill:
+                count = self._progress(n, problem.job)
+                rows.append((event.time, event.kill, event.recovery, count))
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
             rows += [(when, name, None, None) for when, name in deaths]

@@ -86,13 +86,10 @@ LAB_KEYS = ("cluster", "lab", "events")
 _MOST_ERRORS = 200
 
 #: What stands in for a section that is wrong, while the others are looked at.
+_TASKS = [{"name": "t", "time": "0 s"}]
 _STAND_INS: Data = {
     "cluster": {"machines": [{"nic": "1 B/s"}]},
-    "job": {
-        "system": "custom",
-        "iterations": 1,
-        "tasks": [{"name": "t", "time": "0 s"}],
-    },
+    "job": {"system": "custom", "iterations": 1, "tasks": _TASKS},
 }
 
 
@@ -124,10 +121,8 @@ def locate(source: str | Path) -> Path:
     """Return the file that is meant: a path, or the name of a shipped scenario or lab.
 
     A file of that name in the working directory comes first, as does a folder with a
-    lab in it.
-
-    Raises ScenarioError when ``source`` is a bare name, and neither a file nor a
-    scenario is called so.
+    lab in it. Raises ScenarioError when ``source`` is a bare name, and neither a file
+    nor a scenario is called so.
     """
     path = Path(source)
     if (path / LAB).is_file():
@@ -137,11 +132,8 @@ def locate(source: str | Path) -> Path:
     names = list_scenarios() | list_labs()
     if path.name in names:
         return names[path.name]
-    raise ScenarioError(
-        "there is no such file; of the scenarios that ship with emu, "
-        f"{nearest(path.name, names)}",
-        file=str(source),
-    )
+    problem = "there is no such file; of the scenarios that ship with emu, "
+    raise ScenarioError(problem + nearest(path.name, names), file=str(source))
 
 
 def preparation_errors(scenario: Scenario) -> Problems:
@@ -310,9 +302,7 @@ def loads(
     """Return the scenario that ``text``, YAML or JSON, describes.
 
     ``overrides``, ``timed``, ``large``: as in `load`. ``name``: what the scenario is
-    called in errors, and where it does not name itself.
-
-    Raises ScenarioError as `load`.
+    called in errors, and where it does not name itself. Raises ScenarioError as `load`.
     """
     with large_files(tell if large else None), _errors_of(name):
         document = _apply_changes(parse_document(text, name), overrides, Path())
@@ -332,10 +322,8 @@ def write_scenario(path: Path, scenario: Scenario) -> None:
 def load_again(source: Source, noted: object = None) -> Scenario:
     """Return a scenario from its text, overrides and folder, as `load` did.
 
-    ``noted``: the scenario as a run noted it: rules and models of which it has the
-    text are not looked for in files, which may have gone.
-
-    Raises ScenarioError as `load`.
+    ``noted``: the scenario as a run noted it: rules and models of which it has the text
+    are not looked for in files, which may have gone. Raises ScenarioError as `load`.
     """
     silent = (lambda _: None) if source.large else None
     with large_files(silent), _errors_of(source.file):
@@ -391,9 +379,8 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     Beyond `load` this finds data and profiles that are not there, that no placement
     exists, and that a death ends the job: what simulating the scenario would fail with,
     but for ``until``, which only training tells. Of code of others it looks at the text
-    alone: nothing of it is run or imported.
-
-    Raises ScenarioError when it cannot be read or parsed at all.
+    alone: nothing of it is run or imported. Raises ScenarioError when it cannot be read
+    or parsed at all.
     """
     with _errors_of(path):
         document = _read(path, overrides)
@@ -509,11 +496,8 @@ def _describe_errors(
         for trail, problem in problems.items()
         if (match := re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem))
     }
-    return [
-        (trail, problem)
-        for trail, problem in problems.items()
-        if not problem.startswith(MISSING) or trail not in keys
-    ]
+    follow = {trail for trail in keys if problems.get(trail, "").startswith(MISSING)}
+    return [one for one in problems.items() if one[0] not in follow]
 
 
 def _locate_errors(
@@ -521,9 +505,8 @@ def _locate_errors(
 ) -> list[ScenarioError]:
     errors = [document.error(trail, problem) for trail, problem in found]
     # A key that is missing is often there, misspelt: the unknown one says more.
-    return sorted(
-        errors, key=lambda error: (error.problem.startswith(MISSING), error.line)
-    )
+    errors.sort(key=lambda one: (one.problem.startswith(MISSING), one.line))
+    return errors
 
 
 def _text_of(program: str, noted: Texts) -> dict[str, str]:

@@ -30,10 +30,9 @@ _KEYS = ("machines", "links", "routes", "racks")
 def expand_topology(document: Document, folder: Path) -> None:
     """Write machines, links and routes for ``cluster.topology``, where it is stated.
 
-    ``folder``: that of the file, which the path of a topology is relative to.
-
-    Raises ScenarioError when it is no known word and no file of such keys, or
-    stands beside them.
+    ``folder``: that of the file, which the path of a topology is relative to. Raises
+    ScenarioError when it is no known word and no file of such keys, or stands beside
+    them.
     """
     cluster = document.data.get("cluster")
     if not isinstance(cluster, dict) or "topology" not in cluster:
@@ -68,7 +67,6 @@ def _read(document: Document, path: Path) -> Data:
     """Return the keys of a file, which may have a format of others.
 
     What that says and a cluster cannot is said on standard error, by name and count.
-
     Raises ScenarioError when it is damaged, or no mapping.
     """
     from emu.interchange.formats import read_topology  # noqa: PLC0415 - seldom

@@ -47,9 +47,8 @@ def variations(
 
     ``stated`` are overrides of all points; ``vary`` are ``key.key=value,value,...``,
     where commas within brackets belong to a value. Seeds are the scenario's own and
-    those that follow it.
-
-    Raises ScenarioError when a ``vary`` cannot be read, or a scenario is wrong.
+    those that follow it. Raises ScenarioError when a ``vary`` cannot be read, or a
+    scenario is wrong.
     """
     keys: list[tuple[str, list[str]]] = []
     for text in vary:

@@ -71,7 +71,6 @@ def train_along(
 
     ``schedule`` returns it, and is called where its reads decide the weights alone.
     Returns the flat weights after the last step, and the mean loss of every step.
-
     Raises ScenarioError when the scenario trains nothing, or has several jobs;
     DataError when the data set is missing or damaged.
     """
@@ -157,10 +156,8 @@ def progress_along(
 
     ``watch`` is called with steps so far and in all while something is trained;
     ``until`` spaces the looks, by default an epoch apart, and ends the training where
-    it ``stops``.
-
-    Raises ScenarioError or DataError as `train_along`; when ``until`` cannot be
-    followed: see `look_errors`.
+    it ``stops``. Raises ScenarioError or DataError as `train_along`; when ``until``
+    cannot be followed: see `look_errors`.
     """
     job = build_job(scenario)
     system = _system_of_training(job)
@@ -274,9 +271,8 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     """Return the evenly spaced looks at a training in virtual time.
 
     Where the scenario has ``until`` it says of which vertices, and the curve ends where
-    that is reached; else of ``valid`` ones, an epoch apart.
-
-    Raises ScenarioError, DataError as `progress_along`; when the training diverges.
+    that is reached; else of ``valid`` ones, an epoch apart. Raises ScenarioError,
+    DataError as `progress_along`; when the training diverges.
     """
     until, settings = scenario.until, build_job(scenario).settings
     split, target = (until.split, until.accuracy) if until else ("valid", np.inf)

@@ -20,15 +20,8 @@ from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
-_KEYS = {
-    "machines": list,
-    "tasks": list,
-    "edges": list,
-    "volumes": list,
-    "exec_times": dict,
-    "placement": dict,
-    "n_iterations": int,
-}
+_KEYS = dict.fromkeys(("machines", "tasks", "edges", "volumes"), list)
+_KEYS |= {"exec_times": dict, "placement": dict, "n_iterations": int}
 
 
 _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
@@ -45,20 +38,15 @@ def workload_document(document: Document) -> Document:
     """Return the scenario that a workload file states.
 
     ``expect.makespan`` is not among its keys: which one holds depends on the policy,
-    see `expect_listed_makespan`.
-
-    Raises ScenarioError when a key is missing or of the wrong kind, or a value is
-    impossible.
+    see `expect_listed_makespan`. Raises ScenarioError when a key is missing or of the
+    wrong kind, or a value is impossible.
     """
     data = document.data
     for key, kind in _KEYS.items():
         if not isinstance(data.get(key), kind) or isinstance(data[key], bool):
-            raise ScenarioError(
-                f"found {type(data.get(key)).__name__}, a workload has a "
-                f"{kind.__name__} here",
-                file=document.file,
-                key=key,
-            )
+            found = f"found {type(data.get(key)).__name__}"
+            problem = f"{found}, a workload has a {kind.__name__} here"
+            raise ScenarioError(problem, file=document.file, key=key)
     try:
         rates = [[*map(RATE.exact, map(float, one))] for one in data["machines"]]
         machines = [{"nic": {"in": into, "out": out}} for into, out in rates]
@@ -84,9 +72,8 @@ def workload_document(document: Document) -> Document:
             },
         }
     except (TypeError, ValueError, KeyError, IndexError) as error:
-        raise ScenarioError(
-            f"is not a workload: {type(error).__name__} {error}", file=document.file
-        ) from error
+        problem = f"is not a workload: {type(error).__name__} {error}"
+        raise ScenarioError(problem, file=document.file) from error
     return Document(document.file, scenario)
 
 

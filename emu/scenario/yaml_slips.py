@@ -30,9 +30,8 @@ def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     line = marks[0].line + 1 if marks else 0
     if isinstance(error, DuplicateKeyError):
         key = str(error.problem).removeprefix("found duplicate key ").partition(" with")
-        pattern = re.compile(
-            rf"(^|[\s{{,]){re.escape(key[0].strip(chr(34)))}[\"']?\s*:"
-        )
+        name = re.escape(key[0].strip('"'))
+        pattern = re.compile(rf"(^|[\s{{,]){name}[\"']?\s*:")
         lines = text.splitlines()[: line - 1]
         before = [number for number, one in enumerate(lines, 1) if pattern.search(one)]
         also = f", in line {before[-1]} as well" if before else ""
