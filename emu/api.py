@@ -196,7 +196,7 @@ def run(
     """
     # asyncio, sockets and the charts take half a second to import.
     from emu.experiment.dry_run import check_ready  # noqa: PLC0415
-    from emu.experiment.host_load import check_load, host_load  # noqa: PLC0415
+    from emu.experiment.profiling import check_load, host_load  # noqa: PLC0415
     from emu.report.html.page import write_report  # noqa: PLC0415
 
     packets = _packets("witness", witness, None, (sharing, congestion_control))

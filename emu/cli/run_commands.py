@@ -39,8 +39,10 @@ from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import DryRun, check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.expectations import find_misses
-from emu.experiment.host_load import WARNED, check_load, host_load
 from emu.experiment.profiling import (
+    WARNED,
+    check_load,
+    host_load,
     measure_profile,
     measure_rates,
     of_length,

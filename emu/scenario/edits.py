@@ -132,6 +132,10 @@ class ScenarioEdits:
             note = "other links were not tried: rows would take another plan's way"
             self.notes += [note] if note not in self.notes else []
             return change
+        return self._prepare(change, edit)
+
+    def _prepare(self, change: Change, edit: Edit) -> Change:
+        """Return a change with an edit and what preparing that makes of it."""
         made = prepare(self._load(edit))
         problem, realization = made.problem, made.realization
         return replace(change, edit=edit, problem=problem, realization=realization)
@@ -225,10 +229,8 @@ class ScenarioEdits:
                 yield self.add_edit(change)
                 continue
             edit = self._scenario.job.machine_keys() | self._policy(change)
-            made, what = prepare(self._load(edit)), f"{change.what}, placed anew"
-            problem, realization = made.problem, made.realization
-            anew = replace(change, problem=problem, realization=realization)
-            yield replace(anew, what=what, edit=edit)
+            anew = self._prepare(change, edit)
+            yield replace(anew, what=f"{change.what}, placed anew")
 
     def more_machines(self, base: Change) -> Iterator[Change]:
         """Yield ``base`` with one more machine of every kind, and all placed anew.

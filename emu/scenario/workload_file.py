@@ -20,8 +20,8 @@ from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
-_KEYS = dict.fromkeys(("machines", "tasks", "edges", "volumes"), list)
-_KEYS |= {"exec_times": dict, "placement": dict, "n_iterations": int}
+_LISTS = dict.fromkeys(("machines", "tasks", "edges", "volumes"), list)
+_KEYS = {**_LISTS, "exec_times": dict, "placement": dict, "n_iterations": int}
 
 
 _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
@@ -87,8 +87,8 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     policy = schedule.get("policy") if isinstance(schedule, dict) else "oes"
     makespan = workload.get("expected_makespan_s")
     same = data["job"]["iterations"] == workload["n_iterations"]
-    listed = isinstance(makespan, dict) and policy in makespan
-    if listed and same and "expect" not in data:
+    makespan = makespan if isinstance(makespan, dict) else {}
+    if policy in makespan and same and "expect" not in data:
         data["expect"] = {"makespan": f"{makespan[policy]!r} s"}
 
 
