@@ -239,8 +239,7 @@ def run_attempts(
             done = once(experiment, start, both, ends)
         except (NodeLost, DeadlineExceeded) as error:
             if ends:
-                zero = progress.zero
-                zero = error.noticed if math.isnan(zero) else zero
+                zero = error.noticed if math.isnan(progress.zero) else progress.zero
                 ends[-1] = replace(ends[-1], took=zero - death)
             if len(ends) == limit:
                 if not limit:

@@ -121,11 +121,6 @@ def recompute(
         choice = None if noted is None else ScaleChoice.from_json(noted)
         prepared = PreparedRun.of(experiment, settings, choice)
         checks |= _results(run, prepared, silent, ends, before)
-    if setup := setup_to_run(experiment):  # its scenario follows from the run's
-        of_setup, _ = recompute(load_run(run.path / SETUP), setup.scenario)
-        counts, several = zip(*of_setup.values(), strict=True)
-        broken = [replace(one, constraint="setup") for some in several for one in some]
-        checks["setup"] = sum(counts), broken
     return checks, silent
 
 
@@ -189,7 +184,13 @@ def _results(
     schedule, realization = made.run.schedule, made.run.realization
     times, took = realization.times.tolist(), schedule.work.tolist()
     schedules = schedule, made.predicted, made.replayed
-    return {
+    checks: dict[str, Findings] = {}
+    if setup := setup_to_run(experiment):  # its scenario follows from the run's
+        of_setup, _ = recompute(load_run(run.path / SETUP), setup.scenario)
+        counts, several = zip(*of_setup.values(), strict=True)
+        broken = [replace(one, constraint="setup") for some in several for one in some]
+        checks["setup"] = sum(counts), broken
+    return checks | {
         "result": agreement("result", result, content, "its records"),
         "simulated": agreement("simulated", there, again, "its records"),
         "headline": headline_faults(run.result, *schedules, realization),

@@ -64,8 +64,7 @@ def judgement(
     """Return the verdict on a run, and the seconds by cause that it parted by."""
     experiment, settings = prepared.experiment, prepared.settings
     schedule, by_kernel = run.schedule, prepared.by_kernel
-    chain = critical_path.critical_path(schedule)
-    figures = host_figures(run.statistics)
+    chain, figures = critical_path.critical_path(schedule), host_figures(run.statistics)
     subject, first, held_up = schedule, dict[tuple[int, int], float](), 0.0
     off = abs(schedule.length - replayed.length) / max(replayed.length, 1e-12)
     if by_kernel:  # no sender was to keep to rates
@@ -197,14 +196,7 @@ def carry_out(
             here = f"{event.kill} is this host, and the run is coordinated here"
             problem = f"{here}: name another host, or machines"
             raise scenario.origin.error(("events", number, "kill"), problem)
-    ties: Collection[Kill] = ()
-    if experiment.kills:
-        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
-            ties = experiment.attempts().ties
-    # What a kill that ties ends has just ended: clocks of a run are late by a little,
-    # and it would die of what comes to nothing.
-    kills = tuple(kill for kill in experiment.kills if kill not in ties)
-    experiment = replace(experiment, kills=kills)
+    experiment = _without_ties(experiment)
     observer, is_resumption = observer or Observer(), start is not None
 
     def once(
@@ -218,25 +210,37 @@ def carry_out(
         return prepared, _emulate_experiment(prepared, directory, observer, cuts)
 
     with directory.claim():
+        path = directory.path
         if start is None and (setup := setup_to_run(experiment)) is not None:
             size = format_size(setup.realization.volumes.sum())
             observer.on_notice(f"setup: {size} before time 0 of the training")
             # Its payloads are made up: nothing is computed that could be measured.
             timed = replace(settings, compute="timed")
-            carry_out(setup, timed, RunDirectory(directory.path / SETUP))
-        where = directory.path
-        _, made, ends = run_attempts(experiment, start, where, observer, once)
-        prepared, run = made
+            carry_out(setup, timed, RunDirectory(path / SETUP))
+        figures = setup_figures(experiment, path)  # raises before anything is run
+        _, (prepared, run), ends = run_attempts(experiment, start, path, observer, once)
         if ends:
-            content = read_manifest(directory.path / "manifest.json")
+            content = read_manifest(path / "manifest.json")
             content["attempts"] = [asdict(one) for one in ends]
             directory.write_json("manifest.json", content)
         training, weights = learnt(prepared.experiment, run, prepared.policy)
-        training |= setup_figures(experiment, directory.path)
-        before = foreseen(experiment, ends)
-        result = result_of(prepared, run, training, ends, before)
+        training |= figures
+        result = result_of(prepared, run, training, ends, foreseen(experiment, ends))
         write_down(directory, result, weights)
     return result
+
+
+def _without_ties(experiment: Experiment) -> Experiment:
+    """Return it without kills that come as what they kill has just ended.
+
+    Clocks of a run are late by a little: it would die of what comes to nothing.
+    """
+    ties: Collection[Kill] = ()
+    if experiment.kills:
+        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
+            ties = experiment.attempts().ties
+    kills = tuple(kill for kill in experiment.kills if kill not in ties)
+    return replace(experiment, kills=kills)
 
 
 def setup_figures(experiment: Experiment, path: Path) -> dict[str, Any]:
