@@ -214,8 +214,7 @@ def carry_out(
         if start is None and (setup := setup_to_run(experiment)) is not None:
             size = format_size(setup.realization.volumes.sum())
             observer.on_notice(f"setup: {size} before time 0 of the training")
-            # Its payloads are made up: nothing is computed that could be measured.
-            timed = replace(settings, compute="timed")
+            timed = replace(settings, compute="timed")  # its payloads are made up
             carry_out(setup, timed, RunDirectory(path / SETUP))
         figures = setup_figures(experiment, path)  # raises before anything is run
         _, (prepared, run), ends = run_attempts(experiment, start, path, observer, once)
