@@ -1,8 +1,7 @@
 """Iterations between two checkpoints: Young's and Daly's, and the best by simulation.
 
-Machines die independently, each at its stated rate, and any death stops the job. What a
-checkpoint costs is ``checkpoint.takes``, and on a peer what the flows delay the job, by
-simulation; without either none is computed.
+Machines die independently, and any death stops the job. A checkpoint costs
+``checkpoint.takes``, and on a peer what flows delay the job, by simulation.
 """
 
 from __future__ import annotations

@@ -164,11 +164,10 @@ def most_waiting(
 ) -> float:
     """Return the most bytes that payloads hold at a time, emulated ones.
 
-    A payload is there from the start of the task that makes it, as a task that holds
-    its time has it at once, until the end of the one that reads it, or of the run. Of
-    every edge between processes the largest is there twice: it leaves while it comes.
-    ``volumes`` are bytes by edge and iteration, also of edges within a machine; of some
-    ``edges`` alone, by default of all.
+    A payload is there from the start of the task that makes it until the end of the one
+    that reads it, or of the run. Of every edge between processes the largest is there
+    twice: it leaves while it comes. ``volumes`` are bytes by edge and iteration, also
+    of edges within a machine; of some ``edges`` alone, by default of all.
     """
     job = schedule.problem.job
     starts, ends, sizes, twice = [], [], [], 0.0

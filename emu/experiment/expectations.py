@@ -107,7 +107,8 @@ def list_misses(
         aim = getattr(expect, "makespan" if key == "emulated" else key)
         if aim is None or key not in figures:
             continue
-        value = math.nan if figures[key] is None else figures[key]
+        figure = figures[key]
+        value = math.nan if figure is None else figure
         text = f"{what} is {'not reported' if math.isnan(value) else write(value)}"
         if key in _EXACT and isinstance(aim, float):
             if exact and not math.isclose(value, aim, rel_tol=expect.tolerance):

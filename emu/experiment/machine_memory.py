@@ -1,8 +1,7 @@
 """Memory that a job needs on every machine, and what has none for it.
 
-Features with those that others own, weights with what their optimizer keeps, what each
-layer keeps of the whole graph, and messages: as the simulation has them at a time. Not
-the code, nor the structure of the graph.
+Features, also of others, weights with what their optimizer keeps, what each layer keeps
+of the whole graph, and messages at a time. Not the code, nor the graph's structure.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     for (_, here), size in weights.items():
         real[here] += size
     volumes, needs = experiment.realization.volumes, dict[str, float]()
+    edges = [(n, {edge.source, edge.destination}) for n, edge in enumerate(job.edges)]
     for name in experiment.placing["machines"]:
-        here = {t for t, task in enumerate(job.tasks) if machine_of[task.name] == name}
-        edges = enumerate(job.edges)
-        own = {e for e, edge in edges if here & {edge.source, edge.destination}}
-        needs[name] = real[name] / scale + most_waiting(schedule, volumes, own)
+        tasks = {t for t, one in enumerate(job.tasks) if machine_of[one.name] == name}
+        touched = {n for n, ends in edges if ends & tasks}
+        needs[name] = real[name] / scale + most_waiting(schedule, volumes, touched)
     return needs
 
 

@@ -79,12 +79,11 @@ def profile_from_trace(
     The k-th occurrence of a range is iteration k of every task of the kind; of a
     sampler, as in ``times``, a whole mini-batch, of which each takes its share. A kind
     that is not in ``ranges`` is the range of its own name; kinds without one keep the
-    scenario's ``times``. ``watch`` gets the seconds of every range, the program's own
-    first, before volumes are sampled.
+    scenario's ``times``. ``watch`` gets what `_occurrences` returns.
 
-    Raises ScenarioError when the job is no DGTP job, or a kind has neither a range
-    nor a time; DataError when the trace cannot be read, lacks a range that was
-    named, or the data set cannot be opened.
+    Raises ScenarioError when the job is no DGTP job, or a kind has neither a range nor
+    a time; DataError when the trace cannot be read, lacks a range that was named, or
+    the data set cannot be opened.
     """
     section = scenario.job
     if not (section.traced and isinstance(section, TrainingSection)):

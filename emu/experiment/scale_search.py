@@ -191,11 +191,10 @@ class ScaleChoice:
         )
 
     def beside(self, expected: float, actual: Mapping[str, float]) -> dict[str, Any]:
-        """Return the trial's predictions of the run beside the run's own figures.
+        """Return predictions of the run beside its own figures, ``actual``.
 
-        ``expected`` is in wall seconds: predicted makespan times time scale. ``actual``
-        has ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``; on
-        kernel NICs ``delay`` before first bytes in place of the two.
+        ``expected`` is in wall seconds. On kernel NICs there is ``delay`` before first
+        bytes in place of ``late_flows``, a share, and ``error``.
         """
         figures, trial = {"wall_seconds": expected}, self.taken
         if self.kernel is not None:

@@ -345,16 +345,14 @@ def apply_overrides(
 ) -> None:
     """Write every override into ``document``.
 
-    Sections that are missing are made. An item of a list is ``tasks[2]``, or by name
-    ``tasks.w0``; one of several equal machines (``count``) is written out for that.
-    ``tasks[3]`` appends to a list of three. Names with dots stand in double quotes.
-
-    Overrides are ``key.key=value`` with values to be read as YAML, or keys and values;
-    ``chosen`` returns True for the places that are written now.
+    They are ``key.key=value`` with values in YAML, or keys and values; ``chosen``
+    returns True for the places that are written now. Sections that are missing are
+    made. An item of a list is ``tasks[2]``, or by name ``tasks.w0``; one of several
+    equal machines (``count``) is written out for that. ``tasks[3]`` appends to a list
+    of three. Names with dots stand in double quotes.
 
     Raises ScenarioError when an override has no ``=``, or leads through something
-    without keys. Unknown keys are found later, as those of the file; the error then
-    names the option.
+    without keys. Unknown keys are found later, as those of the file.
     """
     for key, value, option in _read_overrides(overrides):
         if not chosen(key):

@@ -118,9 +118,8 @@ class ScenarioEdits:
         """Return a change with its keys and values, and where its tasks stand.
 
         Without where the scenario has no such keys: single tasks and bytes of training,
-        times and bytes from a profile. Where tasks follow from the cluster, as those of
-        a plan along its links do, they are built anew for other links; those of a run
-        were not measured, so that such a change has no keys then.
+        times and bytes from a profile. Tasks that follow from links, as those of a plan
+        do, are built anew; those of a run were not measured, and have no keys then.
         """
         edit = self._write(change)
         if edit is None:

@@ -128,9 +128,8 @@ def _with_peers(
 def following_placement(scenario: Scenario, problem: Problem) -> Problem:
     """Return the problem with rings, copies and caches where its placement asks for.
 
-    Rings of jobs with ``ring: placed``, whatever order they had before; copies of state
-    on peers; caches of rows that others than a sampler's machine own, which change what
-    is sent.
+    Rings of jobs with ``ring: placed``; copies of state on peers; caches of rows that
+    others than a sampler's machine own, which change what is sent.
     """
     placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
     problem = replace(problem, placement=placement)
@@ -405,12 +404,10 @@ class Experiment:
 def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experiment:
     """Build, realize and place the job of a scenario.
 
-    Where the file leaves open which machines take part, ``best`` chooses them: the
-    scenario of the result states them, where they are not all, and its preparation
-    makes the same again.
-
-    Where it trains ``until`` an accuracy, the whole job is trained first, in one
-    process; what counts then is as long as that took.
+    Where the file leaves its machines open, ``best`` chooses them: the scenario of the
+    result states them, so that its preparation makes the same again. Where it trains
+    ``until`` an accuracy, the whole job is trained first, in one process; what counts
+    then is as long as that took.
 
     Raises ScenarioError, DataError when times, the profile or the data set are missing
     or damaged, or ``until`` is not reached; PlacementError when there is no placement,

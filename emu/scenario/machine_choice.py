@@ -1,9 +1,8 @@
 """Which machines take part, where the file leaves it open: fewer may be faster.
 
 A graph store on a slow NIC may take longer to ask than its share of the graph is worth.
-What the file states stays: workers, samplers, parameter servers, times. What depends on
-the machines is chosen with them: the number of graph stores, and so of parts of the
-graph.
+What the file states stays; what depends on the machines is chosen with them: the number
+of graph stores, and so of parts of the graph.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def build_job(scenario: Scenario) -> Job:
             for item in scenario.jobs
             for name, machine in item.placement.tasks.items()
         }
-        return pin(whole, places | scenario.pins)
+        return pin(whole, {**places, **scenario.pins})
     if not isinstance(section, TrainingSection):
         return scenario.to_job(opened=section.shaped_by_data)
     job = scenario.to_job(train_vertices=1)
