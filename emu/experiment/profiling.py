@@ -34,15 +34,8 @@ from emu.problem import Problem, Profile, Realization
 from emu.problem.workloads.operations import OPERATIONS
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import (
-    Experiment,
-    ProfileFile,
-    Scenario,
-    build_job,
-    load,
-    open_data,
-    realize,
-)
+from emu.scenario import Experiment, ProfileFile, Scenario, build_job, load
+from emu.scenario.realize import open_data, realize
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION

@@ -21,15 +21,10 @@ from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import count_layers
-from emu.scenario import (
-    Scenario,
-    build_job,
-    load,
-    prepare,
-    read_profile,
-    write_scenario,
-)
+from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.experiment import WORTHWHILE
+from emu.scenario.scenario_file import write_scenario
+from emu.scenario.workload_file import read_profile
 from emu.systems import Keys
 from emu.systems.job_section import JobSection
 from emu.systems.system import Variant, systems

@@ -12,14 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    TypeAdapter,
-    WithJsonSchema,
-)
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, WithJsonSchema
 from pydantic_core import core_schema
 
 from emu.emulation import shaping
@@ -444,7 +438,7 @@ class LabSection(Section):
 class FileSection(Section):
     """A whole file, which knows where it was written."""
 
-    _origin: Origin = PrivateAttr(default_factory=Origin)
+    _origin: Origin = pydantic.PrivateAttr(default_factory=Origin)
 
     @property
     def origin(self) -> Origin:
