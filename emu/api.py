@@ -21,8 +21,8 @@ from emu.problem.schedule import ROUNDING
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, Scenario, load, prepare
-from emu.scenario.deaths import makespan_of, refuse_deaths, with_deaths
-from emu.scenario.edits import ScenarioEdits
+from emu.scenario.edits import ScenarioEdits, placement_edit
+from emu.scenario.experiment import makespan_of, refuse_deaths, with_deaths
 from emu.scenario.setup import setup_rows
 from emu.trust.audit import audit as audit_schedule
 from emu.trust.violation import AuditReport
@@ -72,9 +72,7 @@ def place(
     """
     scenario = _with_placement(scenario)
     if policy is not None:
-        from emu.experiment.crossover import with_placement_policy  # noqa: PLC0415 - rich
-
-        scenario = with_placement_policy(scenario, policy)
+        scenario = load(scenario, {**placement_edit(scenario, policy), "expect": None})
     return prepare(scenario, progress=progress)
 
 
@@ -198,7 +196,7 @@ def run(
     """
     # asyncio, sockets and the charts take half a second to import.
     from emu.experiment.dry_run import check_ready  # noqa: PLC0415
-    from emu.experiment.host_load import check_load, host_load  # noqa: PLC0415
+    from emu.experiment.profiling import check_load, host_load  # noqa: PLC0415
     from emu.report.html.page import write_report  # noqa: PLC0415
 
     packets = _packets("witness", witness, None, (sharing, congestion_control))

@@ -16,7 +16,7 @@ from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.experiment.advice import Advice, Terms, advise
 from emu.experiment.job_shares import JobAdvice, share_machines
-from emu.experiment.target import WITHIN, Target
+from emu.experiment.systems import WITHIN, Target
 from emu.report.terminal import terminal
 from emu.scenario import write_scenario
 from emu.training.looks import HELD

@@ -10,7 +10,7 @@ from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, RunCode, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.experiment.recompute import audit_whole
-from emu.experiment.training_results import evaluate_run
+from emu.experiment.run_result import evaluate_run
 from emu.report.explanation_tables import accuracy_table, audit_table
 from emu.report.facts import payload_line
 from emu.report.terminal import terminal

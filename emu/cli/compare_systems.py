@@ -22,8 +22,7 @@ from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import list_unchecked
 from emu.experiment.system_rows import compare_systems
-from emu.experiment.systems import write_rows
-from emu.experiment.target import Target
+from emu.experiment.systems import Target, write_rows
 from emu.host.files import write_atomic
 from emu.report.comparison import Candidate, reason
 from emu.report.explanation_tables import warn_unclaimed

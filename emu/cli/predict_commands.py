@@ -70,8 +70,7 @@ from emu.report.facts import flow_table, port_table
 from emu.report.terminal import terminal
 from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
-from emu.scenario.deaths import count_failures, refuse_deaths, with_deaths
-from emu.scenario.experiment import cost_of
+from emu.scenario.experiment import cost_of, count_failures, refuse_deaths, with_deaths
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
 from emu.scenario.setup import setup_rows

@@ -34,20 +34,23 @@ from emu.emulation.coordinator import RunSettings
 from emu.emulation.launch.host_report import loopback_rate, usable_cores
 from emu.emulation.launch.programs import program_path
 from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
+from emu.experiment.attempts import Beginning, resume_run
 from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import DryRun, check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.expectations import find_misses
-from emu.experiment.host_load import WARNED, check_load, host_load
 from emu.experiment.profiling import (
+    WARNED,
+    check_load,
+    host_load,
     measure_profile,
+    measure_rates,
     of_length,
     prepare_profile,
     profile_from_trace,
+    rates_keys,
     times_by_kind,
 )
-from emu.experiment.rates import measure_rates, rates_keys
-from emu.experiment.resumption import Beginning, resume_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command

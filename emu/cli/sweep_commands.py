@@ -34,8 +34,7 @@ from emu.report.terminal import terminal
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
-from emu.scenario.deaths import with_deaths
-from emu.scenario.experiment import cost_of
+from emu.scenario.experiment import cost_of, with_deaths
 from emu.scenario.run_sections import ExpectSection
 from emu.scenario.variations import Point, variations
 

@@ -33,7 +33,7 @@ from emu.cli.report_commands import say_missing
 from emu.errors import ScenarioError
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.crossover import Values, find_crossover
-from emu.experiment.target import WITHIN, Target
+from emu.experiment.systems import WITHIN, Target
 from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.report.comparison import comparison_tables
 from emu.report.explanation_tables import (

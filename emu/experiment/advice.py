@@ -7,29 +7,115 @@ best, one setting after the other. What is simulated is what the file that is le
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from math import inf
-from typing import Any
+from functools import cached_property
+from math import inf, sqrt
+from typing import Any, TypeAlias
 
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.choice import Choice
-from emu.experiment.levers import list_levers
-from emu.experiment.systems import chosen_system, list_variants, variant_named
-from emu.experiment.target import Target
+from emu.experiment.system_rows import limits_of
+from emu.experiment.systems import Target, chosen_system, list_variants, variant_named
+from emu.graph_data import open_for
+from emu.prediction.analysis.throughput import seeds_per_iteration, speed_of
 from emu.prediction.placement.machine_sets import machine_sets
+from emu.problem import Schedule
+from emu.problem.fields.cluster_section import Latency
 from emu.problem.fields.quantities import combine, write_times
 from emu.report.comparison import reason
 from emu.report.many_runs import interval, pair
-from emu.scenario import Scenario, build_job, load
-from emu.scenario.edits import ScenarioEdits, placement_edit
-from emu.scenario.experiment import WORTHWHILE
+from emu.scenario import Experiment, Scenario, build_job, load, prepare
+from emu.scenario.edits import ScenarioEdits, placement_edit, write_nic
+from emu.scenario.experiment import WORTHWHILE, cost_of, with_deaths
+from emu.scenario.machine_choice import machines_words
 from emu.systems import Edit
 from emu.systems.system import system_of, systems
-from emu.units import format_duration, format_money
+from emu.units import DURATION, PRICE, RATE, format_duration, format_money
 
 #: Sets of machines that are tried; rows whose settings are tried; of how many others it
 #: is said when they are the better ones.
 _SETS, _TUNED, _RIVALS = 16, 4, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One way to train what a file says."""
+
+    system: str
+    """Row of a table of systems."""
+    plain: Scenario
+    """Scenario of it, whatever it is trained to."""
+    ready: Experiment
+    schedule: Schedule
+    target: Target | None = None
+    keys: Edit = field(default_factory=dict)
+    """Keys of ``job`` that it has otherwise than by default."""
+
+    @classmethod
+    def simulate(cls, system: str, plain: Scenario, target: Target | None) -> Choice:
+        """Return a scenario simulated, until a target is reached where there is one.
+
+        Raises ScenarioError, PlacementError, DataError as `prepare`, which a target
+        that is not reached does as well.
+        """
+        ready = prepare(plain if target is None else target.end(plain))
+        schedule = with_deaths(ready, ready.simulate())
+        return cls(system, plain, ready, schedule, target)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario of which ``emu simulate`` finds the same makespan."""
+        return self.ready.stated or self.ready.scenario
+
+    @cached_property
+    def epoch_seconds(self) -> float:
+        """Seconds of a pass over the training set at its speed."""
+        job = self.schedule.problem.job
+        train = open_for(job.settings).train_count
+        each, _ = speed_of(job, self.schedule.task_end, self.schedule.length)
+        return each * train / (seeds_per_iteration(job.settings) or train)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds to the target; without one those of an epoch."""
+        return self.schedule.makespan if self.target else self.epoch_seconds
+
+    @cached_property
+    def cost(self) -> float | None:
+        """Dollars of as much; None where nothing has a price."""
+        bill = cost_of(self.ready.scenario, self.schedule)
+        share = self.seconds / (self.schedule.makespan or 1.0)
+        return None if bill is None else bill.total * share
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machines on which it has tasks."""
+        return tuple(self.ready.placing["machines"])
+
+    @property
+    def name(self) -> str:
+        """System, machines and settings, in words."""
+        where = f"{self.system} {machines_words(self.ready.placing)}"
+        return ", ".join([where, *(f"{key} {v}" for key, v in self.keys.items())])
+
+    @cached_property
+    def limit(self) -> str:
+        """The largest part of its critical path."""
+        limits = limits_of(self.ready, self.schedule).items()
+        return next((f"{name}, {share:.0%}" for name, share in limits), "nothing")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented form; seconds and dollars."""
+        names = ("system", "machines", "keys", "seconds", "cost", "limit")
+        makespan = {"makespan": self.schedule.makespan}
+        return {name: getattr(self, name) for name in names} | makespan
+
+
+#: Returns what is least of the better choice, with other figures.
+Judge: TypeAlias = Callable[[Choice, Edit], tuple[bool, float]]
+#: Figures are tried from a sixteenth to sixteen times as much, until both sides of a
+#: crossover differ by less than this factor; latencies from one where none is stated.
+_WIDE, _NEAR, _LATENCY = 16.0, 1.05, 1e-6
 
 
 @dataclass(frozen=True)
@@ -51,10 +137,9 @@ class Terms:
 
         Where a deadline is all that is asked for and machines have prices, cheap.
         """
-        misfit = choice.seconds > self.deadline or (choice.cost or 0.0) > self.budget
-        if self.saves and choice.cost is not None:
-            return misfit, choice.cost
-        return misfit, choice.seconds
+        seconds, cost = choice.seconds, choice.cost
+        misfit = seconds > self.deadline or (cost or 0.0) > self.budget
+        return misfit, cost if self.saves and cost is not None else seconds
 
     @property
     def saves(self) -> bool:
@@ -64,9 +149,8 @@ class Terms:
     @property
     def words(self) -> str:
         """Unit of all times, in words."""
-        if self.target is None:
-            return "per epoch"
-        return f"to accuracy {self.target.accuracy:g}"
+        target = self.target
+        return f"to accuracy {target.accuracy:g}" if target else "per epoch"
 
 
 @dataclass(frozen=True)
@@ -102,15 +186,14 @@ class Advice:
         line += f" ± {format_duration(own.half, 2)}" if own.count > 1 else ""
         line += f" {self.terms.words}"
         line += "" if best.cost is None else f", {format_money(best.cost)}"
-        whole = format_duration(best.schedule.makespan, 10)
+        whole, stated = format_duration(best.schedule.makespan, 10), self.stated
         yield f"{line}; {whole} for {best.ready.scenario.job.length}"
-        if isinstance(self.stated, EmulatorError):
-            yield f"not the file as it stands: {reason(self.stated)}"
-        elif self.stated is best:
+        if isinstance(stated, EmulatorError):
+            yield f"not the file as it stands: {reason(stated)}"
+        elif stated is best:
             yield "the file as it stands is the best that was tried"
         else:
-            margin = self._margin(self.stated)
-            yield f"{margin} the file as it stands, {self.stated.name}"
+            yield f"{self._margin(stated)} the file as it stands, {stated.name}"
         line = f"limited by {best.limit}"
         if self.rate is not None:
             name, share = self.rate
@@ -151,6 +234,110 @@ class Advice:
             "changes": changes,
             "refused": {name: reason(error) for name, error in self.refused.items()},
         }
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A figure that may be another one."""
+
+    name: str
+    edit: Callable[[float], Edit]
+    write: Callable[[float], str]
+    now: float = 1.0
+    whole: bool = False
+    """True where only whole numbers are meant."""
+
+    def middle(self, one: float, other: float) -> float | None:
+        """Return a value between two; None where they are as good as neighbours."""
+        low, high = sorted((one, other))
+        if self.whole:
+            return max(round(sqrt(low * high)), low + 1) if high - low > 1 else None
+        return sqrt(low * high) if high / low > _NEAR else None
+
+    def find_changes(
+        self, best: Choice, rivals: Sequence[Choice], judge: Judge
+    ) -> Iterator[tuple[str, Choice]]:
+        """Yield, on either side, the value from which a rival is better, and that.
+
+        The choices stay on their machines. Raises EmulatorError when a value cannot be.
+        """
+        low, high = self.now / _WIDE, self.now * _WIDE
+        for end in {max(round(low), 1) if self.whole else low, high} - {self.now}:
+            edit = self.edit(end)
+            ahead = min((best, *rivals), key=lambda one: judge(one, edit))
+            near, far = self.now, end
+            while ahead is not best and (middle := self.middle(near, far)) is not None:
+                edit = self.edit(middle)
+                wins = judge(ahead, edit) < judge(best, edit)
+                near, far = (near, middle) if wins else (middle, far)
+            if ahead is not best:
+                beyond = "from" if end > self.now else "down to"
+                yield f"{self.name} {beyond} {self.write(far)}", ahead
+
+
+def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
+    """Yield the figures of a file that may change an advice.
+
+    Latency and rates of its network, features, hidden width, what collecting takes;
+    where ``priced``, the price of its dearest machines.
+    """
+    yield from _list_network(scenario)
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    hidden = getattr(getattr(scenario.job, "model", None), "hidden", None)
+    length = open_for(settings).feature_length
+    for name, key, now in (
+        ("features", "job.dataset.feature_length", length),
+        ("hidden width", "job.model.hidden", hidden),
+    ):
+        if now is not None:
+
+            def count(value: float, key: str = key) -> Edit:
+                return {key: int(value)}
+
+            yield Lever(name, count, "{:.0f}".format, now, whole=True)
+    if (rates := scenario.job.operation_rates) is not None:
+
+        def collect(by: float) -> Edit:
+            each = combine(lambda seconds: seconds / by, rates.collect)
+            return {"job.rates.collect": write_times(each)}
+
+        yield Lever("collecting", collect, "{:.2g} x as fast".format)
+    if priced:
+        prices = [m.price or 0.0 for m in scenario.stated_cluster.machines]
+        at = prices.index(max(prices))
+
+        def price(by: float) -> Edit:
+            return {f"cluster.machines[{at}].price": PRICE.exact(prices[at] * by)}
+
+        yield Lever("the dearest machines", price, "{:.2g} x their price".format)
+
+
+def _list_network(scenario: Scenario) -> Iterator[Lever]:
+    machines = enumerate(scenario.stated_cluster.machines)
+    nics = {i: machine.nic for i, machine in machines if machine.nic.inward}
+
+    def late(seconds: float) -> Edit:
+        both = {way: DURATION.exact(seconds) for way in ("in", "out")}
+        latency = Latency.model_validate(both)
+        return {
+            f"cluster.machines[{i}].nic": write_nic(nic.inward, nic.outward, latency)
+            for i, nic in nics.items()
+        }
+
+    def faster(by: float) -> Edit:
+        edit: Edit = {}
+        for i, nic in nics.items():
+            rates = nic.inward * by, nic.outward * by
+            edit[f"cluster.machines[{i}].nic"] = write_nic(*rates, nic.latency)
+        for i, link in enumerate(scenario.stated_cluster.links):
+            edit[f"cluster.links[{i}].bandwidth"] = RATE.exact(link.bandwidth * by)
+        return edit
+
+    if nics:
+        latest = max(nic.latency.outward for nic in nics.values())
+        yield Lever("latency of NICs", late, format_duration, latest or _LATENCY)
+    if nics or scenario.stated_cluster.links:
+        yield Lever("network", faster, "{:.2g} x as fast".format)
 
 
 @dataclass
@@ -225,15 +412,6 @@ class _Search:
         misfit, least = self.terms.judge(other)
         return self.terms.judge(one) < (misfit, least * (1 - WORTHWHILE))
 
-    def tune_best(self, rows: Mapping[str, Choice]) -> list[Choice]:
-        """Return the best of every system, of the first few with better settings."""
-        order, refused = sorted(rows.values(), key=self.terms.judge), {**self.refused}
-        for place, choice in enumerate(order[:_TUNED]):
-            self.watch(choice.name)
-            order[place] = self.tune(choice)
-        self.refused = refused  # settings that cannot be are none to speak of
-        return sorted(order, key=self.terms.judge)
-
     def tune(self, choice: Choice) -> Choice:
         """Return a choice with settings that make it better, one after the other.
 
@@ -276,11 +454,9 @@ class _Search:
         first = self.scenario.seed
         seconds = {first: choice.seconds}
         for seed in range(first + 1, first + self.terms.seeds):
-            try:
+            with suppress(EmulatorError):
                 again = self.simulate(choice.system, load(choice.plain, {"seed": seed}))
-            except EmulatorError:
-                continue
-            seconds[seed] = again.seconds
+                seconds[seed] = again.seconds
         return seconds
 
     def deciding(self, best: Choice) -> tuple[str, float] | None:
@@ -324,10 +500,9 @@ def advise(
 ) -> Advice:
     """Return what to use for a file's training, never worse than the file itself.
 
-    ``watch`` is called with what is tried.
-
-    Raises ScenarioError when nothing keeps to budget and deadline, or a budget is
-    stated without prices; where no system can be, the error of the first.
+    ``watch`` is called with what is tried. Raises ScenarioError when nothing keeps to
+    budget and deadline, or a budget is stated without prices; where no system can be,
+    the error of the first.
     """
     prices = [machine.price for machine in scenario.stated_cluster.machines]
     if terms.budget < inf and not any(price is not None for price in prices):
@@ -338,7 +513,12 @@ def advise(
     rows, stated = search.rows(), list[Choice]()
     if not rows:
         raise next(iter(search.refused.values()))
-    order = search.tune_best(rows)
+    order, refused = sorted(rows.values(), key=terms.judge), {**search.refused}
+    for place, choice in enumerate(order[:_TUNED]):
+        watch(choice.name)
+        order[place] = search.tune(choice)
+    search.refused = refused  # settings that cannot be are none to speak of
+    order.sort(key=terms.judge)
     as_stated: Choice | EmulatorError
     try:
         as_stated = search.simulate(scenario.job.system, scenario)

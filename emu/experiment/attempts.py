@@ -1,10 +1,13 @@
-"""Attempts at a job: each begins with the last cut that an earlier one has kept."""
+"""Attempts at a job: each begins with the last cut that an earlier one has kept.
+
+The first of a run that was cut off begins with the last cut in its directory.
+"""
 
 from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,15 +18,20 @@ from typing_extensions import override
 from emu.emulation.coordinator import EmulatedRun, Observer, Observers
 from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.wire.messages import RunTask
-from emu.errors import DeadlineExceeded, NodeLost, RunError, ScenarioError
-from emu.prediction.simulation.attempts import Attempts, Holders, kills_after, time_down
+from emu.errors import DataError, DeadlineExceeded, NodeLost, RunError, ScenarioError
+from emu.experiment.scale_search import ScaleChoice
+from emu.host.input_file import one_error
+from emu.prediction.simulation import attempts
 from emu.problem import Due, Kill, Outages, Schedule
 from emu.problem.job import Cut
 from emu.problem.workloads import copies_of
-from emu.runs.run_directory import digest_of, drop_cuts, newest_cut, write_cut
-from emu.scenario import Experiment
+from emu.runs import run_directory
+from emu.runs.recorded_run import read_manifest
+from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.realize import with_figures
+from emu.scenario.run_sections import UntilSection
 from emu.systems.system import tasks_with_state_of, updates_missed
+from emu.training.looks import Look
 
 Done = TypeVar("Done")
 
@@ -71,7 +79,7 @@ def recovery_of(
     ended: Sequence[Ended],
     makespan: float,
     predicted: float,
-    foreseen: Attempts | None = None,
+    foreseen: attempts.Attempts | None = None,
 ) -> dict[str, Any]:
     """Return ``recovery`` of result.json; nothing where no attempt has ended early.
 
@@ -79,19 +87,18 @@ def recovery_of(
     """
     if not ended:
         return {}
-    content = {
-        "makespan": makespan,
-        "predicted_makespan": predicted,
-        "lost": sum_losses(ended),
-        "attempts": [asdict(one) for one in ended],
-    }
+    content: dict[str, Any] = {"makespan": makespan, "predicted_makespan": predicted}
+    content["lost"] = sum_losses(ended)
+    content["attempts"] = [asdict(one) for one in ended]
     if foreseen is not None:
         content["predicted_lost"] = foreseen.lost
         content["predicted_attempts"] = [asdict(one) for one in foreseen.killed]
     return {"recovery": content}
 
 
-def foreseen(experiment: Experiment, ended: Sequence[Ended]) -> Attempts | None:
+def foreseen(
+    experiment: Experiment, ended: Sequence[Ended]
+) -> attempts.Attempts | None:
     """Return the simulated attempts at the whole job that a run was of.
 
     What died by itself dies there at the same time, and goes on from the cut that the
@@ -121,7 +128,7 @@ def with_deaths(
     run: EmulatedRun,
     simulated: tuple[Schedule, Schedule],
     ended: Sequence[Ended],
-    foreseen: Attempts | None,
+    foreseen: attempts.Attempts | None,
 ) -> tuple[EmulatedRun, tuple[Schedule, Schedule]]:
     """Return the last attempt and its simulations as parts of the whole job.
 
@@ -144,8 +151,8 @@ class Progress(Observer):
         job = experiment.problem.job
         self._of_cuts = {job.index(name) for name in tasks_with_state_of(job)}
         self._copies = {*copies_of(job).values()}
-        #: Copies to which the state has come that the attempt began with.
-        self._came: set[int] = set()
+        self.came: set[int] = set()
+        """Copies to which the state has come that the attempt began with."""
         self._scale = experiment.scenario.emulation.stated_time_scale
         self._started: dict[int, float] = {}
         self.zero = math.nan
@@ -166,7 +173,7 @@ class Progress(Observer):
             self._started[message.iteration] = max(before, message.start)
         misses = updates_missed(self._experiment.problem.job)
         if message.task in self._copies and message.iteration == misses:
-            self._came.add(message.task)
+            self.came.add(message.task)
 
     def ran(self, error: RunError) -> float:
         """Return the run seconds until the first sign of the death."""
@@ -179,13 +186,7 @@ class Progress(Observer):
         mine = self._experiment
         coming = [kill for kill in mine.kills if kill not in self.due.idle]
         death, otherwise = mine.began + self.ran(error), mine.scenario.recovery_time
-        return time_down(coming, self.due.now, death, otherwise)
-
-    def cut_left(self, newest: Cut, holders: Holders, error: RunError) -> Cut:
-        """Return the newest cut, or the beginning where none holds a state of it."""
-        first, fallen = self._experiment.first, self.fallen(error)[1]
-        rest = holders.left_of(newest.iteration, first, fallen, self._came)
-        return newest if rest == newest.iteration else Cut(rest, {})
+        return attempts.time_down(coming, self.due.now, death, otherwise)
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
         """Return the attempt that an error has ended before the next begins at ``cut``.
@@ -205,7 +206,7 @@ class Progress(Observer):
         up = ended.began + ended.ran + ended.recovery
         rest = self._experiment.beginning_at(ended.next_iteration, up)
         kills = {*self.fallen(error)[1], *self.due.idle}
-        return replace(rest, kills=kills_after(rest.kills, kills, up))
+        return replace(rest, kills=attempts.kills_after(rest.kills, kills, up))
 
 
 def run_attempts(
@@ -218,12 +219,14 @@ def run_attempts(
     """Return the last attempt's part of the job, what ``once`` made of it, the others.
 
     The first begins with the cut ``start``, by default before iteration 0; ``run`` is
-    the directory that keeps the cuts.
-
-    Raises RunError when the scenario restarts nothing, or as often as it allows.
+    the directory that keeps the cuts. Raises RunError when the scenario restarts
+    nothing, or as often as it allows.
     """
     ends: list[Ended] = []
-    limit, holders = experiment.scenario.restarts, Holders(experiment.problem.job)
+    limit, holders = (
+        experiment.scenario.restarts,
+        attempts.Holders(experiment.problem.job),
+    )
     death = math.nan  # when the attempt before did, on this host's clock
     while True:
         if ends:
@@ -236,8 +239,7 @@ def run_attempts(
             done = once(experiment, start, both, ends)
         except (NodeLost, DeadlineExceeded) as error:
             if ends:
-                zero = progress.zero
-                zero = error.noticed if math.isnan(zero) else zero
+                zero = error.noticed if math.isnan(progress.zero) else progress.zero
                 ends[-1] = replace(ends[-1], took=zero - death)
             if len(ends) == limit:
                 if not limit:
@@ -245,9 +247,12 @@ def run_attempts(
                 before = f"there were {limit} restarts before (max_restarts: {limit})"
                 raise NodeLost(f"{error}; {before}") from error
             newest = read_last_cut(experiment, run, observer.on_notice)
-            start = progress.cut_left(newest, holders, error)
-            if start.iteration < newest.iteration:
-                drop_cuts(run)
+            fallen, came = progress.fallen(error)[1], progress.came
+            rest = holders.left_of(newest.iteration, experiment.first, fallen, came)
+            # The beginning, where nobody is left who holds a state of the newest.
+            start = newest if rest == newest.iteration else Cut(rest, {})
+            if rest < newest.iteration:
+                run_directory.drop_cuts(run)
                 ends = [replace(one, again=one.ran) for one in ends]
             ends.append(progress.end_attempt(error, start))
             death = error.seen
@@ -270,7 +275,7 @@ def cut_plan(
     if section is None:
         return None
     owners = tasks_with_state_of(experiment.problem.job)
-    keep = partial(write_cut, run, _digest(experiment))
+    keep = partial(run_directory.write_cut, run, _digest(experiment))
     return CutPlan(owners, section.every, keep, start or Cut(0, {}))
 
 
@@ -280,8 +285,95 @@ def read_last_cut(
     """Return the last cut of an experiment in a run directory, as `newest_cut`."""
     owners = tasks_with_state_of(experiment.problem.job)
     needed = (name for names in owners.values() for name in names)
-    return newest_cut(run, _digest(experiment), {*needed}, notify)
+    return run_directory.newest_cut(run, _digest(experiment), {*needed}, notify)
 
 
 def _digest(experiment: Experiment) -> str:
-    return digest_of(with_figures(experiment.scenario).to_json())
+    return run_directory.digest_of(with_figures(experiment.scenario).to_json())
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """An experiment that is ready to be run, or what is left of it."""
+
+    experiment: Experiment
+    choice: ScaleChoice | None
+    """Choice of its time scale, where trials have made one."""
+    directory: run_directory.RunDirectory | None = None
+    start: Cut | None = None
+    """Directory of the run that was cut off, and the cut that it goes on from."""
+
+
+def resume_run(
+    run: Path, stated: Callable[[], Scenario] | None, notify: Callable[[str], object]
+) -> Beginning:
+    """Return what is left to do of a run directory.
+
+    ``stated`` loads the scenario as it is now; None takes it from the directory.
+    ``notify`` gets a sentence on where it goes on, and on every checkpoint that is
+    passed over. Raises ScenarioError when the scenario is another one now; names the
+    keys that differ; DataError when it is no run that was cut off, keeps no
+    checkpoints, or none of those that were committed can be used.
+    """
+    if not run.is_dir():
+        raise DataError("is not a run directory", path=str(run))
+    if (run / "result.json").exists():
+        problem = "holds a result.json: this run has ended, nothing is left to do"
+        raise DataError(problem, path=str(run))
+    path = str(run / "manifest.json")
+    manifest = read_manifest(run / "manifest.json")
+    with one_error(path):
+        scenario = Scenario.model_validate(manifest["scenario"])
+        noted = manifest.get("auto_scale")
+        choice = None if noted is None else ScaleChoice.from_json(noted)
+    now = run_directory.read_scenario(run, manifest) if stated is None else stated()
+    now = _as_long(now, scenario, manifest.get("until"))
+    if different := run_directory.apart(now, manifest["scenario"]):
+        problem = f"cannot go on with another scenario: {different[0]}"
+        raise ScenarioError(problem, file=f"--resume {run}")
+    if scenario.checkpoint is None:
+        problem = "its scenario states no checkpoint, so nothing was kept: run it anew"
+        raise DataError(problem, path=path)
+    experiment = with_until(prepare(scenario), manifest)
+    start = read_last_cut(experiment, run, notify)
+    last = experiment.problem.job.iterations
+    place = f"goes on at iteration {start.iteration} of {last}"
+    if start.iteration >= last:
+        raise DataError(place, path=str(run))
+    notify(place)
+    with one_error(path):
+        first, began = (manifest.get(key, 0) for key in ("first_iteration", "began"))
+        before = experiment.beginning_at(first, began)
+    began = before.time_of_cut(start.iteration)
+    kills = {*manifest.get("killed", ())}
+    coming = [kill for n, kill in enumerate(experiment.kills) if n not in kills]
+    rest = experiment.beginning_at(start.iteration, began)
+    rest = replace(rest, kills=attempts.later(coming, rest.first, began))
+    return Beginning(rest, choice, run_directory.RunDirectory(run), start)
+
+
+def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
+    """Return a scenario with the length that ``until`` gave the noted one.
+
+    It keeps its own where that is another.
+    """
+    if now.until is None or until is None:
+        return now
+    keys = type(noted.job).model_fields.keys() & {"iterations", "epochs"}
+    length = {key: getattr(noted.job, key) for key in keys}
+    job = now.job.model_copy(update=length)
+    stated = now.until.model_dump(mode="json", exclude_none=True)
+    other = None if stated == until else now.until
+    return now.model_copy(update={"until": other, "job": job})
+
+
+def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experiment:
+    """Return an experiment with the accuracy that decided its length, if one did.
+
+    ``manifest`` is that of its run: the scenario there has the length alone.
+    """
+    if not (stated := manifest.get("until")):
+        return experiment
+    until, reached = UntilSection.model_validate(stated), manifest.get("reached")
+    look = Look(**reached) if isinstance(reached, dict) else None
+    return replace(experiment, until=until, looks=(look,) if look else ())

@@ -11,21 +11,36 @@ import numpy as np
 
 from emu.emulation.coordinator.run import emulate
 from emu.emulation.launch.host_report import usable_cores
-from emu.experiment.kernel_scale import KernelCosts, kernel_time_scale
+from emu.errors import ScenarioError
+from emu.experiment import scale_search
 from emu.experiment.run_experiment import emulation_settings, replay
 from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
 from emu.host.files import scratch_folder
-from emu.lab.machines import Sharing
-from emu.problem import Problem, Realization
+from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
+from emu.prediction.analysis.critical_path import critical_path
+from emu.problem import Realization, Schedule
 from emu.scenario import Experiment, Scenario, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 from emu.trust.lateness import flow_completion, host_effect, sensitivity
+from emu.trust.verdict import round_up
 
 #: Wall seconds of a trial's iterations, about: a start takes 0.7 s, and a standstill of
 #: 10 ms is to be half of a percent.
 _LENGTH = 2.0
 #: Iterations of a trial at least, where there is time for them: the first starts empty.
 _USUAL = 2
+#: On kernel NICs no flow has a time to keep to, so that no trial could be late: the
+#: scale follows from what they cost, which is of wall time.
+#:
+#: Wall seconds from an end to the first bytes of the flow that waited for it: in the
+#: mean of four scenarios 0.9 to 2.9 ms, on two cores that others kept busy.
+HOP = 2.5e-3
+#: CPU seconds of an end of a task or flow (0.91 ms of 2,000 in rings), and of a segment
+#: from kernel to kernel: 8.6 s per GB where NICs of 12.5 MB/s make them 6.2 kB long.
+END, SEGMENT = 1e-3, 5.4e-5
+#: Share of ``max_error`` that delay before first bytes may be, and of the cores that
+#: may be busy: in the mean of the run, and while the fastest NIC is.
+MARGIN, CORES = 0.5, 0.5
 
 
 def with_byte_scale(scenario: Scenario) -> Experiment:
@@ -53,20 +68,12 @@ def with_scales(
     """Prepare a scenario for emulation, with numbers where it says ``auto``.
 
     ``notify`` is called after every trial, ``check`` before the first: what it raises
-    ends the search. Trials may start the programs in ``allow``, as `RunSettings`.
+    ends the search. Trials may start the programs in ``allow``, as `RunSettings`. The
+    second value says how the time scale was chosen: None where it is stated, or the job
+    takes no time, which is as exact at any scale.
 
-    Returns
-    -------
-    tuple
-        The experiment with its scales stated, and how its time scale was chosen: None
-        where it is stated, or the job takes no time, which is as exact at any scale.
-
-    Raises
-    ------
-    ScenarioError
-        When kernel NICs have no time scale, see `kernel_time_scale`.
-    EmulatorError
-        What `emu.scenario.prepare` and `emu.emulation.coordinator.emulate` raise.
+    Raises ScenarioError when kernel NICs have no time scale, see `kernel_time_scale`;
+    else as `emu.scenario.prepare` and `emu.emulation.coordinator.emulate`.
     """
     check(experiment := with_byte_scale(scenario))
     schedule, scale = experiment.simulate(), scenario.emulation.stated_time_scale
@@ -74,24 +81,17 @@ def with_scales(
     if schedule.makespan <= 0 or is_explicit:
         return _at(experiment, scale), None
     emulation, cores = experiment.scenario.emulation, usable_cores()
+    error = emulation.max_error
     if emulation.network == "kernel":
-        costs = KernelCosts(
-            schedule,
-            byte_scale=emulation.stated_byte_scale,
-            cores=cores,
-            sharing=Sharing(emulation.sharing),
-        )
-        scale = kernel_time_scale(costs, emulation.max_error)
-        return _at(experiment, scale), ScaleChoice(
-            (), scale, None, costs.forecast(scale)
-        )
+        size, sharing = emulation.stated_byte_scale, Sharing(emulation.sharing)
+        costs = KernelCosts(schedule, byte_scale=size, cores=cores, sharing=sharing)
+        scale = kernel_time_scale(costs, error)
+        choice = ScaleChoice((), scale, None, costs.forecast(scale))
+        return _at(experiment, scale), choice
     policy, expected = experiment.choose_policy(), experiment.expected
-    shift = sensitivity(experiment.realization, policy, expected, schedule)
-    search = ScaleSearch(
-        makespan=schedule.makespan,
-        max_error=math.inf if shift > emulation.max_error else emulation.max_error,
-        max_late_flows=emulation.max_late_flows,
-    )
+    if sensitivity(experiment.realization, policy, expected, schedule) > error:
+        error = math.inf
+    search = ScaleSearch(schedule.makespan, error, emulation.max_late_flows)
     ends = schedule.task_end.size + len(schedule.flows())
     scale = search.first(ends, cores)
     choice = search.choice(_trials(experiment, search, scale, notify, allow))
@@ -167,11 +167,9 @@ def shorten(experiment: Experiment, iterations: int) -> Experiment:
     problem, realization = experiment.problem, experiment.realization
     count = min(iterations, problem.job.iterations)
     job = dataclasses.replace(problem.job, iterations=count)
-    return Experiment(
-        experiment.scenario,
-        Problem(problem.cluster, job, problem.placement),
-        Realization(realization.times[:, :count], realization.volumes[:, :count]),
-    )
+    times, volumes = realization.times[:, :count], realization.volumes[:, :count]
+    shorter = dataclasses.replace(problem, job=job)
+    return Experiment(experiment.scenario, shorter, Realization(times, volumes))
 
 
 def _at(experiment: Experiment, time_scale: float) -> Experiment:
@@ -196,3 +194,78 @@ def stating(scenario: Scenario, **scales: float | str) -> Scenario:
     """Return the scenario with these keys of ``emulation`` stated."""
     emulation = scenario.emulation.model_copy(update=scales)
     return scenario.model_copy(update={"emulation": emulation})
+
+
+class KernelCosts:
+    """Cost of a simulated schedule on kernel NICs, by time scale.
+
+    Its makespan is more than 0; ``byte_scale`` is real bytes per emulated byte; this
+    host may use so many cores.
+    """
+
+    def __init__(
+        self, schedule: Schedule, *, byte_scale: float, cores: int, sharing: Sharing
+    ) -> None:
+        problem, flows = schedule.problem, schedule.flows()
+        self.makespan, self._cores, self._sharing = schedule.makespan, cores, sharing
+        chain = critical_path(schedule).links
+        self.hops = len({(p.edge, p.iteration) for p in chain if p.edge >= 0})
+        self._ends = schedule.task_end.size + len(flows)
+        nics = np.array(problem.capacities) * byte_scale
+        self._nics: list[float] = sorted({*nics.tolist()})
+        sizes: dict[float, float] = {}
+        for edge, n in flows.tolist():
+            narrowest = float(nics[list(problem.hops[edge])].min())
+            nbytes = byte_scale * float(schedule.flow_bytes[edge, n])
+            sizes[narrowest] = sizes.get(narrowest, 0.0) + nbytes
+        self._sent = sizes
+
+    def least(self, max_error: float) -> float:
+        """Return a scale that no rule lets a run go below, before the cores' one."""
+        delay = self.hops * HOP / (MARGIN * max_error)
+        delay = max(delay, scale_search.SHORTEST) / self.makespan
+        return max(delay, self._nics[-1] / FASTEST)
+
+    @property
+    def most(self) -> float:
+        """Return the scale above which the slowest NIC is none of the kernel's."""
+        return self._nics[0] / SLOWEST
+
+    def holds(self, scale: float) -> bool:
+        """Return True where the cores have time enough, in the mean and at most."""
+        fastest = self._nics[-1]
+        peak = SEGMENT * fastest / scale / self._segment(fastest, scale)
+        return self.busy(scale) <= CORES and peak <= CORES * self._cores
+
+    def busy(self, scale: float) -> float:
+        """Return the share of the cores that a run keeps busy."""
+        sent = self._sent.items()
+        segments = math.fsum(size / self._segment(nic, scale) for nic, size in sent)
+        work = self._ends * END + segments * SEGMENT
+        return work / (self.makespan * scale * self._cores)
+
+    def _segment(self, nic: float, scale: float) -> float:
+        return plan_nic(nic / scale, self._sharing).segment
+
+    def forecast(self, scale: float) -> scale_search.KernelForecast:
+        """Return what a scale makes of it."""
+        delay = self.hops * HOP / (self.makespan * scale)
+        return scale_search.KernelForecast(self.hops, delay, self.busy(scale))
+
+
+def kernel_time_scale(costs: KernelCosts, max_error: float) -> float:
+    """Return the least scale of two digits at which kernel NICs cost little enough.
+
+    Raises ScenarioError when the slowest NIC would carry less than the kernel's least.
+    """
+    scale = round_up(costs.least(max_error))
+    while scale <= costs.most and not costs.holds(scale):
+        scale = round_up(scale * (1 + 1e-6))
+    if scale > costs.most:
+        raise ScenarioError(
+            f"auto needs {scale:g} or more, where the slowest NIC would carry less "
+            f"than the kernel's least, {SLOWEST:g} B/s: state a number, or an "
+            f"emulation.byte_scale {scale / costs.most:.2g} times as large",
+            key="emulation.time_scale",
+        )
+    return scale

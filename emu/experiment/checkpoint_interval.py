@@ -1,8 +1,7 @@
 """Iterations between two checkpoints: Young's and Daly's, and the best by simulation.
 
-Machines die independently, each at its stated rate, and any death stops the job. What a
-checkpoint costs is ``checkpoint.takes``, and on a peer what the flows delay the job, by
-simulation; without either none is computed.
+Machines die independently, and any death stops the job. A checkpoint costs
+``checkpoint.takes``, and on a peer what flows delay the job, by simulation.
 """
 
 from __future__ import annotations
@@ -102,16 +101,9 @@ def intervals(experiment: Experiment) -> Intervals | None:
     rates = rng.exponential(between, (_DRAWS, _RESTARTS))
     tries = sorted({*counts, section.every})
     means = {interval: _mean(experiment, interval, rates) for interval in tries}
-    return Intervals(
-        young / free,
-        daly / free,
-        min(means, key=means.__getitem__),
-        means,
-        between,
-        free,
-        takes,
-        section.every,
-    )
+    costs = between, free, takes, section.every
+    best = min(means, key=means.__getitem__)
+    return Intervals(young / free, daly / free, best, means, *costs)
 
 
 def _count_copies(experiment: Experiment) -> tuple[int, float]:
@@ -170,16 +162,12 @@ def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> f
 
     last = int(np.nan_to_num(part(0).task_end).max(axis=1).argmax())
     process = other.problem.job.tasks[last].process_name  # what has ended cannot die
-
-    try:
-        lengths = [
-            attempts(
-                lambda first, _: part(first),
-                [Kill(float(at), "a machine", (process,)) for at in np.cumsum(gap)],
-                rules,
-            ).makespan
-            for gap in gaps
-        ]
-    except NodeLost:
-        return math.inf
+    lengths = []
+    for gap in gaps:
+        kills = [Kill(float(at), "a machine", (process,)) for at in np.cumsum(gap)]
+        try:
+            made = attempts(lambda first, _: part(first), kills, rules)
+        except NodeLost:
+            return math.inf
+        lengths.append(made.makespan)
     return math.fsum(lengths) / len(lengths)

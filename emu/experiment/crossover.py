@@ -27,9 +27,8 @@ from emu.problem.fields.suggestion import nearest
 from emu.report.comparison import Candidate, Comparison
 from emu.report.system_tables import Crossover, Side
 from emu.scenario import Experiment, Scenario, load, prepare
-from emu.scenario.deaths import with_deaths
 from emu.scenario.edits import ScenarioEdits, placement_edit
-from emu.scenario.experiment import check_rule, cost_of
+from emu.scenario.experiment import check_rule, cost_of, with_deaths
 from emu.scenario.run_sections import process_of
 from emu.units import DURATION, RATE, SIZE
 
@@ -49,22 +48,12 @@ def compare_variants(
 ) -> Comparison:
     """Return the simulated makespans of all variants of ``base``.
 
-    First ``base`` as it is, then its placement with each move and swap, then every
-    combination of the other placements and policies. Each is a scenario of its own,
-    placed under its own rule; one that cannot be is a row that says so.
-
-    Parameters
-    ----------
-    placements, policies
-        Names; empty means the scenario's own, ``all`` every rule for rates.
-    moves, swaps
-        (task, machine) of every move, (task, task) of every swap.
-    seeds
-        How many: that of ``base`` and those that follow it.
-    keep_placement
-        Find each placement once, under the rule of ``base``, for all policies.
-    jobs
-        Processes that seeds are spread over, 0 for one per core; see `spread`.
+    First ``base`` as it is, then its placement with each move (task, machine) and swap
+    (task, task), then every combination of the other placements and policies; without
+    names the scenario's own, ``all`` is every rule for rates. Each is a scenario of its
+    own, placed under its own rule, or with ``keep_placement`` once, under that of
+    ``base``; one that cannot be is a row that says so. So many ``seeds``, from that of
+    ``base`` on, are spread over ``jobs`` processes as by `spread`.
 
     Raises ScenarioError, PlacementError, DataError as loading, placing and realizing
     ``base`` raise, where a name is unknown, or when a move cannot be.
@@ -83,7 +72,7 @@ def compare_variants(
         here = prepare(load(stated, {"seed": seed})) if n else base
         near = [*_near(here.problem, moves, swaps, again=n > 0)]
         own = here.scenario.placed_by, here.policy
-        rules_here = rules or {"": own[1]}
+        rules_here = rules or {"": here.policy}
         others = _variants(here, placements, rules_here, near, keep=keep_placement)
         return [_candidate(here, here, *own, exact=n == 0), *others]
 
@@ -138,16 +127,6 @@ def _variants(
             yield _simulated(base, *what, kept=base_kept)
 
 
-def with_placement_policy(scenario: Scenario, policy: str) -> Scenario:
-    """Return the scenario with another placement policy.
-
-    What an explicit placement spells out pins nothing elsewhere.
-
-    Raises ScenarioError when there is no such policy.
-    """
-    return load(scenario, {**placement_edit(scenario, policy), "expect": None})
-
-
 def _simulated(
     base: Experiment,
     placement: str,
@@ -178,27 +157,24 @@ def _candidate(
 
     What ``base`` expects as single values holds for itself alone, and where ``exact``.
     """
-    problem, realization = ready.problem, ready.realization
+    problem, realization, seed = ready.problem, ready.realization, base.scenario.seed
     schedule = with_deaths(ready, ready.simulate())
     expect, figures = base.scenario.expect, figures_of_simulation(schedule, realization)
-    cost = cost_of(ready.scenario, schedule)
+    cost, coflows = cost_of(ready.scenario, schedule), coflow_times(schedule)
     remote = np.array([bool(hops) for hops in problem.hops], dtype=bool)
-    total = realization.volumes.sum()
-    coflows = coflow_times(schedule)
+    total, what = realization.volumes.sum(), (problem, realization, ready.policy)
     return Candidate(
         placement,
         policy,
-        {base.scenario.seed: schedule.makespan},
+        {seed: schedule.makespan},
         float(realization.volumes[remote].sum() / total) if total else 0.0,
         moves or moves_between(base.problem, problem),
         None if moves else (kept or ready).placing,
         tuple(list_misses(expect, figures, exact=exact)),
         cost=cost.to_json() if cost else None,
         coflows=coflows.to_json() if coflows else None,
-        rounding=sensitivity(
-            problem, realization, ready.policy, profile=ready.expected
-        ),
-        scenarios={base.scenario.seed: load(ready.scenario, {"expect": None})},
+        rounding=sensitivity(*what, profile=ready.expected),
+        scenarios={seed: load(ready.scenario, {"expect": None})},
         kept=kept is not None,
     )
 
@@ -219,13 +195,11 @@ def _near(
             raise ScenarioError(said, file=option)
         places = {_process(problem.job, name, option): machine}
         yield _move_tasks(problem, places, option, again=again)
+    at, units = problem.placement.machine_of, problem.job.units
     for names in swaps:
         option = f"--swap {','.join(names)}"
         one, other = (_process(problem.job, name, option) for name in names)
-        there = {
-            process: machines[problem.placement.machine_of[members[0]]]
-            for process, members in problem.job.units.items()
-        }
+        there = {process: machines[at[units[process][0]]] for process in (one, other)}
         places = {one: there[other], other: there[one]}
         yield _move_tasks(problem, places, option, again=again)
 
@@ -296,8 +270,7 @@ class Values:
             start = _in_unit(low, unit)
         if not 0 < start < end:
             raise ValueError(f"{low} must be more than 0 and less than {high}")
-        whole = first.isdigit() and last.isdigit() and not unit
-        return cls(start, end, unit, whole)
+        return cls(start, end, unit, f"{first}{last}".isdigit() and not unit)
 
     @classmethod
     def around(cls, value: object) -> Values:
@@ -374,10 +347,9 @@ def find_crossover(
     """Return where the better of two systems changes as a key grows.
 
     One change is looked for, by bisection: the range's ends say whether there is one.
-    Both systems stand on all machines, or on those that the file states.
-
-    Raises ScenarioError, PlacementError, DataError as `measure`; among others where the
-    key is unknown or a value impossible.
+    Both systems stand on all machines, or on those that the file states. Raises
+    ScenarioError, PlacementError, DataError as `measure`; among others where the key is
+    unknown or a value impossible.
     """
     if between[0] == between[1]:
         raise ScenarioError("write two systems", file=f"--between {','.join(between)}")

@@ -89,10 +89,8 @@ class DryRun:
             rows.append(("wall time", format_duration(self.wall_seconds, 3)))
             rows.append(("real traffic at its peak", format_rate(self.peak_traffic)))
         if tcp := self.tcp:
-            longer = format_ratio(tcp.older_first)
-            rows.append(
-                ("flows that begin where TCP fills a queue", f"{tcp.at_risk:,}")
-            )
+            risk, longer = f"{tcp.at_risk:,}", format_ratio(tcp.older_first)
+            rows.append(("flows that begin where TCP fills a queue", risk))
             rows.append(("makespan moved by older connections first", longer))
         return rows
 
@@ -101,9 +99,8 @@ def dry_run(experiment: Experiment) -> DryRun:
     """Return the figures of an experiment's run that are known before its start."""
     problem, policy = experiment.problem, experiment.choose_policy()
     realization, profile = experiment.realization, experiment.expected
-    schedule = simulate(
-        problem, realization, policy, profile=profile, record_rates=True
-    )
+    what, job = (problem, realization, policy), problem.job
+    schedule = simulate(*what, profile=profile, record_rates=True)
     emulation = experiment.scenario.emulation
     scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
     is_explicit = emulation.time_scale != AUTO
@@ -113,30 +110,26 @@ def dry_run(experiment: Experiment) -> DryRun:
     if setup := setup_to_run(experiment):  # whose processes have ended by then
         before = most_waiting(setup.simulate(), setup.realization.volumes)
         waiting = max(waiting, before * byte_scale)
+    tcp = None
+    if is_explicit and by_tcp:
+        older = simulate(problem, realization, "fifo").makespan
+        scales = {"time_scale": scale, "byte_scale": byte_scale}
+        tcp = full_queues(schedule, **scales, older_first=older)
+    memory = waiting + _COMMAND + len(job.processes) * _PROCESS
     return DryRun(
         time_scale=scale if is_explicit else None,
         byte_scale=byte_scale,
         makespan=schedule.makespan,
-        processes=len(problem.job.processes),
+        processes=len(job.processes),
         flows=len(schedule.flows()),
         ends=schedule.task_end.size + len(schedule.flows()),
         payload=float(sizes.sum()) * byte_scale,
         waiting=waiting,
-        memory=waiting
-        + _COMMAND
-        + len(problem.job.processes) * _PROCESS
-        + training_memory(experiment, byte_scale),
+        memory=memory + training_memory(experiment, byte_scale),
         wall_seconds=schedule.makespan * scale if is_explicit else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if is_explicit else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
-        tcp=full_queues(
-            schedule,
-            time_scale=scale,
-            byte_scale=byte_scale,
-            older_first=simulate(problem, realization, "fifo").makespan,
-        )
-        if is_explicit and by_tcp
-        else None,
+        tcp=tcp,
     )
 
 
@@ -171,19 +164,17 @@ def most_waiting(
 ) -> float:
     """Return the most bytes that payloads hold at a time, emulated ones.
 
-    A payload is there from the start of the task that makes it, as a task that holds
-    its time has it at once, until the end of the one that reads it, or of the run. Of
-    every edge between processes the largest is there twice: it leaves while it comes.
-    ``volumes`` are bytes by edge and iteration, also of edges within a machine; of some
-    ``edges`` alone, by default of all.
+    A payload is there from the start of the task that makes it until the end of the one
+    that reads it, or of the run. Of every edge between processes the largest is there
+    twice: it leaves while it comes. ``volumes`` are bytes by edge and iteration, also
+    of edges within a machine; of some ``edges`` alone, by default of all.
     """
     job = schedule.problem.job
     starts, ends, sizes, twice = [], [], [], 0.0
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
-        if job.control[e] or edge.credit or not count:
-            continue
-        if edges is not None and e not in edges:
+        beside = edges is not None and e not in edges
+        if job.control[e] or edge.credit or not count or beside:
             continue
         reads = np.arange(count) + edge.lag
         end = np.full(count, schedule.makespan)
@@ -218,10 +209,8 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     # A connection keeps two cores busy, its sender's and its receiver's.
     capacity = inf if loopback is None else _LEFT * loopback * max(cores / 2, 1)
     if known.peak_traffic > capacity:
-        peak = format_rate(known.peak_traffic)
-        warnings.append(
-            f"{peak} at the peak, where {format_rate(capacity)} are carried"
-        )
+        peak, most = format_rate(known.peak_traffic), format_rate(capacity)
+        warnings.append(f"{peak} at the peak, where {most} are carried")
     if not warnings:
         return ""
     enough = scale * max(busy, known.peak_traffic / capacity)
@@ -251,9 +240,8 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     """Look for torch where the job trains, for its data sets, and for room to write.
 
     ``runs`` will take the run directory, and nothing is left there. ``here`` is whether
-    this host carries processes of the run.
-
-    Raises DataError when one of them is missing; says what to do.
+    this host carries processes of the run. Raises DataError when one of them is
+    missing; says what to do.
     """
     parts = [alone for _, alone in scenario.parts()] if scenario.jobs else [scenario]
     for alone in parts:

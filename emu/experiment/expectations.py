@@ -30,13 +30,11 @@ def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
     """Return a run's figures for the expectations, from the content of result.json."""
     curve = result["training"]
     loss: float | None = curve[-1]["loss"] if curve else None
-    return {
+    same = ("gap", "makespan_error", "replay_error")
+    return {key: result.get(key) for key in same} | {
         "makespan": result["predicted_makespan"],
         "emulated": result["makespan"],
-        "gap": result.get("gap"),
         "bytes": sum(row["bytes"] for row in result["edges"]),
-        "makespan_error": result["makespan_error"],
-        "replay_error": result["replay_error"],
         "accuracy": result.get("accuracy", {}).get("test"),
         "loss": math.inf if "diverged" in result else loss,
     }
@@ -90,10 +88,9 @@ def list_unchecked(expect: ExpectSection) -> str:
 
     Empty where there is none.
     """
-    keys = [key for key in _OF_RUNS if getattr(expect, key) is not None]
-    if not keys:
-        return ""
-    return f"not checked in a simulation, emu run does: expect.{', expect.'.join(keys)}"
+    keys = [f"expect.{key}" for key in _OF_RUNS if getattr(expect, key) is not None]
+    words = f"not checked in a simulation, emu run does: {', '.join(keys)}"
+    return words if keys else ""
 
 
 def list_misses(
@@ -110,27 +107,22 @@ def list_misses(
         aim = getattr(expect, "makespan" if key == "emulated" else key)
         if aim is None or key not in figures:
             continue
+        figure = figures[key]
+        value = math.nan if figure is None else figure
+        text = f"{what} is {'not reported' if math.isnan(value) else write(value)}"
         if key in _EXACT and isinstance(aim, float):
-            figure, near = figures[key], expect.tolerance
-            good = figure is not None and math.isclose(figure, aim, rel_tol=near)
-            if exact and not good:
-                text = f"{what} is {_write_figure(figure, write)}"
+            if exact and not math.isclose(value, aim, rel_tol=expect.tolerance):
                 misses.append(f"{text}, expected {write(aim)}")
         elif range_ := _limits(kind, aim):
-            low, high, figure = *range_, figures[key]
-            if figure is not None and low <= figure <= high:
+            low, high = range_
+            if low <= value <= high:
                 continue
             words = zip(("at least", "at most"), range_, strict=True)
             limits = [f"{word} {write(e)}" for word, e in words if math.isfinite(e)]
             if low == -high:
                 limits = [f"at most {_percent(high)} either way"]
-            text = f"{what} is {_write_figure(figure, write)}"
             misses.append(f"{text}, expected {' and '.join(limits)}")
     return misses
-
-
-def _write_figure(found: float | None, write: Callable[[float], str]) -> str:
-    return "not reported" if found is None or math.isnan(found) else write(found)
 
 
 def _limits(kind: str, wanted: Expected) -> tuple[float, float] | None:

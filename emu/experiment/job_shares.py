@@ -15,15 +15,10 @@ from typing import Any
 from typing_extensions import override
 
 from emu.errors import EmulatorError
-from emu.experiment.choice import Choice
-from emu.experiment.systems import chosen_system
-from emu.experiment.target import Target
+from emu.experiment.advice import Choice
+from emu.experiment.systems import Target, chosen_system
 from emu.graph_data import open_for
-from emu.prediction.analysis.throughput import (
-    job_times,
-    pipeline_depth,
-    seeds_per_iteration,
-)
+from emu.prediction.analysis import throughput
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.report.comparison import reason
 from emu.scenario import Scenario, load, prepare
@@ -118,12 +113,12 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
     if prod(size + 1 for size in sizes) <= _MOST_COUNTS:
         return [one for one in product(*(range(n + 1) for n in sizes)) if any(one)]
     order = [k for k, kind in enumerate(kinds) for _ in kind]
-    runs, length = list[list[int]](), len(order)
+    counts, length = list[Counts](), len(order)
     while length:
-        starts = range(0, len(order) - length + 1, max(length // 2, 1))
-        runs += [order[first : first + length] for first in starts]
+        for first in range(0, len(order) - length + 1, max(length // 2, 1)):
+            run = order[first : first + length]
+            counts.append(tuple(run.count(k) for k in range(len(kinds))))
         length //= 2
-    counts = (tuple(run.count(k) for k in range(len(kinds))) for run in runs)
     return [*dict.fromkeys(counts)]
 
 
@@ -162,8 +157,8 @@ def count_epochs(choice: Choice) -> float:
     """Return the passes of a choice, by which its time is divided; 1 to a target."""
     job = choice.schedule.problem.job
     train = open_for(job.settings).train_count
-    steps = job.iterations - pipeline_depth(job)
-    seeds = seeds_per_iteration(job.settings) or train
+    steps = job.iterations - throughput.pipeline_depth(job)
+    seeds = throughput.seeds_per_iteration(job.settings) or train
     return 1.0 if choice.target else steps * seeds / train
 
 
@@ -197,11 +192,10 @@ class _Divider:
             names = [n for kind, c in zip(kinds, counts, strict=True) for n in kind[:c]]
             try:
                 one = self.on(position, names)
+                if {*one.machines} <= {*names}:  # else the file states others
+                    times[counts] = one.schedule.makespan / count_epochs(one)
             except EmulatorError as error:
                 refusals.append(error)
-                continue
-            if {*one.machines} <= {*names}:  # else the file states others
-                times[counts] = one.schedule.makespan / count_epochs(one)
         if not times and refusals:
             raise refusals[0]
         return times
@@ -215,7 +209,8 @@ class _Divider:
             for key in ("job", "placement", "weight") if apart else ("job",):
                 edit[f"jobs[{number}].{key}"] = content.get(key)
         ready = prepare(load(self.scenario, edit))
-        times = job_times(ready.simulate(), ready.realization, ready.choose_policy())
+        policy = ready.choose_policy()
+        times = throughput.job_times(ready.simulate(), ready.realization, policy)
         seconds, machines = dict[str, float](), dict[str, list[str]]()
         for one, choice in zip(times, choices, strict=True):
             seconds[one.job] = one.seconds / count_epochs(choice)
@@ -224,12 +219,6 @@ class _Divider:
             machines[one.job] = [name for name in names if name in own]
         aim = self.aim([*seconds.values()])
         return Division(machines, seconds, aim, ready.scenario)
-
-    def simulate_file(self) -> Division:
-        """Return the file as it stands; raises where a job cannot reach the target."""
-        parts, to = self.scenario.parts(), self.target
-        choices = [Choice.simulate(i.job.system, alone, to) for i, alone in parts]
-        return self.together(choices, apart=False)
 
     def divide(self, watch: Callable[[str], None]) -> Iterator[Division]:
         """Yield the best combinations of machines, simulated together."""
@@ -257,7 +246,6 @@ def share_machines(
 
     ``sums``: whether the sum of their times by weight is to be least, and not the
     longest, whatever ``joint_cost`` says. ``watch`` is called with what is tried.
-
     Raises ScenarioError, PlacementError, DataError when a job can be nowhere, or all of
     them together nowhere.
     """
@@ -265,8 +253,10 @@ def share_machines(
     divider = _Divider(load(scenario, {"expect": None}), target, sums)
     divisions = [*divider.divide(watch)]
     as_is: Division | EmulatorError
-    try:
-        as_is = divider.simulate_file()
+    try:  # a job may not reach the target
+        parts = divider.scenario.parts()
+        choices = [Choice.simulate(i.job.system, one, target) for i, one in parts]
+        as_is = divider.together(choices, apart=False)
         divisions.append(as_is)
     except EmulatorError as error:
         as_is = error

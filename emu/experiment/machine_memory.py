@@ -1,8 +1,7 @@
 """Memory that a job needs on every machine, and what has none for it.
 
-Features with those that others own, weights with what their optimizer keeps, what each
-layer keeps of the whole graph, and messages: as the simulation has them at a time. Not
-the code, nor the structure of the graph.
+Features, also of others, weights with what their optimizer keeps, what each layer keeps
+of the whole graph, and messages at a time. Not the code, nor the graph's structure.
 """
 
 from __future__ import annotations
@@ -53,23 +52,13 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
             real[here] += size
     for (_, here), size in weights.items():
         real[here] += size
-    return {
-        name: real[name] / scale + _count_messages(experiment, schedule, name)
-        for name in experiment.placing["machines"]
-    }
-
-
-def _count_messages(experiment: Experiment, schedule: Schedule, name: str) -> float:
-    """Return the most bytes that messages from and to a machine hold at a time."""
-    problem = experiment.problem
-    here = problem.cluster.index(name)
-    machine_of, edges = problem.placement.machine_of, enumerate(problem.job.edges)
-    own = {
-        number
-        for number, edge in edges
-        if here in (machine_of[edge.source], machine_of[edge.destination])
-    }
-    return most_waiting(schedule, experiment.realization.volumes, own)
+    volumes, needs = experiment.realization.volumes, dict[str, float]()
+    edges = [(n, {edge.source, edge.destination}) for n, edge in enumerate(job.edges)]
+    for name in experiment.placing["machines"]:
+        tasks = {t for t, one in enumerate(job.tasks) if machine_of[one.name] == name}
+        touched = {n for n, ends in edges if ends & tasks}
+        needs[name] = real[name] / scale + most_waiting(schedule, volumes, touched)
+    return needs
 
 
 def check_memory(experiment: Experiment, schedule: Schedule) -> None:

@@ -1,36 +1,43 @@
-"""Costs of tasks and flows, by real computation or from a profiler's trace."""
+"""Costs of tasks and flows, by real computation or from a profiler's trace.
+
+Rates of operations follow from them: every kind of task takes the sum of its operations
+times their rates, and several sizes of the job tell the rates of a task apart. Nothing
+is measured while others load this host: CPU time does not count what they do, but their
+work shares caches, memory and the clock rate. A profile taken beside them was 50 % too
+long, without a word of it.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.emulation.coordinator import Observer, emulate
-from emu.errors import DataError, ScenarioError
+from emu.emulation.launch.host_report import usable_cores
+from emu.errors import DataError, RunUntrusted, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
 from emu.host.input_file import one_error, read_json
+from emu.host.this_host import cpu_times
 from emu.names import printable
 from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Problem, Profile, Realization
+from emu.problem.workloads.operations import OPERATIONS
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import (
-    Experiment,
-    ProfileFile,
-    Scenario,
-    build_job,
-    load,
-    open_data,
-    realize,
-)
+from emu.scenario import Experiment, ProfileFile, Scenario, build_job, load
+from emu.scenario.realize import open_data, realize
 from emu.systems.training_section import TrainingSection
+from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION
 
 #: Kind of task -> names of the ranges that make up one iteration of it.
@@ -40,15 +47,18 @@ Ranges = Mapping[str, Sequence[str]]
 #: range on the CPU has ended is part of the time.
 _CATEGORIES = ("gpu_user_annotation", "user_annotation")
 _TOLD = 12
-
-
-class Range(NamedTuple):
-    """Occurrences of one name in a trace."""
-
-    seconds: NDArray[np.float64]
-    """Durations of its occurrences, in their order."""
-    own: bool
-    """True where the program named it (``record_function``), and not torch."""
+#: Sizes of the job that are measured, over the stated one.
+SIZES = (0.25, 0.5, 1.0)
+#: Tasks that take less of the job's CPU time than this share tell nothing: they are
+#: begun more than they compute.
+_LEAST_SHARE = 0.01
+#: Shares above which load is a warning, and above which nothing is measured.
+WARNED, REFUSED = 0.05, 0.20
+#: Wall seconds of a measurement.
+_LENGTH = 0.25
+#: Steps of a loop that takes some 2 ms: long against the clock's resolution, short
+#: against a scheduler's slice.
+_STEPS = 20_000
 
 
 def profile_from_trace(
@@ -62,12 +72,11 @@ def profile_from_trace(
     The k-th occurrence of a range is iteration k of every task of the kind; of a
     sampler, as in ``times``, a whole mini-batch, of which each takes its share. A kind
     that is not in ``ranges`` is the range of its own name; kinds without one keep the
-    scenario's ``times``. ``watch`` gets the seconds of every range, the program's own
-    first, before volumes are sampled.
+    scenario's ``times``. ``watch`` gets what `_occurrences` returns.
 
-    Raises ScenarioError when the job is no DGTP job, or a kind has neither a range
-    nor a time; DataError when the trace cannot be read, lacks a range that was
-    named, or the data set cannot be opened.
+    Raises ScenarioError when the job is no DGTP job, or a kind has neither a range nor
+    a time; DataError when the trace cannot be read, lacks a range that was named, or
+    the data set cannot be opened.
     """
     section = scenario.job
     if not (section.traced and isinstance(section, TrainingSection)):
@@ -79,16 +88,15 @@ def profile_from_trace(
         problem = f"no task of kind {unknown[0]!r}, known: {', '.join(kinds)}"
         raise ScenarioError(problem, file="--range")
     events = _occurrences(trace)
-    watch({name: one.seconds for name, one in events.items()})
+    watch(events)
     measured = {}
     for kind in kinds:
         if kind in ranges or kind in events:
             names = ranges.get(kind, (kind,))
             if lacks := [name for name in names if name not in events]:
                 raise DataError(_without(events, lacks[0]), path=str(trace))
-            count = min(len(events[name].seconds) for name in names)
-            rows = [events[name].seconds[:count] for name in names]
-            measured[kind] = np.sum(rows, axis=0)
+            count = min(len(events[name]) for name in names)
+            measured[kind] = np.sum([events[name][:count] for name in names], axis=0)
     if not measured:
         raise DataError(_without(events, next(iter(kinds))), path=str(trace))
     iterations = min(map(len, measured.values()))
@@ -106,8 +114,11 @@ def profile_from_trace(
     return ProfileFile.of(job, Profile(times, realization.volumes))
 
 
-def _occurrences(trace: Path) -> dict[str, Range]:
-    """Return the ranges by name, the program's own first, then by their time."""
+def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
+    """Return the seconds of every occurrence of each range, in their order.
+
+    Ranges that the program named itself come first, then those of torch, by their time.
+    """
     with one_error(trace):
         content = read_json(trace)
         events = content["traceEvents"] if isinstance(content, dict) else content
@@ -119,23 +130,20 @@ def _occurrences(trace: Path) -> dict[str, Range]:
                     fields = {key: event[key] for key in ("name", "ts", "dur")}
                     raise ValueError(f"a range cannot have the times of {fields}")
                 spans[str(event["name"]), str(event.get("cat", ""))].append(span)
-        ranges: dict[str, Range] = {}
+        ranges: dict[str, tuple[bool, NDArray[np.float64]]] = {}
         rank = {category: place for place, category in enumerate(_CATEGORIES)}
         order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
         for name, category in order:
-            if name not in ranges:
-                in_order = sorted(spans[name, category])
-                seconds = np.array([seconds for _, seconds in in_order])
-                ranges[name] = Range(seconds, category in rank)
-        longest = sorted(ranges.items(), key=lambda one: -one[1].seconds.sum())
-        return dict(sorted(longest, key=lambda one: not one[1].own))
+            row = np.array([seconds for _, seconds in sorted(spans[name, category])])
+            ranges.setdefault(name, (category not in rank, row))
+        longest = sorted(ranges.items(), key=lambda one: -one[1][1].sum())
+        longest.sort(key=lambda one: one[1][0])
+        return {name: row for name, (_, row) in longest}
 
 
-def _without(found: Mapping[str, Range], name: str) -> str:
-    names = ", ".join(
-        f"{printable(name, 40)} ({len(one.seconds)})"
-        for name, one in [*found.items()][:_TOLD]
-    )
+def _without(found: Mapping[str, NDArray[np.float64]], name: str) -> str:
+    some = [*found.items()][:_TOLD]
+    names = ", ".join(f"{printable(name, 40)} ({len(one)})" for name, one in some)
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
         f"once per kind; there are: {names or 'none'}"
@@ -147,7 +155,6 @@ def prepare_profile(scenario: Scenario) -> Experiment:
 
     It stands where IFS puts it: neither CPU times nor volumes depend on that. What
     takes no profile has ``1 s`` at every key of ``job.times`` that will be measured.
-
     Raises ScenarioError when the tasks of the job compute nothing that could be
     measured; DataError, InfeasiblePlacement as `emu.scenario.build_job` and
     `emu.prediction.placement.baselines.place_ifs`.
@@ -230,3 +237,193 @@ def times_by_kind(
 
 def _scale(ratio: float, time: float) -> str:
     return DURATION.exact(float(f"{time * ratio:.4g}"))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Operations and time of all tasks of one kind, in a job of one size."""
+
+    kind: str
+    operations: NDArray[np.float64]
+    """Number of each of `OPERATIONS`."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FittedRates:
+    """Rates that come nearest to what was measured."""
+
+    rates: dict[str, float]
+    """Operation -> seconds; what no task of the job does is not there."""
+    residuals: dict[str, float]
+    """Kind of task -> the furthest that a time by these rates is from a measured one,
+    over the latter."""
+
+
+def list_sizes(scenario: Scenario) -> list[Scenario]:
+    """Return the scenario in three sizes: of mini-batches, or of hidden layers.
+
+    Raises ScenarioError when its system counts no operations, or it has several
+    jobs.
+    """
+    if scenario.jobs or "rates" not in type(scenario.job).model_fields:
+        problem = "operations are counted of one job that trains, write its section job"
+        raise ScenarioError(problem, key="job.system")
+    plain = load(scenario, {"job.rates": None}, timed=False)
+    job = plain.job
+    if isinstance(job, TrainingSection):
+        key, size = "job.batch_size", job.batch_size
+        step = job.batch_size // job.sampler_batch
+    else:
+        assert isinstance(job, WholeGraphSection)  # noqa: S101 - for mypy
+        key, size, step = "job.model.hidden", job.model.hidden, 1
+    sizes = {max(step, round(size * part / step) * step) for part in SIZES}
+    return [load(plain, {key: each}, timed=False) for each in sorted(sizes)]
+
+
+def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
+    """Return what each kind of task took, in all iterations but the first.
+
+    That one warms up. Counts are of the bytes that were sent, times are CPU seconds.
+    """
+    scenario, job, times = experiment.scenario, experiment.problem.job, profile.times
+    context, volumes = scenario.build_context(), profile.volumes
+    counts = scenario.job.count_operations(job, context, volumes).counts
+    samples = []
+    for kind in dict.fromkeys(task.kind for task in job.tasks):
+        rows = [task.kind == kind for task in job.tasks]
+        operations = counts[:, rows, 1:].sum(axis=(1, 2))
+        if operations.any():
+            seconds = float(times[rows, 1:].sum())
+            samples.append(Sample(kind, operations, seconds))
+    whole = sum(one.seconds for one in samples)
+    return [one for one in samples if one.seconds > _LEAST_SHARE * whole]
+
+
+def fit_rates(samples: Sequence[Sample]) -> FittedRates:
+    """Return the rates, none negative, with the least squares of relative errors.
+
+    Raises ValueError when no task took any time.
+    """
+    if not samples:
+        raise ValueError("no task took a time that could be measured")
+    rows = np.array([one.operations / one.seconds for one in samples])
+    scale = rows.max(axis=0)
+    columns = [int(n) for n in np.flatnonzero(scale)]
+    best, least = np.zeros(len(OPERATIONS)), np.inf
+    # With six rates it is exact to try every set of those that are above 0.
+    for count in range(1, len(columns) + 1):
+        for some in map(list, combinations(columns, count)):
+            part = rows[:, some] / scale[some]
+            solution, *_ = np.linalg.lstsq(part, np.ones(len(rows)), rcond=None)
+            error = float(((part @ solution - 1) ** 2).sum())
+            if (solution >= 0).all() and error < least - 1e-12:
+                best, least = np.zeros(len(OPERATIONS)), error
+                best[some] = solution / scale[some]
+    residuals: dict[str, float] = {}
+    for one, error in zip(samples, rows @ best - 1, strict=True):
+        further = max(residuals.get(one.kind, 0.0), error, key=abs)
+        residuals[one.kind] = float(further)
+    rates = {OPERATIONS[n]: float(best[n]) for n in columns}
+    return FittedRates(rates, residuals)
+
+
+def measure_rates(
+    scenario: Scenario, measure: Callable[[Scenario], tuple[Experiment, Profile]]
+) -> FittedRates:
+    """Return the rates of a scenario's job on this computer.
+
+    ``measure`` runs a scenario and returns it with CPU times and volumes. Raises
+    ScenarioError as `list_sizes`; ValueError as `fit_rates`.
+    """
+    samples: list[Sample] = []
+    for size in list_sizes(scenario):
+        experiment, profile = measure(size)
+        samples += sample_tasks(experiment, profile)
+    return fit_rates(samples)
+
+
+def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
+    """Return ``job.rates``: fitted ones, others as stated.
+
+    A rate of 0 that was fitted is written as what no time comes from. Raises
+    ScenarioError when a rate is neither fitted nor stated.
+    """
+    keys = {} if stated is None else stated.model_dump(mode="json")
+    for name, rate in fitted.rates.items():
+        keys[name] = DURATION.exact(float(f"{rate or 1e-18:.4g}"))
+    if missing := [name for name in OPERATIONS if name not in keys]:
+        problem = (
+            "no task of this job tells it: state job.rates, of which those that are "
+            "measured are replaced"
+        )
+        raise ScenarioError(problem, key=f"job.rates.{missing[0]}")
+    return {name: keys[name] for name in OPERATIONS}
+
+
+@dataclass(frozen=True)
+class HostLoad:
+    """Load of a host, as shares."""
+
+    others: float
+    """Cores that other programs had, of all."""
+    waits: float
+    """Wall time in which a loop that only computes had no core."""
+    steal: float
+    """Time of the cores that a hypervisor kept."""
+    clock: float
+    """CPU time by which the same work took longer than at its best, at the median."""
+
+    @property
+    def worst(self) -> float:
+        """The largest of the shares."""
+        return max(self.others, self.waits, self.steal, self.clock)
+
+    def causes(self) -> list[str]:
+        """Return what is above the limit of warnings, the worst first."""
+        shares = [
+            (self.others, "other programs had {:.0%} of the cores"),
+            (self.waits, "work waited for a core {:.0%} of the time"),
+            (self.steal, "the hypervisor kept {:.0%} of the cores' time"),
+            (self.clock, "the same work took {:.0%} longer than at its best"),
+        ]
+        shares.sort(key=lambda one: -one[0])
+        return [text.format(share) for share, text in shares if share > WARNED]
+
+
+def host_load(length: float = _LENGTH) -> HostLoad:
+    """Measure the load of this host for some wall seconds, with one busy loop."""
+    before, cpu, wall = cpu_times(), time.process_time(), time.monotonic()
+    own, loops = time.thread_time(), []
+    while time.monotonic() < wall + length:
+        began, total = time.thread_time(), 0
+        for number in range(_STEPS):
+            total += number
+        loops.append(time.thread_time() - began)
+    own, seconds = time.thread_time() - own, time.monotonic() - wall
+    after, cores = cpu_times(), usable_cores()
+    cpu = time.process_time() - cpu
+    idle = after.idle - before.idle
+    steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
+    busy = max(sum(after) - sum(before) - idle - steal - cpu, 0.0)
+    return HostLoad(
+        others=min(busy / (seconds * cores), 1.0),
+        waits=max(1.0 - own / seconds, 0.0),
+        steal=min(max(steal, 0.0) / (seconds * cores), 1.0),
+        clock=float(np.median(loops)) / min(loops) - 1.0,
+    )
+
+
+def check_load(load: HostLoad, warn: Callable[[str], None], *, force: bool) -> None:
+    """Say that measured times will be too long, or refuse to measure them.
+
+    Raises RunUntrusted when a share is above 20 % and ``force`` is not stated.
+    """
+    line = f"this host is under load: {'; '.join(load.causes())}"
+    if load.worst > REFUSED and not force:
+        raise RunUntrusted(
+            f"{line}: measured times would be too long; end what else runs on it, or "
+            "write --force"
+        )
+    if load.worst > WARNED:
+        warn(f"{line}; measured times are too long")

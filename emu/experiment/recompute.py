@@ -9,40 +9,25 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.experiment.attempts import Ended, foreseen
-from emu.experiment.resumption import with_until
-from emu.experiment.run_experiment import (
-    emulation_settings,
-    manifest,
-    result_of,
-    setup_figures,
-)
-from emu.experiment.run_result import PreparedRun
+from emu.experiment import run_experiment
+from emu.experiment.attempts import Ended, foreseen, with_until
+from emu.experiment.run_result import PreparedRun, learnt
 from emu.experiment.scale_search import ScaleChoice
-from emu.experiment.training_results import learnt
 from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Realization, Schedule
-from emu.runs.array_files import NAME as WEIGHTS
-from emu.runs.array_files import (
-    REPORTS,
-    SCHEDULED,
-    read_frames,
-    read_reports,
-    read_weights,
-)
+from emu.runs import array_files
 from emu.runs.audit_inputs import ToAudit, has_other_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import RecordedRun, load_run
@@ -65,18 +50,6 @@ _BY_DIGEST = (
     "versions, and what processes counted that no guard can compare"
 )
 
-_NO_ACCURACY = "accuracy is not computed again: its model is code of others"
-
-
-@dataclass(frozen=True, eq=False)
-class Recomputed:
-    """Comparisons of a run with what it follows from."""
-
-    checks: dict[str, Findings]
-    """Numbers compared, and violations, by file."""
-    silent: tuple[str, ...]
-    """One sentence per thing that could not be compared."""
-
 
 def audit_whole(
     subject: ToAudit,
@@ -90,23 +63,25 @@ def audit_whole(
     """Return the report of an audit, and what could not be compared, in sentences.
 
     As `ToAudit.audit`; ``stated`` stands for the scenario's text in the run directory.
-
     Raises DataError, ValueError as `ToAudit.audit`, or when records are damaged.
     """
     report = subject.audit(tolerance, relative, rule=rule, training=training)
     if subject.run is None:
         return report, subject.silent
-    again = recompute(subject.run, stated)
-    for name, check in again.checks.items():
+    checks, silent = recompute(subject.run, stated)
+    for name, check in checks.items():
         report = report.adding(name, check)
-    return report, (*subject.silent, *again.silent)
+    return report, (*subject.silent, *silent)
 
 
-def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
+def recompute(
+    run: RecordedRun, stated: Scenario | None = None
+) -> tuple[dict[str, Findings], list[str]]:
     """Compute everything of a run again that follows from something else.
 
-    ``stated`` stands for the scenario's text in the run directory. Raises DataError
-    when records are damaged.
+    Returns numbers compared, and violations, by file; and a sentence per thing that
+    could not be compared. ``stated`` stands for the scenario's text in the run
+    directory. Raises DataError when records are damaged.
     """
     checks: dict[str, Findings] = {"records": (0, [])}  # of an earlier emu
     if "source" in run.manifest or "records" in run.result:
@@ -116,14 +91,14 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     scenario, check = _scenario(run, stated, silent)
     checks["scenario"] = (1, [disagreement("scenario", words) for words in check])
     if scenario is None:
-        return Recomputed(checks, tuple(silent))
+        return checks, silent
     if has_other_windows(scenario):
         silent.append("no credit window is checked where iterations are cycles")
     try:
         experiment = prepare(scenario)
     except EmulatorError as error:
         silent.append(f"problem and results are not computed again: {error}")
-        return Recomputed(checks, tuple(silent))
+        return checks, silent
     with one_error(run.path / "manifest.json"):
         ends = [Ended(**one) for one in run.manifest.get("attempts", ())]
         first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
@@ -134,26 +109,19 @@ def recompute(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     checks["problem"] = agreement("problem", there, problem, "the scenario")
     if checks["problem"][1]:
         silent.append("results are not computed again: they are of another problem")
-        return Recomputed(checks, tuple(silent))
-    settings = emulation_settings(scenario, host_of={})
+        return checks, silent
+    settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
-    if not (run.path / REPORTS).exists():
-        sentence = f"{REPORTS} is missing: nothing of result.json is computed again"
+    if not (run.path / array_files.REPORTS).exists():
+        sentence = "reports.npz is missing: nothing of result.json is computed again"
         checks["result"] = (1, [disagreement("result", sentence)])
-        return Recomputed(checks, tuple(silent))
+        return checks, silent
     with one_error(run.path):
-        checks |= _results(run, experiment, settings, silent, ends, before)
-    checks |= _setup(run, experiment)
-    return Recomputed(checks, tuple(silent))
-
-
-def _setup(run: RecordedRun, experiment: Experiment) -> dict[str, Findings]:
-    """Return the same of a setup that was run; its scenario follows from the run's."""
-    if (setup := setup_to_run(experiment)) is None:
-        return {}
-    checks = recompute(load_run(run.path / SETUP), setup.scenario).checks.values()
-    broken = [replace(one, constraint="setup") for _, some in checks for one in some]
-    return {"setup": (sum(count for count, _ in checks), broken)}
+        noted = run.manifest.get("auto_scale")
+        choice = None if noted is None else ScaleChoice.from_json(noted)
+        prepared = PreparedRun.of(experiment, settings, choice)
+        checks |= _results(run, prepared, silent, ends, before)
+    return checks, silent
 
 
 def _scenario(
@@ -177,7 +145,8 @@ def _scenario(
 
 def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Findings:
     """Return where manifest.json differs from what the scenario makes of it."""
-    fields = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
+    made = run_experiment.manifest(scenario, settings)
+    fields = {k: v for k, v in made.items() if k not in _OWN}
     there = {k: v for k, v in run.manifest.items() if k not in _OWN}
     path = run.path / "processes.json"
     if scenario.emulation.network != "kernel":  # there every machine is a host
@@ -188,22 +157,19 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
 
 def _results(
     run: RecordedRun,
-    experiment: Experiment,
-    settings: RunSettings,
+    prepared: PreparedRun,
     silent: list[str],
     ended: Sequence[Ended],
     before: Attempts | None,
 ) -> dict[str, Findings]:
     """Return where result.json and simulated.json differ from the records."""
+    experiment = prepared.experiment
     outcome = read_outcome(run, experiment)
-    with_weights = (run.path / WEIGHTS).exists()
-    weights = read_weights(run.path) if with_weights else {}
-    noted = run.manifest.get("auto_scale")
-    choice = None if noted is None else ScaleChoice.from_json(noted)
-    prepared = PreparedRun.of(experiment, settings, choice)
+    with_weights = (run.path / array_files.NAME).exists()
+    weights = array_files.read_weights(run.path) if with_weights else {}
     training, _ = learnt(experiment, outcome, prepared.policy, weights)
-    training |= setup_figures(experiment, run.path)
-    made = result_of(prepared, outcome, training, ended, before)
+    training |= run_experiment.setup_figures(experiment, run.path)
+    made = run_experiment.result_of(prepared, outcome, training, ended, before)
     if network := run.manifest.get("witness"):
         witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))
         made = replace(made, witness=witnesses)
@@ -212,18 +178,24 @@ def _results(
     there = read_json(run.path / "simulated.json")
     result = {k: v for k, v in run.result.items() if k != "records"}
     if with_weights and model_programs(experiment.scenario) and not code_runs():
-        silent.append(_NO_ACCURACY)
+        silent.append("accuracy is not computed again: its model is code of others")
         for one in (result, content, *result.get("jobs", ()), *content.get("jobs", ())):
             one.pop("accuracy", None)
-    schedules = made.run.schedule, made.predicted, made.replayed
-    times, took = outcome.realization.times, outcome.schedule.work
-    by = "reports.npz (ends less starts)"
-    return {
+    schedule, realization = made.run.schedule, made.run.realization
+    times, took = realization.times.tolist(), schedule.work.tolist()
+    schedules = schedule, made.predicted, made.replayed
+    checks: dict[str, Findings] = {}
+    if setup := setup_to_run(experiment):  # its scenario follows from the run's
+        of_setup, _ = recompute(load_run(run.path / SETUP), setup.scenario)
+        counts, several = zip(*of_setup.values(), strict=True)
+        broken = [replace(one, constraint="setup") for some in several for one in some]
+        checks["setup"] = sum(counts), broken
+    return checks | {
         "result": agreement("result", result, content, "its records"),
         "simulated": agreement("simulated", there, again, "its records"),
-        "headline": headline_faults(run.result, *schedules, outcome.realization),
-        "times": agreement("times", times.tolist(), took.tolist(), by),
-        "counts": _counts(outcome),
+        "headline": headline_faults(run.result, *schedules, realization),
+        "times": agreement("times", times, took, "reports.npz (ends less starts)"),
+        "counts": _counts(made.run),
     }
 
 
@@ -237,22 +209,15 @@ def _counts(run: EmulatedRun) -> Findings:
         rows[process] = sum(row["bytes"] for row in own["received"]["payloads"])
         for row in own["received"]["payloads"]:
             in_bytes[row["edge"]] = in_bytes.get(row["edge"], 0) + row["bytes"]
-    counts, expectations = (
-        [{names[edge]: count for edge, count in each.items()} for each in both]
-        for both in (
-            (out_counts, in_bytes),
-            (_bytes_of(run.sent, out_counts), _bytes_of(run.received, in_bytes)),
-        )
-    )
+    counts, expectations = [], []
+    for frames, of_edges in ((run.sent, out_counts), (run.received, in_bytes)):
+        edges = frames["edge"].astype(np.int64)
+        sums = np.bincount(edges, frames["bytes"], minlength=len(names))
+        counts.append({names[e]: count for e, count in of_edges.items()})
+        expectations.append({names[e]: int(sums[e]) for e in of_edges})
     check, off = agreement("counts", counts, expectations, "frames.npz")
     also, others = agreement("counts", in_counts, rows, "what it received")
     return check + also, [*off, *others]
-
-
-def _bytes_of(frames: NDArray[Any], edges: Iterable[int]) -> dict[int, int]:
-    """Return the payload bytes of the frames of some edges."""
-    totals = np.bincount(frames["edge"].astype(np.int64), frames["bytes"])
-    return {e: int(totals[e]) if e < len(totals) else 0 for e in edges}
 
 
 def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
@@ -263,17 +228,17 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     problem, realization = experiment.problem, run.measured
     if realization is None:
         raise DataError("is missing", path=str(run.path / "realization.npz"))
-    arrays = read_reports(problem, run.path / REPORTS)
-    frames = read_frames(problem.job, run.path / "frames.npz")
+    arrays = array_files.read_reports(problem, run.path / array_files.REPORTS)
+    frames = array_files.read_frames(problem.job, run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
+    columns: Any = {name: arrays.get(name) for name in array_files.SCHEDULED}
+    unsent = np.isnan(arrays["flow_ready"])
     schedule = Schedule(
         problem,
-        **{name: arrays.get(name) for name in SCHEDULED},  # type: ignore[arg-type]
-        flow_bytes=np.where(
-            np.isnan(arrays["flow_ready"]), np.nan, realization.volumes
-        ),
+        **columns,
+        flow_bytes=np.where(unsent, np.nan, realization.volumes),
         rates=None if run.emulated is None else run.emulated.rates,
         reads=arrays["reads"] if arrays["reads"].size else None,
     )
@@ -288,7 +253,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         sent=frames["sent"],
         received=frames["received"],
         began=frames["began"],
-        reports=[*_reports(run, experiment)],
+        reports=[*_read_training(run, experiment)],
         results={},
         statistics={
             name: {**figures, "flows": logs[name]}
@@ -301,7 +266,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     )
 
 
-def _reports(
+def _read_training(
     run: RecordedRun, experiment: Experiment
 ) -> Iterator[tuple[float, str, int, dict[str, float]]]:
     """Yield the rows of training.csv, by iteration of their task."""

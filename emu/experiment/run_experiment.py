@@ -23,20 +23,19 @@ from emu.emulation.launch.ssh import is_here
 from emu.emulation.shaping import pace_at
 from emu.errors import NodeLost
 from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, with_deaths
-from emu.experiment.run_result import PreparedRun, RunResult
+from emu.experiment.run_result import (
+    Parts,
+    PreparedRun,
+    RunResult,
+    by_mini_batch,
+    learnt,
+)
 from emu.experiment.scale_search import ScaleChoice
-from emu.experiment.training_results import Parts, by_mini_batch, learnt
 from emu.host.input_file import read_json
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.lab.machines import Sharing
-from emu.prediction.analysis.critical_path import (
-    CriticalPath,
-    before_first_bytes,
-    critical_path,
-    error_budget,
-    send_rows,
-)
+from emu.prediction.analysis import critical_path
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Kill, Schedule
@@ -52,15 +51,8 @@ from emu.scenario import Experiment, Scenario
 from emu.scenario.realize import model_programs, with_figures
 from emu.scenario.setup import setup_rows, setup_to_run
 from emu.systems.system import system_guards
+from emu.trust import lateness
 from emu.trust.guards import Evidence, examine
-from emu.trust.lateness import (
-    HostEffect,
-    chain_lateness,
-    clock_uncertainty,
-    host_effect,
-    seconds_of_waits,
-    sensitivity,
-)
 from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import Verdict, decide, host_figures
 from emu.units import format_size
@@ -72,7 +64,7 @@ def judgement(
     """Return the verdict on a run, and the seconds by cause that it parted by."""
     experiment, settings = prepared.experiment, prepared.settings
     schedule, by_kernel = run.schedule, prepared.by_kernel
-    chain, figures = critical_path(schedule), host_figures(run.statistics)
+    chain, figures = critical_path.critical_path(schedule), host_figures(run.statistics)
     subject, first, held_up = schedule, dict[tuple[int, int], float](), 0.0
     off = abs(schedule.length - replayed.length) / max(replayed.length, 1e-12)
     if by_kernel:  # no sender was to keep to rates
@@ -86,34 +78,38 @@ def judgement(
         counts = run.statistics.items()
         waits = {process: each["host_metrics"]["waited"] for process, each in counts}
         works, scale = settings.compute != "timed", settings.time_scale
-        seconds = seconds_of_waits(schedule, waits, scale, chain, works=works)
+        seconds = lateness.seconds_of_waits(schedule, waits, scale, chain, works=works)
         held_up = min(seconds / max(replayed.length, 1e-12), off)
-    sends = send_rows(each["flows"] for each in run.statistics.values())
-    budget = error_budget(subject, replayed, sends, first)
+    sends = critical_path.send_rows(one["flows"] for one in run.statistics.values())
+    budget = critical_path.error_budget(subject, replayed, sends, first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
+    own_delay = critical_path.before_first_bytes(budget, replayed.length)
     verdict = decide(
         _effect_of(prepared, run, replayed, chain),
-        chain_lateness(subject, run.late),
+        lateness.chain_lateness(subject, run.late),
         figures,
         time_scale=settings.time_scale,
         max_error=prepared.emulation.max_error,
         processes=len(experiment.problem.job.processes),
         compute=settings.compute,
-        sensitivity=sensitivity(
+        sensitivity=lateness.sensitivity(
             run.realization, prepared.policy, experiment.expected, replayed
         ),
         findings=examine(evidence(prepared, run), system_guards()),
         by_kernel=by_kernel,
-        own_delay=min(before_first_bytes(budget, replayed.length), off),
+        own_delay=min(own_delay, off),
         held_up=held_up,
     )
     return verdict, budget
 
 
 def _effect_of(
-    prepared: PreparedRun, run: EmulatedRun, replayed: Schedule, chain: CriticalPath
-) -> HostEffect:
+    prepared: PreparedRun,
+    run: EmulatedRun,
+    replayed: Schedule,
+    chain: critical_path.CriticalPath,
+) -> lateness.HostEffect:
     """Return by how much the host has moved the end of the whole job.
 
     What kernel NICs made of the makespan is the finding there, no fault of this
@@ -121,27 +117,27 @@ def _effect_of(
     unless kernel NICs or measured work may have done it.
     """
     experiment, settings = prepared.experiment, prepared.settings
-    by_kernel = prepared.by_kernel
-    subject = replayed if by_kernel or settings.compute == "real" else run.schedule
-    effect = host_effect(
+    emulated = replayed if prepared.by_kernel else run.schedule
+    clocks = lateness.clock_uncertainty(chain, experiment.problem, run.hosts)
+    effect = lateness.host_effect(
         experiment.problem.following(run.schedule),
         prepared.policy,
         experiment.expected,
-        emulated=(replayed if by_kernel else run.schedule).length,
+        emulated=emulated.length,
         simulated=replayed.length,
         measured=run.realization,
         perturbed=run.perturbed,
         late=run.late_work,
-        clocks=clock_uncertainty(chain, experiment.problem, run.hosts)
-        / settings.time_scale,
+        clocks=clocks / settings.time_scale,
     )
+    subject = replayed if settings.compute == "real" else emulated
     return effect.after(subject.outages, replayed.outages)
 
 
 def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
     """Return the guards' evidence; measured work may not undercut its CPU time."""
     experiment, settings = prepared.experiment, prepared.settings
-    times = experiment.realization.times
+    times, volumes = experiment.realization.times, experiment.realization
     if settings.compute == "real":
         times = run.cpu / experiment.problem.speeds[:, None]
     return Evidence(
@@ -153,9 +149,7 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
         statistics=run.statistics,
         burst=burst_of(experiment.scenario),
         times=times,
-        volumes=real_volumes(
-            experiment.scenario, experiment.realization, settings.byte_scale
-        ),
+        volumes=real_volumes(experiment.scenario, volumes, settings.byte_scale),
         windows=list_windows(experiment.scenario),
         **margins(settings, run.statistics),
     )
@@ -188,12 +182,10 @@ def carry_out(
     """Emulate an experiment, simulate it twice, and write everything down.
 
     ``choice`` says how trials have chosen its time scale. It begins with the cut
-    ``start``, in the directory of the run that has kept it.
-
-    Raises ScenarioError when kernel NICs are asked for under a policy that they do
-    not carry out, or this host is to be killed; RunError when the run could not be
-    finished; the directory then holds its beginning; DataError when the directory
-    cannot be written.
+    ``start``, in the directory of the run that has kept it. Raises ScenarioError when
+    kernel NICs are asked for under a policy that they do not carry out, or this host is
+    to be killed; RunError when the run could not be finished; the directory then holds
+    its beginning; DataError when the directory cannot be written.
     """
     scenario = experiment.scenario
     check_network(scenario)
@@ -201,10 +193,8 @@ def carry_out(
     hosts = {*scenario.emulation.hosts.values()}
     for number, event in enumerate(scenario.events):
         if event.kill in hosts and is_here(str(event.kill)):
-            problem = (
-                f"{event.kill} is this host, and the run is coordinated here: name "
-                "another host, or machines"
-            )
+            here = f"{event.kill} is this host, and the run is coordinated here"
+            problem = f"{here}: name another host, or machines"
             raise scenario.origin.error(("events", number, "kill"), problem)
     experiment = _without_ties(experiment)
     observer, is_resumption = observer or Observer(), start is not None
@@ -220,40 +210,36 @@ def carry_out(
         return prepared, _emulate_experiment(prepared, directory, observer, cuts)
 
     with directory.claim():
-        setup = _run_setup(experiment, settings, directory, observer, start)
-        _, (prepared, run), ends = run_attempts(
-            experiment, start, directory.path, observer, once
-        )
+        path = directory.path
+        if start is None and (setup := setup_to_run(experiment)) is not None:
+            size = format_size(setup.realization.volumes.sum())
+            observer.on_notice(f"setup: {size} before time 0 of the training")
+            timed = replace(settings, compute="timed")  # its payloads are made up
+            carry_out(setup, timed, RunDirectory(path / SETUP))
+        figures = setup_figures(experiment, path)  # raises before anything is run
+        _, (prepared, run), ends = run_attempts(experiment, start, path, observer, once)
         if ends:
-            content = read_manifest(directory.path / "manifest.json")
+            content = read_manifest(path / "manifest.json")
             content["attempts"] = [asdict(one) for one in ends]
             directory.write_json("manifest.json", content)
         training, weights = learnt(prepared.experiment, run, prepared.policy)
-        before = foreseen(experiment, ends)
-        result = result_of(prepared, run, training | setup, ends, before)
+        training |= figures
+        result = result_of(prepared, run, training, ends, foreseen(experiment, ends))
         write_down(directory, result, weights)
     return result
 
 
-def _run_setup(
-    experiment: Experiment,
-    settings: RunSettings,
-    directory: RunDirectory,
-    observer: Observer,
-    start: Cut | None,
-) -> dict[str, Any]:
-    """Emulate what is sent before time 0, if asked for; return `setup_figures`.
+def _without_ties(experiment: Experiment) -> Experiment:
+    """Return it without kills that come as what they kill has just ended.
 
-    It was sent before a run that goes on from the cut ``start``.
+    Clocks of a run are late by a little: it would die of what comes to nothing.
     """
-    setup = setup_to_run(experiment) if start is None else None
-    if setup is not None:
-        size = format_size(setup.realization.volumes.sum())
-        observer.on_notice(f"setup: {size} before time 0 of the training")
-        # Its payloads are made up: nothing is computed in it that could be measured.
-        settings = replace(settings, compute="timed")
-        carry_out(setup, settings, RunDirectory(directory.path / SETUP))
-    return setup_figures(experiment, directory.path)
+    ties: Collection[Kill] = ()
+    if experiment.kills:
+        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
+            ties = experiment.attempts().ties
+    kills = tuple(kill for kill in experiment.kills if kill not in ties)
+    return replace(experiment, kills=kills)
 
 
 def setup_figures(experiment: Experiment, path: Path) -> dict[str, Any]:
@@ -269,19 +255,6 @@ def setup_figures(experiment: Experiment, path: Path) -> dict[str, Any]:
             "trust": run["verdict"]["trust"],
         }
     return {"setup": rows}
-
-
-def _without_ties(experiment: Experiment) -> Experiment:
-    """Return it without kills that come as what they kill has just ended.
-
-    Clocks of a run are late by a little: it would die of what comes to nothing.
-    """
-    ties: Collection[Kill] = ()
-    if experiment.kills:
-        with contextlib.suppress(NodeLost):  # it ends the run, when it comes
-            ties = experiment.attempts().ties
-    kills = tuple(kill for kill in experiment.kills if kill not in ties)
-    return replace(experiment, kills=kills)
 
 
 def _write_beginning(
@@ -319,8 +292,13 @@ def _emulate_experiment(
     experiment, log = prepared.experiment, directory.path / "agent.log"
     began, kills = experiment.began, experiment.kills
     settings = replace(prepared.settings, cuts=cuts, kills=kills, began=began)
+
+    def import_torch() -> None:  # where it does not import, who needs it says so
+        with contextlib.suppress(ImportError, OSError):
+            importlib.import_module("torch")
+
     if [*list_training(experiment.problem.job)]:  # accuracy takes torch at the end
-        settings = replace(settings, meanwhile=_import_torch)
+        settings = replace(settings, meanwhile=import_torch)
     what = experiment.problem, prepared.policy, settings, experiment.realization
     if not prepared.by_kernel:
         return emulate(*what, log=log, observer=observer)
@@ -329,12 +307,6 @@ def _emulate_experiment(
     return emulate_on_kernel(
         *what, sharing=sharing, max_nic_error=most, log=log, observer=observer
     )
-
-
-def _import_torch() -> None:
-    """Have torch there; where it does not import, who needs it says so."""
-    with contextlib.suppress(ImportError, OSError):
-        importlib.import_module("torch")
 
 
 def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:
@@ -361,10 +333,15 @@ def result_of(
     """
     emulation = prepared.emulation
     again = replay(prepared.experiment, run, prepared.policy)
-    run, (prediction, again) = with_deaths(
-        run, (prepared.predicted, again), ended, before
-    )
+    both = prepared.predicted, again
+    run, (prediction, again) = with_deaths(run, both, ended, before)
     verdict, budget = judgement(prepared, run, again)
+    nics = {
+        f"{host['name']} {way}": share
+        for host in run.hosts
+        if "tcp" in host  # others name theirs
+        for way, share in host["nic"].items()
+    }
     return RunResult(
         **vars(prepared) | {"predicted": prediction},
         run=run,
@@ -379,12 +356,7 @@ def result_of(
             timed=prepared.times != "measured",
             budget=budget,
             policy=prepared.policy,
-            nics={
-                f"{host['name']} {way}": share
-                for host in run.hosts
-                if "tcp" in host  # others name theirs
-                for way, share in host["nic"].items()
-            },
+            nics=nics,
         ),
         error_budget=budget,
         training=training,
@@ -397,6 +369,12 @@ def manifest(
     scenario: Scenario, settings: RunSettings, choice: ScaleChoice | None = None
 ) -> dict[str, Any]:
     """Return all that is needed to run this again."""
+    versions = dict[str, str | None]()
+    for library in _VERSIONS:
+        try:
+            versions[library] = importlib.metadata.version(library)
+        except importlib.metadata.PackageNotFoundError:
+            versions[library] = None  # torch, where no job trains
     return {
         "version": VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -410,7 +388,7 @@ def manifest(
         "emu": version_of_emu(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "versions": {name: _version(name) for name in _VERSIONS},
+        "versions": versions,
         **({} if choice is None else {"auto_scale": choice.to_json()}),
         **scenario.job.manifest(),
     }
@@ -422,20 +400,13 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     if weights:
         write_weights(directory.path, weights)
     directory.write_json("simulated.json", result.replayed.to_json())
-    directory.write_json(
-        "processes.json",
-        {
-            "hosts": run.hosts,
-            "tuning": run.tuning,
-            "startup": run.startup,
-            "wall_seconds": run.wall,
-            # Without those that only the error budget reads.
-            "statistics": {
-                process: {key: value for key, value in own.items() if key != "flows"}
-                for process, own in run.statistics.items()
-            },
-        },
-    )
+    of_hosts = {"hosts": run.hosts, "tuning": run.tuning, "startup": run.startup}
+    statistics = {  # without those that only the error budget reads
+        process: {key: value for key, value in own.items() if key != "flows"}
+        for process, own in run.statistics.items()
+    }
+    beside = {"wall_seconds": run.wall, "statistics": statistics}
+    directory.write_json("processes.json", of_hosts | beside)
     if run.schedule.rates is not None:
         directory.write_arrays("rates.npz", **vars(run.schedule.rates))
     directory.write_arrays(REALIZATION, **vars(run.realization))
@@ -455,14 +426,10 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     schedule = run.schedule
     logs = b"".join(figures["flows"] for figures in run.statistics.values())
     columns = {name: getattr(schedule, name) for name in SCHEDULED}
-    nothing = np.empty((0, 0), np.int64)
-    return {
-        **{name: column for name, column in columns.items() if column is not None},
-        "reads": nothing if schedule.reads is None else schedule.reads,
-        "late": run.late,
-        "cpu": run.cpu,
-        "sends": np.frombuffer(logs, "<f8"),
-    }
+    reads = np.empty((0, 0), np.int64) if schedule.reads is None else schedule.reads
+    arrays = {name: column for name, column in columns.items() if column is not None}
+    sends = np.frombuffer(logs, "<f8")
+    return arrays | {"reads": reads, "late": run.late, "cpu": run.cpu, "sends": sends}
 
 
 def training_lines(run: EmulatedRun) -> list[str]:
@@ -476,10 +443,3 @@ def training_lines(run: EmulatedRun) -> list[str]:
             if figure == "loss" or np.isfinite(value):
                 lines.append(f"{when!r},{task},{iteration},{figure},{float(value)!r}")
     return lines
-
-
-def _version(library: str) -> str | None:
-    try:
-        return importlib.metadata.version(library)
-    except importlib.metadata.PackageNotFoundError:
-        return None  # torch, where no job trains

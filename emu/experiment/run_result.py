@@ -1,34 +1,48 @@
-"""The numbers of an emulated run beside its two simulations: result.json."""
+"""The numbers of a run beside its two simulations, and what it learnt: result.json."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.coordinator import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
+from emu.errors import DataError
 from emu.experiment.attempts import Ended, recovery_of
 from emu.experiment.scale_search import ScaleChoice
+from emu.graph_data import open_for
+from emu.host.foreign_code import CodeWithheld
+from emu.host.input_file import one_error, read_json
 from emu.prediction.analysis.bounds import optimality
 from emu.prediction.analysis.critical_path import before_first_bytes, drift_of_machines
 from emu.prediction.analysis.link_load import fluid_ends
-from emu.prediction.analysis.throughput import pace, pipeline_depth
+from emu.prediction.analysis.throughput import job_times, pace, pipeline_depth
 from emu.prediction.analysis.traffic import kinds_between_machines
 from emu.prediction.simulation.attempts import Attempts
-from emu.problem import Schedule
-from emu.runs.result import VERSION, flow_error, flow_rows, port_rows, task_rows
-from emu.scenario import Experiment
-from emu.scenario.deaths import count_failures
-from emu.scenario.experiment import cost_of
+from emu.problem import Job, Schedule
+from emu.runs import result
+from emu.runs.array_files import NAME as WEIGHTS
+from emu.runs.array_files import read_weights
+from emu.runs.retraining import list_training
+from emu.scenario import Experiment, Scenario, build_job
+from emu.scenario.experiment import cost_of, count_failures
+from emu.scenario.realize import list_model_figures
 from emu.scenario.run_sections import EmulationSection
-from emu.systems.system import figures_on
+from emu.scenario.virtual_training import curve_until_divergence
+from emu.systems.system import figures_on, system_of
+from emu.training import evaluate, parameter_shapes, split_parts
 from emu.trust.lateness import flow_completion
 from emu.trust.prediction import Prediction
 from emu.trust.verdict import Verdict
+
+Parts = dict[str, NDArray[Any]]
+Reports = list[tuple[float, str, int, dict[str, float]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +65,7 @@ class PreparedRun:
 
     @classmethod
     def of(
-        cls,
-        experiment: Experiment,
-        settings: RunSettings,
-        choice: ScaleChoice | None = None,
+        cls, experiment: Experiment, settings: RunSettings, choice: ScaleChoice | None
     ) -> PreparedRun:
         """Choose the policy, and predict the run."""
         policy, predicted = experiment.choose_policy(), experiment.simulate()
@@ -105,14 +116,17 @@ class RunResult(PreparedRun):
     def content(self) -> dict[str, Any]:
         """Content of result.json; docs/results.md documents its keys."""
         schedule, realization = self.run.schedule, self.run.realization
-        cost = cost_of(self.experiment.scenario, schedule)
+        cost, predicted = cost_of(self.experiment.scenario, schedule), self.predicted
+        makespans = schedule.makespan, predicted.makespan
         return {
-            "version": VERSION,
+            "version": result.VERSION,
             **self._settings_of_file(),
-            **self._makespans(),
-            **recovery_of(
-                self.ended, schedule.makespan, self.predicted.makespan, self.foreseen
-            ),
+            "replayed_makespan": self.replayed.makespan,
+            "replay_error": schedule.error_over(self.replayed),
+            "predicted_makespan": predicted.makespan,
+            "makespan_error": schedule.error_over(predicted),
+            "wall_seconds": self.run.wall,
+            **recovery_of(self.ended, *makespans, self.foreseen),
             **self._tables(),
             **optimality(schedule, realization, self.policy),
             "verdict": self.verdict.to_json(),
@@ -131,15 +145,14 @@ class RunResult(PreparedRun):
         }
 
     def _settings_of_file(self) -> dict[str, Any]:
-        scenario, job = self.experiment.scenario, self.experiment.problem.job
-        first = self.experiment.first
-        depth = pipeline_depth(job)
-        end = self.experiment.began + self.run.schedule.length
-        failures = count_failures(self.experiment, end)
+        experiment, scenario = self.experiment, self.experiment.scenario
+        job, first = experiment.problem.job, experiment.first
+        depth, end = pipeline_depth(job), experiment.began + self.run.schedule.length
+        failures = count_failures(experiment, end)
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
-            "placing": self.experiment.placing,
+            "placing": experiment.placing,
             "iterations": job.iterations,
             **({"mini_batches": job.iterations - depth} if depth else {}),
             "credit_window": scenario.job.credit_window,
@@ -148,7 +161,7 @@ class RunResult(PreparedRun):
             "sharing": scenario.emulation.sharing,
             "times": self.times,
             "flow_ends": scenario.emulation.flow_ends,
-            **self.experiment.cause_of_length,
+            **experiment.cause_of_length,
             **({"first_iteration": first} if first else {}),
             **({"failures": failures} if failures else {}),
         }
@@ -163,41 +176,28 @@ class RunResult(PreparedRun):
             return {}
         job = self.experiment.problem.job
         newest = [e for e, edge in enumerate(job.edges) if edge.latest]
-        apart: dict[str, Any] = {
-            "count": sum(job.rounds[job.edges[e].destination] for e in newest),
-            "other": int((reads[newest] != predictions[newest]).sum()),
-        }
+        count = sum(job.rounds[job.edges[e].destination] for e in newest)
+        other = int((reads[newest] != predictions[newest]).sum())
+        apart: dict[str, Any] = {"count": count, "other": other}
         until, look = self.experiment.until, self.experiment.reached
         accuracy = self.training.get("accuracy", {})
         if until is not None and look is not None and until.split in accuracy:
             apart["accuracy"] = accuracy[until.split] - look.accuracy
         return {"reads_apart": apart}
 
-    def _makespans(self) -> dict[str, float]:
-        makespan = self.run.schedule
-        return {
-            "replayed_makespan": self.replayed.makespan,
-            "replay_error": makespan.error_over(self.replayed),
-            "predicted_makespan": self.predicted.makespan,
-            "makespan_error": makespan.error_over(self.predicted),
-            "wall_seconds": self.run.wall,
-        }
-
     def _tables(self) -> dict[str, Any]:
-        run, schedule, settings = self.run, self.run.schedule, self.settings
-        problem = self.experiment.problem
+        run, schedule, problem = self.run, self.run.schedule, self.experiment.problem
+        payloads = problem, run.statistics, self.settings.byte_scale
         # Other hosts report the name of theirs.
         shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
         nics = {"seconds": run.startup.get("nics"), "shares": shares}
         return {
             "startup": run.startup,
-            "flow_end_apart": flow_error(schedule, self.replayed),
-            "kinds": task_rows(problem, run.realization.times, run.late),
-            "edges": flow_rows(schedule, self.replayed),
-            "ports": port_rows(schedule),
-            "payloads": kinds_between_machines(
-                problem, run.statistics, settings.byte_scale
-            ),
+            "flow_end_apart": result.flow_error(schedule, self.replayed),
+            "kinds": result.task_rows(problem, run.realization.times, run.late),
+            "edges": result.flow_rows(schedule, self.replayed),
+            "ports": result.port_rows(schedule),
+            "payloads": kinds_between_machines(*payloads),
             "memory": memory_figures(run),
             "transport": self._transport,
             **({"nics": nics} if shares else {}),
@@ -254,16 +254,15 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
     On kernel NICs with the counts of the machines' TCP, control messages included.
     """
     edges = [edge for figures in run.statistics.values() for edge in figures["sent"]]
+    by_tcp = all("tcp" in host for host in run.hosts)
+    keys = ("segments", "retransmitted", "timeouts") if by_tcp else ()
     return {
         "payload_bytes": float(sum(edge["payload_bytes"] for edge in edges)),
         "header_bytes": float(sum(edge["header_bytes"] for edge in edges)),
         "late_sends": int(sum(edge["late_sends"] for edge in edges)),
         "max_behind_wall_seconds": max((e["max_behind"] for e in edges), default=0.0),
         "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
-    } | {
-        key: sum(host["tcp"][key] for host in run.hosts)
-        for key in ("segments", "retransmitted", "timeouts")
-        if all("tcp" in host for host in run.hosts)
+        **{key: sum(host["tcp"][key] for host in run.hosts) for key in keys},
     }
 
 
@@ -283,3 +282,94 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
         "late_flows": int((flow_completion(run.schedule, time_scale).excess > 1).sum()),
         "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
     }
+
+
+def learnt(
+    experiment: Experiment, run: EmulatedRun, policy: str, weights: Parts | None = None
+) -> tuple[dict[str, Any], Parts]:
+    """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
+
+    Beside them the named parts of all weights, of which there are none where nothing
+    was trained; those of several jobs begin with ``JOB/``. ``policy`` is for how long
+    each of several jobs takes alone; ``weights`` are such parts, by default of the
+    run's results. Raises KeyError when they lack one.
+    """
+    job = experiment.problem.job
+    models = {"models": list_model_figures(experiment.scenario)}
+    times = job_times(run.schedule, run.realization, policy)
+    if not times:
+        figures, parts = _figures(job, run, "", weights)
+        return models | figures, parts
+    jobs: list[dict[str, Any]] = []
+    found: Parts = {}
+    for one in times:
+        figures, parts = _figures(job, run, one.job, weights)
+        jobs.append(one.to_json() | figures)
+        found |= {f"{one.job}/{name}": part for name, part in parts.items()}
+    return models | {"training": [], "jobs": jobs}, found
+
+
+def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
+    """Return the accuracy of a run's weights by job and split; one job has no name.
+
+    Raises DataError when the directory, its weights or the data set cannot be used.
+    """
+    manifest = path / "manifest.json"
+    with one_error(manifest):  # problem.json holds no settings
+        scenario = Scenario.model_validate(read_json(manifest)["scenario"])
+        jobs = [*list_training(build_job(scenario))]
+    if not jobs:
+        problem = "has no weights: only compute: real and compute: padded train a model"
+        raise DataError(problem, path=str(path))
+    parts = read_weights(path)
+    figures = {}
+    for prefix, settings in jobs:
+        shapes = parameter_shapes(settings, open_for(settings))
+        own = [parts.get(prefix + part) for part in shapes]
+        if [p.shape for p in own if p is not None] != [*shapes.values()]:
+            problem = "holds the parts of another model than the run's"
+            raise DataError(problem, path=str(path / WEIGHTS))
+        flat = np.concatenate([part.ravel() for part in own if part is not None])
+        if not np.isfinite(flat).all():
+            problem = "holds what is no number: its training diverged"
+            raise DataError(problem, path=str(path / WEIGHTS))
+        figures[prefix.removesuffix("/")] = evaluate(settings, flat)
+    return figures
+
+
+def by_mini_batch(job: Job, reports: Reports) -> Reports:
+    """Return the reports of tasks, numbered by mini-batch.
+
+    An iteration of a pipeline is a cycle, in which phases are at other mini-batches.
+    """
+    behind = {task.name: task.behind for task in job.tasks}
+    return [(at, task, n - behind[task], rest) for at, task, n, rest in reports]
+
+
+def _figures(
+    job: Job, run: EmulatedRun, name: str, weights: Parts | None
+) -> tuple[dict[str, Any], Parts]:
+    prefix = f"{name}/" if name else ""
+    own = {t.name: t.name.removeprefix(prefix) for t in job.tasks if t.job_name == name}
+    reports = [report for report in by_mini_batch(job, run.reports) if report[1] in own]
+    results = {own[task]: left for task, left in run.results.items() if task in own}
+    some = (task for task in job.tasks if task.name in own)
+    tasks = tuple(replace(task, name=own[task.name], process="") for task in some)
+    alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
+    curve = result.training_curve(reports)
+    figures, system = curve_until_divergence(curve), system_of(alone.settings)
+    if system is None or not [*list_training(alone)]:
+        return figures, {}
+    try:
+        shapes = parameter_shapes(alone.settings, open_for(alone.settings))
+        if weights is None:
+            flat = system.trained(alone, results)
+        else:
+            flat = np.concatenate([weights[prefix + part].ravel() for part in shapes])
+        ends_well = bool(np.isfinite(flat).all())
+        figures = curve_until_divergence(curve, ends_well=ends_well)
+        if "diverged" not in figures:
+            figures["accuracy"] = evaluate(alone.settings, flat)
+    except CodeWithheld:
+        return figures, {}
+    return figures, split_parts(flat, shapes)

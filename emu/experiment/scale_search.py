@@ -86,10 +86,6 @@ class ScaleSearch:
             late = trial.late_share / max(self.max_late_flows, 1e-9)
         return max(trial.error / (_MARGIN * self.max_error), late)
 
-    def meets_aims(self, trial: ScaleTrial) -> bool:
-        """Return True where a trial meets the aims."""
-        return self.miss_factor(trial) <= 1
-
     def next(self, trials: Sequence[ScaleTrial]) -> float | None:
         """Return the scale to try next, None when another trial is not worth it."""
         best, worst = self._bracket(trials)
@@ -121,10 +117,10 @@ class ScaleSearch:
         self, trials: Sequence[ScaleTrial]
     ) -> tuple[ScaleTrial | None, ScaleTrial | None]:
         """Return the fastest trial above all that missed, and the slowest of those."""
-        misses = [trial for trial in trials if not self.meets_aims(trial)]
+        misses = [trial for trial in trials if self.miss_factor(trial) > 1]
         worst = max(misses, key=lambda trial: trial.time_scale, default=None)
         above = worst.time_scale if worst else 0.0
-        passes = [t for t in trials if self.meets_aims(t) and t.time_scale > above]
+        passes = [t for t in trials if t not in misses and t.time_scale > above]
         return min(passes, key=lambda trial: trial.time_scale, default=None), worst
 
     def _round_scale(self, scale: float) -> float:
@@ -171,14 +167,10 @@ class ScaleChoice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the trials in the form of result.json."""
+        scale, trials = {"time_scale": self.time_scale}, [*map(asdict, self.trials)]
         if self.kernel is not None:
-            forecast = asdict(self.kernel)
-            return {"time_scale": self.time_scale, "trials": [], "kernel": forecast}
-        return {
-            "time_scale": self.time_scale,
-            "held": self.taken is not None,
-            "trials": [asdict(trial) for trial in self.trials],
-        }
+            return {**scale, "trials": trials, "kernel": asdict(self.kernel)}
+        return {**scale, "held": self.taken is not None, "trials": trials}
 
     def sentence(self, budget: float) -> str:
         """Return one line on a scale that no trial says enough of; empty else.
@@ -199,19 +191,15 @@ class ScaleChoice:
         )
 
     def beside(self, expected: float, actual: Mapping[str, float]) -> dict[str, Any]:
-        """Return the trial's predictions of the run beside the run's own figures.
+        """Return predictions of the run beside its own figures, ``actual``.
 
-        ``expected`` is in wall seconds: predicted makespan times time scale. ``actual``
-        has ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``; on
-        kernel NICs ``delay`` before first bytes in place of the two.
+        ``expected`` is in wall seconds. On kernel NICs there is ``delay`` before first
+        bytes in place of ``late_flows``, a share, and ``error``.
         """
-        figures: dict[str, float] = {"wall_seconds": expected}
+        figures, trial = {"wall_seconds": expected}, self.taken
         if self.kernel is not None:
             figures |= {"cpu_busy": self.kernel.cpu_busy, "delay": self.kernel.delay}
-        if self.taken is not None:
-            figures |= {
-                "cpu_busy": self.taken.cpu_busy,
-                "late_flows": self.taken.late_share,
-                "error": self.taken.error,
-            }
+        if trial is not None:
+            figures |= {"cpu_busy": trial.cpu_busy, "late_flows": trial.late_share}
+            figures["error"] = trial.error
         return {"predicted": figures, "actual": dict(actual)}

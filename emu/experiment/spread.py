@@ -26,14 +26,10 @@ def spread(
     nothing of the work has to be sent to them; they end with this generator, whatever
     ends it, and by the kernel where this process is killed.
 
-    Raises RunError when a process was killed; it names the number of its piece.
+    ``work`` is called with 0 to ``count`` - 1, its results must pickle; ``jobs`` are
+    processes, 0 is one for each core. One, or one piece, needs none.
 
-    Parameters
-    ----------
-    work
-        Called with 0 to ``count`` - 1; its results must pickle.
-    jobs
-        Processes; 0 is one for each core. One, or one piece, needs none.
+    Raises RunError when a process was killed; it names the number of its piece.
     """
     jobs = min(jobs or usable_cores(), count)
     if jobs < 2:

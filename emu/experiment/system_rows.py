@@ -23,6 +23,7 @@ from emu.experiment.expectations import figures_of_simulation, list_misses
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
+    Target,
     check_rows,
     chosen_system,
     edits,
@@ -30,15 +31,9 @@ from emu.experiment.systems import (
     list_variants,
     variant_named,
 )
-from emu.experiment.target import Target
 from emu.graph_data import open_for
 from emu.prediction.analysis.bounds import bounds
-from emu.prediction.analysis.critical_path import (
-    MOVING,
-    Cause,
-    ChainLink,
-    critical_path,
-)
+from emu.prediction.analysis.critical_path import MOVING, Cause, critical_path
 from emu.prediction.analysis.throughput import pace, seeds_per_iteration
 from emu.problem import Schedule
 from emu.problem.fields.quantities import DEFAULT_DEVICE
@@ -46,8 +41,7 @@ from emu.problem.workloads.operations import OPERATIONS
 from emu.report.system_tables import SystemResult
 from emu.runs.result import port_rows
 from emu.scenario import Experiment, Scenario, prepare
-from emu.scenario.deaths import with_deaths
-from emu.scenario.experiment import cost_of
+from emu.scenario.experiment import cost_of, with_deaths
 from emu.scenario.setup import setup_rows
 from emu.scenario.virtual_training import NotReached, time_looks
 from emu.systems import Keys
@@ -119,20 +113,12 @@ def measure(
 
     By default machines are chosen with the first seed (`chosen_system`). With a target
     it trains until that is reached; what is trained is kept for all of equal weights.
-    Of the settings that the file states for it the best is returned.
-
-    Raises ScenarioError, PlacementError, DataError as `as_system` and `prepare`.
+    Of the settings that the file states for it the best is returned. Raises
+    ScenarioError, PlacementError, DataError as `as_system` and `prepare`.
     """
-    plans = [
-        plan_row(
-            scenario,
-            system,
-            {**settings, **(overrides or {})},
-            machines,
-            spread=target is not None,
-        )
-        for settings in list_settings(scenario, system)
-    ]
+    plan = partial(plan_row, scenario, system, spread=target is not None)
+    settings = list_settings(scenario, system)
+    plans = [plan({**one, **(overrides or {})}, machines) for one in settings]
     return measure_plans(scenario, plans, seeds, target)
 
 
@@ -147,14 +133,13 @@ def measure_plans(
     rows, errors = list[SystemResult](), list[EmulatorError]()
     trials: list[tuple[Keys, float | None]] = []
     for plan in plans:
+        makespan = None
         try:
-            row = _simulate_plan(scenario, plan, seeds, target)
+            rows.append(_simulate_plan(scenario, plan, seeds, target))
+            makespan = rows[-1].makespan
         except EmulatorError as error:
             errors.append(error)
-            trials.append(({**plan.settings}, None))
-            continue
-        rows.append(row)
-        trials.append(({**plan.settings}, row.makespan))
+        trials.append(({**plan.settings}, makespan))
     if not rows:
         raise max(errors, key=lambda error: getattr(error, "nearest", -1.0))
     best = min(rows, key=lambda row: row.makespan if target else row.seconds_per_seed)
@@ -268,8 +253,9 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
         counts = section.count_operations(job, context, volumes).counts
     for link in critical_path(schedule).links:
         long = float(link.end - link.start) / (schedule.length or 1.0)
-        if link.cause in MOVING or link.task < 0:
-            shares[_place_of(link, schedule)] += long
+        if link.cause in MOVING or link.task < 0:  # it moves bytes
+            name = f"link {problem.links[link.port].name}" if link.port >= 0 else "gap"
+            shares["latency" if link.cause is Cause.LATENCY else name] += long
             continue
         name = problem.cluster.machines[machine_of[link.task]].name
         if link.cause in (Cause.SLOT, Cause.CREDIT):
@@ -287,13 +273,6 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
     return {name: shares[name] for name in names if shares[name] > 0}
 
 
-def _place_of(link: ChainLink, schedule: Schedule) -> str:
-    """Return what a link of the chain that moves bytes is about."""
-    if link.cause is Cause.LATENCY:
-        return "latency"
-    return f"link {schedule.problem.links[link.port].name}" if link.port >= 0 else "gap"
-
-
 def compare_systems(
     scenario: Scenario,
     systems: Sequence[str],
@@ -308,18 +287,10 @@ def compare_systems(
     """Return the simulated times of every system, in the order given.
 
     Each on machines of its choice; with ``same_machines`` on those of the first. One
-    that this scenario cannot be says why in their place.
-
-    Parameters
-    ----------
-    target
-        Accuracy to which all train; each row then has the time on all machines too.
-    watch
-        Called with what is done, and how much of it.
-    warn
-        Called with each row that cannot be, before anything is trained.
-    cores
-        Processes that share the work; with 1 it is done here.
+    that this scenario cannot be says why in their place. With a ``target`` all train to
+    that accuracy, and each row has the time on all machines too. ``watch`` is called
+    with what is done, and how much of it; ``warn`` with each row that cannot be, before
+    anything is trained; ``cores`` processes share the work.
 
     Raises ScenarioError, PlacementError, DataError as `measure`, where no system can be
     simulated or one is unknown.
@@ -333,18 +304,14 @@ def compare_systems(
         first = _first_of(scenario, names, target)
         machines = first.placing["machines"]
     plan = partial(plan_row, scenario, spread=target is not None)
-    settings_of_rows = [
-        (name, settings, None if variant_named(name).alone else machines)
-        for name in names
-        for settings in list_settings(scenario, name)
-    ]
+    settings_of_rows = []
+    for name in names:
+        at = None if variant_named(name).alone else machines
+        settings_of_rows += [(name, s, at) for s in list_settings(scenario, name)]
     for one in share("machines chosen", plan, settings_of_rows):
         plans.setdefault(one.system, []).append(one)
-    wrong = {
-        name: of_row[0].refused
-        for name, of_row in plans.items()
-        if all(one.refused for one in of_row)
-    }
+    rows = plans.items()
+    wrong = {name: row[0].refused for name, row in rows if all(p.refused for p in row)}
     for name, error in wrong.items():
         # Else the error of the command, or a row that is there at once.
         if error and target is not None and len(wrong) < len(names):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from math import inf, prod
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from pydantic import BaseModel
 
 from emu.errors import DataError, PlacementError, ScenarioError
@@ -22,22 +21,67 @@ from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import count_layers
-from emu.scenario import (
-    Scenario,
-    build_job,
-    load,
-    prepare,
-    read_profile,
-    write_scenario,
-)
+from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.experiment import WORTHWHILE
+from emu.scenario.scenario_file import write_scenario
+from emu.scenario.workload_file import read_profile
 from emu.systems import Keys
 from emu.systems.job_section import JobSection
 from emu.systems.system import Variant, systems
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.systems.whole_graph_section import WholeGraphSection
-from emu.units import DURATION
+from emu.units import DURATION, RATIO
+
+#: Passes over the training set in which a target has to be reached.
+WITHIN = 100
+
+
+@dataclass(frozen=True)
+class Target:
+    """Accuracy that a training has to reach, as ``until`` of a scenario means it."""
+
+    accuracy: float
+    split: str = "valid"
+    within: int = WITHIN
+    """Passes over the training set that are tried at most."""
+
+    @classmethod
+    def parse(cls, text: str, within: int = WITHIN) -> Target:
+        """Return the target of ``accuracy=0.88``, ``accuracy=88 %,split=test``.
+
+        Raises ScenarioError when it is not written so.
+        """
+        option = f"--to {text}"
+        pairs = (part.partition("=") for part in text.split(","))
+        words = {key.strip(): value.strip() for key, _, value in pairs}
+        splits = ("train", "valid", "test")
+        split = words.get("split", "valid")
+        if words.keys() - {"accuracy", "split"} or split not in splits:
+            problem = f"write accuracy=0.88, and split={'|'.join(splits)} after a comma"
+            raise ScenarioError(problem, file=option)
+        try:
+            accuracy = RATIO.parse(words.get("accuracy", ""))
+        except ValueError as error:
+            raise ScenarioError(str(error), file=option) from error
+        if not 0 < accuracy <= 1:
+            problem = f"found {accuracy:g}, write a share above 0, at most 1"
+            raise ScenarioError(problem, file=option)
+        return cls(accuracy, split, within)
+
+    def end(self, scenario: Scenario) -> Scenario:
+        """Return a scenario that trains until it is reached, at most so many passes.
+
+        Looks are as many training vertices apart as there are, in every system. Raises
+        DataError when the data set is missing or damaged.
+        """
+        settings = scenario.to_job(train_vertices=1, pins=False).settings
+        until = {"accuracy": RATIO.exact(self.accuracy), "split": self.split}
+        edit: dict[str, object] = {"until": until, "job.epochs": self.within}
+        if seeds := seeds_per_iteration(settings):
+            steps = -(-open_for(settings).train_count // seeds)
+            edit |= {"job.iterations": self.within * steps, "job.epochs": None}
+        return load(scenario, edit)
 
 
 def variant_named(name: str) -> Variant:
@@ -45,14 +89,12 @@ def variant_named(name: str) -> Variant:
 
     Raises ScenarioError when there is none.
     """
-    known = _variants()
-    if name in known:
-        return known[name]
-    if name not in list_translatable():
-        plain = set(list_translatable()) - known.keys()
-        problem = f"{name!r} is not among the systems that can be compared: "
-        raise ScenarioError(f"{problem}all, {', '.join([*known, *sorted(plain)])}")
-    return Variant(name)
+    known, plain = _variants(), list_translatable()
+    if name in known or name in plain:
+        return known.get(name, Variant(name))
+    problem = f"{name!r} is not among the systems that can be compared: "
+    others = sorted({*plain} - known.keys())
+    raise ScenarioError(f"{problem}all, {', '.join([*known, *others])}")
 
 
 def _variants() -> dict[str, Variant]:
@@ -127,9 +169,8 @@ MOST_SETTINGS = 32
 def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
     """Return every combination of what ``systems`` of a file states for a row.
 
-    They are overrides as for `as_variant`; a row has those of its system too. A list
-    is one of alternatives, unless the key itself takes one: then a list of lists is.
-
+    They are overrides as for `as_variant`; a row has those of its system too. A list is
+    one of alternatives, unless the key itself takes one: then a list of lists is.
     Raises ScenarioError when a key is unknown, what makes the row is changed, or there
     are more than `MOST_SETTINGS`.
     """
@@ -173,11 +214,10 @@ def as_system(
     """Return a scenario as another system, with as many seeds per iteration.
 
     A system that trains on the whole graph has as many passes over it. ``overrides``
-    are keys before it is translated, as for `load`.
-
-    Raises ScenarioError when either cannot be translated, times are those of a profile,
-    or the changed scenario is wrong; DataError when the data set is needed (for epochs,
-    or the phases of P3) and is missing, or the profile is, or is of another job.
+    are keys before it is translated, as for `load`. Raises ScenarioError when either
+    cannot be translated, times are those of a profile, or the changed scenario is
+    wrong; DataError when the data set is needed (for epochs, or the phases of P3) and
+    is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
     changes: dict[str, object] = {"expect": None, "systems": None}
@@ -257,11 +297,10 @@ def chosen_system(
             took = schedule.makespan / seeds
             if took < least * (1 - WORTHWHILE):
                 check_memory(ready, schedule)
+                best, least = other, took
         except (ScenarioError, PlacementError, DataError):
             # P3's columns do not fit, say, or an imported cut has more parts.
             continue
-        if took < least * (1 - WORTHWHILE):
-            best, least = other, took
     return best
 
 
@@ -285,7 +324,7 @@ def _roomy(scenario: Scenario) -> tuple[str, ...]:
     if "workers" in type(job).model_fields:  # as many as there are machines
         workers = len(scenario.cluster.names_and_positions())
         job = job.model_copy(update={"workers": workers})
-    names: tuple[str, ...] = _reader(job)(job, scenario.cluster)["machines"]
+    names: tuple[str, ...] = _read(job, scenario.cluster)["machines"]
     return names
 
 
@@ -311,46 +350,38 @@ def _on(
     stated = load(stated, {} if fewer is None else fewer.machine_keys())
     target = _translation(job.system)
     common = replace(_common(stated, target), machines=tuple(machines))
-    keys: tuple[str, ...] = ("machines", "batch_size", "times")
-    if whole:
+    if whole or spread:
         common = replace(common, stated=tuple(machines))
-        keys = ("machines", "parameter_servers")
+    keys = ["machines", "batch_size", "times"]
+    if whole:
+        keys = ["machines", "parameter_servers"]
     elif spread:
         common = common.spread(len(machines), len(machines))
-        common = replace(common, stated=tuple(machines))
-        keys += ("workers",)
+        keys.append("workers")
     keys_of_system = target.write(common)
     known = [key for key in keys if key in type(job).model_fields]
     return load(plain, {f"job.{key}": keys_of_system.get(key) for key in known})
 
 
 def _translation(system: str) -> Translation:
-    translation = systems()[system].translation
-    if translation is None:
-        raise ValueError(f"{system} has no translation")
-    return translation()
+    return cast("Callable[[], Translation]", systems()[system].translation)()
 
 
-def _reader(job: JobSection) -> Callable[[Any, ClusterSection], Keys]:
-    """Return how a job is read into common words; of a file that says all of them."""
-    read = _translation(job.system).read
-    if read is None:
-        raise ValueError(f"{job.system} says nothing of mini-batches")
-    return read
+def _read(job: JobSection, cluster: ClusterSection) -> Keys:
+    """Return a job in common words; its file says all of them."""
+    read = cast("Callable[..., Keys]", _translation(job.system).read)
+    return read(job, cluster)
 
 
 def _mean_times(scenario: Scenario) -> str:
     """Return the mean times of a scenario's profile by kind, as ``job.times``."""
     job = build_job(scenario)
     profile = read_profile(scenario.profile or "").profile(job)
-    rows: dict[str, list[float]] = {}
-    for task, times in zip(job.tasks, profile.times, strict=True):
-        rows.setdefault(task.kind, []).append(times.mean())
-    share = cast("TrainingSection", scenario.job).share
-    means = (
-        f"{kind}: {DURATION.format(float(np.mean(times)) / share(kind))}"
-        for kind, times in sorted(rows.items())
-    )
+    share, means = cast("TrainingSection", scenario.job).share, []
+    for kind in sorted({task.kind for task in job.tasks}):
+        rows = [task.kind == kind for task in job.tasks]
+        mean = float(profile.times[rows].mean(axis=1).mean())
+        means.append(f"{kind}: {DURATION.format(mean / share(kind))}")
     return f"{{{', '.join(means)}}}"
 
 
@@ -368,12 +399,15 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
     # P3 takes no program, and says so itself.
     split = target.splits_first_layer and not by_phase
     split = split and "worker" in times and "hidden" in fields["model"]
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    settings, epochs = scenario.to_job(train_vertices=1, pins=False).settings, 0
+    if target.counts_epochs:  # passes that so many mini-batches begin
+        seeds = seeds_per_iteration(settings) or 1
+        epochs = -(-batches // -(-open_for(settings).train_count // seeds))
     machines = scenario.cluster.build().machines
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     return CommonJob(
         same={**same, "iterations": batches},
-        epochs=_count_epochs(settings, batches) if target.counts_epochs else 0,
+        epochs=epochs,
         by_nic=tuple(machine.name for machine in by_nic),
         gpus=scenario.cluster.has_gpus,
         batch_size=job.batch_size,
@@ -382,7 +416,7 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
         first_layer=_first_layer_share(settings) if split else 0.0,
-        **_reader(job)(job, scenario.cluster),
+        **_read(job, scenario.cluster),
     )
 
 
@@ -398,34 +432,26 @@ def _first_layer_share(settings: Mapping[str, Any]) -> float:
     return works[0] / sum(works)
 
 
-def _count_epochs(settings: Mapping[str, Any], batches: int) -> int:
-    """Return the passes over the training set that so many mini-batches begin."""
-    seeds = seeds_per_iteration(settings) or 1
-    return -(-batches // -(-open_for(settings).train_count // seeds))
-
-
 def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]]:
     """Return key -> (what it was, what it is) of what a translation states otherwise.
 
     None where there is no such key, or one system has the default of a key of its own.
     """
     what: Any = {"mode": "json", "include": {"job", "placement"}, "exclude_none": True}
-
-    def read(one: Scenario, *, defaults: bool) -> dict[str, Any]:
-        return _flat(one.model_dump(**what, exclude_defaults=not defaults))
-
-    before, after = (read(one, defaults=True) for one in (scenario, translated))
-    own = [read(one, defaults=False) for one in (scenario, translated)]
-    keys = dict.fromkeys(key for one in own for key in one)
+    both = scenario, translated
+    whole = [_flat(one.model_dump(**what)) for one in both]
+    own = [_flat(one.model_dump(**what, exclude_defaults=True)) for one in both]
     # A key is there where it is stated, or both have it and one states it.
-    shared = before.keys() & after.keys()
-
-    def value(key: str, side: int) -> Any:
-        known = key in own[side] or key in shared
-        return (before, after)[side].get(key) if known else None
-
-    both = {key: (value(key, 0), value(key, 1)) for key in keys}
-    return {key: (was, now) for key, (was, now) in both.items() if was != now}
+    shared = whole[0].keys() & whole[1].keys()
+    changes = {}
+    for key in dict.fromkeys(key for one in own for key in one):
+        known = [key in own[side] or key in shared for side in (0, 1)]
+        was, now = (
+            w.get(key) if k else None for w, k in zip(whole, known, strict=True)
+        )
+        if was != now:
+            changes[key] = was, now
+    return changes
 
 
 def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -443,7 +469,6 @@ def write_rows(
 
     ``name`` is that of the scenario that they vary; a row has a name, and scenarios by
     seed. Returns the files of every row: those of further seeds end in ``-seedN``.
-
     Raises DataError when they cannot be written.
     """
     try:

@@ -35,10 +35,8 @@ class PacketNetwork(NamedTuple):
         """Return those of a scenario's kernel NICs, where they are not stated."""
         kernel = scenario.emulation.network == "kernel"
         plain = kernel and Sharing(scenario.emulation.sharing) is Sharing.TCP
-        return cls(
-            sharing or (Shares.TCP if plain else Shares.FAIR),
-            control or (_KERNEL if kernel else Control.CUBIC),
-        )
+        shares = Shares.TCP if plain else Shares.FAIR
+        return cls(sharing or shares, control or (_KERNEL if kernel else Control.CUBIC))
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> PacketNetwork:
@@ -73,7 +71,6 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     """Return ``witness`` of result.json: three makespans, and who agrees with whom.
 
     Where times were measured (``compute: real``) fluid and packets have the run's own.
-
     Raises SchedulingError when ns-3 fails; ScenarioError, DataError as
     `emu.prediction.packets.check_packets`.
     """
@@ -84,13 +81,10 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     if emulation.compute == "real":
         fluid, realization = outcome.replayed, outcome.run.realization
     kernel = emulation.network == "kernel"
-    scales = {
-        "byte_scale": emulation.stated_byte_scale,
-        "time_scale": emulation.stated_time_scale if kernel else 1.0,
-    }
-    run = simulate_packets(
-        problem, realization, sharing=network.sharing, control=network.control, **scales
-    )
+    time_scale = emulation.stated_time_scale if kernel else 1.0
+    scales = {"byte_scale": emulation.stated_byte_scale, "time_scale": time_scale}
+    how = network._asdict() | scales
+    run = simulate_packets(problem, realization, **how)
     seconds, nbytes = burst_of(scenario)
     witnesses = Witnesses(
         dataclasses.replace(fluid, outages=Outages()),  # packets know no deaths
@@ -101,20 +95,16 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
         outcome.policy,
         (seconds / scales["time_scale"], nbytes / scales["byte_scale"]),
     )
-    pairs = witnesses.pairs(
-        outcome.prediction,
-        outcome.verdict,
-        outcome.error_budget,
-        time_scale=scales["time_scale"],
-    )
-    return {
+    verdicts = outcome.prediction, outcome.verdict, outcome.error_budget
+    pairs = witnesses.pairs(*verdicts, time_scale=scales["time_scale"])
+    content = {
         "ns3": run.version,
         **network.to_json(),
         **scales,
         "dropped": run.dropped,
-        "makespans": witnesses.makespans,
-        "pairs": [pair.to_json() for pair in pairs],
     }
+    rows = [pair.to_json() for pair in pairs]
+    return content | {"makespans": witnesses.makespans, "pairs": rows}
 
 
 def recompute_witness(

@@ -12,29 +12,16 @@ from emu.prediction.placement.packing import overload
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem import Job
-from emu.problem.fields.cluster_section import (
-    ClusterSection,
-    MachineSection,
-    network_errors,
-)
+from emu.problem.fields import cluster_section
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
 from emu.problem.workloads import CHECKPOINT
+from emu.scenario import events_section
 from emu.scenario.document import Data
 from emu.scenario.error_messages import LATENCY_OF_NIC
-from emu.scenario.events_section import (
-    checkpoint_errors,
-    event_errors,
-    failure_errors,
-    kill_errors,
-)
 from emu.scenario.own_rules import is_program
-from emu.scenario.run_sections import (
-    PlacementSection,
-    pin,
-    pin_errors,
-)
+from emu.scenario.run_sections import PlacementSection, pin, pin_errors
 from emu.systems import Problems
 from emu.systems.training_section import NO_TIME, TrainingSection, program_text
 
@@ -45,7 +32,7 @@ if TYPE_CHECKING:
 
 _OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
 _A_LAB = "this file describes a lab, which `emu lab` runs"
-_MACHINE_KEYS = [*MachineSection.model_fields]
+_MACHINE_KEYS = [*cluster_section.MachineSection.model_fields]
 _CHECKS: list[tuple[set[str], Check]] = []
 
 
@@ -101,16 +88,13 @@ def _reads(*sections: str) -> Callable[[Check], Check]:
     return note
 
 
-@_reads("cluster", "job")
-def _size(scenario: Scenario) -> Problems:
-    names = scenario.stated_cluster.names
-    yield from scenario.job.size_problems(names)
+_reads("cluster", "job")(lambda s: s.job.size_problems(s.stated_cluster.names))
 
 
 @_reads("cluster")
 def _machines(scenario: Scenario) -> Problems:
     cluster = scenario.cluster
-    yield from network_errors(cluster)
+    yield from cluster_section.network_errors(cluster)
     yield from _idle_latencies(cluster)
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():
@@ -122,44 +106,37 @@ def _machines(scenario: Scenario) -> Problems:
         seen.add(name)
 
 
-def _idle_latencies(cluster: ClusterSection) -> Problems:
+def _idle_latencies(cluster: cluster_section.ClusterSection) -> Problems:
     """Yield latencies of NICs that all routes of their machines go around."""
     names = cluster.names_and_positions()
-    around = Counter(
-        f"{name} {way}"
-        for route in cluster.routes
-        for way, own, others in (
-            ("out", route.sources, route.destinations),
-            ("in", route.destinations, route.sources),
-        )
-        for name in own
-        if not {way, f"{name} {way}"} & {*route.through}
-        for other in others
-        if other != name
-    )
+    around = Counter[str]()
+    for route in cluster.routes:
+        ends = route.sources, route.destinations
+        for way, own, others in (("out", *ends), ("in", *ends[::-1])):
+            for name in own:
+                if not {way, f"{name} {way}"} & {*route.through}:
+                    around[f"{name} {way}"] += sum(other != name for other in others)
     for position, machine in enumerate(cluster.machines) if around else ():
         late = machine.nic.latency
         ways = [way for way, by in (("out", late.outward), ("in", late.inward)) if by]
         nics = [f"{name} {way}" for name, at in names if at == position for way in ways]
         if nics and all(around[nic] >= len(names) - 1 for nic in nics):
-            problem = (
-                f"no route crosses the NIC of {nics[0].rpartition(' ')[0]}: remove it"
-            )
+            of = nics[0].rpartition(" ")[0]
+            problem = f"no route crosses the NIC of {of}: remove it"
             yield ("cluster", "machines", position, "nic", "latency"), problem
 
 
 @_reads("cluster", "prices")
 def _prices(scenario: Scenario) -> Problems:
     """Yield machines without a price beside others that have one."""
-    machines = scenario.stated_cluster.machines
-    if any(machine.price is not None for machine in machines):
-        for position, machine in enumerate(machines):
-            if machine.price is None:
-                problem = (
-                    "has no price, other machines have one: write for example "
-                    "price: 0.34 $/h, or 0 $/h where it costs nothing"
-                )
-                yield ("cluster", "machines", position), problem
+    problem = (
+        "has no price, other machines have one: write for example price: 0.34 $/h, or "
+        "0 $/h where it costs nothing"
+    )
+    prices = [machine.price for machine in scenario.stated_cluster.machines]
+    free = [position for position, price in enumerate(prices) if price is None]
+    for position in free if len(free) < len(prices) else ():
+        yield ("cluster", "machines", position), problem
     if not scenario.prices.granularity:
         yield ("prices", "granularity"), "found zero, write for example 1 ms"
 
@@ -184,7 +161,8 @@ def _until(scenario: Scenario) -> Problems:
 )
 def _recovery(scenario: Scenario) -> Problems:
     if scenario.checkpoint is not None:
-        yield from checkpoint_errors(scenario.job, several=bool(scenario.jobs))
+        several = bool(scenario.jobs)
+        yield from events_section.checkpoint_errors(scenario.job, several=several)
         if scenario.checkpoint.takes and scenario.emulation.compute == "real":
             problem = "measured work has no stated times: remove it, or write padded"
             yield ("checkpoint", "takes"), problem
@@ -198,8 +176,8 @@ def _recovery(scenario: Scenario) -> Problems:
                 yield ("events", position, "recovery"), problem
 
 
-_reads("cluster", "events")(lambda s: event_errors(s.events, s.cluster))
-_reads("failures")(lambda s: failure_errors(s.failures))
+_reads("cluster", "events")(lambda s: events_section.event_errors(s.events, s.cluster))
+_reads("failures")(lambda s: events_section.failure_errors(s.failures))
 
 
 @_reads("schedule")
@@ -287,10 +265,8 @@ def _structure(scenario: Scenario) -> Problems:
     yield from problems
     if problems:
         return
-    pinned, found = (
-        pin(job, scenario.placement.tasks),
-        defaultdict[Trail, list[str]](list),
-    )
+    pinned = pin(job, scenario.placement.tasks)
+    found = defaultdict[Trail, list[str]](list)
     space = Space(pinned, scenario.cluster.build(), apart=True)
     for machine, resource, _, problem in overload(space):
         here = [task for task in pinned.tasks if task.pinned == machine]
@@ -306,7 +282,7 @@ def _structure(scenario: Scenario) -> Problems:
 
 def _kill_problems(scenario: Scenario, job: Job) -> Problems:
     names, hosts = scenario.cluster.names, scenario.emulation.hosts
-    return kill_errors(scenario.events, names, hosts, job)
+    return events_section.kill_errors(scenario.events, names, hosts, job)
 
 
 def _standing(scenario: Scenario, job: Job) -> Problems:
@@ -349,14 +325,13 @@ def _resources(scenario: Scenario) -> Problems:
                 names = sorted({"cpu", "gpu", "memory"} | offers)
                 problem = f"no machine has {resource!r}, {nearest(resource, names)}"
                 yield (*trail, resource), problem
+    known = sorted({*_MACHINE_KEYS, *demands})
+    what = "neither a key of machines nor a resource that a task demands"
     for position, machine in enumerate(scenario.cluster.machines):
         for resource in machine.further():
             if resource not in demands:
-                problem = (
-                    f"neither a key of machines nor a resource that a task demands, "
-                    f"{nearest(resource, sorted({*_MACHINE_KEYS, *demands}))}"
-                )
-                yield ("cluster", "machines", position, resource), problem
+                trail = ("cluster", "machines", position, resource)
+                yield trail, f"{what}, {nearest(resource, known)}"
 
 
 _reads("cluster", "job")(lambda s: s.job.slot_problems(s.cluster))
@@ -416,9 +391,8 @@ def scenario_errors(
     problems += [*_machine_errors(scenario), *_cost_errors(scenario)]
     problems += [*_until(scenario), *_recovery(scenario)]
     if not problems and any(event.kill for event in scenario.events):
-        problems += _kill_problems(
-            scenario, scenario.to_job(train_vertices=1, pins=False)
-        )
+        job = scenario.to_job(train_vertices=1, pins=False)
+        problems += _kill_problems(scenario, job)
     if scenario.profile is not None:
         problem = "a profile is of one job, write times into each of the jobs"
         problems.append((("profile",), problem))
@@ -430,13 +404,14 @@ def scenario_errors(
 
 def _machine_errors(scenario: Scenario) -> Problems:
     """Yield the machines of jobs that are placed together, where these differ."""
+    problem = (
+        "jobs that are placed together share their machines: state the same ones in "
+        "each, or write place_jobs: sequential"
+    )
     parts = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
-    for position, machines in enumerate(parts):
-        if scenario.place_jobs == "joint" and machines and len({*parts}) > 1:
-            problem = (
-                "jobs that are placed together share their machines: state the same "
-                "ones in each, or write place_jobs: sequential"
-            )
+    differ = scenario.place_jobs == "joint" and len({*parts}) > 1
+    for position, machines in enumerate(parts) if differ else ():
+        if machines:
             yield ("jobs", position, "job", "machines"), problem
 
 

@@ -112,12 +112,7 @@ class Document:
     def resolve_path(self, trail: Trail, folder: Path) -> None:
         """Make a path of the file one from here; one of ``--set`` is that already."""
         *above, key = trail
-        place: Any = self.data
-        for step in above:
-            if isinstance(place, list) and isinstance(step, int):
-                place = place[step]
-            else:
-                place = place.get(step) if isinstance(place, dict) else None
+        place = value_in(self.data, above)
         if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
             stated_here = any(trail[: len(at)] == at for at in self.options)
             path = Path(place[key]).expanduser()
@@ -143,6 +138,16 @@ class Origin:
         """Return ``file:line: key: problem``, without what is not known."""
         steps = (int(step) if step.isdigit() else step for step in key.split("."))
         return str(self.error((*steps,), problem))
+
+
+def value_in(data: Any, trail: Sequence[str | int]) -> Any:
+    """Return the value at ``trail`` in mappings and lists, None where there is none."""
+    for step in trail:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
 
 
 def join_trail(trail: Trail) -> str:
@@ -175,9 +180,8 @@ def read_document(path: str | Path) -> Document:
 def parse_document(text: str, file: str) -> Document:
     """Parse the content of a YAML or JSON file.
 
-    ``file``: what it is called in errors; JSON where it ends so.
-
-    Raises ScenarioError when it is not YAML or JSON, or is not a mapping.
+    ``file``: what it is called in errors; JSON where it ends so. Raises ScenarioError
+    when it is not YAML or JSON, or is not a mapping.
     """
     is_json = len(text) > _LONG_JSON and text.lstrip()[:1] == "{"
     if not (is_json or file.endswith(".json")):
@@ -193,12 +197,9 @@ def parse_document(text: str, file: str) -> Document:
         values += len(level)
         if values > limit(MOST_VALUES):
             break
-        sizes = [
-            one.values() if isinstance(one, dict) else one
-            for one in level
-            if isinstance(one, dict | list)
-        ]
-        level = [*chain.from_iterable(sizes)]
+        inner = (one for one in level if isinstance(one, dict | list))
+        parts = (one.values() if isinstance(one, dict) else one for one in inner)
+        level = [*chain.from_iterable(parts)]
     if level:
         raise ScenarioError(_TOO_MANY, file=file)
     return Document(file, _as_mapping(file, data), text=text)
@@ -236,9 +237,8 @@ def _load_tree(text: str) -> Any:
 def _as_mapping(file: str, data: Any) -> Data:
     if not isinstance(data, dict):
         kind = "nothing" if data is None else type(data).__name__
-        raise ScenarioError(
-            f"found {kind}, write a mapping with the keys cluster and job", file=file
-        )
+        problem = f"found {kind}, write a mapping with the keys cluster and job"
+        raise ScenarioError(problem, file=file)
     return data
 
 
@@ -257,7 +257,14 @@ class _Plain:
         if isinstance(node, CommentedMap):
             return {key: self._entry(node, key, trail) for key in node}
         if isinstance(node, CommentedSeq):
-            return [self._item(node, position, trail) for position in range(len(node))]
+            items = []
+            for position, item in enumerate(node):
+                below, at = (*trail, position), node.lc.item(position)
+                self._document.lines[below] = at[0] + 1
+                if item is None:
+                    self._check_nothing(None, at, below)
+                items.append(self.of(item, below))
+            return items
         if isinstance(node, bool | ScalarBoolean):
             return bool(node)
         for plain in (str, int, float):
@@ -265,15 +272,13 @@ class _Plain:
                 return plain(node)
         if node is None:
             return None
-        raise self._document.error(
-            trail, f"found {node!s}, which YAML reads as a {type(node).__name__}"
-        )
+        problem = f"found {node!s}, which YAML reads as a {type(node).__name__}"
+        raise self._document.error(trail, problem)
 
     def _entry(self, node: CommentedMap, key: Any, trail: Trail) -> Any:
         if not isinstance(key, str):
-            raise self._document.error(
-                trail, f"found the key {key!r}, keys are text; put it in quotes"
-            )
+            problem = f"found the key {key!r}, keys are text; put it in quotes"
+            raise self._document.error(trail, problem)
         below = (*trail, key)
         if node[key] is None and (match := re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)):
             problem = f"found {key!r}, write '{match[1]}: {match[2]}' with a space"
@@ -283,13 +288,6 @@ class _Plain:
             if node[key] is None:
                 self._check_nothing(node.lc.key(key), node.lc.value(key), below)
         return self.of(node[key], below)
-
-    def _item(self, node: CommentedSeq, position: int, trail: Trail) -> Any:
-        below = (*trail, position)
-        self._document.lines[below] = node.lc.item(position)[0] + 1
-        if node[position] is None:
-            self._check_nothing(None, node.lc.item(position), below)
-        return self.of(node[position], below)
 
     def _check_nothing(
         self, key: tuple[int, int] | None, at: tuple[int, int], trail: Trail
@@ -347,20 +345,14 @@ def apply_overrides(
 ) -> None:
     """Write every override into ``document``.
 
-    Sections that are missing are made. An item of a list is ``tasks[2]``, or by name
-    ``tasks.w0``; one of several equal machines (``count``) is written out for that.
-    ``tasks[3]`` appends to a list of three. Names with dots stand in double quotes.
+    They are ``key.key=value`` with values in YAML, or keys and values; ``chosen``
+    returns True for the places that are written now. Sections that are missing are
+    made. An item of a list is ``tasks[2]``, or by name ``tasks.w0``; one of several
+    equal machines (``count``) is written out for that. ``tasks[3]`` appends to a list
+    of three. Names with dots stand in double quotes.
 
     Raises ScenarioError when an override has no ``=``, or leads through something
-    without keys. Unknown keys are found later, as those of the file; the error then
-    names the option.
-
-    Parameters
-    ----------
-    overrides
-        ``key.key=value`` with values to be read as YAML, or keys and values.
-    chosen
-        Returns True for the places that are written now.
+    without keys. Unknown keys are found later, as those of the file.
     """
     for key, value, option in _read_overrides(overrides):
         if not chosen(key):
@@ -375,13 +367,7 @@ def apply_overrides(
 def value_at(content: Data, keys: str) -> Any:
     """Return the value that an override of ``keys`` would replace, None for none."""
     document = Document("", copy.deepcopy(content))
-    place: Any = document.data
-    for step in _number_trail(document, _trail(keys)):
-        try:
-            place = place[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return place
+    return value_in(document.data, _number_trail(document, _trail(keys)))
 
 
 def _read_overrides(
@@ -422,9 +408,7 @@ def _number_trail(document: Document, trail: Trail) -> Trail:
             if position is None:
                 break
             trail = (*trail[:depth], position, *trail[depth + 1 :])
-        try:
-            place = place[trail[depth]]
-        except (KeyError, IndexError, TypeError):
+        if (place := value_in(place, trail[depth : depth + 1])) is None:
             break
     return trail
 

@@ -48,9 +48,8 @@ def placement_edit(scenario: Scenario, policy: str) -> Edit:
     """
     sections = [("", scenario.placement)]
     if scenario.placed_by == "sequential":
-        sections = [
-            (f"jobs[{i}].", item.placement) for i, item in enumerate(scenario.jobs)
-        ]
+        jobs = enumerate(scenario.jobs)
+        sections = [(f"jobs[{i}].", item.placement) for i, item in jobs]
     edit = walk_edit(scenario, policy)
     for key, section in sections:
         edit[f"{key}placement.policy"] = policy
@@ -104,10 +103,12 @@ class ScenarioEdits:
             return outcome.placement
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
-        searched = load(
-            scenario, placement_edit(self._scenario, "best") | {"expect": None}
-        )
+        searched = self._load(placement_edit(scenario, "best"))
         return place(searched, job, cluster, reference).placement
+
+    def _load(self, edit: Edit) -> Scenario:
+        """Return the scenario with an edit, of which nothing is expected."""
+        return load(self._scenario, edit | {"expect": None})
 
     def content_of(self, kinds: tuple[str, str]) -> str:
         """Return the content of flows between two kinds of task, a plural."""
@@ -117,9 +118,8 @@ class ScenarioEdits:
         """Return a change with its keys and values, and where its tasks stand.
 
         Without where the scenario has no such keys: single tasks and bytes of training,
-        times and bytes from a profile. Where tasks follow from the cluster, as those of
-        a plan along its links do, they are built anew for other links; those of a run
-        were not measured, so that such a change has no keys then.
+        times and bytes from a profile. Tasks that follow from links, as those of a plan
+        do, are built anew; those of a run were not measured, and have no keys then.
         """
         edit = self._write(change)
         if edit is None:
@@ -131,8 +131,12 @@ class ScenarioEdits:
             note = "other links were not tried: rows would take another plan's way"
             self.notes += [note] if note not in self.notes else []
             return change
-        experiment = prepare(load(self._scenario, edit | {"expect": None}))
-        problem, realization = experiment.problem, experiment.realization
+        return self._prepare(change, edit)
+
+    def _prepare(self, change: Change, edit: Edit) -> Change:
+        """Return a change with an edit and what preparing that makes of it."""
+        made = prepare(self._load(edit))
+        problem, realization = made.problem, made.realization
         return replace(change, edit=edit, problem=problem, realization=realization)
 
     @cached_property
@@ -177,8 +181,7 @@ class ScenarioEdits:
         edit = placement_edit(self._scenario, "best")
         if job.movable_on is not None:
             edit["job.machines"] = None
-        scenario = load(self._scenario, edit | {"expect": None})
-        names = self._cluster.names
+        scenario, names = self._load(edit), self._cluster.names
         if on_machines(scenario, names) is None:
             return
         experiment = prepare(scenario)
@@ -189,14 +192,9 @@ class ScenarioEdits:
         if {*machines} < now:
             what = f"without {', '.join(without)}"
         if {*machines} != now:
-            yield type(base)(
-                "machine",
-                f"{what}, placed by best",
-                experiment.problem,
-                experiment.realization,
-                base.policy,
-                edit=edit | experiment.scenario.job.machine_keys(),
-            )
+            edit |= experiment.scenario.job.machine_keys()
+            run = experiment.problem, experiment.realization, base.policy
+            yield type(base)("machine", f"{what}, placed by best", *run, edit=edit)
 
     def faster_rates(self, base: Change) -> Iterator[Change]:
         """Yield ``base`` with each rate of operations halved, where rates are stated.
@@ -209,7 +207,7 @@ class ScenarioEdits:
         for name, rate in rates:
             half = _scale_value(DURATION, rate, 0.5)
             edit: Edit = {f"job.rates.{name}": half}
-            edited = load(self._scenario, edit | {"expect": None})
+            edited = self._load(edit)
             reference = realize(edited, build_job(edited))
             realization = base.problem.stretch(reference)
             change = replace(base, kind="compute", what=f"rate {name} twice as fast")
@@ -230,14 +228,8 @@ class ScenarioEdits:
                 yield self.add_edit(change)
                 continue
             edit = self._scenario.job.machine_keys() | self._policy(change)
-            experiment = prepare(load(self._scenario, edit | {"expect": None}))
-            yield replace(
-                change,
-                what=f"{change.what}, placed anew",
-                problem=experiment.problem,
-                realization=experiment.realization,
-                edit=edit,
-            )
+            anew = self._prepare(change, edit)
+            yield replace(anew, what=f"{change.what}, placed anew")
 
     def more_machines(self, base: Change) -> Iterator[Change]:
         """Yield ``base`` with one more machine of every kind, and all placed anew.
@@ -258,7 +250,7 @@ class ScenarioEdits:
             kinds.append(kind)
             edit |= placement_edit(self._scenario, "best")
             try:
-                scenario = load(self._scenario, edit | {"expect": None})
+                scenario = self._load(edit)
                 if not self._can_be_tried(scenario, job):
                     return
                 experiment = prepare(scenario)
@@ -282,7 +274,8 @@ class ScenarioEdits:
             problem = f"to plan for {count:,} vertices again takes too long"
             return self._note_untried(problem)
         changed = build_job(edited)
-        alike = _names(changed) == _names(job)
+        alike = [task.name for task in changed.tasks] == [t.name for t in job.tasks]
+        alike = alike and changed.edge_names == job.edge_names
         if alike and job.fixed:
             return False
         if not alike and (self._measured or self._scenario.profile is not None):
@@ -295,10 +288,9 @@ class ScenarioEdits:
             if settings.get("parts") == changed.settings_of(name).get("parts"):
                 continue
             if (count := len(open_for(settings).owner)) > MOST_PARTED:
-                return self._note_untried(
-                    "it would have a graph store, and to partition "
-                    f"{count:,} vertices again takes too long"
-                )
+                problem = f"to partition {count:,} vertices again takes too long"
+                problem = f"it would have a graph store, and {problem}"
+                return self._note_untried(problem)
         return True
 
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
@@ -311,18 +303,16 @@ class ScenarioEdits:
         edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
         if stated := self._scenario.job.movable_on:
             edit["job.machines"] = [*stated, another]
-        lists: list[tuple[str, Sequence[str]]] = [
-            (f"racks[{i}].machines", rack.machines)
+        lists: dict[str, Sequence[str]] = {
+            f"racks[{i}].machines": rack.machines
             for i, rack in enumerate(cluster.racks)
-        ]
+        }
         for i, route in enumerate(cluster.routes):
-            lists.append((f"routes[{i}].from", route.sources))
-            lists.append((f"routes[{i}].to", route.destinations))
-        beside = [(key, machines) for key, machines in lists if name in machines]
-        for key, machines in beside:
-            edit[f"cluster.{key}"] = [*machines, another]
-        kind = section | {"name": ""}, [key for key, _ in beside]
-        return edit, kind
+            lists[f"routes[{i}].from"] = route.sources
+            lists[f"routes[{i}].to"] = route.destinations
+        beside = [key for key, machines in lists.items() if name in machines]
+        edit |= {f"cluster.{key}": [*lists[key], another] for key in beside}
+        return edit, (section | {"name": ""}, beside)
 
     def _network(self, change: Change) -> Edit | None:
         cluster, factor = self._cluster, change.factor
@@ -345,9 +335,8 @@ class ScenarioEdits:
         edit |= self._nics(nics)
         for i, link in enumerate(cluster.links):
             if link.name in names:
-                edit[f"cluster.links[{i}].bandwidth"] = RATE.exact(
-                    link.bandwidth * factor
-                )
+                rate = RATE.exact(link.bandwidth * factor)
+                edit[f"cluster.links[{i}].bandwidth"] = rate
         for i, rack in enumerate(cluster.racks):
             up, down = f"{rack.name} up", f"{rack.name} down"
             if {up, down} & names:
@@ -370,13 +359,12 @@ class ScenarioEdits:
         }
         edit = self._nics(nics)
         for i, link in enumerate(cluster.links):
-            if link.latency:
-                edit[f"cluster.links[{i}].latency"] = DURATION.exact(
-                    link.latency * factor
-                )
+            if late := link.latency:
+                edit[f"cluster.links[{i}].latency"] = DURATION.exact(late * factor)
         for i, rack in enumerate(cluster.racks):
             if (scaled := _scale_latency(rack.latency, factor)) != rack.latency:
-                edit[f"cluster.racks[{i}].latency"] = _write(scaled)
+                both = scaled.model_dump(mode="json", by_alias=True)
+                edit[f"cluster.racks[{i}].latency"] = both
         scale = partial(_scale_value, DURATION, factor=factor)
         for at, _, job in self._scenario.each_job():
             found = job.scale_latencies(scale)
@@ -402,19 +390,12 @@ class ScenarioEdits:
         groups: dict[int, list[str]] = {}
         for name, position in cluster.names_and_positions():
             groups.setdefault(position, []).append(name)
-        whole = all(
-            len({str(nics.get(name)) for name in names}) == 1
-            for names in groups.values()
-        )
-        if whole:
-            return {
-                f"cluster.machines[{position}].nic": nics[names[0]]
-                for position, names in groups.items()
-                if names[0] in nics
-            }
-        return {
-            f"cluster.machines.{step_text(name)}.nic": nic for name, nic in nics.items()
-        }
+        alike = [{str(nics.get(n)) for n in names} for names in groups.values()]
+        keys = {name: f"machines.{step_text(name)}" for name in nics}
+        if all(len(texts) == 1 for texts in alike):
+            firsts = {names[0]: position for position, names in groups.items()}
+            keys = {n: f"machines[{at}]" for n, at in firsts.items() if n in nics}
+        return {f"cluster.{key}.nic": nics[name] for name, key in keys.items()}
 
     def _compute(self, change: Change) -> Edit | None:
         if self._scenario.profile is not None:
@@ -426,9 +407,8 @@ class ScenarioEdits:
 
         def scale(time: Any) -> Any:
             values = time.values() if isinstance(time, dict) else time
-            times.extend(
-                filter(None, values if isinstance(time, dict | tuple) else [time])
-            )
+            values = values if isinstance(time, dict | tuple) else [time]
+            times.extend(filter(None, values))
             return _scale_value(DURATION, time, change.factor)
 
         for at, prefix, job in self._scenario.each_job():
@@ -479,16 +459,10 @@ class ScenarioEdits:
             case _:  # slots
                 machines, pool = change.problem.cluster.machines, change.pool
                 more = {machines[m].name: machines[m].slots[pool] for m in change.rows}
-                edit = {
-                    f"cluster.machines[{p}].slots.{pool}": more[name]
-                    for name, p in self._cluster.names_and_positions()
-                    if name in more
-                }
+                for name, p in self._cluster.names_and_positions():
+                    if name in more:
+                        edit[f"cluster.machines[{p}].slots.{pool}"] = more[name]
         return edit or None
-
-
-def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:
-    return [task.name for task in job.tasks], tuple(job.edge_names)
 
 
 def _scale_latency(latency: Latency, factor: float) -> Latency:
@@ -500,12 +474,8 @@ def write_nic(inward: float, outward: float, latency: Latency) -> Any:
     """Return ``nic`` of a machine of these rates, in bytes per second."""
     both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
     if latency != Latency():
-        return both | {"latency": _write(latency)}
+        return both | {"latency": latency.model_dump(mode="json", by_alias=True)}
     return both["in"] if inward == outward else both
-
-
-def _write(latency: Latency) -> dict[str, Any]:
-    return latency.model_dump(mode="json", by_alias=True)
 
 
 def _scale_value(quantity: Quantity, stated: Any, factor: float) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
+from emu.scenario.document import value_in
 from emu.scenario.run_sections import SEVERAL
 from emu.scenario.scenario import json_schema
 from emu.systems.system import systems
@@ -190,18 +191,8 @@ def with_system(where: Trail, data: Any) -> Trail:
                 continue
         if step is not None:
             steps.append(step)
-            data = data[step] if step in _steps_of(data) else None
+            data = value_in(data, (step,))
     return tuple(steps)
-
-
-def _steps_of(data: object) -> Collection[str | int]:
-    return (
-        data
-        if isinstance(data, dict)
-        else range(len(data))
-        if isinstance(data, list)
-        else ()
-    )
 
 
 def trail_of(error: ErrorDetails, data: object) -> Trail:

@@ -13,23 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
-from pydantic import (
-    BeforeValidator,
-    Discriminator,
-    Field,
-    PlainSerializer,
-    Tag,
-    WithJsonSchema,
-    model_validator,
-)
+import pydantic
+from pydantic import BeforeValidator, Field, Tag, WithJsonSchema
 
 from emu.problem import CapacityChange, Cluster, Fault, Job
-from emu.problem.fields.cluster_section import (
-    ClusterSection,
-    Nic,
-    both_directions,
-    rack_links,
-)
+from emu.problem.fields import cluster_section
+from emu.problem.fields.cluster_section import ClusterSection, Nic
 from emu.problem.fields.quantities import Count, Duration, Name, Rate, Seed, only_if
 from emu.problem.fields.section import Section, Trail
 from emu.problem.fields.suggestion import nearest
@@ -50,7 +39,7 @@ DEFAULT_RESTARTS = 3
 #: Seconds from a death until a small job goes on: the least that emu took in 47 runs,
 #: beside other work; see the history of measurements.
 DEFAULT_RECOVERY = 2.0
-_ITERATIONS = re.compile(r"\s*([0-9]{1,8})\s+iterations?\s*")
+_PATTERN = r"^\s*[0-9]{1,8}\s+iterations?\s*$"
 _EXAMPLE = "20 iterations"
 #: Times slower that anything may be: beyond it a job takes years.
 _SLOWEST = 1e6
@@ -59,7 +48,7 @@ _SLOWEST = 1e6
 def _some_nic(found: Any) -> Any:
     if found == "none":
         raise ValueError("found 'none', but a NIC stays: write a rate")
-    return both_directions(found)
+    return cluster_section.both_directions(found)
 
 
 class ProgressSection(Section):
@@ -82,7 +71,7 @@ Moment: TypeAlias = Annotated[
         Tag("Moment"),
     ]
     | Annotated[ProgressSection, Tag("ProgressSection")],
-    Discriminator(
+    pydantic.Discriminator(
         lambda found: (
             "ProgressSection" if isinstance(found, dict | ProgressSection) else "Moment"
         )
@@ -134,7 +123,7 @@ class EventSection(Section):
     length: Length | None = Field(None, alias="for")
     """Default is to the end."""
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _of_one_kind(self) -> Self:
         names = {"length": "for"}
         kinds = {names.get(key, key) for key in self.model_fields_set - {"at"}}
@@ -163,14 +152,13 @@ class EventSection(Section):
 
     def changes(self) -> tuple[CapacityChange, ...]:
         """Return the changes that the event makes to the links of a cluster."""
+        rates: dict[str, float] = {}
         if self.nic is not None:
-            return (
-                CapacityChange(self.time, f"{self.machine} out", self.nic.outward),
-                CapacityChange(self.time, f"{self.machine} in", self.nic.inward),
-            )
-        if self.link is None:
-            return ()
-        return (CapacityChange(self.time, self.link, self.bandwidth or 0.0),)
+            rates = {"out": self.nic.outward, "in": self.nic.inward}
+            rates = {f"{self.machine} {way}": rate for way, rate in rates.items()}
+        elif self.link is not None:
+            rates[self.link] = self.bandwidth or 0.0
+        return tuple(CapacityChange(self.time, *each) for each in rates.items())
 
     def faults(self, links: Sequence[str]) -> tuple[Fault, ...]:
         """Return the faults of links or of a machine that the event is.
@@ -194,7 +182,7 @@ def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Pro
     """Yield (where, what is wrong and what would be right) of what events change."""
     nics = {name: machine.nic for name, machine in cluster.by_name.items()}
     links = [link.name for link in cluster.links]
-    links += [link.name for link in rack_links(cluster.racks)]
+    links += [link.name for link in cluster_section.rack_links(cluster.racks)]
     counts: Counter[tuple[float, str]] = Counter()
     for position, event in enumerate(events):
         if event.kill:
@@ -252,23 +240,18 @@ def kill_errors(
 
 def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str]:
     """Yield a sentence for every event that comes after the end of a job."""
+    ended = f"the job has ended, at {makespan:.6g} s: it changes nothing"
     for position, event in enumerate(events):
         if makespan <= event.time < math.inf:
-            yield (
-                f"events[{position}]: at {event.time:.6g} s the job has ended, at "
-                f"{makespan:.6g} s: it changes nothing"
-            )
+            yield f"events[{position}]: at {event.time:.6g} s {ended}"
 
 
 def _fault_errors(
     event: EventSection, nics: Mapping[str, Nic], links: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield (key, what is wrong) of one fault."""
-    key, name = next(
-        (key, name)
-        for key, name in vars(event).items()
-        if key in {"cut", "slow", "pause"} and name is not None
-    )
+    kinds = [key for key in ("cut", "slow", "pause") if getattr(event, key) is not None]
+    key, name = kinds[0], getattr(event, kinds[0])
     of_tasks = key == "pause" or (key == "slow" and event.direction is None)
     names = [*nics] if key == "pause" else [*nics, *links]
     what = "no machine" if key == "pause" else "no machine and no link"
@@ -326,8 +309,8 @@ class FailuresSection(Section):
     @property
     def mortal(self) -> float:
         """Mean seconds between two deaths of a machine; 0 where none dies."""
-        kills = self.machine is not None and self.machine.what == "kill"
-        return self.machine.every if self.machine is not None and kills else 0.0
+        of = self.machine
+        return of.every if of is not None and of.what == "kill" else 0.0
 
     def deaths(self, cluster: Cluster, seed: int) -> list[tuple[float, str]]:
         """Return the times at which machines are killed, with their names."""
@@ -353,11 +336,9 @@ class FailuresSection(Section):
                 continue
             factor = 1.0 / kind.by if kind.by else 0.0
             names = [f"{name} out", f"{name} in"] if cut else [name]
-            found += [
-                Fault(each, since, until, factor, of_machine=of_machine and not cut)
-                for since, until in kind.draw(name, seed)
-                for each in names
-            ]
+            whole = of_machine and not cut
+            for span in kind.draw(name, seed):
+                found += [Fault(n, *span, factor, of_machine=whole) for n in names]
         return found
 
 
@@ -392,24 +373,19 @@ def idle_faults(
         for fault in drawn:
             if fault.of_machine == (key == "machine") or kind.what == "cut":
                 ends.setdefault(fault.subject, []).append(fault.until)
-        over = {
-            name: max(times)
-            for name, times in ends.items()
-            if max(times) < makespan and len(times) >= kind.most
-        }
-        if over:
-            name = min(over, key=lambda subject: over[subject])
+        full = ((max(each), n) for n, each in ends.items() if len(each) >= kind.most)
+        over, name = min(full, key=lambda one: one[0], default=(makespan, ""))
+        if over < makespan:
             yield (
-                f"failures.{key}: the {kind.most} of {name} are over at "
-                f"{over[name]:.6g} s, before the job: write a larger most"
+                f"failures.{key}: the {kind.most} of {name} are over at {over:.6g} s, "
+                "before the job: write a larger most"
             )
 
 
 def _parse(found: object) -> int:
-    match = _ITERATIONS.fullmatch(found) if isinstance(found, str) else None
-    if match is None:
+    if not isinstance(found, str) or not re.fullmatch(_PATTERN, found):
         raise ValueError(f"found {found!r}, write for example {_EXAMPLE!r}")
-    return int(match[1])
+    return int(found.split()[0])
 
 
 #: ``20 iterations``.
@@ -417,14 +393,8 @@ Iterations: TypeAlias = Annotated[
     int,
     BeforeValidator(_parse),
     Field(ge=1, le=10**7),
-    PlainSerializer(lambda count: f"{count} iterations", return_type=str),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "pattern": r"^\s*[0-9]{1,8}\s+iterations?\s*$",
-            "examples": [_EXAMPLE],
-        }
-    ),
+    pydantic.PlainSerializer(lambda count: f"{count} iterations", return_type=str),
+    WithJsonSchema({"type": "string", "pattern": _PATTERN, "examples": [_EXAMPLE]}),
 ]
 
 
@@ -447,11 +417,8 @@ def checkpoint_errors(job: JobSection, *, several: bool) -> Problems:
         problem = "several jobs keep no checkpoints: run each alone, or remove this key"
         yield ("checkpoint",), problem
     elif job.system not in able:
-        *others, last = able
-        problem = (
-            f"a {job.system} job keeps no checkpoints, jobs of system "
-            f"{', '.join(others)} and {last} do: remove this key"
-        )
-        yield ("checkpoint",), problem
+        known = " and ".join(", ".join(able).rsplit(", ", 1))
+        problem = f"a {job.system} job keeps no checkpoints, jobs of system {known} do"
+        yield ("checkpoint",), f"{problem}: remove this key"
     elif job.uncut:
         yield ("checkpoint",), job.uncut

@@ -6,7 +6,7 @@ Its placement is of its job or of each of several.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -70,14 +70,14 @@ def place(
 ) -> PlacementResult:
     """Return a placement of ``job`` by the scenario's policy and seed.
 
-    ``realization``: of the run, with reference times: what searches judge
-    placements by; default is that of `realize`, asked for where it matters.
-
-    Raises PlacementError when the stated placement breaks a constraint;
-    `InfeasiblePlacement` when the cluster is too small; ScenarioError, DataError as
-    `realize`.
+    ``realization``: of the run, with reference times: what searches judge placements
+    by; default is that of `realize`, asked for where it matters. Raises PlacementError
+    when the stated placement breaks a constraint; `InfeasiblePlacement` when the
+    cluster is too small; ScenarioError, DataError as `realize`.
     """
     section, job_of_file, job = scenario.placement, job, without_copies(job)
+    copies = copy_names(job_of_file)
+    tasks = {task: at for task, at in section.tasks.items() if task not in copies}
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
     options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
@@ -88,33 +88,18 @@ def place(
         by_jobs = cost != "max" or any(item.release for item in scenario.jobs)
         count = min(section.simulated_iterations, job.iterations)
         short = replace(job, iterations=count)
-        options |= {
-            "transfers": section.iterations or affordable(short, rates),
-            "iterations": count,
-            "cost": JobsCost(cost != "max", weights) if by_jobs else None,
-        }
+        transfers = section.iterations or affordable(short, rates)
+        options |= {"transfers": transfers, "iterations": count}
+        options["cost"] = JobsCost(cost != "max", weights) if by_jobs else None
     if section.policy == "etp":
-        options |= {
-            "mu": section.tolerance,
-            "beta": section.beta,
-            "beta_unit": section.beta_unit,
-        }
+        options |= {"mu": section.tolerance, "beta": section.beta}
+        options["beta_unit"] = section.beta_unit
     # Only searches, and who shares slots, ask how long a placement takes.
     profile = None
     if section.policy in SEARCHES or slot_teams(job):
         profile = repeat(job, (realization or realize(scenario, job_of_file)).of(job))
-    outcome = place_by(
-        section.policy,
-        job,
-        cluster,
-        profile=profile,
-        seed=scenario.seed,
-        tasks={
-            n: m for n, m in section.tasks.items() if n not in copy_names(job_of_file)
-        },
-        progress=progress,
-        **options,
-    )
+    options |= {"seed": scenario.seed, "tasks": tasks, "progress": progress}
+    outcome = place_by(section.policy, job, cluster, profile=profile, **options)
     placement = _with_peers(scenario, job_of_file, cluster, outcome.placement)
     return replace(outcome, placement=placement)
 
@@ -143,9 +128,8 @@ def _with_peers(
 def following_placement(scenario: Scenario, problem: Problem) -> Problem:
     """Return the problem with rings, copies and caches where its placement asks for.
 
-    Rings of jobs with ``ring: placed``, whatever order they had before; copies of state
-    on peers; caches of rows that others than a sampler's machine own, which change what
-    is sent.
+    Rings of jobs with ``ring: placed``; copies of state on peers; caches of rows that
+    others than a sampler's machine own, which change what is sent.
     """
     placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
     problem = replace(problem, placement=placement)
@@ -158,10 +142,7 @@ def following_placement(scenario: Scenario, problem: Problem) -> Problem:
 
 
 def place_one_by_one(
-    scenario: Scenario,
-    job: Job,
-    cluster: Cluster,
-    progress: Progress | None = None,
+    scenario: Scenario, job: Job, cluster: Cluster, progress: Progress | None = None
 ) -> PlacementResult:
     """Place each of several jobs by its own policy, on what those before it leave.
 
@@ -180,27 +161,17 @@ def place_one_by_one(
         candidates.append(result.candidates)
         budgets.append(result.budget)
         # What a placed job takes is not there for the next.
-        use = found.usage(part, free)
-        machines = [
-            replace(
-                machine,
-                resources={
-                    resource: amount - amounts.get(resource, 0.0)
-                    for resource, amount in machine.resources.items()
-                },
-            )
-            for machine, amounts in zip(free.machines, use, strict=True)
-        ]
+        machines, use = [], found.usage(part, free)
+        for machine, taken in zip(free.machines, use, strict=True):
+            offers = machine.resources.items()
+            rest = {name: amount - taken.get(name, 0.0) for name, amount in offers}
+            machines.append(replace(machine, resources=rest))
         free = replace(free, machines=tuple(machines))
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
-    placement = tuple(machine_of[task.process_name] for task in job.tasks)
-    return PlacementResult(
-        Placement(placement),
-        "sequential",
-        candidates=sum(candidates),
-        budget=max(budgets),
-    )
+    placement = Placement(tuple(machine_of[task.process_name] for task in job.tasks))
+    count, most = sum(candidates), max(budgets)
+    return PlacementResult(placement, "sequential", candidates=count, budget=most)
 
 
 def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
@@ -212,22 +183,20 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
     hourly = {name: price for name, price in prices.items() if price is not None}
     if not hourly:
         return None
-    kinds: set[str] = set()
-    answers, losses = [np.zeros(0)], [np.zeros(0)]
-    job = schedule.problem.job
+    job, answers, losses = schedule.problem.job, [np.zeros(0)], [np.zeros(0)]
     by_job = (system_of(job.settings_of(name)) for name in job.job_names)
-    for system in {one.name: one for one in by_job if one is not None}.values():
+    systems = {one.name: one for one in by_job if one is not None}.values()
+    for system in systems:
         ran, failures = system.functions(schedule)
         answers.append(ran)
         losses.append(failures)
-        kinds |= {*system.parameter_kinds}
     return schedule_cost(
         schedule,
         hourly,
         scenario.prices.build(),
         functions=np.concatenate(answers),
         lost=np.concatenate(losses),
-        parameter_kinds=kinds,
+        parameter_kinds={kind for one in systems for kind in one.parameter_kinds},
     )
 
 
@@ -289,10 +258,9 @@ class Experiment:
     def beginning_at(self, first: int, began: float = 0.0) -> Experiment:
         """Return what is left when all iterations of the whole job before one are done.
 
-        ``first``: may be before this part's: its checkpoint may be damaged by
-        then. ``began``: seconds since the whole job began.
-
-        Raises ValueError when nothing is left.
+        ``first``: may be before this part's: its checkpoint may be damaged by then.
+        ``began``: seconds since the whole job began. Raises ValueError when nothing is
+        left.
         """
         whole = self.whole or self
         problem = whole.problem.beginning_at(first, began)
@@ -309,9 +277,8 @@ class Experiment:
     def attempts(self, schedule: Schedule | None = None) -> Attempts:
         """Return the attempts that kills make of it, simulated.
 
-        ``schedule``: as `simulate` returns it, where that was done.
-
-        Raises NodeLost when it is killed and not restarted, or too often.
+        ``schedule``: as `simulate` returns it, where that was done. Raises NodeLost
+        when it is killed and not restarted, or too often.
         """
 
         def part(first: int, began: float) -> Schedule:
@@ -340,11 +307,18 @@ class Experiment:
 
         Events that change nothing, a kill that ends the job, a latency longer than it.
         """
-        long = [*self._long_latencies()]
+        long, late = list[str](), float(self.problem.latencies.max(initial=0.0))
+        if late:
+            cluster = self.problem.cluster.with_latencies(0.0)
+            without = replace(self.problem, cluster=cluster)
+            if late > makespan(without, self.realization, self.choose_policy()):
+                problem = f"a latency of {format_duration(late)} between two machines"
+                problem += " is longer than the whole job without it"
+                long.append(f"{problem}: is its unit the right one?")
         if not (self.scenario.events or self.scenario.failures):
             return long
         try:
-            makespan = self.attempts(schedule).makespan
+            end = self.began + self.attempts(schedule).makespan
         except NodeLost as error:
             return [str(error)]
         there = {kill.name: kill for kill in self.scenario.kills(self.problem)}
@@ -362,19 +336,7 @@ class Experiment:
                 for name, kill in there.items()
                 if name not in whole and len(kill.processes) > 1
             ]
-        return long + idle + self.scenario.idle_events(self.began + makespan)
-
-    def _long_latencies(self) -> Iterator[str]:
-        longest = float(self.problem.latencies.max(initial=0.0))
-        if not longest:
-            return
-        cluster = self.problem.cluster.with_latencies(0.0)
-        without = replace(self.problem, cluster=cluster)
-        if longest > makespan(without, self.realization, self.choose_policy()):
-            yield (
-                f"a latency of {format_duration(longest)} between two machines is "
-                "longer than the whole job without it: is its unit the right one?"
-            )
+        return long + idle + self.scenario.idle_events(end)
 
     def time_of_cut(self, iteration: int) -> float:
         """Return when a cut is taken, simulated: seconds since the whole job began."""
@@ -434,25 +396,18 @@ class Experiment:
 
     def simulate(self) -> Schedule:
         """Return the schedule under the scenario's rate policy, without deaths."""
-        return simulate(
-            self.problem, self.realization, self.policy, profile=self.expected
-        )
+        what = self.problem, self.realization, self.policy
+        return simulate(*what, profile=self.expected)
 
 
 @collect_seldom()
-def prepare(
-    scenario: Scenario,
-    *,
-    progress: Progress | None = None,
-) -> Experiment:
+def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experiment:
     """Build, realize and place the job of a scenario.
 
-    Where the file leaves open which machines take part, ``best`` chooses them: the
-    scenario of the result states them, where they are not all, and its preparation
-    makes the same again.
-
-    Where it trains ``until`` an accuracy, the whole job is trained first, in one
-    process; what counts then is as long as that took.
+    Where the file leaves its machines open, ``best`` chooses them: the scenario of the
+    result states them, so that its preparation makes the same again. Where it trains
+    ``until`` an accuracy, the whole job is trained first, in one process; what counts
+    then is as long as that took.
 
     Raises ScenarioError, DataError when times, the profile or the data set are missing
     or damaged, or ``until`` is not reached; PlacementError when there is no placement,
@@ -533,13 +488,11 @@ def _place_built(
     broken = outcome.placement.violations(job, cluster)
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
-    problem = following_placement(scenario, Problem(cluster, job, outcome.placement))
+    problem = following_placement(scenario, problem)
     if problem.job.settings != job.settings:
         realization = realize(scenario, problem.job)
-    kills = scenario.kills(problem)
-    return Experiment(
-        scenario, problem, problem.stretch(realization), outcome, kills=kills
-    )
+    kills, stretched = scenario.kills(problem), problem.stretch(realization)
+    return Experiment(scenario, problem, stretched, outcome, kills=kills)
 
 
 def check_rule(scenario: Scenario) -> None:
@@ -552,3 +505,53 @@ def check_rule(scenario: Scenario) -> None:
         policy_named(scenario.schedule.rule)
     except DataError as error:
         raise scenario.origin.error(("schedule", "policy"), str(error)) from error
+
+
+def with_deaths(experiment: Experiment, schedule: Schedule) -> Schedule:
+    """Return the schedule of an experiment with what deaths add to it.
+
+    Raises NodeLost, ScenarioError as `Experiment.attempts`.
+    """
+    outages = experiment.attempts(schedule).outages(schedule.length)
+    return replace(schedule, outages=outages)
+
+
+def makespan_of(
+    experiment: Experiment, problem: Problem, realization: Realization, policy: str
+) -> float:
+    """Return the makespan of a changed job with the scenario's deaths, seconds.
+
+    Raises NodeLost, ScenarioError as `Experiment.attempts`.
+    """
+
+    def part(first: int, began: float) -> Schedule:
+        rest = problem.beginning_at(first, began)
+        run = realization.beginning_at(first, problem.job)
+        return simulate(rest, run, policy)
+
+    kills = experiment.scenario.kills(problem)
+    return attempts(part, kills, experiment.rules).makespan
+
+
+def refuse_deaths(experiment: Experiment, what: str) -> None:
+    """Raise the ScenarioError that names what is killed, where anything is."""
+    if not experiment.kills:
+        return
+    events = enumerate(experiment.scenario.events)
+    trails = [("events", n, "kill") for n, event in events if event.kill]
+    trail = trails[0] if trails else ("failures", "machine", "what")
+    problem = f"{what} know no deaths: remove it, or simulate rates"
+    raise experiment.scenario.origin.error(trail, problem)
+
+
+def count_failures(experiment: Experiment, end: float) -> dict[str, int]:
+    """Return how many failures are drawn before an end, by machine or link."""
+    failures, seed = experiment.scenario.failures, experiment.scenario.seed
+    if failures is None:
+        return {}
+    cluster = experiment.problem.cluster
+    failures_drawn = failures.deaths(cluster, seed)
+    for fault in failures.faults(cluster, seed):
+        if fault.of_machine or not fault.subject.endswith(" in"):  # a cut is of both
+            failures_drawn.append((fault.since, fault.subject.removesuffix(" out")))
+    return dict(Counter(name for time, name in failures_drawn if time < end))

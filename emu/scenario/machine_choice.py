@@ -1,9 +1,8 @@
 """Which machines take part, where the file leaves it open: fewer may be faster.
 
 A graph store on a slow NIC may take longer to ask than its share of the graph is worth.
-What the file states stays: workers, samplers, parameter servers, times. What depends on
-the machines is chosen with them: the number of graph stores, and so of parts of the
-graph.
+What the file states stays; what depends on the machines is chosen with them: the number
+of graph stores, and so of parts of the graph.
 """
 
 from __future__ import annotations
@@ -59,9 +58,8 @@ def promising(
 
     Short searches rank the sets, on volumes that stores share evenly. As it is, on all
     machines, it comes first where it may be the best; it is alone where its machines
-    are no choice.
-
-    ``job``, ``cluster``, ``realization``: on all machines, with reference times.
+    are no choice. ``job``, ``cluster``, ``realization``: on all machines, with
+    reference times.
     """
     everything = tuple(machine.name for machine in cluster.machines)
     if on_machines(scenario, everything) is None:
@@ -74,10 +72,8 @@ def promising(
         finalists.append(everything)
     variants = (on_machines(scenario, one) for one in finalists if one != everything)
     scenarios = [one for one in variants if one is not None]
-    return [
-        *([scenario] if everything in finalists or not scenarios else []),
-        *scenarios,
-    ]
+    whole = [scenario] if everything in finalists or not scenarios else []
+    return whole + scenarios
 
 
 def _short_searches(
@@ -100,15 +96,9 @@ def _short_searches(
         try:
             part = without_copies(fewer.to_job(train_vertices=1))
             part = replace(part, iterations=short.iterations)
-            volumes = shared_evenly(short, run, part)
-            outcome = best_placement(
-                part,
-                cluster.only(names),
-                volumes,
-                rates,
-                seed=scenario.seed,
-                transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
-            )
+            what = part, cluster.only(names), shared_evenly(short, run, part), rates
+            most = affordable(part, rates, FLOWS // _SHARE // len(sets))
+            outcome = best_placement(*what, seed=scenario.seed, transfers=most)
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
         times[names] = outcome.makespan or 0.0

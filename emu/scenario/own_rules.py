@@ -18,22 +18,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from emu.errors import DataError, EmulatorError
-from emu.host.foreign_code import (
-    ask_to_run,
-    class_problem,
-    import_program,
-    line_of,
-    look_up,
-    module_text,
-)
+from emu.host import foreign_code
 from emu.host.interruption import Overdue, deadline
 from emu.names import printable
-from emu.prediction.scheduling.policies import (
-    RATE_POLICIES,
-    Policy,
-    check_rates,
-    register,
-)
+from emu.prediction.scheduling import policies
 from emu.problem import ActiveFlow
 from emu.problem.fields.suggestion import nearest
 
@@ -56,18 +44,18 @@ def list_installed() -> tuple[str, ...]:
     """
     names: list[str] = []
     for point in sorted(entry_points(group=GROUP)):
-        if point.name in {*RATE_POLICIES, *names}:
+        if point.name in {*policies.RATE_POLICIES, *names}:
             where = f"entry point {point.name} = {point.value} of group {GROUP}"
             raise EmulatorError(f"{where}: there is another policy of that name")
         file, find = point.module.replace(".", "/") + ".py", point.load
-        register(point.name, cache(partial(_load, point.name, file, find)))
+        policies.register(point.name, cache(partial(_load, point.name, file, find)))
         names.append(point.name)
     return tuple(names)
 
 
 def list_policies() -> list[str]:
     """Return the names of all policies that scenarios may state as one word."""
-    return [*RATE_POLICIES, *list_installed()]
+    return [*policies.RATE_POLICIES, *list_installed()]
 
 
 def is_policy(name: str) -> bool:
@@ -81,20 +69,14 @@ def is_program(policy: str) -> bool:
 
 
 def check_policy(found: object) -> str:
-    """Return a policy as scenarios may state it.
-
-    Raises
-    ------
-    ValueError
-        Says what would be right.
-    """
-    if isinstance(found, str) and (
-        found in list_policies() or PROGRAM.fullmatch(found)
-    ):
-        return found
-    if isinstance(found, str) and (is_program(found) or found.endswith(".py")):
-        raise ValueError(f"found {found!r}, write FILE.py:CLASS or MODULE:CLASS")
-    raise ValueError(f"found {found!r}, {nearest(str(found), list_policies())}")
+    """Return a policy as scenarios may state it; else ValueError says what is right."""
+    text, known = found if isinstance(found, str) else "", list_policies()
+    if text in known or PROGRAM.fullmatch(text):
+        return text
+    right = nearest(str(found), known)
+    if is_program(text) or text.endswith(".py"):
+        right = "write FILE.py:CLASS or MODULE:CLASS"
+    raise ValueError(f"found {found!r}, {right}")
 
 
 def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | None:
@@ -122,20 +104,20 @@ def register_program(policy: str, source: str | None) -> str:
     name = policy
 
     def find() -> object:
-        return look_up(importlib.import_module(file), attribute, policy)
+        return foreign_code.look_up(importlib.import_module(file), attribute, policy)
 
     check: Callable[[], str] = partial(rule_problem, policy, source)
     if source is not None:
         digest = hashlib.sha256(source.encode()).hexdigest()[:8]
         name = f"{Path(file).name}:{attribute}@{digest}"
-        find, check = partial(import_program, policy, source), str
+        find, check = partial(foreign_code.import_program, policy, source), str
     load = cache(partial(_load, name, file, find))
 
-    def ask() -> Policy:
-        ask_to_run(file, f"rule {name}", check)
+    def ask() -> policies.Policy:
+        foreign_code.ask_to_run(file, f"rule {name}", check)
         return load()
 
-    register(name, ask)
+    policies.register(name, ask)
     return name
 
 
@@ -145,37 +127,30 @@ def rule_problem(policy: str, source: str | None) -> str:
 
     Only its text is looked at: nothing of it is imported. A file may import or compute
     its class, which shows when it runs; a module, which the scenario names and did not
-    bring along, has to define a class with the method itself.
-
-    ``source``: text of a file; None for a module.
+    bring along, has to define a class with the method itself. ``source``: text of a
+    file; None for a module.
     """
     file, _, attribute = policy.rpartition(":")
     try:
-        text = module_text(file) if source is None else source
+        text = foreign_code.module_text(file) if source is None else source
     except (DataError, OSError, SyntaxError, UnicodeDecodeError) as error:
         return str(error)
-    return class_problem(text, file, attribute, _RATES, sure=source is None)
+    sure = source is None
+    return foreign_code.class_problem(text, file, attribute, _RATES, sure=sure)
 
 
-def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
+def _load(name: str, file: str, find: Callable[[], object]) -> policies.Policy:
     """Load a rule.
 
     Raises DataError when its code fails or takes too long, or has no method ``rates``.
     """
     with _running(name, file, "cannot be loaded"):
         rule_class = find()
-        if not (
-            isinstance(rule_class, type)
-            and callable(getattr(rule_class, "rates", None))
-        ):
-            what = (
-                rule_class.__name__
-                if isinstance(rule_class, type)
-                else type(rule_class).__name__
-            )
-            problem = f"has no method {_RATES} of a class: it is {what}"
+        kind = rule_class if isinstance(rule_class, type) else type(rule_class)
+        if kind is not rule_class or not callable(getattr(kind, "rates", None)):
+            problem = f"has no method {_RATES} of a class: it is {kind.__name__}"
             raise DataError(problem, path=name)
-        rule = rule_class()
+        rule = kind()
 
     def rates(
         flows: Sequence[ActiveFlow], capacity: Mapping[str, float]
@@ -183,10 +158,10 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
         # Copies, so that a rule may count down in what it gets.
         with _running(name, file, "fails"):
             answer = rule.rates([*flows], dict(capacity))
-            return check_rates(name, flows, capacity, answer)
+            return policies.check_rates(name, flows, capacity, answer)
 
     summary = (inspect.getdoc(rule) or "a rule of one's own").splitlines()[0]
-    return Policy(
+    return policies.Policy(
         name=name,
         summary=printable(summary, limit=200),
         source=file,
@@ -204,9 +179,10 @@ def _running(name: str, file: str, failing: str) -> Iterator[None]:
     except DataError:
         raise
     except Overdue as error:
-        problem = f"{failing}: no answer within {DEADLINE:g} s{line_of(error, file)}"
+        line = foreign_code.line_of(error, file)
+        problem = f"{failing}: no answer within {DEADLINE:g} s{line}"
         raise DataError(problem, path=name) from error
     except (Exception, SystemExit) as error:
         said = printable(f"{type(error).__name__}: {error}", limit=300)
-        problem = f"{failing}: {said}{line_of(error, file)}"
+        problem = f"{failing}: {said}{foreign_code.line_of(error, file)}"
         raise DataError(problem, path=name) from error

@@ -38,10 +38,8 @@ def build_job(scenario: Scenario) -> Job:
     """Return the job; its data set is opened where it counts in epochs.
 
     It is opened, and the model tried out, where that is a program as well: the job's
-    settings then hold the number of its ``parameters``.
-
-    Raises DataError when the data set is missing or damaged; ScenarioError as
-    `model_figures`.
+    settings then hold the number of its ``parameters``. Raises DataError when the data
+    set is missing or damaged; ScenarioError as `model_figures`.
     """
     section = scenario.job
     if scenario.jobs:
@@ -89,19 +87,14 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
         every = [rates.on(device)] * len(plain.tasks)
         totals[device] = counted.seconds(every).sum(axis=1)
     whole = realization.times.sum(axis=1)
-    slowness = {
-        task.name: {
-            machine: float(totals[device][t] / whole[t])
-            for machine, device in context.devices.items()
-        }
-        for t, task in enumerate(plain.tasks)
-        if task in movable and whole[t] > 0
-    }
-    tasks = (
-        replace(task, slowness=slowness[task.name]) if task.name in slowness else task
-        for task in job.tasks
-    )
-    return replace(job, tasks=tuple(tasks))
+    tasks, devices = {task.name: task for task in job.tasks}, context.devices.items()
+    for t, task in enumerate(plain.tasks):
+        if task in movable and whole[t] > 0:
+            slowness = {
+                at: float(totals[device][t] / whole[t]) for at, device in devices
+            }
+            tasks[task.name] = replace(tasks[task.name], slowness=slowness)
+    return replace(job, tasks=tuple(tasks.values()))
 
 
 def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
@@ -114,9 +107,8 @@ def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
 def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
     """Return ``program``, ``parameters``, ``flops``, ``seconds`` of each program.
 
-    ``seconds_used`` is false where a time of workers is stated, or in a profile.
-
-    Raises ScenarioError, DataError as `model_figures`.
+    ``seconds_used`` is false where a time of workers is stated, or in a profile. Raises
+    ScenarioError, DataError as `model_figures`.
     """
     return [
         {
@@ -134,22 +126,20 @@ def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
 def with_figures(scenario: Scenario) -> Scenario:
     """Return the scenario with what was measured of its models' programs.
 
-    So a run's manifest says all that an audit needs, which then runs no program.
-
-    Raises ScenarioError, DataError as `model_figures`.
+    So a run's manifest says all that an audit needs, which then runs no program. Raises
+    ScenarioError, DataError as `model_figures`.
     """
-    items = [
-        item.model_copy(update={"job": with_figures(alone).job})
-        for item, alone in scenario.parts()
+    parts = scenario.parts()
+    jobs = [
+        item.model_copy(update={"job": with_figures(one).job}) for item, one in parts
     ]
-    if items:
-        return scenario.model_copy(update={"jobs": tuple(items)})
-    figures = model_figures(scenario)
-    if figures is None or not isinstance(scenario.job, TrainingSection):
+    if jobs:
+        return scenario.model_copy(update={"jobs": tuple(jobs)})
+    figures, job = model_figures(scenario), scenario.job
+    if figures is None or not isinstance(job, TrainingSection):
         return scenario
-    model = scenario.job.model.model_copy(update={"measured": figures})
-    job = scenario.job.model_copy(update={"model": model})
-    return scenario.model_copy(update={"job": job})
+    model = job.model.model_copy(update={"measured": figures})
+    return scenario.model_copy(update={"job": job.model_copy(update={"model": model})})
 
 
 def model_figures(scenario: Scenario) -> FiguresSection | None:
@@ -177,20 +167,16 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
 
 
 def _parts(scenario: Scenario) -> list[JobPart]:
-    return [
-        JobPart(item.name, build_job(alone), item.release)
-        for item, alone in scenario.parts()
-    ]
+    parts = scenario.parts()
+    return [JobPart(item.name, build_job(one), item.release) for item, one in parts]
 
 
 def open_data(job: Job) -> None:
     """Open the data set that the processes of ``job`` will open, if there is one.
 
     A data set that is damaged, or takes a minute to prepare, is then none of their
-    trouble.
-
-    Raises ScenarioError when a mini-batch has more seeds than there are training
-    vertices; DataError when the data set is missing or damaged.
+    trouble. Raises ScenarioError when a mini-batch has more seeds than there are
+    training vertices; DataError when the data set is missing or damaged.
     """
     for name in job.job_names:
         settings = job.settings_of(name)
@@ -216,11 +202,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     copies = np.zeros((len(job.tasks) - len(realization.times), job.iterations))
     times = np.vstack([realization.times, copies])
     if section.takes:
-        keepers = {
-            job.index(name)
-            for names in tasks_with_state_of(job).values()
-            for name in names
-        }
+        teams = tasks_with_state_of(job).values()
+        keepers = {job.index(name) for names in teams for name in names}
         times[[*keepers], section.every :: section.every] += section.takes
     scale = scenario.emulation.stated_byte_scale
     real = state_bytes(job) if section.to == "peer" else {}
@@ -233,12 +216,11 @@ def _realize_one(scenario: Scenario, job: Job) -> Realization:
     section = scenario.job
     if scenario.jobs:
         parts, realizations = _parts(scenario), []
-        for number, (_, alone) in enumerate(scenario.parts()):
+        for number, (item, alone) in enumerate(scenario.parts()):
+            # With its caches where they stand.
+            part = replace(parts[number].job, settings=job.settings_of(item.name))
             try:
-                part = parts[number]  # with its caches where they stand
-                settings = job.settings_of(part.name)
-                part_job = replace(part.job, settings=settings)
-                realizations.append(realize(alone, part_job))
+                realizations.append(realize(alone, part))
             except ScenarioError as error:
                 key = f"jobs.{number}.{error.key}"
                 raise ScenarioError(error.problem, key=key) from error
@@ -250,14 +232,12 @@ def _realize_one(scenario: Scenario, job: Job) -> Realization:
     seconds = {} if figures is None else {"worker": figures.seconds}
     context, cluster = scenario.build_context(), scenario.to_cluster()
     realization = section.realize(job, context, cluster, seconds)
-    for what, array, rows in (
-        ("times", realization.times, len(job.tasks)),
-        ("volumes", realization.volumes, len(job.edges)),
-    ):
-        if array.shape != (rows, job.iterations):  # a system of another package
+    for what, owner in (("times", "tasks"), ("volumes", "edges")):
+        shape = getattr(realization, what).shape
+        right = len(getattr(job, owner)), job.iterations
+        if shape != right:  # a system of another package
             raise EmulatorError(
-                f"system {section.system} realizes {what} of shape {array.shape}, not "
-                f"{(rows, job.iterations)}: a row for each of its "
-                f"{'tasks' if what == 'times' else 'edges'}, a column per iteration"
+                f"system {section.system} realizes {what} of shape {shape}, not "
+                f"{right}: a row for each of its {owner}, a column per iteration"
             )
     return realization

@@ -12,23 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    TypeAdapter,
-    WithJsonSchema,
-)
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, WithJsonSchema
 from pydantic_core import core_schema
 
-from emu.emulation.shaping import (
-    ComputeMode,
-    EmulationSettings,
-    FlowEnds,
-    Processes,
-    Tls,
-)
+from emu.emulation import shaping
+from emu.emulation.shaping import EmulationSettings
 from emu.prediction import placement
 from emu.prediction.analysis.throughput import Prices
 from emu.problem import Cluster, Job
@@ -52,15 +41,9 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.scenario import own_rules
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
-from emu.scenario.own_rules import (
-    PROGRAM,
-    check_policy,
-    is_program,
-    list_policies,
-    register_program,
-)
 from emu.systems import Problems
 from emu.systems.job_section import JobSection
 from emu.systems.system import section_type, section_types, systems
@@ -75,10 +58,8 @@ _PAPER = Prices()
 def pin(job: Job, stated: Mapping[str, str]) -> Job:
     """Return ``job`` with the processes of the ``stated`` tasks pinned.
 
-    ``stated``: machine name by task name, or by process name.
-
-    Raises ValueError when there is no such task, or its process is pinned
-    elsewhere.
+    ``stated``: machine name by task name, or by process name. Raises ValueError when
+    there is no such task, or its process is pinned elsewhere.
     """
     if not stated:
         return job
@@ -89,12 +70,10 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
         if there not in {None, machine}:
             raise ValueError(f"{name} must stand on {there}, not {machine}")
         machines[process] = machine
-    tasks = (
-        replace(task, pinned=machines[task.process_name])
-        if task.process_name in machines
-        else task
-        for task in job.tasks
-    )
+    tasks = list(job.tasks)
+    for process, machine in machines.items():
+        for t in job.units[process]:
+            tasks[t] = replace(tasks[t], pinned=machine)
     return replace(job, tasks=tuple(tasks))
 
 
@@ -131,10 +110,8 @@ def pin_errors(
             yield trail, f"found {machine!r}, but {name} must stand on {pin}"
         first, there = places.setdefault(process, (name, machine))
         if there != machine:
-            problem = (
-                f"found {machine!r}, but {first} of the same process is on {there}"
-            )
-            yield trail, problem
+            words = f"{first} of the same process is on {there}"
+            yield trail, f"found {machine!r}, but {words}"
 
 
 def _check_placement(found: object) -> str:
@@ -144,17 +121,11 @@ def _check_placement(found: object) -> str:
     return found
 
 
+_PROGRAM = {"type": "string", "pattern": f"^({own_rules.PROGRAM.pattern})$"}
 RatePolicy: TypeAlias = Annotated[
     str,
-    BeforeValidator(check_policy),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": [*list_policies()]},
-                {"type": "string", "pattern": f"^({PROGRAM.pattern})$"},
-            ]
-        }
-    ),
+    BeforeValidator(own_rules.check_policy),
+    WithJsonSchema({"anyOf": [{"enum": [*own_rules.list_policies()]}, _PROGRAM]}),
 ]
 PlacementPolicy: TypeAlias = Annotated[
     str,
@@ -253,8 +224,8 @@ class ScheduleSection(Section):
     @property
     def rule(self) -> str:
         """The name of the rate policy, by job or not; of a class, with its text."""
-        if is_program(self.policy):
-            return register_program(self.policy, self.source)
+        if own_rules.is_program(self.policy):
+            return own_rules.register_program(self.policy, self.source)
         return f"{self.policy}_by_job" if self.share == "job" else self.policy
 
 
@@ -267,7 +238,7 @@ class EmulationSection(Section):
     byte_scale: Positive | Literal["auto"] = 1.0
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""
-    compute: ComputeMode = EmulationSettings.compute
+    compute: shaping.ComputeMode = EmulationSettings.compute
     """``timed`` waits for the profiled time; ``real`` computes, and takes its CPU time
     over ``speed``; ``padded`` computes, then waits."""
     network: Literal["userspace", "kernel"] = "userspace"
@@ -277,7 +248,7 @@ class EmulationSection(Section):
     """Sharing of a kernel NIC: ``fair`` gives every connection a queue of its own;
     ``tcp`` is one queue, as in a plain NIC; ``assigned`` limits connections to the
     schedule's rates."""
-    flow_ends: FlowEnds = EmulationSettings.flow_ends
+    flow_ends: shaping.FlowEnds = EmulationSettings.flow_ends
     """``arrival``: a flow ends when its last byte is in the receiver's memory;
     ``fluid``: with its rates, where its bytes, sent a little ahead, have come by
     then."""
@@ -303,13 +274,13 @@ class EmulationSection(Section):
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
-    processes: Processes = EmulationSettings.processes
+    processes: shaping.Processes = EmulationSettings.processes
     """``task``: each has a process of its own; ``machine``: those of an emulated
     machine share one, which is killed as a whole; ``auto``: where processes outnumber
     cores 8 to 1, nothing computes and nothing is killed."""
     ports: Ports | None = None
     """Range in which a run listens: ``20000-20100``."""
-    tls: Tls = EmulationSettings.tls
+    tls: shaping.Tls = EmulationSettings.tls
     """Encrypted are ``control`` links, where the run listens beyond loopback, or
     ``all``: data between processes as well."""
     memory_limit: Size | None = None
@@ -321,19 +292,14 @@ class EmulationSection(Section):
     @property
     def settings(self) -> EmulationSettings:
         """Settings of a run, scales 1 unless they are chosen."""
-        limit = {} if self.memory_limit is None else {"memory_limit": self.memory_limit}
+        same = {"compute", "flow_ends", "deadline", "tls", "processes", "ports"}
+        same |= set() if self.memory_limit is None else {"memory_limit"}
         return EmulationSettings(
+            **{key: getattr(self, key) for key in same},
             time_scale=self.stated_time_scale,
             byte_scale=self.stated_byte_scale,
-            compute=self.compute,
-            flow_ends=self.flow_ends,
             catch_up=math.inf if self.catch_up == "unlimited" else self.catch_up,
-            deadline=self.deadline,
             heartbeat_timeout=self.silence,
-            tls=self.tls,
-            processes=self.processes,
-            ports=self.ports,
-            **limit,
         )
 
     @property
@@ -472,7 +438,7 @@ class LabSection(Section):
 class FileSection(Section):
     """A whole file, which knows where it was written."""
 
-    _origin: Origin = PrivateAttr(default_factory=Origin)
+    _origin: Origin = pydantic.PrivateAttr(default_factory=Origin)
 
     @property
     def origin(self) -> Origin:
@@ -541,11 +507,7 @@ def name_errors(file: LabFile) -> Problems:
 
 
 class UntilSection(Section):
-    """Accuracy at which training ends, decided in virtual time.
-
-    It is reached at the first of three looks in a row that hold it, which is known at
-    the third; the job is as long as it takes to the first.
-    """
+    """Accuracy at which training ends, decided in virtual time: as long is the job."""
 
     accuracy: Annotated[Ratio, Field(gt=0, le=1)] = Field(examples=["88 %"])
     """Share of the vertices of ``split`` whose class is predicted rightly; reached at

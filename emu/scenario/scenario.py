@@ -9,44 +9,15 @@ from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
 
 from emu.problem import Kill, with_faults
+from emu.problem.fields import quantities
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.fields.quantities import (
-    Count,
-    Duration,
-    FileName,
-    FilePath,
-    Seed,
-    text_schema,
-)
+from emu.problem.fields.quantities import Count, Duration, FileName, FilePath, Seed
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import JobPart, several_jobs
 from emu.problem.workloads.coflows import with_coflows
 from emu.problem.workloads.copies import with_copies
-from emu.scenario.events_section import (
-    DEFAULT_RECOVERY,
-    DEFAULT_RESTARTS,
-    CheckpointSection,
-    EventSection,
-    FailuresSection,
-    ProgressSection,
-    idle_events,
-    idle_faults,
-)
-from emu.scenario.run_sections import (
-    SEVERAL,
-    EmulationSection,
-    ExpectSection,
-    FileSection,
-    JobsItemSection,
-    LabFile,
-    PlacementSection,
-    PricesSection,
-    ScheduleSection,
-    SectionOfSystem,
-    SeveralJobsSection,
-    UntilSection,
-    pin,
-)
+from emu.scenario import events_section
+from emu.scenario import run_sections as sections
 from emu.systems.job_section import BuildContext, JobSection, with_slowness
 from emu.systems.system import section_types, tasks_with_state_of, updates_missed
 from emu.systems.training_section import TrainingSection
@@ -58,16 +29,19 @@ if TYPE_CHECKING:
     from emu.problem import Cluster, Job, Problem
 
 
-class Scenario(FileSection):
+_OF_SYSTEM = sections.SectionOfSystem(several=sections.SeveralJobsSection)
+
+
+class Scenario(sections.FileSection):
     """One experiment: a job on a cluster, how it is run, and what should come out."""
 
     name: FileName
     """Name of the run directory; default is the file's."""
     cluster: ClusterSection
     """The emulated machines."""
-    job: Annotated[JobSection, SectionOfSystem(several=SeveralJobsSection)]
+    job: Annotated[JobSection, _OF_SYSTEM]
     """The job; or ``jobs``."""
-    jobs: tuple[JobsItemSection, ...] = ()
+    jobs: tuple[sections.JobsItemSection, ...] = ()
     """Several jobs on the one cluster, in place of ``job``."""
     place_jobs: Literal["sequential", "joint"] = "sequential"
     """``sequential``: each job by its own placement, on what those before it leave;
@@ -75,17 +49,17 @@ class Scenario(FileSection):
     joint_cost: Literal["max", "sum", "weighted"] = "max"
     """Cost of jobs that are placed together: the longest of their times, the sum of
     these, or the sum by ``weight``."""
-    placement: PlacementSection = PlacementSection()
+    placement: sections.PlacementSection = sections.PlacementSection()
     """Which task stands on which machine."""
-    schedule: ScheduleSection = ScheduleSection()
+    schedule: sections.ScheduleSection = sections.ScheduleSection()
     """Allowed rates of flows."""
-    emulation: EmulationSection = EmulationSection()
+    emulation: sections.EmulationSection = sections.EmulationSection()
     """Mapping of emulated to real quantities."""
-    events: tuple[EventSection, ...] = ()
+    events: tuple[events_section.EventSection, ...] = ()
     """Changes while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
-    checkpoint: CheckpointSection | None = None
+    checkpoint: events_section.CheckpointSection | None = None
     """State to go on from: ``{every: 20 iterations, to: disk}``."""
-    failures: FailuresSection | None = None
+    failures: events_section.FailuresSection | None = None
     """Faults that are drawn by their rate."""
     on_failure: Literal["abort", "restart"] = "abort"
     """``restart``: where a process or host dies or stands still, the job goes on from
@@ -95,13 +69,13 @@ class Scenario(FileSection):
     recovery: Duration | None = None
     """Time from a death to the restart, anew with each death meanwhile; default is
     2 s."""
-    until: UntilSection | None = None
+    until: sections.UntilSection | None = None
     """Accuracy that ends the training, found in virtual time before a run starts,
     within the length of the job. That of asynchronous runs is another:
     ``reads_apart``."""
-    expect: ExpectSection = ExpectSection()
+    expect: sections.ExpectSection = sections.ExpectSection()
     """Expected results."""
-    prices: PricesSection = PricesSection()
+    prices: sections.PricesSection = sections.PricesSection()
     """Prices of functions."""
     systems: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Keys of ``job`` by row of ``emu compare --systems``, or system: ``{p3: {fanouts:
@@ -123,9 +97,11 @@ class Scenario(FileSection):
         """Let ``jobs`` stand for ``job``."""
         if not isinstance(data, dict) or not data.get("jobs"):
             return data
-        if data.get("job", {"system": SEVERAL}) != {"system": SEVERAL}:
+        if data.get("job", {"system": sections.SEVERAL}) != {
+            "system": sections.SEVERAL
+        }:
             raise ValueError("found both job and jobs, write one of them")
-        return {**data, "job": {"system": SEVERAL}}
+        return {**data, "job": {"system": sections.SEVERAL}}
 
     @model_validator(mode="after")
     def _with_walks(self) -> Self:
@@ -149,10 +125,10 @@ class Scenario(FileSection):
     @model_validator(mode="after")
     def _with_machines_of_jobs(self) -> Self:
         """Add the machines that jobs bring along; ``to_json`` leaves them out."""
-        sections = [item.job for item in self.jobs] or [self.job]
+        jobs = [item.job for item in self.jobs] or [self.job]
         whole = self.cluster
         machines = self.cluster.names
-        for section in sections:
+        for section in jobs:
             if not [*section.size_problems(machines)]:  # else an error of its own
                 whole = section.with_machines(whole)
         if whole is not self.cluster:
@@ -160,26 +136,16 @@ class Scenario(FileSection):
             self.__dict__["cluster"] = whole  # the model is frozen from now on
         return self
 
-    def parts(self) -> tuple[tuple[JobsItemSection, Scenario], ...]:
+    def parts(self) -> tuple[tuple[sections.JobsItemSection, Scenario], ...]:
         """Return each of several jobs with the scenario of it alone; none of one."""
-        return tuple(
-            (
-                item,
-                self.model_copy(
-                    update={
-                        "job": item.job,
-                        "placement": item.placement,
-                        "jobs": (),
-                        "checkpoint": None,
-                        "on_failure": "abort",
-                        "max_restarts": None,
-                        "recovery": None,
-                        "events": tuple(e for e in self.events if e.kill is None),
-                    }
-                ),
-            )
-            for item in self.jobs
-        )
+        alone: dict[str, Any] = {"jobs": (), "on_failure": "abort"}
+        alone |= dict.fromkeys(("checkpoint", "max_restarts", "recovery"))
+        alone["events"] = tuple(event for event in self.events if event.kill is None)
+        parts = []
+        for item in self.jobs:
+            own = {"job": item.job, "placement": item.placement}
+            parts.append((item, self.model_copy(update=alone | own)))
+        return tuple(parts)
 
     @override
     def __repr__(self) -> str:
@@ -188,10 +154,8 @@ class Scenario(FileSection):
         if not self.jobs:
             what = f"{self.job.system} job of {self.job.length}"
         return (
-            f"<Scenario {self.name}: "
-            f"{len(self.cluster.names)} machines, "
-            f"{what}, placement {self.placed_by}, "
-            f"rates {self.schedule.rule}>"
+            f"<Scenario {self.name}: {len(self.cluster.names)} machines, {what}, "
+            f"placement {self.placed_by}, rates {self.schedule.rule}>"
         )
 
     __str__ = __repr__
@@ -201,27 +165,27 @@ class Scenario(FileSection):
         """Number of times that a run may begin again."""
         if self.on_failure == "abort":
             return 0
-        return self.max_restarts or DEFAULT_RESTARTS
+        return self.max_restarts or events_section.DEFAULT_RESTARTS
 
     @property
     def recovery_time(self) -> float:
         """Seconds from a death until the job goes on."""
-        return DEFAULT_RECOVERY if self.recovery is None else self.recovery
+        recovery = self.recovery
+        return events_section.DEFAULT_RECOVERY if recovery is None else recovery
 
     def kills(self, problem: Problem) -> tuple[Kill, ...]:
         """Return what is killed of a placed job, by time.
 
         What stands on no killed machine, or gates alone, is not there to be killed.
-
         Raises ScenarioError when the task at whose iteration something is killed is not
         there, or has nothing left to do then.
         """
         tasks = problem.machine_of_task
-        rows = [
-            (event.time, event.kill, event.recovery, self._progress(n, problem.job))
-            for n, event in enumerate(self.events)
-            if event.kill
-        ]
+        rows = []
+        for n, event in enumerate(self.events):
+            if event.kill:
+                count = self._progress(n, problem.job)
+                rows.append((event.time, event.kill, event.recovery, count))
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
             rows += [(when, name, None, None) for when, name in deaths]
@@ -249,7 +213,7 @@ class Scenario(FileSection):
     def _progress(self, number: int, job: Job) -> tuple[int, int] | None:
         """Return the task of an event and the iterations that it has ended by then."""
         at = self.events[number].at
-        if not isinstance(at, ProgressSection):
+        if not isinstance(at, events_section.ProgressSection):
             return None
         tasks = {job.tasks[t].name: t for own in job.processes.values() for t in own}
         trail = ("events", number, "at")
@@ -286,12 +250,9 @@ class Scenario(FileSection):
 
     def each_job(self) -> list[tuple[str, str, JobSection]]:
         """Return (before its key, before its tasks' names, section) of every job."""
-        if self.jobs:
-            return [
-                (f"jobs[{i}].", f"{item.name}/", item.job)
-                for i, item in enumerate(self.jobs)
-            ]
-        return [("", "", self.job)]
+        jobs = enumerate(self.jobs)
+        each = [(f"jobs[{i}].", f"{item.name}/", item.job) for i, item in jobs]
+        return each or [("", "", self.job)]
 
     @property
     def pins(self) -> Mapping[str, str]:
@@ -323,48 +284,33 @@ class Scenario(FileSection):
         if self.jobs:  # placed together they have the same; else each its own
             machines = self.jobs[0].job.movable_on
             machines = machines if self.place_jobs == "joint" else None
-        # Unknown names are an error of their own.
-        return (
-            cluster if machines is None else cluster.only(names & {*machines} or names)
-        )
+        if machines is None:
+            return cluster
+        return cluster.only(names & {*machines} or names)  # unknown ones are an error
 
     def idle_events(self, makespan: float) -> list[str]:
         """Return a sentence for each event after the end, and for faults too few."""
-        events = [*idle_events(self.events, makespan)]
+        events = [*events_section.idle_events(self.events, makespan)]
         if self.failures is not None:
             faults = self.failures.faults(self.cluster.build(), self.seed)
-            events += idle_faults(self.failures, faults, makespan)
+            events += events_section.idle_faults(self.failures, faults, makespan)
         return events
 
     def to_job(
         self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False
     ) -> Job:
-        """Return the job.
+        """Return the job, with tasks pinned where ``placement.tasks`` says (``pins``).
 
-        Raises ValueError when the job counts in epochs and ``train_vertices`` is not
+        ``opened``: whether the data set is opened where tasks follow from it. Raises
+        ValueError when the job counts in epochs and the size of the training set is not
         given, or a pin names an unknown task or contradicts another.
-
-        Parameters
-        ----------
-        train_vertices
-            Size of the training set, needed where the job counts in epochs.
-        pins
-            Whether tasks are pinned where ``placement.tasks`` says, which with every
-            policy but ``explicit`` it does.
-        opened
-            Whether the data set is opened where tasks follow from it.
         """
         if self.jobs:
-            job = several_jobs(
-                [
-                    JobPart(
-                        item.name,
-                        alone.to_job(train_vertices=train_vertices),
-                        item.release,
-                    )
-                    for item, alone in self.parts()
-                ]
-            )
+            parts = []
+            for item, alone in self.parts():
+                part = alone.to_job(train_vertices=train_vertices)
+                parts.append(JobPart(item.name, part, item.release))
+            job = several_jobs(parts)
         else:
             section = self.job.on_gpus() if self.cluster.has_gpus else self.job
             job = section.build(self.build_context(train_vertices, opened=opened))
@@ -377,7 +323,7 @@ class Scenario(FileSection):
                 teams = tasks_with_state_of(job).values()
                 owners = dict.fromkeys(name for names in teams for name in names)
                 job = with_copies(job, owners, copied.every, updates_missed(job))
-        return pin(job, self.only_present(job, self.pins)) if pins else job
+        return sections.pin(job, self.only_present(job, self.pins)) if pins else job
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
         """Return ``stated`` of the tasks of its job: the data set may name others."""
@@ -386,19 +332,14 @@ class Scenario(FileSection):
         names = {*job.units, *(task.name for task in job.tasks)}
         return {name: where for name, where in stated.items() if name in names}
 
-    @property
-    def window(self) -> int | None:
-        """Credit window K, None for unlimited."""
-        stated = self.job.credit_window
-        return stated if isinstance(stated, int) else None
-
     def build_context(
         self, train_vertices: int = 0, *, opened: bool = False
     ) -> BuildContext:
         """Return the values that a job takes from the other sections."""
+        window = self.job.credit_window
         return BuildContext(
             machines=tuple(self.cluster.names),
-            window=self.window,
+            window=window if isinstance(window, int) else None,  # else unlimited
             seed=self.seed,
             compute=self.emulation.compute,
             byte_scale=self.emulation.stated_byte_scale,
@@ -415,14 +356,10 @@ class Scenario(FileSection):
             del content["job"]
         else:
             del content["jobs"], content["place_jobs"], content["joint_cost"]
-        if not self.events:
-            del content["events"]
-        if self.on_failure == "abort":
-            del content["on_failure"]
-        if not self.systems:
-            del content["systems"]
-        if self.prices == PricesSection():
-            del content["prices"]
+        unstated = {"events": (), "on_failure": "abort", "systems": {}}
+        for key, default in {**unstated, "prices": sections.PricesSection()}.items():
+            if getattr(self, key) == default:
+                del content[key]
         if self._stated_cluster is not None:
             cluster = self.stated_cluster.model_dump(mode="json", exclude_none=True)
             content["cluster"] = cluster
@@ -432,10 +369,10 @@ class Scenario(FileSection):
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of scenarios; ``LabFile`` in its ``$defs`` is of labs."""
     schema = Scenario.model_json_schema(by_alias=True)
-    lab = LabFile.model_json_schema(by_alias=True)
+    lab = sections.LabFile.model_json_schema(by_alias=True)
     schema["$defs"] |= {**lab.pop("$defs"), "LabFile": lab}
     job = schema["properties"]["job"]
-    job["discriminator"]["mapping"].pop(SEVERAL)
+    job["discriminator"]["mapping"].pop(sections.SEVERAL)
     del schema["$defs"]["SeveralJobsSection"]
     names = set(job["discriminator"]["mapping"].values())
     job["oneOf"] = [one for one in job["oneOf"] if one["$ref"] in names]
@@ -445,12 +382,12 @@ def json_schema() -> dict[str, Any]:
     cluster["anyOf"] += [{"required": ["topology"]}]
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
         ("MachineSection", "nic"): {
-            "anyOf": [text_schema(RATE, "50 Gbit/s"), {"const": "none"}],
+            "anyOf": [quantities.text_schema(RATE, "50 Gbit/s"), {"const": "none"}],
             "examples": ["50 Gbit/s"],
         },
-        ("RackSection", "uplink"): text_schema(RATE, "40 Gbit/s"),
-        ("MachineNic", "latency"): text_schema(DURATION, "50 us"),
-        ("RackSection", "latency"): text_schema(DURATION, "5 us"),
+        ("RackSection", "uplink"): quantities.text_schema(RATE, "40 Gbit/s"),
+        ("MachineNic", "latency"): quantities.text_schema(DURATION, "50 us"),
+        ("RackSection", "latency"): quantities.text_schema(DURATION, "5 us"),
         ("RouteSection", "from"): {"type": "string"},
         ("RouteSection", "to"): {"type": "string"},
     }
@@ -458,10 +395,8 @@ def json_schema() -> dict[str, Any]:
         system = section_type.__name__
         if not section_type.trains:
             continue
-        shorthands[system, "dataset"] = {
-            "type": "string",
-            "examples": ["products-like"],
-        }
+        text = {"type": "string", "examples": ["products-like"]}
+        shorthands[system, "dataset"] = text
         shorthands[system, "optimizer"] = {"enum": ["adam", "sgd"]}
         model = schema["$defs"][system]["properties"]["model"]
         if "oneOf" in model:

@@ -34,6 +34,7 @@ from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import without_copies
 from emu.problem.workloads.copies import copy_names
+from emu.scenario import workload_file
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Data,
@@ -43,26 +44,17 @@ from emu.scenario.document import (
     collect_seldom,
     parse_document,
     read_document,
+    value_in,
 )
 from emu.scenario.error_messages import MISSING, describe, either, trail_of, with_system
 from emu.scenario.events_section import event_errors
-from emu.scenario.experiment import (
-    following_placement,
-    place_one_by_one,
-    prepare,
-)
+from emu.scenario.experiment import following_placement, place_one_by_one, prepare
 from emu.scenario.experiment import place as place_tasks
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
 from emu.scenario.realize import build_job, realize
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
-from emu.scenario.workload_file import (
-    WORKLOAD_KEYS,
-    expect_listed_makespan,
-    read_profile,
-    workload_document,
-)
 from emu.systems import Problems
 from emu.systems.training_section import batch_problem, program_text
 
@@ -94,13 +86,10 @@ LAB_KEYS = ("cluster", "lab", "events")
 _MOST_ERRORS = 200
 
 #: What stands in for a section that is wrong, while the others are looked at.
+_TASKS = [{"name": "t", "time": "0 s"}]
 _STAND_INS: Data = {
     "cluster": {"machines": [{"nic": "1 B/s"}]},
-    "job": {
-        "system": "custom",
-        "iterations": 1,
-        "tasks": [{"name": "t", "time": "0 s"}],
-    },
+    "job": {"system": "custom", "iterations": 1, "tasks": _TASKS},
 }
 
 
@@ -132,10 +121,8 @@ def locate(source: str | Path) -> Path:
     """Return the file that is meant: a path, or the name of a shipped scenario or lab.
 
     A file of that name in the working directory comes first, as does a folder with a
-    lab in it.
-
-    Raises ScenarioError when ``source`` is a bare name, and neither a file nor a
-    scenario is called so.
+    lab in it. Raises ScenarioError when ``source`` is a bare name, and neither a file
+    nor a scenario is called so.
     """
     path = Path(source)
     if (path / LAB).is_file():
@@ -145,11 +132,8 @@ def locate(source: str | Path) -> Path:
     names = list_scenarios() | list_labs()
     if path.name in names:
         return names[path.name]
-    raise ScenarioError(
-        "there is no such file; of the scenarios that ship with emu, "
-        f"{nearest(path.name, names)}",
-        file=str(source),
-    )
+    problem = "there is no such file; of the scenarios that ship with emu, "
+    raise ScenarioError(problem + nearest(path.name, names), file=str(source))
 
 
 def preparation_errors(scenario: Scenario) -> Problems:
@@ -167,7 +151,7 @@ def preparation_errors(scenario: Scenario) -> Problems:
     job, cluster = scenario.to_job(train_vertices=1), scenario.to_cluster()
     if scenario.profile is not None:
         try:
-            read_profile(scenario.profile).profile(without_copies(job))
+            workload_file.read_profile(scenario.profile).profile(without_copies(job))
         except DataError as error:
             yield ("profile",), str(error)
     if scenario.job.trains and not scenario.jobs:
@@ -216,10 +200,9 @@ def _data_errors(job: Job) -> Problems:
     from emu.graph_data.sources import find_source  # noqa: PLC0415 - 0.1 s
 
     dataset = job.settings["dataset"]
-    keys = ("name", "scale", "seed", "root")
-    name, scale, seed, root = (dataset[key] for key in keys)
+    what = {key: dataset[key] for key in ("scale", "seed", "root")}
     try:
-        source = find_source(name, scale=scale, seed=seed, root=root)
+        source = find_source(dataset["name"], **what)
     except DataError as error:
         yield ("job", "dataset"), str(error)
         return
@@ -253,21 +236,19 @@ def load(
         Lifts the limits that hold for files of strangers, for one of one's own: of
         size, values, edges, flows. A line says how much memory it will take.
 
-    Raises
-    ------
-    ScenarioError
-        Every error of the file that shows before data are opened or tasks placed:
-        file, line, key, what was found, what would be right.
+    Raises ScenarioError with every error that shows before data are opened or tasks
+    placed: file, line, key, what was found, what would be right.
     """
     if isinstance(source, Scenario):
         document = Document(source.name, source.to_json())
         return _good(_apply_changes(document, overrides, Path()), timed=timed)
-    with (
-        large_files(tell if large else None),
-        collect_seldom(),
-        one_error(source, partial(ScenarioError, file=str(source))),
-    ):
+    with large_files(tell if large else None), collect_seldom(), _errors_of(source):
         return _good(_read(source, overrides), timed=timed)
+
+
+def _errors_of(source: str | Path) -> contextlib.AbstractContextManager[None]:
+    """Return what makes any error of reading a file one of that scenario."""
+    return one_error(source, partial(ScenarioError, file=str(source)))
 
 
 def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
@@ -276,7 +257,7 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     Raises ScenarioError for every error of the file: file, line, key, what was found,
     what would be right.
     """
-    with one_error(source, partial(ScenarioError, file=str(source))):
+    with _errors_of(source):
         document = _read(source, overrides)
         data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
         machines = {key: data[key] for key in data if key != "lab"}
@@ -305,7 +286,7 @@ def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
 
     Raises ScenarioError when it cannot be read or parsed at all.
     """
-    with one_error(source, partial(ScenarioError, file=str(source))):
+    with _errors_of(source):
         keys = _read(source, overrides).data.keys()
     return "lab" in keys and not keys & {"job", "jobs"}
 
@@ -321,14 +302,9 @@ def loads(
     """Return the scenario that ``text``, YAML or JSON, describes.
 
     ``overrides``, ``timed``, ``large``: as in `load`. ``name``: what the scenario is
-    called in errors, and where it does not name itself.
-
-    Raises ScenarioError as `load`.
+    called in errors, and where it does not name itself. Raises ScenarioError as `load`.
     """
-    with (
-        large_files(tell if large else None),
-        one_error(name, partial(ScenarioError, file=name)),
-    ):
+    with large_files(tell if large else None), _errors_of(name):
         document = _apply_changes(parse_document(text, name), overrides, Path())
         return _good(document, timed=timed)
 
@@ -346,15 +322,11 @@ def write_scenario(path: Path, scenario: Scenario) -> None:
 def load_again(source: Source, noted: object = None) -> Scenario:
     """Return a scenario from its text, overrides and folder, as `load` did.
 
-    ``noted``: the scenario as a run noted it: rules and models of which it has the
-    text are not looked for in files, which may have gone.
-
-    Raises ScenarioError as `load`.
+    ``noted``: the scenario as a run noted it: rules and models of which it has the text
+    are not looked for in files, which may have gone. Raises ScenarioError as `load`.
     """
-    with (
-        large_files((lambda _: None) if source.large else None),
-        one_error(source.file, partial(ScenarioError, file=source.file)),
-    ):
+    silent = (lambda _: None) if source.large else None
+    with large_files(silent), _errors_of(source.file):
         document = parse_document(source.text, source.file)
         texts = dict(_noted_texts(noted))
         folder = Path(source.folder)
@@ -407,11 +379,10 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     Beyond `load` this finds data and profiles that are not there, that no placement
     exists, and that a death ends the job: what simulating the scenario would fail with,
     but for ``until``, which only training tells. Of code of others it looks at the text
-    alone: nothing of it is run or imported.
-
-    Raises ScenarioError when it cannot be read or parsed at all.
+    alone: nothing of it is run or imported. Raises ScenarioError when it cannot be read
+    or parsed at all.
     """
-    with one_error(path, partial(ScenarioError, file=str(path))):
+    with _errors_of(path):
         document = _read(path, overrides)
         scenario, errors = _check_document(document)
         if scenario is None or errors:
@@ -464,9 +435,10 @@ def _apply_changes(
     """
     stated = document.text, document.file, str(folder)
     source = Source(*stated, overrides, are_large())
-    workload = document.data if document.data.keys() >= WORKLOAD_KEYS else None
+    known = workload_file.WORKLOAD_KEYS
+    workload = document.data if document.data.keys() >= known else None
     if workload is not None:
-        document = workload_document(document)
+        document = workload_file.workload_document(document)
     apply_overrides(document, overrides, lambda trail: not _of_machines(trail))
     _drop_nulls(document.data)
     data = document.data
@@ -474,7 +446,7 @@ def _apply_changes(
     apply_overrides(document, overrides, _of_machines)
     _drop_nulls(data)
     if workload is not None:
-        expect_listed_makespan(data, workload)
+        workload_file.expect_listed_makespan(data, workload)
     if data.get("name") is None:
         data["name"] = Path(document.file).stem
     jobs = data.get("jobs")
@@ -524,11 +496,8 @@ def _describe_errors(
         for trail, problem in problems.items()
         if (match := re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem))
     }
-    return [
-        (trail, problem)
-        for trail, problem in problems.items()
-        if not problem.startswith(MISSING) or trail not in keys
-    ]
+    follow = {trail for trail in keys if problems.get(trail, "").startswith(MISSING)}
+    return [one for one in problems.items() if one[0] not in follow]
 
 
 def _locate_errors(
@@ -536,9 +505,8 @@ def _locate_errors(
 ) -> list[ScenarioError]:
     errors = [document.error(trail, problem) for trail, problem in found]
     # A key that is missing is often there, misspelt: the unknown one says more.
-    return sorted(
-        errors, key=lambda error: (error.problem.startswith(MISSING), error.line)
-    )
+    errors.sort(key=lambda one: (one.problem.startswith(MISSING), one.line))
+    return errors
 
 
 def _text_of(program: str, noted: Texts) -> dict[str, str]:
@@ -555,12 +523,7 @@ def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
     What was noted of another program is forgotten. A file that cannot be read is an
     error of the checks that follow.
     """
-    model: Any = document.data
-    for step in trail:
-        try:
-            model = model[step]
-        except (KeyError, IndexError, TypeError):
-            return
+    model = value_in(document.data, trail)
     if not isinstance(model, dict) or not isinstance(model.get("program"), str):
         return
     if (*trail, "program") in document.options:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from emu.problem.fields.cluster_section import MachineSection
 from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.realize import build_job
-from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import load
 from emu.systems.cache_section import settle_caches
 from emu.systems.system import list_transfers
@@ -35,9 +33,8 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     sizes: dict[tuple[str, str, str], float] = {}
     parts = {f"{item.name}/": build_job(alone) for item, alone in scenario.parts()}
     for prefix, job in (parts or {"": problem.job}).items():
-        places = {
-            task.name: machine_of.get(prefix + task.name, "") for task in job.tasks
-        }
+        names = [task.name for task in job.tasks]
+        places = {name: machine_of.get(prefix + name, "") for name in names}
         for cause, source, to, size in list_transfers(settle_caches(job, places)):
             key = cause, machine_of[prefix + source], machine_of[prefix + to]
             sizes[key] = sizes.get(key, 0.0) + size / scale
@@ -47,11 +44,31 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
 def setup_of(experiment: Experiment) -> Experiment | None:
     """Return `setup_bytes` as a job, a flow each, in order; None where nothing is sent.
 
-    All begin at once, under the rule of the training and on its machines, without
-    events: these have the clock of the training. Raises DataError as `setup_bytes`.
+    All begin at once, under the rule of the training and on its machines, a process
+    each, without events: these have the clock of the training. Raises DataError as
+    `setup_bytes`.
     """
-    sizes = setup_bytes(experiment)
-    return prepare(_as_scenario(experiment.scenario, sizes)) if sizes else None
+    scenario = experiment.scenario
+    if not (sizes := setup_bytes(experiment)):
+        return None
+    position = {name: n for n, name in enumerate(scenario.cluster.names)}
+    cluster = scenario.cluster.model_dump(mode="json", exclude_none=True)
+    cluster["machines"] = [
+        {key: value for key, value in machine.items() if key in _OF_MACHINES}
+        for machine in cluster["machines"]
+    ]
+    tasks, flows = {}, []
+    for (_, *ends), size in sizes.items():
+        flow = {"volume": SIZE.exact(size)}
+        for side, machine in zip(("from", "to"), ends, strict=True):
+            name = flow[side] = f"{side}{position[machine]}"
+            place = {"pin": machine, "process": f"setup{position[machine]}"}
+            tasks[name] = {"name": name, "time": "0 s", **place}
+        flows.append(flow)
+    job = {"system": "custom", "iterations": 1, "flows": flows}
+    job["tasks"] = [*tasks.values()]
+    own = {"name": f"{scenario.name}-setup", "cluster": cluster, "job": job}
+    return prepare(load(scenario, dict.fromkeys(_OF_TRAINING) | own))
 
 
 def setup_to_run(experiment: Experiment) -> Experiment | None:
@@ -79,30 +96,3 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
         flows.append(flow)
     seconds, total = schedule.makespan if schedule else 0.0, sum(sizes.values())
     return {"seconds": seconds, "bytes": total, "causes": causes, "flows": flows}
-
-
-def _as_scenario(
-    scenario: Scenario, sizes: Mapping[tuple[str, str, str], float]
-) -> Scenario:
-    """Return transfers as a custom job of one iteration, a process per machine."""
-    position = {name: n for n, name in enumerate(scenario.cluster.names)}
-    cluster = scenario.cluster.model_dump(mode="json", exclude_none=True)
-    cluster["machines"] = [
-        {key: value for key, value in machine.items() if key in _OF_MACHINES}
-        for machine in cluster["machines"]
-    ]
-    tasks, flows = {}, []
-    for (_, *ends), size in sizes.items():
-        flow = {"volume": SIZE.exact(size)}
-        for side, machine in zip(("from", "to"), ends, strict=True):
-            name = flow[side] = f"{side}{position[machine]}"
-            place = {"pin": machine, "process": f"setup{position[machine]}"}
-            tasks[name] = {"name": name, "time": "0 s", **place}
-        flows.append(flow)
-    job = {"tasks": [*tasks.values()], "flows": flows, "iterations": 1}
-    changes = dict.fromkeys(_OF_TRAINING) | {
-        "name": f"{scenario.name}-setup",
-        "cluster": cluster,
-        "job": {"system": "custom", **job},
-    }
-    return load(scenario, changes)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.host.input_file import open_input
 from emu.scenario.document import Data, Document, read_document
 
-if TYPE_CHECKING:
-    Pairs = Sequence[tuple[int, int]]
-
 _DEVICES = 8
-_NV2: Pairs = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
-_NV1: Pairs = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
+_NV2 = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
+_NV1 = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
+_LANES = {frozenset(pair): "nv2" for pair in _NV2}
+_LANES |= {frozenset(pair): "nv1" for pair in _NV1}
 #: GB/s of NVLinks of two lanes and of one, PCIe, the link of the sockets, InfiniBand.
 _RATES = {"nv2": 48.35, "nv1": 24.22, "pcie": 11.13, "qpi": 9.56, "ib": 6.37}
 #: Word -> number of boxes, and whether they have NVLinks.
@@ -33,10 +30,9 @@ _KEYS = ("machines", "links", "routes", "racks")
 def expand_topology(document: Document, folder: Path) -> None:
     """Write machines, links and routes for ``cluster.topology``, where it is stated.
 
-    ``folder``: that of the file, which the path of a topology is relative to.
-
-    Raises ScenarioError when it is no known word and no file of such keys, or
-    stands beside them.
+    ``folder``: that of the file, which the path of a topology is relative to. Raises
+    ScenarioError when it is no known word and no file of such keys, or stands beside
+    them.
     """
     cluster = document.data.get("cluster")
     if not isinstance(cluster, dict) or "topology" not in cluster:
@@ -71,7 +67,6 @@ def _read(document: Document, path: Path) -> Data:
     """Return the keys of a file, which may have a format of others.
 
     What that says and a cluster cannot is said on standard error, by name and count.
-
     Raises ScenarioError when it is damaged, or no mapping.
     """
     from emu.interchange.formats import read_topology  # noqa: PLC0415 - seldom
@@ -98,10 +93,11 @@ def _read(document: Document, path: Path) -> Data:
 
 def _add_host(cluster: Data) -> None:
     """Add the memory of a box as a machine ``host``, which devices reach over PCIe."""
-    for number, device in enumerate(machine["name"] for machine in cluster["machines"]):
-        for ends, way in ((("from", "to"), "up"), (("to", "from"), "down")):
-            pair = dict(zip(ends, (device, "host"), strict=True))
-            cluster["routes"].append({**pair, "through": [f"pcie{number} {way}"]})
+    for number in range(_DEVICES):
+        device, pcie = f"d{number}", f"pcie{number}"
+        out = {"from": device, "to": "host", "through": [f"{pcie} up"]}
+        into = {"from": "host", "to": device, "through": [f"{pcie} down"]}
+        cluster["routes"] += [out, into]
     cluster["machines"].append({"name": "host", "nic": "none"})
 
 
@@ -112,50 +108,31 @@ def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
     where the receiver is on the other, or the InfiniBand cards of both boxes, then PCIe
     into the receiver. Devices 0 to 3 of a box are on one socket, 4 to 7 on the other.
     """
-    devices = [(box, place) for box in range(boxes) for place in range(_DEVICES)]
-    links = {
-        f"pcie{_number(one)} {way}": _RATES["pcie"]
-        for one in devices
-        for way in ("up", "down")
-    }
-    links |= {f"qpi{2 * b + s}": _RATES["qpi"] for b in range(boxes) for s in (0, 1)}
+    devices = range(boxes * _DEVICES)
+    links = {f"pcie{d} {way}": "pcie" for d in devices for way in ("up", "down")}
+    links |= {f"qpi{socket}": "qpi" for socket in range(2 * boxes)}
     if boxes > 1:
-        ways = itertools.product(range(boxes), ("out", "in"))
-        links |= {f"ib{box} {way}": _RATES["ib"] for box, way in ways}
+        links |= {f"ib{b} {way}": "ib" for b in range(boxes) for way in ("out", "in")}
     routes = []
     for sender, receiver in itertools.permutations(devices, 2):
-        through, rate = _through(sender, receiver, nvlinks=nvlinks)
-        if rate:
-            links[through[0]] = rate
-        ends = {"from": f"d{_number(sender)}", "to": f"d{_number(receiver)}"}
+        box, other_box = sender // _DEVICES, receiver // _DEVICES
+        pair = frozenset({sender % _DEVICES, receiver % _DEVICES})
+        through = [f"pcie{sender} up", f"pcie{receiver} down"]
+        lanes, socket = _LANES.get(pair) if nvlinks else None, sender * 2 // _DEVICES
+        if box != other_box:
+            through[1:1] = [f"ib{box} out", f"ib{other_box} in"]
+        elif lanes:
+            through = [f"{lanes} {sender}-{receiver}"]
+            links[through[0]] = lanes
+        elif socket != receiver * 2 // _DEVICES:
+            through.insert(1, f"qpi{socket}")
+        ends = {"from": f"d{sender}", "to": f"d{receiver}"}
         routes.append({**ends, "through": through})
     return {
-        "machines": [{"name": f"d{_number(one)}", "nic": "none"} for one in devices],
+        "machines": [{"name": f"d{device}", "nic": "none"} for device in devices],
         "links": [
-            {"name": name, "bandwidth": f"{rate} GB/s"} for name, rate in links.items()
+            {"name": name, "bandwidth": f"{_RATES[kind]} GB/s"}
+            for name, kind in links.items()
         ],
         "routes": routes,
     }
-
-
-def _number(device: tuple[int, int]) -> int:
-    return device[0] * _DEVICES + device[1]
-
-
-def _through(
-    sender: tuple[int, int], receiver: tuple[int, int], *, nvlinks: bool
-) -> tuple[list[str], float]:
-    """Return the links from a device to another, and the rate of one of their own."""
-    (box, place), (other_box, other) = sender, receiver
-    up, down = f"pcie{_number(sender)} up", f"pcie{_number(receiver)} down"
-    if box != other_box:
-        return [up, f"ib{box} out", f"ib{other_box} in", down], 0.0
-    pair = (min(place, other), max(place, other))
-    for kind, pairs in (("nv2", _NV2), ("nv1", _NV1)):
-        if nvlinks and pair in pairs:
-            name = f"{kind} {_number(sender)}-{_number(receiver)}"
-            return [name], _RATES[kind]
-    socket = place * 2 // _DEVICES
-    if socket == other * 2 // _DEVICES:
-        return [up, down], 0.0
-    return [up, f"qpi{2 * box + socket}", down], 0.0

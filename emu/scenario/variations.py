@@ -45,17 +45,10 @@ def variations(
 ) -> list[Point]:
     """Return every combination of the varied values, with ``seeds`` seeds each.
 
-    Raises ScenarioError when a ``vary`` cannot be read, or one of the scenarios is
-    wrong.
-
-    Parameters
-    ----------
-    stated
-        Overrides of all points, as for `load`.
-    vary
-        ``key.key=value,value,...``; commas within brackets belong to a value.
-    seeds
-        The scenario's own seed and those that follow it.
+    ``stated`` are overrides of all points; ``vary`` are ``key.key=value,value,...``,
+    where commas within brackets belong to a value. Seeds are the scenario's own and
+    those that follow it. Raises ScenarioError when a ``vary`` cannot be read, or a
+    scenario is wrong.
     """
     keys: list[tuple[str, list[str]]] = []
     for text in vary:

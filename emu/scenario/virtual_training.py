@@ -23,17 +23,9 @@ from emu.scenario.realize import build_job
 from emu.systems import Problems
 from emu.systems.system import System, system_of
 from emu.training import evaluate, reference_training
+from emu.training import looks as training_looks
 from emu.training.kept import train_once, weight_settings
-from emu.training.looks import (
-    HELD,
-    Look,
-    Progress,
-    count_seeds,
-    hold,
-    reach,
-    space_looks,
-    trains_whole_graph,
-)
+from emu.training.looks import HELD, Look, Progress, count_seeds, space_looks
 from emu.training.reference import Watch, WholeGraphModel
 from emu.units import format_duration
 
@@ -77,30 +69,16 @@ def train_along(
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Train in one process as a schedule, simulated or emulated, has.
 
-    Parameters
-    ----------
-    schedule
-        Returns it; called where its reads decide the weights alone.
-    watch
-        See `emu.training.reference.Watch`.
-
-    Returns
-    -------
-    weights, losses
-        Flat, after the last step; mean loss of every step.
-
-    Raises
-    ------
-    ScenarioError
-        When the scenario trains nothing, or has several jobs.
-    DataError
-        When the data set is missing or damaged.
+    ``schedule`` returns it, and is called where its reads decide the weights alone.
+    Returns the flat weights after the last step, and the mean loss of every step.
+    Raises ScenarioError when the scenario trains nothing, or has several jobs;
+    DataError when the data set is missing or damaged.
     """
     job = build_job(scenario)
     settings, system = job.settings, _system_of_training(job)
     if system.asynchronous(settings):
         dataset = open_for(settings)
-        is_whole = trains_whole_graph(settings)
+        is_whole = training_looks.trains_whole_graph(settings)
         whole = WholeGraphModel(settings, dataset) if is_whole else None
 
         def look(step: int, parameters: NDArray[Any]) -> bool | None:
@@ -176,19 +154,10 @@ def progress_along(
 ) -> Progress:
     """Return the training of a schedule; those of equal weights are trained once.
 
-    Raises ScenarioError or DataError as `train_along`; when ``until`` cannot be
-    followed: see `look_errors`.
-
-    Parameters
-    ----------
-    schedule
-        As of `train_along`.
-    watch
-        Called with steps so far and in all while something is trained.
-    until
-        What spaces the looks; default is all training vertices, an epoch.
-    stops
-        Whether the training ends where ``until`` is reached.
+    ``watch`` is called with steps so far and in all while something is trained;
+    ``until`` spaces the looks, by default an epoch apart, and ends the training where
+    it ``stops``. Raises ScenarioError or DataError as `train_along`; when ``until``
+    cannot be followed: see `look_errors`.
     """
     job = build_job(scenario)
     system = _system_of_training(job)
@@ -248,18 +217,9 @@ def curve_until_divergence(
 ) -> dict[str, Any]:
     """Return ``training`` of result.json, and ``diverged`` where it has.
 
-    Parameters
-    ----------
-    curve
-        ``iteration`` and ``loss`` of every step, and more.
-    ends_well
-        Whether the weights after the last step are numbers, where that is known.
-
-    Returns
-    -------
-    dict
-        ``training`` holds the steps before the first whose loss is no number, which
-        ``diverged`` names; the number of steps where the weights after them are none.
+    ``training`` holds the steps of ``curve`` before the first whose loss is no number,
+    which ``diverged`` names; the number of steps where only the weights after them are
+    none (not ``ends_well``).
     """
     for place, step in enumerate(curve):
         if not math.isfinite(step["loss"]):
@@ -273,10 +233,7 @@ def virtual_training(
     """Return ``training``, ``accuracy`` and ``diverged`` as result.json, simulated.
 
     Steps at which the validation vertices were looked at have their ``accuracy``.
-
-    ``until``: what spaces the looks; default is an epoch.
-
-    Raises ScenarioError, DataError as `progress_along`.
+    ``until`` and errors are those of `progress_along`.
     """
     progress = progress_along(scenario, lambda: schedule, until=until)
     ends = _ends(scenario, schedule)
@@ -314,11 +271,8 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     """Return the evenly spaced looks at a training in virtual time.
 
     Where the scenario has ``until`` it says of which vertices, and the curve ends where
-    that is reached; else of ``valid`` ones, an epoch apart.
-
-    ``schedule``: as of `train_along`.
-
-    Raises ScenarioError, DataError as `progress_along`; when the training diverges.
+    that is reached; else of ``valid`` ones, an epoch apart. Raises ScenarioError,
+    DataError as `progress_along`; when the training diverges.
     """
     until, settings = scenario.until, build_job(scenario).settings
     split, target = (until.split, until.accuracy) if until else ("valid", np.inf)
@@ -334,18 +288,12 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
 
 
 class NotReached(ScenarioError):
-    """An accuracy that no look of a training holds.
-
-    Attributes
-    ----------
-    nearest, seconds
-        What was held at best, a share, and when.
-    curve
-        Every look.
-    """
+    """An accuracy that no look of a training holds."""
 
     nearest, seconds = 0.0, 0.0
+    """Share that was held at best, and when."""
     curve: Curve = ()
+    """Every look."""
 
 
 def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Look]:
@@ -360,18 +308,18 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Loo
     schedule = cache(schedule)
     curve = accuracy_curve(scenario, schedule)
     accuracy = np.array([look.accuracy for look in curve])
-    place = reach(accuracy, until.accuracy)
+    place = training_looks.reach(accuracy, until.accuracy)
     if place is not None:
         return curve[: place + 1]
-    levels = hold(accuracy)
+    levels = training_looks.hold(accuracy)
     best = int(levels.argmax())  # of equal ones the first
     times = time_looks(curve, scenario, schedule())
+    took = format_duration(times[best][0])
     problem = (
         f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "
-        f"{scenario.job.length}: at best {HELD} looks in a row hold "
-        f"{levels[best]:.2%}, from step {curve[best].step} on, after "
-        f"{format_duration(times[best][0])}; write "
-        "more of them, or a lower accuracy"
+        f"{scenario.job.length}: at best {HELD} looks in a row hold {levels[best]:.2%},"
+        f" from step {curve[best].step} on, after {took}; write more of them, or a "
+        "lower accuracy"
     )
     error = NotReached(problem, key="until.accuracy")
     error.nearest, error.seconds = float(levels[best]), times[best][0]

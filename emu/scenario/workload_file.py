@@ -20,23 +20,13 @@ from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
-_KEYS = {
-    "machines": list,
-    "tasks": list,
-    "edges": list,
-    "volumes": list,
-    "exec_times": dict,
-    "placement": dict,
-    "n_iterations": int,
-}
+_LISTS = dict.fromkeys(("machines", "tasks", "edges", "volumes"), list)
+_KEYS = {**_LISTS, "exec_times": dict, "placement": dict, "n_iterations": int}
 
 
-_KIND_OF_LETTER = {
-    "g": "graph_store",
-    "s": "sampler",
-    "w": "worker",
-    "p": "parameter_server",
-}
+_KINDS = ("graph_store", "sampler", "worker", "parameter_server")
+#: Kind of a task by the letter that its name begins with.
+_KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
 VERSION = 1
 #: What tells a workload file from a scenario.
 WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
@@ -48,20 +38,15 @@ def workload_document(document: Document) -> Document:
     """Return the scenario that a workload file states.
 
     ``expect.makespan`` is not among its keys: which one holds depends on the policy,
-    see `expect_listed_makespan`.
-
-    Raises ScenarioError when a key is missing or of the wrong kind, or a value is
-    impossible.
+    see `expect_listed_makespan`. Raises ScenarioError when a key is missing or of the
+    wrong kind, or a value is impossible.
     """
     data = document.data
     for key, kind in _KEYS.items():
         if not isinstance(data.get(key), kind) or isinstance(data[key], bool):
-            raise ScenarioError(
-                f"found {type(data.get(key)).__name__}, a workload has a "
-                f"{kind.__name__} here",
-                file=document.file,
-                key=key,
-            )
+            found = f"found {type(data.get(key)).__name__}"
+            problem = f"{found}, a workload has a {kind.__name__} here"
+            raise ScenarioError(problem, file=document.file, key=key)
     try:
         rates = [[*map(RATE.exact, map(float, one))] for one in data["machines"]]
         machines = [{"nic": {"in": into, "out": out}} for into, out in rates]
@@ -87,9 +72,8 @@ def workload_document(document: Document) -> Document:
             },
         }
     except (TypeError, ValueError, KeyError, IndexError) as error:
-        raise ScenarioError(
-            f"is not a workload: {type(error).__name__} {error}", file=document.file
-        ) from error
+        problem = f"is not a workload: {type(error).__name__} {error}"
+        raise ScenarioError(problem, file=document.file) from error
     return Document(document.file, scenario)
 
 
@@ -103,12 +87,8 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     policy = schedule.get("policy") if isinstance(schedule, dict) else "oes"
     makespan = workload.get("expected_makespan_s")
     same = data["job"]["iterations"] == workload["n_iterations"]
-    if (
-        isinstance(makespan, dict)
-        and policy in makespan
-        and same
-        and "expect" not in data
-    ):
+    makespan = makespan if isinstance(makespan, dict) else {}
+    if policy in makespan and same and "expect" not in data:
         data["expect"] = {"makespan": f"{makespan[policy]!r} s"}
 
 
@@ -128,12 +108,7 @@ def _flows(
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
         if not isinstance(lag, int) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
-        fields: Data = {
-            "from": source,
-            "to": destination,
-            "lag": lag,
-            "volume": values,
-        }
+        fields: Data = {"from": source, "to": destination, "lag": lag, "volume": values}
         flows.append(FlowSection.model_construct(**fields))
     return flows
 
@@ -155,13 +130,8 @@ class ProfileFile:
     def of(cls, job: Job, profile: Profile) -> ProfileFile:
         """Return ``profile`` of ``job`` by names."""
         tasks = {t.name: row for t, row in zip(job.tasks, profile.times, strict=True)}
-        edges = {
-            name: row
-            for name, control, row in zip(
-                job.edge_names, job.control, profile.volumes, strict=True
-            )
-            if not control
-        }
+        rows = zip(job.edge_names, job.control, profile.volumes, strict=True)
+        edges = {name: row for name, control, row in rows if not control}
         return cls(tasks, edges, dict(job.settings))
 
     def profile(self, job: Job) -> Profile:
@@ -180,26 +150,15 @@ class ProfileFile:
                     "anew, or write job.times"
                 )
                 raise DataError(problem, path=self.path)
-        names = job.edge_names
-        carrying = [
-            name
-            for name, control in zip(names, job.control, strict=True)
-            if not control
-        ]
-        wanted = [task.name for task in job.tasks]
-        for ranges, names_needed in ((self.tasks, wanted), (self.edges, carrying)):
-            missing = [name for name in names_needed if name not in ranges]
-            if missing:
-                problem = f"was measured on another job, it has no {missing[0]}"
-                raise DataError(problem, path=self.path)
         nothing = np.zeros_like(next(iter(self.tasks.values())))
-        times = np.array([self.tasks[name] for name in wanted])
-        rows = [
-            nothing if control else self.edges[name]
-            for name, control in zip(names, job.control, strict=True)
-        ]
-        volumes = np.array(rows).reshape(len(rows), nothing.size)
-        return Profile(times, volumes)
+        edges = [*zip(job.edge_names, job.control, strict=True)]
+        try:
+            times = np.array([self.tasks[task.name] for task in job.tasks])
+            rows = [nothing if control else self.edges[name] for name, control in edges]
+        except KeyError as error:
+            problem = f"was measured on another job, it has no {error.args[0]}"
+            raise DataError(problem, path=self.path) from error
+        return Profile(times, np.array(rows).reshape(len(rows), nothing.size))
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:

@@ -7,11 +7,11 @@ first, and the first change that makes YAML of the text is proposed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
@@ -24,38 +24,24 @@ _HEAD = r"(\s*(?:- +)?)"
 _KEY = r"([A-Za-z_][\w.-]*)"
 
 
-class Slip(NamedTuple):
-    """One line of a text, as it should be."""
-
-    line: int
-    """From 1."""
-    what: str
-    """The problem, in words."""
-    mended: str
-    """The whole line."""
-
-
 def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     """Return the line of an error (0: not known), and what to write there."""
     marks = [mark for mark in (error.problem_mark, error.context_mark) if mark]
     line = marks[0].line + 1 if marks else 0
     if isinstance(error, DuplicateKeyError):
         key = str(error.problem).removeprefix("found duplicate key ").partition(" with")
-        pattern = re.compile(
-            rf"(^|[\s{{,]){re.escape(key[0].strip(chr(34)))}[\"']?\s*:"
-        )
+        name = re.escape(key[0].strip('"'))
+        pattern = re.compile(rf"(^|[\s{{,]){name}[\"']?\s*:")
         lines = text.splitlines()[: line - 1]
         before = [number for number, one in enumerate(lines, 1) if pattern.search(one)]
         also = f", in line {before[-1]} as well" if before else ""
         return line, f"{key[0]} is there twice{also}: keep one of them"
     problem = (error.problem or error.context or "cannot be parsed").splitlines()[0]
-    if slip := find_slip(text, [mark.line for mark in marks]):
-        return slip.line, f"{slip.what}: write {slip.mended.rstrip()!r}"
-    return line, problem
+    return _find_slip(text, [mark.line for mark in marks]) or (line, problem)
 
 
-def find_slip(text: str, near: Sequence[int]) -> Slip | None:
-    """Return the change of one line that makes YAML of ``text``; None for none found.
+def _find_slip(text: str, near: Sequence[int]) -> tuple[int, str] | None:
+    """Return the line, from 1, that makes YAML of ``text`` if changed, and into what.
 
     ``near``: lines that an error names, from 0.
     """
@@ -73,17 +59,13 @@ def find_slip(text: str, near: Sequence[int]) -> Slip | None:
         return None
     for (what, change), place in product(_CHANGES.items(), places):
         for line in change(lines, place):
+            if line == lines[place]:
+                continue
             lines_tried = [*lines[start:place], line, *lines[place + 1 : end]]
-            if line != lines[place] and _is_yaml("\n".join(lines_tried)):
-                return Slip(place + 1, what, line)
+            with contextlib.suppress(YAMLError, TypeError, ValueError, RecursionError):
+                if YAML(pure=True).load("\n".join(lines_tried)) is not None:
+                    return place + 1, f"{what}: write {line.rstrip()!r}"
     return None
-
-
-def _is_yaml(text: str) -> bool:
-    try:
-        return YAML(pure=True).load(text) is not None
-    except (YAMLError, TypeError, ValueError, RecursionError):
-        return False
 
 
 def _substitute(pattern: str, by: str) -> Callable[[Sequence[str], int], Iterator[str]]:
@@ -100,9 +82,8 @@ def _indentations(lines: Sequence[str], at: int) -> list[int]:
     own = len(lines[at]) - len(lines[at].lstrip())
     around = [line for line in lines[max(0, at - 20) : at + 3] if line.strip()]
     widths = {len(line) - len(line.lstrip(" ")) for line in around}
-    widths |= {
-        line.index("- ") + 2 for line in around if line.lstrip().startswith("- ")
-    }
+    items = (line for line in around if line.lstrip().startswith("- "))
+    widths |= {line.index("- ") + 2 for line in items}
     return sorted(widths, key=lambda depth: (abs(depth - own), depth))
 
 
@@ -127,10 +108,9 @@ def _braces(lines: Sequence[str], at: int) -> Iterator[str]:
         if over > 0:
             yield line + closing * over + comment
             for brace in re.finditer(r"[\]})]", line):
+                first, rest = line[: brace.start()], line[brace.end() :] + comment
                 if brace[0] != closing:
-                    yield (
-                        line[: brace.start()] + closing + line[brace.end() :] + comment
-                    )
+                    yield first + closing + rest
         if over < 0:
             last = line.rindex(closing)
             fewer = line[:last] + line[last + 1 :] + comment

@@ -16,7 +16,7 @@ from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.system_rows import measure
 from emu.scenario import prepare
-from emu.scenario.deaths import count_failures
+from emu.scenario.experiment import count_failures
 from tests.testing.trial_cases import DGTP
 
 JOB = """

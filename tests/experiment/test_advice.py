@@ -14,12 +14,9 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.advice import Advice, Terms, advise
-from emu.experiment.choice import Choice
+from emu.experiment.advice import Advice, Choice, Lever, Terms, advise
 from emu.experiment.job_shares import combine_counts, list_counts, share_machines
-from emu.experiment.levers import Lever
-from emu.experiment.systems import chosen_system, list_variants
-from emu.experiment.target import Target
+from emu.experiment.systems import Target, chosen_system, list_variants
 from emu.prediction.analysis.throughput import job_times, pace, seeds_per_iteration
 from emu.scenario import Scenario, load, prepare
 from emu.scenario.scenario_file import loads

@@ -14,13 +14,13 @@ from emu.errors import DataError, ScenarioError
 from emu.experiment import run_experiment
 from emu.experiment.expectations import run_figures
 from emu.experiment.recompute import audit_whole
-from emu.experiment.training_results import evaluate_run
+from emu.experiment.run_result import evaluate_run
 from emu.problem.schedule import ROUNDING
 from emu.report.facts import run_facts
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, prepare
-from emu.scenario.deaths import count_failures
+from emu.scenario.experiment import count_failures
 from emu.scenario.scenario_file import loads
 from emu.scenario.virtual_training import curve_until_divergence
 from tests.integration.scenarios import command

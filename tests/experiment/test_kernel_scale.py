@@ -8,13 +8,13 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.auto_scale import with_scales
-from emu.experiment.kernel_scale import (
+from emu.experiment.auto_scale import (
     CORES,
     HOP,
     MARGIN,
     KernelCosts,
     kernel_time_scale,
+    with_scales,
 )
 from emu.experiment.scale_search import SHORTEST, ScaleChoice
 from emu.lab.machines import Sharing

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.profiling import prepare_profile
-from emu.experiment.rates import (
+from emu.experiment.profiling import (
     Sample,
     fit_rates,
     list_sizes,
     measure_rates,
+    prepare_profile,
     rates_keys,
 )
 from emu.problem import Profile

@@ -16,7 +16,7 @@ from emu.cli import run_commands
 from emu.cli.app import app
 from emu.errors import DataError, RunUntrusted
 from emu.experiment.dry_run import check_ready
-from emu.experiment.host_load import HostLoad, check_load, host_load
+from emu.experiment.profiling import HostLoad, check_load, host_load
 from emu.host.foreign_code import import_library, is_installed
 from emu.scenario import load
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
-from emu.experiment.attempts import cut_plan
-from emu.experiment.resumption import resume_run
+from emu.experiment.attempts import cut_plan, resume_run
 from emu.experiment.run_experiment import (
     _write_beginning,
     emulation_settings,

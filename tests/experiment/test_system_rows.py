@@ -23,8 +23,7 @@ from emu.cli.report_commands import Form
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.system_rows import compare_systems, limits_of, measure
-from emu.experiment.systems import as_variant, list_settings
-from emu.experiment.target import Target
+from emu.experiment.systems import Target, as_variant, list_settings
 from emu.graph_data import open_for
 from emu.scenario import load, prepare
 from tests.experiment.test_target import FILE, scenario_of

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.system_rows import compare_systems
-from emu.experiment.target import Target
+from emu.experiment.systems import Target
 from emu.report.system_tables import target_lines, target_table
 from emu.scenario import Scenario, build_job, prepare
 from emu.scenario.scenario_file import loads

@@ -18,8 +18,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.experiment.run_result import RunResult
-from emu.experiment.training_results import evaluate_run
+from emu.experiment.run_result import RunResult, evaluate_run
 from emu.runs.array_files import read_weights
 from emu.runs.retraining import training_audit
 from emu.runs.run_directory import RunDirectory

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.experiment.training_results import evaluate_run
+from emu.experiment.run_result import evaluate_run
 from emu.runs.array_files import read_weights
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.experiment.training_results import evaluate_run
+from emu.experiment.run_result import evaluate_run
 from emu.runs.recorded_run import load_run
 from emu.trust.audit import audit
 from tests.integration.scenarios import (

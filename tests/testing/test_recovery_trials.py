@@ -20,7 +20,7 @@ from emu.experiment.attempts import (
     recovery_of,
     run_attempts,
 )
-from emu.experiment.training_results import by_mini_batch
+from emu.experiment.run_result import by_mini_batch
 from emu.problem.job import Cut
 from emu.problem.workloads import copies_of
 from emu.scenario import Experiment, Scenario, prepare

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 
 from emu.errors import EmulatorError
-from emu.experiment.advice import Terms, advise
-from emu.experiment.choice import Choice
+from emu.experiment.advice import Choice, Terms, advise
 from emu.experiment.systems import chosen_system, list_variants, variant_named
 from emu.scenario import Scenario, load
 from emu.scenario.scenario_file import loads

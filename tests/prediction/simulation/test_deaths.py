@@ -10,7 +10,7 @@ from emu.prediction.simulation.attempts import Holders, Rules, attempts
 from emu.problem import Edge, Job, Kill, Schedule, Task
 from emu.problem.workloads.copies import with_copies
 from emu.scenario import Experiment, prepare
-from emu.scenario.deaths import with_deaths
+from emu.scenario.experiment import with_deaths
 from emu.scenario.scenario_file import loads
 
 #: Seconds of a tick: exact in binary, so that ties are ties.
