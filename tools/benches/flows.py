@@ -233,7 +233,7 @@ class Flows:
     ) -> None:
         edges = self.edges = processes * per_process
         #: Seconds before its fluid's end from which a flow's last bytes may leave.
-        self.lead = pace_at(1.0, quantum=quantum)[1].lead_time
+        self.lead = pace_at(1.0, quantum=quantum).lead_time
         self.board = RateBoard.create(edges)
         self._processes, self.receivers, self.senders = [], [], []
         for _ in range(processes):

@@ -28,16 +28,17 @@ from emu.emulation.coordinator.peers import (
     Standstill,
     agent_name,
     cause,
-    severity_of,
 )
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.fork import describe_end
 from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.network.authentication import Identity, format_address
+from emu.emulation.network.clock import SilenceWatch
 from emu.emulation.network.control import ControlConnection
 from emu.emulation.network.control_server import ControlServer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tls import is_loopback
+from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import (
     AgentHello,
     Beat,
@@ -52,13 +53,7 @@ from emu.emulation.wire.messages import (
     pack,
     unpack,
 )
-from emu.errors import (
-    EmulatorError,
-    NodeLost,
-    NodeMisbehaved,
-    RunError,
-    WireError,
-)
+from emu.errors import EmulatorError, NodeLost, NodeMisbehaved, RunError, WireError
 from emu.host.this_host import this_host
 from emu.names import printable
 
@@ -88,15 +83,6 @@ class Membership:
         self.agents: list[JoinedAgent] = []
         self.processes: dict[str, Process] = {}
         self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
-        self._server: ControlServer | None = None
-        self._launcher = settings.launcher or LocalLauncher()
-        self._watching: asyncio.Task[None] | None = None
-        self._left = asyncio.Event()
-        self.barrier = Barrier(self.events, settings.deadline, log)
-        self._standstill = Standstill(settings.heartbeat_timeout)
-
-    async def __aenter__(self) -> Self:
-        settings = self._settings
         # A listening socket that was handed over is in a network of our own.
         beyond = settings.listening is None and not is_loopback(settings.listen)
         self._server = ControlServer(
@@ -105,17 +91,24 @@ class Membership:
             encrypted=beyond or settings.tls == "all",
             notify=self._log.note,
         )
+        self._launcher = settings.launcher or LocalLauncher()
+        self._watching: asyncio.Task[None] | None = None
+        self._left = asyncio.Event()
+        self.barrier = Barrier(self.events, settings.deadline, log)
+        self._standstill = Standstill(settings.heartbeat_timeout)
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
         try:
             self.address = await self._server.start(
                 settings.listen, settings.port, settings.ports, settings.listening
             )
         except OSError as error:
             number = error.errno or 0  # negative where a name does not resolve
-            in_range = settings.ports is not None and not settings.port
             why = os.strerror(number) if number > 0 else error.strerror or str(error)
-            why = str(error.strerror) if in_range else why
             where = format_address(settings.listen, settings.port)
-            where = settings.listen if in_range else where
+            if settings.ports is not None and not settings.port:  # all of a range
+                why, where = str(error.strerror), settings.listen
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
             await self._launcher.start(
@@ -147,15 +140,16 @@ class Membership:
         if self._watching is not None:
             self._watching.cancel()
         # First told, then ended: a process that ends by itself cleans up behind it.
-        self.tell_all(Stop(reason, failed=error is not None))
+        for member in (*self.processes.values(), *self.agents):
+            with contextlib.suppress(EmulatorError):
+                member.connection.send(pack(Stop(reason, failed=error is not None)))
         try:
             await asyncio.gather(leave(), self._launcher.aclose(_LEAVE))
         finally:
             for agent in self.agents:
                 if agent.board is not None:
                     agent.board.close()
-            if self._server is not None:
-                await self._server.aclose()
+            await self._server.aclose()
             self._mail.close()
 
     @property
@@ -181,13 +175,6 @@ class Membership:
     def hosts(self) -> list[dict[str, Any]]:
         """Return the description and clock of every host, for the manifest."""
         return [{**each.host, "clock": asdict(each.clock)} for each in self.agents]
-
-    def tell_all(self, message: Message) -> None:
-        """Send ``message`` to every process and agent that can still be reached."""
-        members: list[Process | JoinedAgent] = [*self.processes.values(), *self.agents]
-        for member in members:
-            with contextlib.suppress(EmulatorError):
-                member.connection.send(pack(message))
 
     def send_to_processes(self, message: Message) -> None:
         """Send ``message`` to every process."""
@@ -225,10 +212,8 @@ class Membership:
         # The cause may be reported a moment after what follows from it.
         deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
-            mail = await self._mail.everything(
-                max(deadline - this_host.monotonic(), 0.0)
-            )
-            if not mail:
+            left = max(deadline - this_host.monotonic(), 0.0)
+            if not (mail := await self._mail.everything(left)):
                 break
             reports += [report for report in mail if isinstance(report, Report)]
         if stood_still := self._standstill.story():
@@ -244,9 +229,10 @@ class Membership:
 
         def missing() -> list[str]:
             names = [agent.name for agent in self.agents]
+            if known:
+                return [name for name in known if name not in names]
             unknown = count - len(names)
-            nameless = [f"{unknown} of {count} agents"] if unknown else []
-            return [name for name in known if name not in names] if known else nameless
+            return [f"{unknown} of {count} agents"] if unknown else []
 
         await self.barrier.until(
             missing, "join", lambda *_: None, patience=self._launcher.patience
@@ -273,8 +259,9 @@ class Membership:
             try:
                 agent.board = RateBoard.open(path, writable=True)
             except OSError as error:
-                problem = RunError(f"cannot open the rate board: {error}")
-                self._report(Severity.GONE, problem)
+                self._report(
+                    Severity.GONE, RunError(f"cannot open the rate board: {error}")
+                )
 
     async def _take_in(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""
@@ -282,6 +269,7 @@ class Membership:
             hello = unpack(await connection.receive(_INTRODUCTION))
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
+        address, limit = connection.peer_address, self._settings.heartbeat_timeout
         if isinstance(hello, ProcessHello) and who.role == "process":
             await self._follow_process(Process(who.name, hello.pid, connection))
         elif isinstance(hello, AgentHello) and who.role == "agent":
@@ -295,19 +283,17 @@ class Membership:
                 refusal = f"no host of this run is called {printable(who.name)}"
             if refusal:
                 connection.send(pack(Failed("NotWanted", refusal, "")))
-                whence = connection.peer_address
-                self._log.note(f"refused an agent from {whence}: {refusal}")
-            else:
-                await self._follow_agent(connection, who.name, hello)
+                self._log.note(f"refused an agent from {address}: {refusal}")
+                return
+            host = {**hello.host, "host": who.name}
+            watch = SilenceWatch(limit, this_host.monotonic())
+            agent = JoinedAgent(who.name, address, connection, host, watch)
+            self.agents.append(agent)
+            self._mail.put((agent.name, hello))
+            await self._follow_agent(agent)
 
-    async def _follow_agent(
-        self, connection: ControlConnection, host_name: str, hello: AgentHello
-    ) -> None:
-        agent = JoinedAgent(
-            host_name, connection, hello.host, self._settings.heartbeat_timeout
-        )
-        self.agents.append(agent)
-        self._mail.put((agent.name, hello))
+    async def _follow_agent(self, agent: JoinedAgent) -> None:
+        connection = agent.connection
 
         def beat() -> None:
             connection.send(pack(Beat()))
@@ -324,8 +310,8 @@ class Membership:
             async with agent.watch.heartbeats(beat, lose):
                 await connection.follow(lambda said: self._hear(agent, unpack(said)))
         except (WireError, RunError) as error:
-            loss = NodeLost(f"{agent} is gone: {error} ({self._story()})")
-            self._report(Severity.FAILED, loss)
+            loss = f"{agent} is gone: {error} ({self._story()})"
+            self._report(Severity.FAILED, NodeLost(loss))
         finally:
             agent.gone = True
             self._left.set()
@@ -356,12 +342,26 @@ class Membership:
             twice = NodeMisbehaved(f"process {name} joins twice")
             self._report(Severity.FAILED, twice)
             return
+
+        def hear(said: Fields) -> bool:
+            message = unpack(said)
+            if isinstance(message, Failed):
+                process.failed = True
+                at = message.doing or self._doing(name)
+                text = f"process {name} ({at}): {message.error}: {message.text}"
+                severity = Severity.of(message.error)
+                # Of who misses another one: that one is lost, whoever it is.
+                error = NodeLost if severity is Severity.CONSEQUENCE else RunError
+                self._report(severity, error(text))
+            else:
+                process.done = process.done or isinstance(message, Outcome)
+                self._mail.put((name, message))
+            return True
+
         # Before it says anything: what it says is judged by who has joined.
         self.processes[name] = process
         try:
-            await process.connection.follow(
-                lambda said: self._process_said(process, unpack(said))
-            )
+            await process.connection.follow(hear)
         except WireError as error:
             wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
             self._report(Severity.FAILED, wrong)
@@ -369,20 +369,6 @@ class Membership:
             # After its last word it may go; its agent says more of why it went early.
             if not (process.done or process.failed):
                 self._report(Severity.GONE, self._lose(name, "closed its connection"))
-
-    def _process_said(self, process: Process, message: Message) -> bool:
-        if isinstance(message, Failed):
-            process.failed = True
-            at = message.doing or self._doing(process.name)
-            text = f"process {process.name} ({at}): {message.error}: {message.text}"
-            severity = severity_of(message.error)
-            # Of who misses another one: that one is lost, whoever it is.
-            error = NodeLost if severity is Severity.CONSEQUENCE else RunError
-            self._report(severity, error(text))
-        else:
-            process.done = process.done or isinstance(message, Outcome)
-            self._mail.put((process.name, message))
-        return True
 
     def _lose(self, process: str, how: str) -> NodeLost:
         return NodeLost(f"process {process} {how} ({self._doing(process)})")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -41,6 +41,11 @@ class Severity(IntEnum):
     GONE = 2  #: a connection ended; the report of why follows
     CONSEQUENCE = 3  #: a process misses another one
 
+    @classmethod
+    def of(cls, error: str) -> Severity:
+        """Return the severity of an error that a process reports, by its class."""
+        return cls.CONSEQUENCE if error in _CONSEQUENCES else cls.FAILED
+
 
 @dataclass(frozen=True)
 class Report:
@@ -50,11 +55,6 @@ class Report:
     error: EmulatorError
     seen: float = 0.0
     """When the first sign of it came, wall time."""
-
-
-def severity_of(error: str) -> Severity:
-    """Return the severity of an error that a process reports, by its class."""
-    return Severity.CONSEQUENCE if error in _CONSEQUENCES else Severity.FAILED
 
 
 def cause(reports: Sequence[Report]) -> EmulatorError:
@@ -78,13 +78,12 @@ class Standstill:
         self._looked = this_host.monotonic()
         self._pause, self._resumed = 0.0, -math.inf
 
-    def look(self) -> float:
-        """Look at the clock; return the wall seconds since the last look."""
+    def look(self) -> None:
+        """Look at the clock."""
         now = this_host.monotonic()
         pause, self._looked = now - self._looked, now
         if pause > self._fatal:
             self._pause, self._resumed = pause, now
-        return pause
 
     def story(self) -> str:
         """Return the pause for which this process was just given up, else nothing."""
@@ -135,24 +134,25 @@ class ClockRelation:
         self.readings += 1
 
 
+@dataclass(eq=False)
 class JoinedAgent:
     """An agent that has joined, with the rate board of its host."""
 
-    def __init__(
-        self,
-        host_name: str,
-        connection: ControlConnection,
-        host: dict[str, Any],
-        heartbeat_timeout: float,
-    ) -> None:
-        self.host_name, self.connection = host_name, connection
-        self.host = {**host, "host": host_name}
-        self.name = agent_name(host_name)
-        self.address = connection.peer_address
-        self.board: RateBoard | None = None
-        self.watch = SilenceWatch(heartbeat_timeout, this_host.monotonic())
-        self.clock = ClockRelation()
-        self.gone = False
+    host_name: str
+    address: str
+    """Of its host, also when the connection has ended."""
+    connection: ControlConnection
+    host: dict[str, Any]
+    """What it says of its host, and how that is called in the run."""
+    watch: SilenceWatch
+    board: RateBoard | None = None
+    clock: ClockRelation = field(default_factory=ClockRelation)
+    gone: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return agent_name(self.host_name)
 
     @property
     def cores(self) -> int:
@@ -165,12 +165,15 @@ class JoinedAgent:
         return f"{self.name} at {self.address}"
 
 
+@dataclass(eq=False)
 class Process:
     """A node process that has joined."""
 
-    def __init__(self, name: str, pid: int, connection: ControlConnection) -> None:
-        self.name, self.pid, self.connection = name, pid, connection
-        self.failed = self.done = False
+    name: str
+    pid: int
+    connection: ControlConnection
+    failed: bool = False
+    done: bool = False
 
 
 # Waiting for everybody: one deadline per wait, and the names of who is missing.

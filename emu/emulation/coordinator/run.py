@@ -15,13 +15,7 @@ from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.observers import Observer
-from emu.emulation.coordinator.outcome import (
-    EmulatedRun,
-    FrameRows,
-    Recorder,
-    Results,
-    Tally,
-)
+from emu.emulation.coordinator.outcome import Answers, EmulatedRun, Recorder
 from emu.emulation.coordinator.process_specs import (
     check_hosts,
     check_ports,
@@ -34,20 +28,16 @@ from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.shaping import RISE
-from emu.emulation.wire.array_parts import Arrays
 from emu.emulation.wire.messages import (
     Begin,
     Finish,
     FlowEnded,
-    Frames,
     Launch,
     Listening,
     Message,
-    Outcome,
     Peers,
     RateUpdate,
     Ready,
-    ResultPart,
     RunTask,
     StatePart,
     TaskEnded,
@@ -60,6 +50,7 @@ from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Due, Problem, Profile, Realization, next_kills
 from emu.problem.workloads import copies_of
 from emu.trust.guards.traffic import LOST_RATES
+from emu.trust.lateness import late_times
 
 __all__ = ["Coordinator", "EmulatedRun", "emulate"]
 
@@ -86,12 +77,7 @@ class SenderWakeups:
 
     def __init__(self, problem: Problem) -> None:
         job = problem.job
-        owner = {t: p for p, members in job.processes.items() for t in members}
-        self._process = {
-            e: owner[edge.source]
-            for e, edge in enumerate(job.edges)
-            if not job.control[e]
-        }
+        self._process = [job.tasks[edge.source].process_name for edge in job.edges]
         self._iteration = np.full(len(job.edges), -1, dtype=np.int64)
         #: Lowest rate of the flow since its sender was notified: it knows none lower.
         self._known = np.zeros(len(job.edges))
@@ -120,7 +106,7 @@ class NextKills:
         job, self._settings = problem.job, settings
         self._awaited = {kill.ended for kill in settings.kills}
         self._ends: dict[tuple[int, int], float] = {}
-        self._process = {t: p for p, own in job.processes.items() for t in own}
+        self._process = [task.process_name for task in job.tasks]
         self._source = {
             e: self._process[edge.source]
             for e, edge in enumerate(job.edges)
@@ -201,7 +187,7 @@ class Coordinator:
             None if settings.compute == "real" else expected.times,
             expected.times,
         )
-        self._recorder = Recorder(problem, scheduler)
+        self._recorder = Recorder(problem, scheduler, settings.first)
         self._deadlines = Deadlines(
             problem, scheduler, settings.deadline, settings.first
         )
@@ -209,7 +195,6 @@ class Coordinator:
             settings, log, doing=self._deadlines.doing, story=self._deadlines.story
         )
         self._driver = SchedulerDriver(scheduler, self._recorder, self._deadlines, self)
-        self._tally = Tally.of(problem, settings.first)
         self._sender_wakeups = SenderWakeups(problem)
         of = problem.machine_of_task
         at = [of[problem.job.tasks[edge.source].name] for edge in problem.job.edges]
@@ -272,22 +257,23 @@ class Coordinator:
         await self._drive(clock)
         wall = this_host.monotonic() - start
         self.phase = "collecting results, after the last iteration"
-        results, statistics, frames = await self._collect(start)
+        answers, noted = await self._collect(start), self._recorder
         await self._cuts.finish()
-        out_rows, in_rows = frames.arrays()
+        out_rows, in_rows = answers.frames()
+        schedule, realization = noted.schedule(), noted.realization()
         return EmulatedRun(
-            schedule=self._recorder.schedule(),
-            realization=self._recorder.realization(),
-            perturbed=self._recorder.with_lateness(),
-            arrivals=self._recorder.arrivals,
-            reports=self._tally.reports,
-            results=results,
-            statistics=statistics,
+            schedule=schedule,
+            realization=realization,
+            perturbed=Realization(late_times(schedule), realization.volumes),
+            arrivals=noted.arrivals,
+            reports=noted.reports,
+            results=answers.results(),
+            statistics=answers.statistics,
             sent=out_rows,
             received=in_rows,
-            late=self._tally.late,
-            cpu=self._tally.cpu,
-            began=self._tally.began,
+            late=noted.late,
+            cpu=noted.cpu,
+            began=noted.began,
             hosts=self._membership.hosts(),
             tuning=self._tuning,
             startup=startup,
@@ -397,21 +383,16 @@ class Coordinator:
         try:
             self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
         except DeadlineExceeded as error:
-            if loss := self._name_lost_rates():
-                raise DeadlineExceeded(f"{loss}; {error}") from error
-            raise
-
-    def _name_lost_rates(self) -> str:
-        """Return which rates never came to a board of this host, in words, if any."""
-        for agent in (
-            self._membership.agents if self._settings.kernel_nics is None else ()
-        ):
-            if agent.board is not None:
+            agents = self._membership.agents
+            for agent in agents if self._settings.kernel_nics is None else ():
+                if agent.board is None:  # of another host
+                    continue
                 missing = self._driver.published - agent.board.counts.astype(np.int64)
                 if missing.any():
                     edge = self._problem.job.edge_names[int(missing.argmax())]
-                    return LOST_RATES.format(int(missing.sum()), edge)
-        return ""
+                    loss = LOST_RATES.format(int(missing.sum()), edge)
+                    raise DeadlineExceeded(f"{loss}; {error}") from error
+            raise
 
     def _take_states(self, said: Sequence[tuple[str, Message]]) -> None:
         """Take in what was said of states: nothing waits for it."""
@@ -437,8 +418,7 @@ class Coordinator:
         raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
 
     def task_ended(self, message: TaskEnded) -> None:
-        """Count it and notify the observer."""
-        self._tally.note(message, self._problem.job.tasks[message.task].name)
+        """Notify the observer."""
         self._observer.task_ended(message)
 
     def flow_ended(self, message: FlowEnded) -> None:
@@ -482,38 +462,25 @@ class Coordinator:
         for process, look in self._sender_wakeups.due(segments).items():
             self._membership.send(process, look)
 
-    async def _collect(
-        self, start: float
-    ) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]], FrameRows]:
+    async def _collect(self, start: float) -> Answers:
         """Ask every process for its results, statistics and frames."""
-        seconds = this_host.monotonic() - start
+        seconds, job = this_host.monotonic() - start, self._problem.job
         self._membership.send_to_processes(Finish())
-        results, frames = Results(self._problem), FrameRows()
-        statistics: dict[str, dict[str, Any]] = {}
+        answers = Answers(job)
 
         def take(process: str, message: Message) -> None:
-            if isinstance(message, Outcome):
-                window = [seconds, this_host.monotonic() - start]
-                statistics[process] = {**message.statistics, "answered": window}
-            elif isinstance(message, Frames):
-                frames.add(message)
-            elif isinstance(message, StatePart):
+            if isinstance(message, StatePart):
                 self._cuts.add(process, message)
-            elif not isinstance(message, ResultPart):
-                raise NodeMisbehaved(
-                    f"{process} sent {type(message).__name__} after the run"
-                )
-            elif self._owner.get(message.task) != process:
-                raise NodeMisbehaved(f"{process} has results not its own")
             else:
-                results.add(message)
+                window = [seconds, this_host.monotonic() - start]
+                answers.take(process, message, window)
 
         await self._membership.barrier.until(
-            lambda: self._problem.job.processes.keys() - statistics.keys(),
+            lambda: job.processes.keys() - answers.statistics.keys(),
             "hand over its results, after the last iteration",
             take,
         )
-        return results.arrays(), statistics, frames
+        return answers
 
 
 def emulate(
@@ -527,12 +494,9 @@ def emulate(
 ) -> EmulatedRun:
     """Run a problem over real sockets; the parameters are those of `Coordinator`.
 
-    Raises
-    ------
-    RunError
-        When the run could not be finished; every process has been ended.
-    KeyboardInterrupt
-        On Ctrl-C, SIGTERM or SIGHUP, likewise; its text says what was under way.
+    Raises RunError when the run could not be finished, and KeyboardInterrupt, whose
+    text says what was under way, on Ctrl-C, SIGTERM or SIGHUP. Every process has been
+    ended then.
     """
     coordinator = Coordinator(
         problem, policy, settings, expected, log=log, observer=observer

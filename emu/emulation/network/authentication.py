@@ -51,25 +51,19 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     six, host = (match["six"], match["host"]) if match else (None, None)
     port_text, name = match["port"] if match else None, six or host or ""
     form = _HOST if six is None else _IPV6
-    fits = False
+    fits, said = False, repr(printable(text))
     if form.fullmatch(name):
         with contextlib.suppress(UnicodeError):  # an empty label, or beyond 63 bytes
             name.encode("idna")
             fits = True
     if not fits or (port_text is None and port is None):
         optional = "[:PORT]" if port is not None else ":PORT"
-        raise ValueError(
-            f"{printable(text)!r} is not HOST{optional} or [IPV6]{optional}"
-        )
+        raise ValueError(f"{said} is not HOST{optional} or [IPV6]{optional}")
     if port_text is None:
         return name, port or 0
-    if not (
-        port_text.isascii() and port_text.isdecimal() and int(port_text[:9]) < _PORTS
-    ):
-        raise ValueError(
-            f"{printable(text)!r}: the port is {printable(port_text)!r}; "
-            f"a port is a number from 0 to {_PORTS - 1}"
-        )
+    if not re.fullmatch("[0-9]+", port_text) or int(port_text[:9]) >= _PORTS:
+        problem = f"{said}: the port is {printable(port_text)!r}"
+        raise ValueError(f"{problem}; a port is a number from 0 to {_PORTS - 1}")
     return name, int(port_text)
 
 
@@ -117,7 +111,10 @@ def fresh_nonce() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Values of a handshake that both sides compute alike."""
+    """Values of a handshake that both sides compute alike.
+
+    Raises NodeMisbehaved when a nonce, which a stranger sent, is none.
+    """
 
     key: bytes
     subject: tuple[str | int, ...]
@@ -129,46 +126,28 @@ class Challenge:
     """Fingerprint of the server's certificate, as this side knows it; none without
     TLS."""
 
-    @classmethod
-    def of(
-        cls,
-        key: bytes,
-        subject: tuple[str | int, ...],
-        client: Any,
-        server: Any,
-        binding: bytes = b"",
-    ) -> Challenge:
-        """Return the challenge with a nonce that a stranger sent.
-
-        Raises NodeMisbehaved when that is no nonce.
-        """
-        for nonce in (client, server):
+    def __post_init__(self) -> None:
+        for nonce in (self.client, self.server):  # a stranger sent one of them
             if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
                 raise NodeMisbehaved("the handshake carries no challenge of 32 bytes")
-        return cls(key, subject, client, server, binding)
 
-    def proof(self, side: Side) -> bytes:
+    def proof(self, side: Side, what: str = "proof") -> bytes:
         """Return the proof that ``side`` gives."""
-        return self._derive("proof", side)
+        context = (*self.subject, self.client, self.server, self.binding)
+        return _mac(self.key, what, side, *context)
 
     def seal_key(self, side: Side) -> bytes:
         """Return the key with which ``side`` seals its messages afterwards."""
-        return self._derive("seal", side)
+        return self.proof(side, "seal")
 
     def check(self, fields: Mapping[str, Any], side: Side) -> None:
         """Take the proof of ``side`` out of its message.
 
         Raises NodeMisbehaved when it is wrong or missing.
         """
-        proof = fields.get("proof")
-        if not (
-            isinstance(proof, bytes) and hmac.compare_digest(proof, self.proof(side))
-        ):
+        proof, right = fields.get("proof"), self.proof(side)
+        if not (isinstance(proof, bytes) and hmac.compare_digest(proof, right)):
             raise NodeMisbehaved("it does not know the token of this run")
-
-    def _derive(self, what: str, side: Side) -> bytes:
-        context = (*self.subject, self.client, self.server, self.binding)
-        return _mac(self.key, what, side, *context)
 
 
 class Rejections(deque[tuple[str, str]]):
@@ -207,10 +186,11 @@ class Strangers:
     #: A process may often have 1024 files: the others are for peers that have proved
     #: themselves.
     most = 512
+    #: Wall seconds that one has to prove itself.
+    patience = 10.0
 
     def __init__(self, most: int | None = None) -> None:
-        if most is not None:
-            self.most = most
+        self.most = most or self.most
         self._here: dict[Stranger, None] = {}
 
     def enter(self, stranger: Stranger) -> None:

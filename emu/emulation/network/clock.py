@@ -294,35 +294,40 @@ class Alarm:
     """
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        ring: Callable[[], None],
-        *,
-        timerfd: bool = True,
+        self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]
     ) -> None:
         self._loop, self._ring = loop, ring
         self._handle: asyncio.TimerHandle | None = None
-        self._timer: _Timer | None = None
-        if timerfd and _LIBC is not None and this_host.precise_timers():
-            fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
-            self._timer = _Timer(_LIBC, fd) if fd >= 0 else None
-        self.device = "timerfd" if self._timer is not None else "loop"
-        if self._timer is not None:
-            loop.add_reader(self._timer.fd, self._on_expiry, self._timer)
+        self._fd = -1
+        if _LIBC is not None and this_host.precise_timers():
+            self._fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
+            self._settime = _LIBC.timerfd_settime
+        self.device = "timerfd" if self._fd >= 0 else "loop"
+        if self._fd >= 0:
+            self._value = ctypes.create_string_buffer(_ITIMERSPEC.size)
+            self._address = ctypes.c_void_p(ctypes.addressof(self._value))
+            loop.add_reader(self._fd, self._on_expiry)
 
     def set(self, wall: float) -> None:
         """Ring at this wall time (at once if it is past), not any time before."""
-        if self._timer is not None:  # to a timerfd 0 means never
-            self._timer.set(max(wall, 1e-9))
+        if self._fd >= 0:
+            self._expire(max(wall, 1e-9))
         else:
             self.cancel()
             delay = max(0.0, wall - this_host.monotonic())
             self._handle = self._loop.call_later(delay, self._on_loop, wall)
 
+    def _expire(self, wall: float) -> None:
+        """Have the timerfd expire at a wall time; never, if that is 0."""
+        seconds, nanoseconds = divmod(round(wall * 1e9), 1_000_000_000)
+        _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
+        if self._settime(self._fd, _ABSOLUTE, self._address, None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+
     def cancel(self) -> None:
         """Do not ring."""
-        if self._timer is not None:
-            self._timer.set(0.0)
+        if self._fd >= 0:
+            self._expire(0.0)
         elif self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -330,14 +335,14 @@ class Alarm:
     def close(self) -> None:
         """Give the timer back; the alarm cannot be used afterwards."""
         self.cancel()
-        if self._timer is not None:
-            self._loop.remove_reader(self._timer.fd)
-            os.close(self._timer.fd)
-            self._timer = None
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
 
-    def _on_expiry(self, timer: _Timer) -> None:
+    def _on_expiry(self) -> None:
         try:
-            os.read(timer.fd, 8)
+            os.read(self._fd, 8)
         except BlockingIOError:  # set anew between expiry and this callback
             return
         self._ring()
@@ -348,19 +353,3 @@ class Alarm:
             self.set(wall)
         else:
             self._ring()
-
-
-class _Timer:
-    """A timerfd of this libc."""
-
-    def __init__(self, libc: ctypes.CDLL, fd: int) -> None:
-        self.fd, self._settime = fd, libc.timerfd_settime
-        self._value = ctypes.create_string_buffer(_ITIMERSPEC.size)
-        self._address = ctypes.c_void_p(ctypes.addressof(self._value))
-
-    def set(self, wall: float) -> None:
-        """Expire at a wall time, seconds; never, if that is 0."""
-        seconds, nanoseconds = divmod(round(wall * 1e9), 1_000_000_000)
-        _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
-        if self._settime(self.fd, _ABSOLUTE, self._address, None) != 0:
-            raise OSError(ctypes.get_errno(), "timerfd_settime")

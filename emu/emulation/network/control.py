@@ -66,7 +66,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._on_made = on_made
         self._seal: Seal | None = None
         self._paused = False
-        self.sent = self.high_water = 0  # messages, and most that waited to be received
+        self.sent = 0  # messages
 
     @property
     def closed(self) -> bool:
@@ -115,7 +115,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             )
         except OSError as error:
             self._gone.set()
-            self._fail(NodeMisbehaved(f"no TLS with {self.peer}: {error}"))
+            self.give_up(NodeMisbehaved(f"no TLS with {self.peer}: {error}"))
             raise cast("EmulatorError", self._error) from error
         self._transport = cast("asyncio.Transport", transport)
         return cast("ssl.SSLObject", self._transport.get_extra_info("ssl_object"))
@@ -123,29 +123,20 @@ class ControlConnection(asyncio.BufferedProtocol):
     def send(self, message: Mapping[str, Any], *, together: bool = False) -> None:
         """Send one message, in order, without waiting.
 
-        Parameters
-        ----------
-        message
-            Text keys, values of msgpack's own types.
-        together
-            Whether it may wait for the end of the loop's turn, to leave in one call
-            with others and wake the peer once.
+        One that may leave ``together`` with others waits for the end of the loop's
+        turn: they leave in one call and wake the peer once.
 
-        Raises
-        ------
-        NodeLost
-            If the connection has ended.
-        NodeMisbehaved
-            If the peer has not read its last 64 MB.
-        TypeError
-            If a value is not of a type that msgpack knows.
+        Raises NodeLost if the connection has ended, NodeMisbehaved if the peer has not
+        read its last 64 MB, and TypeError if a value is not of a type that msgpack
+        knows.
         """
         if self._error is not None or self._transport is None:
             raise NodeLost(f"{self.peer} has gone: {self._error}")
         frame = encode_message(Kind.CONTROL, message, self._seal)
         if self._transport.get_write_buffer_size() > UNREAD:
-            self._fail(NodeMisbehaved(f"{self.peer} does not read its messages"))
-            raise NodeMisbehaved(f"{self.peer} does not read its messages")
+            stuck = NodeMisbehaved(f"{self.peer} does not read its messages")
+            self.give_up(stuck)
+            raise stuck
         self.sent += 1
         self._together.append(frame)
         if not together:
@@ -163,16 +154,9 @@ class ControlConnection(asyncio.BufferedProtocol):
     ) -> Fields:
         """Return the peer's next message.
 
-        It comes ``within`` wall seconds; None waits without end.
-
-        Raises
-        ------
-        DeadlineExceeded
-            If none came in time.
-        NodeLost
-            If the peer has gone and all it sent was received.
-        WireError
-            If it sent what is no message.
+        It comes ``within`` wall seconds; None waits without end. Raises
+        DeadlineExceeded if none came in time, NodeLost if the peer has gone and all it
+        sent was received, and WireError if it sent what is no message.
         """
         # Without a deadline no timer is made and none cancelled: 20 us per message.
         none = contextlib.nullcontext()
@@ -195,15 +179,8 @@ class ControlConnection(asyncio.BufferedProtocol):
         """Hand over the peer's messages until the follower has enough.
 
         It is called where a message is read, without a turn of the loop in between.
-
-        Raises
-        ------
-        NodeLost
-            If the peer has gone and all it sent was handed over.
-        WireError
-            If it sent what is no message.
-        Exception
-            What the follower raised.
+        Raises NodeLost if the peer has gone and all it sent was handed over, WireError
+        if it sent what is no message, and what the follower raises.
         """
         while self._queue:
             message = self._queue.popleft()
@@ -243,15 +220,27 @@ class ControlConnection(asyncio.BufferedProtocol):
         """
         self.send({"_ping": this_host.monotonic()})
 
-    def give_up(self, error: EmulatorError) -> None:
-        """Take the peer for gone: whoever waits for it gets this error."""
-        self._fail(error)
+    def give_up(self, error: EmulatorError, *, clean: bool = False) -> None:
+        """Take the peer for gone: whoever waits for it gets this error.
+
+        A ``clean`` end lets it have what is queued.
+        """
+        if self._error is None:
+            self._error = error
+            self._arrived.set()
+            if self._follower is not None and not self._follower[1].done():
+                self._follower[1].set_exception(error)
+        if self._transport is not None and not self._transport.is_closing():
+            if clean:
+                self._transport.close()
+            else:
+                self._transport.abort()
 
     def turn_away(self, reason: str) -> None:
         """Close on a stranger; one that has got nothing yet gets the cause."""
         if not (self.closed or self.sent):
             self.send({"refused": reason})
-        self._fail(NodeMisbehaved(reason), clean=True)
+        self.give_up(NodeMisbehaved(reason), clean=True)
 
     async def aclose(self) -> None:
         """Send what is queued and close; the peer sees a clean end.
@@ -259,7 +248,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         A peer that does not take it within 5 s is cut off.
         """
         self._leave()
-        self._fail(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
+        self.give_up(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
         if self._transport is None:
             return
         try:
@@ -289,7 +278,7 @@ class ControlConnection(asyncio.BufferedProtocol):
                 if isinstance(message, Message):
                     self._message(message.fields, wall)
         except EmulatorError as error:
-            self._fail(error)
+            self.give_up(error)
 
     @override
     def eof_received(self) -> bool:
@@ -300,9 +289,9 @@ class ControlConnection(asyncio.BufferedProtocol):
         try:
             self._reader.end()
         except EmulatorError as error:
-            self._fail(error)
+            self.give_up(error)
         cause = f": {exc}" if exc is not None else ""
-        self._fail(NodeLost(f"{self.peer} closed its connection{cause}"))
+        self.give_up(NodeLost(f"{self.peer} closed its connection{cause}"))
         self._gone.set()
 
     def _message(self, fields: Fields, wall: float) -> None:
@@ -320,20 +309,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._follower[0](fields)
             return
         self._queue.append(fields)
-        self.high_water = max(self.high_water, len(self._queue))
         self._arrived.set()
         if len(self._queue) >= QUEUE and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
-
-    def _fail(self, error: EmulatorError, *, clean: bool = False) -> None:
-        if self._error is None:
-            self._error = error
-            self._arrived.set()
-            if self._follower is not None and not self._follower[1].done():
-                self._follower[1].set_exception(error)
-        if self._transport is not None and not self._transport.is_closing():
-            if clean:
-                self._transport.close()
-            else:
-                self._transport.abort()

@@ -46,19 +46,12 @@ async def connect_control(
 
     Connected and answered ``within`` wall seconds.
 
-    Raises
-    ------
-    DeadlineExceeded
-        If there was no answer in time.
-    NodeLost
-        If nothing listens there, or the connection ended without an answer.
-    NodeMisbehaved
-        If we were refused, with the reason, or who answers cannot prove that it knows
-        the token: it gets nothing then.
+    Raises DeadlineExceeded if there was no answer in time, NodeLost if nothing listens
+    there or the connection ended without an answer, and NodeMisbehaved if we were
+    refused, with the reason, or who answers cannot prove that it knows the token: it
+    gets nothing then.
     """
-    return await enter_port(
-        lambda rest: _connect(address, identity, limits, rest), within
-    )
+    return await enter_port(partial(_connect, address, identity, limits), within)
 
 
 async def _connect(
@@ -83,13 +76,11 @@ async def _connect(
     try:
         async with asyncio.timeout(max(0.0, within - (this_host.monotonic() - start))):
             await _prove(connection, identity, where)
-    except TimeoutError:
+    except (TimeoutError, EmulatorError, asyncio.CancelledError) as error:
         await connection.aclose()
-        raise DeadlineExceeded(
-            f"{name} waited {within:g} s for the handshake from {_PEER}"
-        ) from None
-    except (EmulatorError, asyncio.CancelledError):
-        await connection.aclose()
+        if isinstance(error, TimeoutError):
+            waited = f"{name} waited {within:g} s for the handshake from {_PEER}"
+            raise DeadlineExceeded(waited) from None
         raise
     return connection
 
@@ -111,9 +102,9 @@ async def _prove(connection: ControlConnection, identity: Identity, where: str) 
             binding = peer_fingerprint(tls)
             connection.send(hello)
             answer = await connection.receive()
-        subject, theirs = (identity.role, name), answer.get("nonce")
+        subject, theirs = (identity.role, name), cast("bytes", answer.get("nonce"))
         try:
-            challenge = Challenge.of(identity.key, subject, nonce, theirs, binding)
+            challenge = Challenge(identity.key, subject, nonce, theirs, binding)
             challenge.check(answer, "server")
         except NodeMisbehaved as error:
             raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
@@ -140,12 +131,6 @@ class ControlServer:
     on_connection
         Coroutine that serves one connection until it returns; then it is closed.
         What it raises is raised by `aclose`.
-    owner
-        Who we are, for messages.
-    limits
-        Size of messages, after the handshake.
-    hello_timeout
-        Wall seconds that a stranger has for the handshake.
     encrypted
         Whether whoever connects must speak TLS; the greeting says so.
     notify
@@ -157,16 +142,11 @@ class ControlServer:
         *,
         token: str,
         on_connection: OnConnection,
-        owner: str = "the coordinator",
-        limits: WireLimits | None = None,
-        hello_timeout: float = 10.0,
         encrypted: bool = False,
         notify: Callable[[str], None] | None = None,
     ) -> None:
         self._tls = ServerTls(draw_certificate()) if encrypted else None
         self._token, self._on_connection = token, on_connection
-        self._owner, self._limits = owner, limits or WireLimits()
-        self._hello_timeout = hello_timeout
         self._server: asyncio.Server | None = None
         self._handles: dict[asyncio.Task[None], None] = {}  # a set has no order
         self._strangers = Strangers()
@@ -185,19 +165,18 @@ class ControlServer:
 
         Raises OSError if the port is in use or the address is not of this host.
         """
-        serve = partial(
-            asyncio.get_running_loop().create_server, self._stranger, backlog=1024
+        make = partial(
+            ControlConnection,
+            limits=_STRANGER_LIMITS,
+            owner=_PEER,
+            on_made=self._on_made,
         )
+        serve = partial(asyncio.get_running_loop().create_server, make, backlog=1024)
         if listening is not None:
             self._server = await serve(sock=listening)
         else:
             self._server = await listen_within(port, ports, partial(serve, host))
         return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
-
-    def _stranger(self) -> ControlConnection:
-        return ControlConnection(
-            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._on_made
-        )
 
     async def aclose(self) -> None:
         """Stop listening, cancel whoever serves a connection and wait for them."""
@@ -226,12 +205,12 @@ class ControlServer:
     async def _serve(self, connection: ControlConnection) -> None:
         try:
             self._strangers.enter(connection)
-            within, refusal, who = self._hello_timeout, "", None
+            within, refusal, who = self._strangers.patience, "", None
             try:
                 async with asyncio.timeout(within):
                     who = await self._challenge(connection)
             except TimeoutError:
-                refusal = f"{self._owner} waited {within:g} s for a handshake"
+                refusal = f"{_PEER} waited {within:g} s for a handshake"
             except EmulatorError as error:
                 refusal = str(error)
             finally:
@@ -257,11 +236,10 @@ class ControlServer:
             raise NodeMisbehaved("the handshake does not say who it is")
         if role not in ("agent", "process"):
             raise NodeMisbehaved(f"role {role!r:.80} has no place here")
-        who = Identity.of(self._token, role, name)
-        challenge = Challenge.of(
-            who.key, (role, name), hello.get("nonce"), fresh_nonce(), binding
-        )
-        connection.send({"nonce": challenge.server, "proof": challenge.proof("server")})
+        who, ours = Identity.of(self._token, role, name), fresh_nonce()
+        theirs = cast("bytes", hello.get("nonce"))
+        challenge = Challenge(who.key, (role, name), theirs, ours, binding)
+        connection.send({"nonce": ours, "proof": challenge.proof("server")})
         try:
             proof = await connection.receive()
         except NodeLost:
@@ -269,7 +247,7 @@ class ControlServer:
                 f"{role} {name!r:.80} left at our proof: its token is another run's"
             ) from None
         challenge.check(proof, "client")
-        connection.seal(challenge, "server", self._limits)
+        connection.seal(challenge, "server", WireLimits())
         connection.peer = name
         connection.send({"accepted": True})
         return who

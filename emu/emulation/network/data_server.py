@@ -33,7 +33,7 @@ from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire.decoding import FrameReader
 from emu.emulation.wire.encoding import encode_message
 from emu.emulation.wire.frame_layout import DATA_KINDS, Fields, Frame, Kind, WireLimits
-from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.problem.payloads import payload_kind
 
@@ -80,12 +80,8 @@ class ArrivalBursts:
 
     An interval begins at the time of one call of receive and ends at that of another.
     Segments that wait for their reader may be joined by the kernel and have the time
-    of the last then: while a reader stands still, its bursts may seem larger.
-
-    Parameters
-    ----------
-    rates
-        Real bytes per wall second that an edge may have at most; others are not seen.
+    of the last then: while a reader stands still, its bursts may seem larger. Rates are
+    the most that an edge may have, real bytes per wall second; others are not seen.
     """
 
     def __init__(self, rates: Mapping[int, float]) -> None:
@@ -101,17 +97,14 @@ class ArrivalBursts:
 
     def note(self, edge: int, count: int, wall: float) -> None:
         """Take note of payload bytes, the last of which came at ``wall``."""
-        rate = self._rates.get(edge)
-        if rate is None:
+        if (rate := self._rates.get(edge)) is None:
             return
+        level = 0.0  # how long the first bytes took is not known
         if edge in self._last:
             fluid = rate * (wall - self._last[edge])
             level = max(self._level[edge], 0.0) + count - fluid
             self.most[edge] = max(self.most.get(edge, 0.0), level)
-            self._level[edge] = level
-        else:  # how long these bytes took is not known
-            self._level[edge] = 0.0
-        self._last[edge] = wall
+        self._last[edge], self._level[edge] = wall, level
 
 
 #: (edge, iteration, wall time of the last byte, payload bytes, shaped)
@@ -134,10 +127,6 @@ class DataServer:
     on_failure
         Called when an accepted connection ends or sends what it must not; waiters of
         the edge get the same error. An end is no failure where nothing was to come.
-    limits
-        Of frames on accepted connections.
-    hello_timeout
-        Wall seconds a stranger has to introduce itself.
     rates
         As in `ArrivalBursts`.
     certificate
@@ -154,8 +143,6 @@ class DataServer:
         pool: BufferPool,
         on_arrival: OnArrival | None = None,
         on_failure: OnFailure | None = None,
-        limits: WireLimits | None = None,
-        hello_timeout: float = 10.0,
         rates: Mapping[int, float] | None = None,
         certificate: bytes = b"",
         notify: Callable[[str], None] | None = None,
@@ -164,9 +151,7 @@ class DataServer:
         self.keys = dict(keys)
         self.inbox, self.pool = inbox, pool
         self.on_arrival, self.on_failure = on_arrival, on_failure
-        self.limits = limits or WireLimits()
         self.log, self.bursts = FrameLog(), ArrivalBursts(rates or {})
-        self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
         self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections, self.strangers = Rejections(notify), Strangers()
@@ -174,7 +159,8 @@ class DataServer:
         self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Future[None] | None = None
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()
+        """Set where an edge gets its connection."""
 
     async def start(
         self, host: str, port: int = 0, ports: Sequence[int] | None = None
@@ -211,25 +197,12 @@ class DataServer:
     async def wait_connected(self, *, within: float) -> None:
         """Wait until every edge has its connection.
 
-        Raises DeadlineExceeded if some did not connect within ``within`` wall seconds;
-        names them.
+        Raises TimeoutError if some did not connect within ``within`` wall seconds.
         """
-        try:
-            async with awake_timeout(within):
-                while missing := self.keys.keys() - self.connected.keys():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            missing = self.keys.keys() - self.connected.keys()
-            raise DeadlineExceeded(
-                f"{self.inbox.owner} waited {within:g} s for the senders of edges "
-                f"{sorted(missing)} to connect"
-            ) from None
-
-    def accept(self, edge: int, connection: DataConnection) -> None:
-        """Note the connection of an edge (called by `DataConnection`)."""
-        self.connected[edge] = connection
-        self._changed.set()
+        async with awake_timeout(within):
+            while self.keys.keys() > self.connected.keys():
+                self.changed.clear()
+                await self.changed.wait()
 
     def fail(self, edge: int, error: EmulatorError) -> None:
         """Spread the end of an accepted connection (called by `DataConnection`)."""
@@ -291,8 +264,9 @@ class DataConnection:
         self._challenge: Challenge | None = None
         self._newest = -1
         self._open = True
-        late = NodeMisbehaved(f"no hello in {server.hello_timeout:g} s")
-        self._deadline = self._loop.call_later(server.hello_timeout, self._fail, late)
+        within = server.strangers.patience
+        late = NodeMisbehaved(f"no hello in {within:g} s")
+        self._deadline = self._loop.call_later(within, self._fail, late)
         self._loop.add_reader(sock.fileno(), self._receive)
 
     def close(self) -> None:
@@ -353,17 +327,11 @@ class DataConnection:
             edge = fields.get("edge")
             if type(edge) is not int or edge not in server.keys:
                 raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
-            challenge = Challenge.of(
-                server.keys[edge],
-                (edge,),
-                fields.get("nonce"),
-                fresh_nonce(),
-                server.tls.fingerprint if server.tls is not None else b"",
-            )
+            theirs, ours = cast("bytes", fields.get("nonce")), fresh_nonce()
+            binding = server.tls.fingerprint if server.tls is not None else b""
+            challenge = Challenge(server.keys[edge], (edge,), theirs, ours, binding)
             self._challenge = challenge
-            self._answer(
-                {"nonce": challenge.server, "proof": challenge.proof("server")}
-            )
+            self._answer({"nonce": ours, "proof": challenge.proof("server")})
             return
         self._challenge.check(fields, "client")
         edge = cast("int", self._challenge.subject[0])
@@ -373,22 +341,21 @@ class DataConnection:
         self._deadline.cancel()
         self._edge = edge
         server.strangers.leave(self)
-        self._reader.trust(kinds=DATA_KINDS, limits=server.limits)
+        self._reader.trust(kinds=DATA_KINDS, limits=WireLimits())
         self._answer({"accepted": edge})
-        server.accept(edge, self)
+        server.connected[edge] = self
+        server.changed.set()
 
     def _frame(self, frame: Frame, wall: float) -> None:
-        header, server = frame.header, self._server
-        if header.edge != self._edge:
-            raise NodeMisbehaved(
-                f"a frame of edge {header.edge} on the connection of edge {self._edge}"
-            )
+        header, server, before = frame.header, self._server, self._newest
+        edge = header.edge
+        if edge != self._edge:
+            place = f"on the connection of edge {self._edge}"
+            raise NodeMisbehaved(f"a frame of edge {edge} {place}")
         # Nothing may come twice, and the order on the wire is that of the source.
-        if header.iteration <= self._newest:
-            raise NodeMisbehaved(
-                f"edge {header.edge} sent iteration {header.iteration} after "
-                f"{self._newest}"
-            )
+        if header.iteration <= before:
+            said = f"sent iteration {header.iteration} after {before}"
+            raise NodeMisbehaved(f"edge {edge} {said}")
         self._newest = header.iteration
         volume = header.body_bytes
         server.frames += 1
@@ -396,14 +363,11 @@ class DataConnection:
         server.log.note(header.edge, header.iteration, first, wall, volume)
         server.payload_bytes += volume
         for tensor in header.tensors:
-            kind = payload_kind(tensor.name)
-            server.payloads[header.edge, kind] += tensor.nbytes
+            server.payloads[edge, payload_kind(tensor.name)] += tensor.nbytes
         server.header_bytes += frame.overhead
         buffer, self._buffer = self._buffer, None
-        flow = header.edge, header.iteration
-        server.inbox.deliver(
-            Delivery(*flow, frame.arrays, wall, header.version, buffer)
-        )
+        flow = edge, header.iteration
+        server.inbox.deliver(Delivery(*flow, frame.arrays, wall, buffer))
         if server.on_arrival is not None:
             server.on_arrival(*flow, wall, volume, header.shaped)
 

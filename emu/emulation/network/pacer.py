@@ -25,13 +25,11 @@ class Paced(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PacerStatistics:
-    """Wakes of the pacer, and their delays (wall seconds)."""
+    """Rings of the alarm, and by how many wall seconds they were late."""
 
     wakes: int
-    """Times the alarm rang."""
     max_lag: float
     mean_lag: float
-    """Between the time it was set to and the time it rang."""
 
 
 class Pacer:
@@ -48,26 +46,20 @@ class Pacer:
     quantum
         Longest wall seconds between two looks at the board while a frame is queued, at
         time scale 1 (see `pace_at`).
-    timerfd
-        Whether to keep time by a timerfd where there is one.
     """
 
     def __init__(
         self,
         board: RateBoard,
         settings: EmulationSettings = _DEFAULTS,
-        *,
         quantum: float = QUANTUM,
-        timerfd: bool = True,
     ) -> None:
-        if not quantum > 0:
-            raise ValueError(f"quantum must be positive, not {quantum} s")
         self._board, self._byte_scale = board, settings.byte_scale
-        self._pace = settings, quantum
-        self.looks, self.depth = pace_at(1.0, *self._pace)
+        self._settings = settings, quantum
+        self.pace = pace_at(1.0, *self._settings)
         self._clock: RunClock | None = None
         self._active: dict[Paced, float] = {}  # and the wall time of its next look
-        self._alarm = Alarm(asyncio.get_running_loop(), self._ring, timerfd=timerfd)
+        self._alarm = Alarm(asyncio.get_running_loop(), self._ring)
         self._due = math.inf
         self._wakes, self._max_lag, self._lag = 0, 0.0, 0.0
         self.lag = 0.0  # wall seconds by which the present ring is late
@@ -76,7 +68,7 @@ class Pacer:
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""
         self._clock = clock
-        self.looks, self.depth = pace_at(clock.time_scale, *self._pace)
+        self.pace = pace_at(clock.time_scale, *self._settings)
         for edge in list(self._active):  # a look may end one
             self.look(edge)
 
@@ -153,7 +145,7 @@ class Pacer:
         self._wakes, self._due = self._wakes + 1, math.inf
         self._lag += lag
         self._max_lag = max(self._max_lag, lag)
-        soon = now + self.looks.shortest / 2  # one wake-up for those that are due soon
+        soon = now + self.pace.shortest / 2  # one wake-up for those that are due soon
         for edge in [edge for edge, due in self._active.items() if due <= soon]:
             self._advance(edge, now)
         self.lag = 0.0

@@ -21,10 +21,9 @@ async def listen_within(
 ) -> T:
     """Return what listens at ``port``, or where that is 0 at the first free of a range.
 
-    The range is its first and last port; without one the kernel chooses.
-
-    Raises OSError when the port is in use, or all of the range are, or the address is
-    not of this host.
+    The range is its first and last port; without one the kernel chooses. Raises OSError
+    when the port is in use, or all of the range are, or the address is not of this
+    host.
     """
     if port or ports is None:
         return await listen(port)
@@ -35,19 +34,14 @@ async def listen_within(
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-    problem = f"all of emulation.ports {first}-{last} are in use"
-    raise OSError(errno.EADDRINUSE, problem)
+    raise OSError(errno.EADDRINUSE, f"all of emulation.ports {first}-{last} are in use")
 
 
 async def enter_port(enter: Callable[[float], Awaitable[T]], within: float) -> T:
     """Return what is entered, trying again where strangers take all the room.
 
-    ``enter`` connects and proves who it is, within so many wall seconds.
-
-    Raises
-    ------
-    EmulatorError
-        What ``enter`` raised for another reason, or when no time is left.
+    ``enter`` connects and proves who it is, within so many wall seconds. Raises what it
+    raised for another reason, or when no time is left.
     """
     end, rest = this_host.monotonic() + within, within
     while True:

@@ -60,8 +60,8 @@ class RateBoard:
         """Return a new board without segments, writable, for this many edges.
 
         Its ``path`` opens it in any process of the same user on this host, for as long
-        as this process holds the board. Where there is no memfd, ``path`` is a
-        temporary file until `forget_name`.
+        as this process holds the board. Where there is no memfd, that is a temporary
+        file.
         """
         if edges < 1:
             raise ValueError(f"a board needs an edge, not {edges}")
@@ -77,8 +77,7 @@ class RateBoard:
 
         Raises OSError if it is not there (its creator has ended) or not ours to open.
         """
-        access = os.O_RDWR if writable else os.O_RDONLY
-        fd = this_host.open_memory(path, access)
+        fd = this_host.open_memory(path, os.O_RDWR if writable else os.O_RDONLY)
         return cls(fd, path, writable=writable, owner=False)
 
     def publish(
@@ -92,31 +91,24 @@ class RateBoard:
     ) -> None:
         """Replace the segments of some edges, lowered rates first.
 
-        Parameters
-        ----------
-        edges, iterations
-            Integers, shape (segments,); no edge twice.
-        served, rates
-            Emulated bytes and bytes per second, shape (segments,).
-        since
-            Emulated seconds, shape (segments,) or a scalar.
-        numbers
-            How many segments of its edge were to come with each; by default as many as
-            came.
+        All are of shape (segments,), or a scalar: edges, none twice, and iterations,
+        integers; emulated bytes served and bytes per second; since when, emulated
+        seconds; and how many segments of its edge were to come with each, by default as
+        many as came.
         """
         where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
         if not where.size:
             return
+        entries = self._entries
         order = order_of_publication(
-            self._entries[where], np.asarray(iterations), np.asarray(rates)
+            entries[where], np.asarray(iterations), np.asarray(rates)
         )
+        where = where[order]
 
         def in_order(values: ArrayLike) -> NDArray[Any]:
             array = np.asarray(values)
             return array[order] if array.ndim else array
 
-        where = where[order]
-        entries = self._entries
         # `begun` is the last field of an entry and counted up first, `ended` the first
         # and counted up last; readers load upwards. So a reader that overtakes the
         # writer anywhere in between sees two counts, without a lock that a stopped
@@ -159,21 +151,13 @@ class RateBoard:
 
     def clock(self) -> ClockLine | None:
         """Return that; None where both read one clock."""
-        segment = self.read(self.edges)
-        if segment is None:
-            return None
-        return ClockLine(segment.since, segment.served, segment.rate)
-
-    def forget_name(self) -> None:
-        """Remove the temporary file, once everybody has opened it; else do nothing."""
-        if self._owner:
-            with contextlib.suppress(FileNotFoundError):
-                Path(self.path).unlink()
-            self._owner = False
+        line = self.read(self.edges)
+        return None if line is None else ClockLine(line.since, line.served, line.rate)
 
     def close(self) -> None:
         """Let go of the memory; the last holder's close frees it."""
-        self.forget_name()
+        if self._owner:
+            Path(self.path).unlink(missing_ok=True)
         del self._entries
         with contextlib.suppress(BufferError):  # a caller's view keeps it until it goes
             self._memory.close()
@@ -186,12 +170,7 @@ def order_of_publication(
     """Return the order of publication: flows whose rate falls, then the others.
 
     Whoever sees a raised rate then sees it beside lowered ones, so that a port is not
-    over-used in between.
-
-    Parameters
-    ----------
-    before, iterations, rates
-        Present entries, and the new ones; shape (segments,).
+    over-used in between. ``before`` are the present entries.
     """
     falls = (before["iteration"] == iterations) & (rates < before["rate"])
     return np.argsort(~falls, kind="stable")

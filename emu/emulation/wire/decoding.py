@@ -44,7 +44,7 @@ AHEAD = 1 << 14
 MAX_TENSORS = 1024
 MAX_DIMENSIONS = 16
 MAX_INTEGER = 1 << 62
-_KEYS = {"edge", "iteration", "version", "shaped", "tensors"}
+_KEYS = {"edge", "iteration", "shaped", "tensors"}
 
 
 class FrameReader:
@@ -312,7 +312,6 @@ def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     return DataHeader(
         edge=_integer(fields, "edge", MAX_INTEGER),
         iteration=_integer(fields, "iteration", MAX_INTEGER),
-        version=_integer(fields, "version", MAX_INTEGER),
         shaped=shaped,
         tensors=specs,
     )

@@ -30,7 +30,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 MAGIC = b"emuF"
-VERSION = 3
+VERSION = 4
 PREFIX = struct.Struct(">4sHHII")
 CHECKSUM = struct.Struct(">I")
 PREFIX_BYTES = PREFIX.size + CHECKSUM.size
@@ -110,8 +110,6 @@ class DataHeader:
     edge: int
     iteration: int
     """Which flow or handoff this is."""
-    version: int
-    """Version of the parameters carried, 0 where it means nothing."""
     shaped: bool
     """True where the sender paced it; False for handoffs within a machine."""
     tensors: tuple[TensorSpec, ...]
