@@ -34,10 +34,8 @@ def state_parts(
 ) -> list[StatePart]:
     """Return the messages that carry the state of a task before an iteration."""
     fields = list(parts_of(arrays))
-    return [
-        StatePart(task=task, iteration=iteration, last=n == len(fields), **piece)
-        for n, piece in enumerate(fields, start=1)
-    ]
+    how = {"task": task, "iteration": iteration}
+    return [StatePart(**how, **piece, last=piece is fields[-1]) for piece in fields]
 
 
 class ArrayParts:
@@ -61,13 +59,13 @@ class ArrayParts:
 
         Raises ValueError when one is cut short, or its type or shape cannot be.
         """
-        arrays = {}
+        arrays: Arrays = {}
         for name, (first, data) in self._parts.items():
             if len(data) != first.total:
                 raise ValueError(f"{name} is cut short")
             try:
-                array = np.frombuffer(data, np.dtype(first.dtype)).reshape(first.shape)
+                flat = np.frombuffer(data, np.dtype(first.dtype))
+                arrays[name] = flat.reshape(first.shape)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name} is no array: {error}") from error
-            arrays[name] = array
         return arrays
