@@ -100,15 +100,11 @@ def reserve(ray: Any, bundles: list[dict[str, float]]) -> dict[str, Any]:
 def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
     """Run an agent on each host until the first has ended; return its exit status."""
     strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
-    actors = {
-        host: ray.remote(Host)
-        .options(
-            num_cpus=0,
-            scheduling_strategy=strategy(placed["group"], placed["hosts"].index(host)),
-        )
-        .remote()
-        for host in sorted(set(placed["hosts"]))
-    }
+    actors = {}
+    for host in sorted(set(placed["hosts"])):
+        where = strategy(placed["group"], placed["hosts"].index(host))
+        kind = ray.remote(Host).options(num_cpus=0, scheduling_strategy=where)
+        actors[host] = kind.remote()
     runs = {}
     for host, actor in actors.items():
         token = seal(order["token"], ray.get(actor.public_key.remote()))

@@ -144,8 +144,9 @@ class Message:
 class Seal:
     """Seals the messages of one direction of one connection, in their order.
 
-    No third party can alter, repeat or drop one. A seal is the first half of an HMAC-SHA256 over the number of the message and its
-    bytes: 4 us for a message of 100 bytes, measured beside other work.
+    No third party can alter, repeat or drop one. A seal is the first half of an
+    HMAC-SHA256 over the number of the message and its bytes: 4 us for a message of 100
+    bytes, measured beside other work.
     """
 
     def __init__(self, key: bytes) -> None:

@@ -269,7 +269,7 @@ class Stop(Message):
 _KINDS = {kind.__name__: kind for kind in Message.__subclasses__()}
 _FIELD_TYPES: dict[str, dict[str, type]] = {
     name: {key: typing.get_origin(hint) or hint for key, hint in hints.items()}
-    for name, hints in zip(_KINDS, map(typing.get_type_hints, _KINDS.values()))
+    for name, hints in ((n, typing.get_type_hints(k)) for n, k in _KINDS.items())
 }
 T = TypeVar("T")
 

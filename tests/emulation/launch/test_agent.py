@@ -216,11 +216,9 @@ def test_command_wants_an_address(capsys: pytest.CaptureFixture[str]) -> None:
 def test_token_is_in_no_argument(tmp_path: Path) -> None:
     async def start() -> str:
         agent = LocalLauncher()
-        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
-        reading = await asyncio.create_subprocess_exec(
-            *("ps", "-o", "args=", "-p", str(agent.pid)), stdout=asyncio.subprocess.PIPE
-        )
-        arguments = (await reading.communicate())[0].decode()
+        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log", [])
+        (child,) = psutil.Process().children()
+        arguments = " ".join(child.cmdline())
         await agent.aclose(grace=0.0)
         return arguments
 
@@ -233,7 +231,7 @@ def test_token_is_in_no_argument(tmp_path: Path) -> None:
 def test_local_agent_that_is_closed_is_killed(tmp_path: Path) -> None:
     async def start() -> str:
         agent = LocalLauncher()
-        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
+        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log", [])
         await agent.aclose(grace=0.0)
         return await agent.wait_for_end()
 

@@ -54,8 +54,12 @@ async def test_peers_that_connect_after_a_pause_are_in_time() -> None:
     server = DataServer(keys={0: b""}, inbox=Inbox(), pool=BufferPool())
     loop = asyncio.get_running_loop()
     loop.call_later(0.05, paused)
-    connected = cast("DataConnection", None)
-    loop.call_later(0.75, server.accept, 0, connected)
+
+    def connect() -> None:
+        server.connected[0] = cast("DataConnection", None)
+        server.changed.set()
+
+    loop.call_later(0.75, connect)
 
     await server.wait_connected(within=0.4)
 

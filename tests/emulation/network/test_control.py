@@ -270,7 +270,7 @@ async def test_a_follower_gets_what_waits_and_what_comes_until_it_has_enough() -
         for n in range(5):
             connection.send({"n": n})
         await connection.receive(10)
-        await until(lambda: connection.high_water >= 1)
+        await until(lambda: len(connection._queue) >= 1)
         following = asyncio.ensure_future(connection.follow(follower))
         for n in range(5, 10):
             connection.send({"n": n})
@@ -314,7 +314,7 @@ async def test_a_slow_reader_slows_the_sender_and_loses_nothing() -> None:
         await released.wait()
         async for message in messages(connection):
             heard.append(message["n"])
-            highest.append(connection.high_water)
+            highest.append(len(connection._queue))
 
     async with serving(slow) as (_, address):
         connection = await connect(address)

@@ -267,10 +267,10 @@ def test_too_large(data: bytes) -> None:
     ("cut", "said"),
     [
         (1, "1 of 20 bytes of its prefix"),
-        (PREFIX_BYTES, "0 of 56 bytes of its header"),
-        (PREFIX_BYTES + 1, "1 of 56 bytes of its header"),
-        (90, "14 of 64 bytes of its body"),
-        (120, "44 of 64 bytes of its body"),
+        (PREFIX_BYTES, "0 of 47 bytes of its header"),
+        (PREFIX_BYTES + 1, "1 of 47 bytes of its header"),
+        (81, "14 of 64 bytes of its body"),
+        (111, "44 of 64 bytes of its body"),
     ],
 )
 def test_truncated(cut: int, said: str) -> None:
