@@ -10,10 +10,9 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import psutil
 
@@ -91,7 +90,7 @@ class Membership:
             encrypted=beyond or settings.tls == "all",
             notify=self._log.note,
         )
-        self._launcher = settings.launcher or LocalLauncher()
+        self.launcher = settings.launcher or LocalLauncher()
         self._watching: asyncio.Task[None] | None = None
         self._left = asyncio.Event()
         self.barrier = Barrier(self.events, settings.deadline, log)
@@ -111,12 +110,12 @@ class Membership:
                 why, where = str(error.strerror), settings.listen
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
-            await self._launcher.start(
+            await self.launcher.start(
                 self.address, self.token, self._log.path, settings.allow
             )
             self._watching = asyncio.create_task(self._await_end())
         except BaseException as error:
-            await self._launcher.aclose(0.0)
+            await self.launcher.aclose(0.0)
             await self._server.aclose()
             if isinstance(error, OSError):
                 raise RunError(f"cannot start an agent: {error}") from error
@@ -144,7 +143,7 @@ class Membership:
             with contextlib.suppress(EmulatorError):
                 member.connection.send(pack(Stop(reason, failed=error is not None)))
         try:
-            await asyncio.gather(leave(), self._launcher.aclose(_LEAVE))
+            await asyncio.gather(leave(), self.launcher.aclose(_LEAVE))
         finally:
             for agent in self.agents:
                 if agent.board is not None:
@@ -152,29 +151,15 @@ class Membership:
             await self._server.aclose()
             self._mail.close()
 
-    @property
-    def embedded(self) -> bool:
-        """True where every process is one of this host."""
-        return self._launcher.embedded
-
     def memory(self) -> int:
         """Return the proportional set size of the node processes, 0 when unknown."""
-        if not self.embedded:
+        if not self.launcher.embedded:
             return 0  # their process ids are those of other hosts
         try:
             pids = {process.pid for process in self.processes.values()}
             return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
         except (psutil.Error, AttributeError):
             return 0  # a system without it
-
-    def begin(self) -> None:
-        """Hear that run time 0 is near."""
-        for agent in self.agents:
-            agent.clock.begin()
-
-    def hosts(self) -> list[dict[str, Any]]:
-        """Return the description and clock of every host, for the manifest."""
-        return [{**each.host, "clock": asdict(each.clock)} for each in self.agents]
 
     def send_to_processes(self, message: Message) -> None:
         """Send ``message`` to every process."""
@@ -225,7 +210,7 @@ class Membership:
 
         Raises DeadlineExceeded when one has not within the deadline.
         """
-        known, count = list(map(agent_name, self._launcher.hosts)), self._launcher.count
+        known, count = list(map(agent_name, self.launcher.hosts)), self.launcher.count
 
         def missing() -> list[str]:
             names = [agent.name for agent in self.agents]
@@ -235,7 +220,7 @@ class Membership:
             return [f"{unknown} of {count} agents"] if unknown else []
 
         await self.barrier.until(
-            missing, "join", lambda *_: None, patience=self._launcher.patience
+            missing, "join", lambda *_: None, patience=self.launcher.patience
         )
         self.agents.sort(key=lambda agent: agent.name)
 
@@ -251,7 +236,7 @@ class Membership:
         names = [agent.name for agent in self.agents]
         boards = await self.barrier.messages(names, "open a rate board", BoardReady)
         nics = self._settings.kernel_nics
-        if not self._launcher.embedded and nics is None:
+        if not self.launcher.embedded and nics is None:
             return
         for agent in self.agents:
             path = boards[agent.name].path
@@ -273,9 +258,9 @@ class Membership:
         if isinstance(hello, ProcessHello) and who.role == "process":
             await self._follow_process(Process(who.name, hello.pid, connection))
         elif isinstance(hello, AgentHello) and who.role == "agent":
-            hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
+            hosts, present = self.launcher.hosts, {a.host_name for a in self.agents}
             refusal = ""
-            if len(present) == self._launcher.count:
+            if len(present) == self.launcher.count:
                 refusal = "every agent of this run has joined already"
             elif who.name in present:
                 refusal = f"agent {who.name} has joined already: give each a --name"
@@ -381,7 +366,7 @@ class Membership:
 
     async def _await_end(self) -> None:
         """Report the end of an agent that its launcher has seen, maybe alone."""
-        how = await self._launcher.wait_for_end()
+        how = await self.launcher.wait_for_end()
         when = self._story() if self.agents else "before it had joined"
         text = f"{how} ({when}); {self._log.last_words()}"
         self._report(Severity.KILLED, NodeLost(text))

@@ -25,7 +25,6 @@ from emu.host.this_host import this_host
 
 #: Errors that a process reports when another one has gone.
 _CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
-_LINE = 3  # numbers that describe a clock
 T = TypeVar("T")
 #: Returns what has been said within so many wall seconds: (who, what).
 Events: TypeAlias = "Callable[[float], Awaitable[list[tuple[str, Message]]]]"
@@ -125,9 +124,8 @@ class ClockRelation:
         """
         if not line:
             return
-        if len(line) != _LINE or not all(
-            isinstance(each, float) and math.isfinite(each) for each in line
-        ):
+        finite = [isinstance(each, float) and math.isfinite(each) for each in line]
+        if finite != [True] * 3:
             raise MalformedFrame("a beat's clock is no line")
         self.offset, self.drift, self.last_uncertainty = line
         self.uncertainty = max(self.uncertainty, self.last_uncertainty)
@@ -176,16 +174,13 @@ class Process:
     done: bool = False
 
 
-# Waiting for everybody: one deadline per wait, and the names of who is missing.
-
-
 class Mailbox(Generic[T]):
     """Takes one thing at a time, gives all that have come; one waiter.
 
     An `asyncio.Queue` under `asyncio.wait_for` would make a task for every wait, and
-    wake its waiter a turn of the loop later; uvloop's own timers are off by up to half
-    a millisecond either way. What has come is settled in one compiled call, which takes
-    10 to 20 us to enter, and goes out once: a line per edge, a message per process.
+    wake its waiter a turn of the loop later; uvloop's timers are off by up to half a
+    millisecond. What has come is settled in one compiled call, which takes 10 to 20 us
+    to enter, and goes out once: a line per edge, a message per process.
     """
 
     def __init__(self) -> None:
@@ -199,10 +194,7 @@ class Mailbox(Generic[T]):
         self._wake()
 
     async def everything(self, patience: float) -> list[T]:
-        """Return all that has come since the last call, in its order.
-
-        [] after ``patience`` wall seconds in which nothing comes.
-        """
+        """Return what has come since, in order; [] if nothing for ``patience`` s."""
         if not self._there:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -254,19 +246,16 @@ class Barrier:
     async def messages(
         self, missing: Collection[str], what: str, kind: type[Message]
     ) -> dict[str, Any]:
-        """Wait until each of ``missing`` has said a message of ``kind``.
+        """Return what each of ``missing`` says of one kind, once all have.
 
         Messages of other kinds are kept for the next call: the processes of one host
-        may be up before another host has its rate board.
-
-        Raises DeadlineExceeded when one has not within the deadline; names the first
-        few.
+        may be up before another host has its rate board. Raises DeadlineExceeded as
+        `until`.
         """
-        waiting, said = set(missing), {}
+        said: dict[str, Any] = {}
 
         def on_message(name: str, message: Message) -> None:
-            if isinstance(message, kind) and name in waiting:
-                waiting.discard(name)
+            if isinstance(message, kind) and name in {*missing} - said.keys():
                 said[name] = message
             else:
                 self._early.append((name, message))
@@ -274,7 +263,7 @@ class Barrier:
         early, self._early = self._early, []
         for name, message in early:
             on_message(name, message)
-        await self.until(lambda: waiting, what, on_message)
+        await self.until(lambda: {*missing} - said.keys(), what, on_message)
         return said
 
     async def until(
@@ -287,13 +276,8 @@ class Barrier:
     ) -> None:
         """Hand over messages until none is missing.
 
-        Raises DeadlineExceeded when one is at the deadline: the message names who did
-        not do ``what``.
-
-        Parameters
-        ----------
-        patience
-            Wall seconds to wait where those are more than the deadline.
+        Waits ``patience`` wall seconds where those are more than the deadline. Raises
+        DeadlineExceeded when one is missing then: names who did not do ``what``.
         """
         awake = PauseAwareClock(_LOOK, this_host.monotonic())
         deadline = max(self._deadline, patience)

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from emu.emulation.coordinator.process_specs import (
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
-from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.shaping import RISE
@@ -153,15 +153,10 @@ class NextKills:
 class Coordinator:
     """Runs one problem on the agents of a membership.
 
-    Parameters
-    ----------
-    policy
-        Rate policy, a name that `emu.prediction.scheduling` knows.
-    expected
-        Times that tasks hold (ignored when compute is ``real``), and the volumes that
-        policies which look ahead count with.
-    log
-        File for what the local agent and its processes print.
+    The rate policy is a name that `emu.prediction.scheduling` knows. Tasks hold the
+    expected times (but where compute is ``real``), and policies which look ahead count
+    with the expected volumes. What the local agent and its processes print goes into
+    the log.
     """
 
     def __init__(
@@ -174,9 +169,6 @@ class Coordinator:
         log: Path,
         observer: Observer | None = None,
     ) -> None:
-        launcher = settings.launcher or LocalLauncher()
-        machines = [machine.name for machine in problem.cluster.machines]
-        check_hosts(machines, launcher.hosts, launcher.count, settings.host_of)
         self._problem, self._settings = problem, settings
         self._expected = expected
         self._observer = observer or Observer()
@@ -194,6 +186,9 @@ class Coordinator:
         self._membership = Membership(
             settings, log, doing=self._deadlines.doing, story=self._deadlines.story
         )
+        machines = [machine.name for machine in problem.cluster.machines]
+        launcher = self._membership.launcher
+        check_hosts(machines, launcher.hosts, launcher.count, settings.host_of)
         self._driver = SchedulerDriver(scheduler, self._recorder, self._deadlines, self)
         self._sender_wakeups = SenderWakeups(problem)
         of = problem.machine_of_task
@@ -212,11 +207,7 @@ class Coordinator:
         return f"{self.phase}{under_way}"
 
     async def run(self) -> EmulatedRun:
-        """Run to the end.
-
-        Raises RunError when a process died, misbehaved, or nothing happened for too
-        long.
-        """
+        """Run to the end; raises RunError as `emulate`."""
         began = this_host.monotonic()
         # What is there already the garbage collector takes 0.1 s to see. Where it is
         # off, as in virtual time, nothing is frozen: what is thawed again is old, and
@@ -244,12 +235,12 @@ class Coordinator:
             "seconds": this_host.monotonic() - began,
             "memory": float(await asyncio.to_thread(self._membership.memory)),
         }
-        self._membership.begin()
+        for agent in self._membership.agents:
+            agent.clock.begin()
         self.phase = _RUNNING
         start = this_host.monotonic() + _LEAD
         clock = RunClock(start, self._settings.time_scale)
-        for process in self._problem.job.processes:
-            self._membership.send(process, Begin(start))
+        self._membership.send_to_processes(Begin(start))
         self._observer.on_zero(start)
         self._observer.began(startup["seconds"])
         if self._settings.kernel_nics is not None:
@@ -261,6 +252,7 @@ class Coordinator:
         await self._cuts.finish()
         out_rows, in_rows = answers.frames()
         schedule, realization = noted.schedule(), noted.realization()
+        agents = self._membership.agents
         return EmulatedRun(
             schedule=schedule,
             realization=realization,
@@ -274,7 +266,7 @@ class Coordinator:
             late=noted.late,
             cpu=noted.cpu,
             began=noted.began,
-            hosts=self._membership.hosts(),
+            hosts=[{**each.host, "clock": asdict(each.clock)} for each in agents],
             tuning=self._tuning,
             startup=startup,
             wall=wall,
@@ -282,7 +274,7 @@ class Coordinator:
 
     def _launch(self, hosts: Sequence[str]) -> None:
         """Order every agent to start the processes of its machines."""
-        settings, is_embedded = self._settings, self._membership.embedded
+        settings, is_embedded = self._settings, self._membership.launcher.embedded
         specs = process_specs(self._problem, settings, self._expected)
         at = [hosts[spec.machine] for spec in specs]
         check_ports(settings.ports, at, beside=is_embedded and not settings.port)
@@ -290,9 +282,7 @@ class Coordinator:
         machines = [*zip(self._problem.cluster.machines, hosts, strict=True)]
         for agent in self._membership.agents:
             name = agent.host_name
-            agent.host["machines"] = [
-                one.name for one, host in machines if host == name
-            ]
+            agent.host["machines"] = [m.name for m, host in machines if host == name]
             mine = [s for s, host in zip(specs, at, strict=True) if host == name]
             order = Launch(edges, mine, settings.heartbeat_timeout, clock)
             self._membership.send_to_agent(agent, order)
@@ -309,29 +299,22 @@ class Coordinator:
                 raise RunError(f"{problem}: install the same, or state --any-version")
             if theirs != own:
                 self._observer.on_notice(f"warning: {problem}")
-        hosts = host_of_machines(
-            self._problem,
-            self._expected.volumes,
-            {agent.host_name: agent.cores for agent in membership.agents},
-            self._settings.host_of,
-        )
-        self._launch(hosts)
+        cores = {agent.host_name: agent.cores for agent in membership.agents}
+        stated, volumes = self._settings.host_of, self._expected.volumes
+        self._launch(host_of_machines(self._problem, volumes, cores, stated))
         await membership.open_boards()
-        processes = list(self._problem.job.processes)
-        barrier = membership.barrier
-        listening = await barrier.messages(
-            processes, "come up, before iteration 0", Listening
-        )
-        self._observer.on_join(len(processes))
+        job, barrier, cuts = self._problem.job, membership.barrier, self._settings.cuts
+        what = "come up, before iteration 0"
+        listening = await barrier.messages(job.processes, what, Listening)
+        self._observer.on_join(len(job.processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
         membership.send_to_processes(Peers(addresses))
-        job, cuts = self._problem.job, self._settings.cuts
         if cuts is not None:
             for process, members in job.processes.items():
                 for part in cuts.parts_for([job.tasks[task].name for task in members]):
                     membership.send(process, part)
         what = "load its data and connect to its peers, before iteration 0"
-        waits: list[Any] = [barrier.messages(processes, what, Ready)]
+        waits: list[Any] = [barrier.messages(job.processes, what, Ready)]
         if (meanwhile := self._settings.meanwhile) is not None:
             waits.append(asyncio.to_thread(meanwhile))
         ready, *_ = await asyncio.gather(*waits)
@@ -405,17 +388,16 @@ class Coordinator:
 
         Raises NodeMisbehaved when the process may not report it.
         """
+        edges, task, kind = self._problem.job.edges, -1, type(message).__name__
         if isinstance(message, TaskEnded):
-            if self._owner.get(message.task) != process:
-                raise NodeMisbehaved(f"{process} ended a task that is not its own")
-            return message
-        if isinstance(message, FlowEnded):
-            edges = self._problem.job.edges
-            there = edges[message.edge] if 0 <= message.edge < len(edges) else None
-            if there is None or self._owner.get(there.destination) != process:
-                raise NodeMisbehaved(f"{process} ended a flow that is not its own")
-            return message
-        raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
+            task, what = message.task, "task"
+        elif not isinstance(message, FlowEnded):
+            raise NodeMisbehaved(f"{process} sent {kind} during the run")
+        elif 0 <= message.edge < len(edges):
+            task, what = edges[message.edge].destination, "flow"
+        if self._owner.get(task) != process:
+            raise NodeMisbehaved(f"{process} ended a {what} that is not its own")
+        return message
 
     def task_ended(self, message: TaskEnded) -> None:
         """Notify the observer."""
@@ -494,9 +476,9 @@ def emulate(
 ) -> EmulatedRun:
     """Run a problem over real sockets; the parameters are those of `Coordinator`.
 
-    Raises RunError when the run could not be finished, and KeyboardInterrupt, whose
-    text says what was under way, on Ctrl-C, SIGTERM or SIGHUP. Every process has been
-    ended then.
+    Raises RunError when a process died or misbehaved, or nothing happened for too long,
+    and KeyboardInterrupt, whose text says what was under way, on Ctrl-C, SIGTERM or
+    SIGHUP. Every process has been ended then.
     """
     coordinator = Coordinator(
         problem, policy, settings, expected, log=log, observer=observer
