@@ -136,19 +136,12 @@ def _blame(task: str) -> Iterator[None]:
         raise NodeMisbehaved(f"of the result of {task}, {error}") from error
 
 
-# Gather the events of an emulated run into a Schedule and a Realization.
-
-
 class Recorder:
-    """Collects starts, ends and rates while the run goes on.
+    """Collects starts, ends and rates of a run for a Schedule and a Realization.
 
-    Parameters
-    ----------
-    scheduler
-        What it decides is recorded; it keeps the bytes that were announced, what edges
-        that read the newest have read, and the quotas.
-    first
-        Iterations of the whole job before iteration 0.
+    The scheduler itself keeps the bytes that were announced, what edges that read the
+    newest have read, and the quotas. ``first`` is the number of iterations of the whole
+    job before iteration 0.
     """
 
     def __init__(self, problem: Problem, scheduler: Scheduler, first: int = 0) -> None:

@@ -168,9 +168,6 @@ async def measure_host(address: str) -> dict[str, Any]:
     return {**describe_host(address), "loopback": loopback}
 
 
-# Name of a host in a run where none is stated.
-
-
 def own_host_name(environment: Mapping[str, str] = os.environ) -> str:
     """Return ``hostN`` where an engine gave the rank N, else the name of this host.
 

@@ -107,22 +107,12 @@ class PeerClock:
         return ClockLine(now, newest.offset + drift * age, drift, off)
 
 
-# A clock that stops while this process is suspended, so pauses expire no timeout.
-
-
 class PauseAwareClock:
-    """CLOCK_MONOTONIC without the pauses of this process.
+    """CLOCK_MONOTONIC without the pauses of this process: they expire no timeout.
 
     A stopped process, a suspended laptop and a loop that is held up receive nothing;
     what was said meanwhile is read afterwards. So a reading that comes late is a pause
-    of one's own.
-
-    Parameters
-    ----------
-    every
-        Wall seconds between two readings, at most, of a process that runs.
-    now
-        The monotonic clock.
+    of one's own: a process that runs reads ``every`` so many wall seconds at least.
     """
 
     def __init__(self, every: float, now: float) -> None:
@@ -167,9 +157,6 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
         finally:
             for coming in looks:
                 coming.cancel()
-
-
-# When a peer counts as silent, and when it was oneself that stood still.
 
 
 class SilenceWatch:
@@ -228,14 +215,9 @@ class SilenceWatch:
 class RunClock:
     """Maps CLOCK_MONOTONIC of this host to emulated seconds and back.
 
-    Parameters
-    ----------
-    start_wall
-        Wall time of emulated time 0 on the *coordinator's* clock, seconds.
-    time_scale
-        Wall seconds per emulated second.
-    offset
-        The coordinator's clock minus ours, seconds; 0 on its own host.
+    Emulated time 0 is at ``start_wall`` of the *coordinator's* clock, which is
+    ``offset`` seconds ahead of ours, 0 on its own host; an emulated second takes
+    ``time_scale`` wall seconds.
     """
 
     def __init__(

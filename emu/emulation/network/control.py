@@ -43,6 +43,8 @@ class ControlConnection(asyncio.BufferedProtocol):
     Made by `connect_control` and `ControlServer`.
     """
 
+    _transport: asyncio.Transport  # from `connection_made` on
+
     def __init__(
         self,
         *,
@@ -55,11 +57,9 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(kinds={Kind.CONTROL}, limits=limits)
         self._queue: deque[Fields] = deque()
         self._arrived, self._gone = asyncio.Event(), asyncio.Event()
-        self._follower: tuple[Callable[[Fields], None], asyncio.Future[None]] | None = (
-            None
-        )
+        self._follower: tuple[Callable[[Fields], None], asyncio.Future[None]] | None
+        self._follower = None
         self._error: EmulatorError | None = None
-        self._transport: asyncio.Transport | None = None
         self._together: list[bytes] = []
         #: What the newest pings said, until it is taken.
         self.pongs: deque[ClockLine] = deque(maxlen=_PONGS)
@@ -84,7 +84,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         return self._address("peername")
 
     def _address(self, end: str) -> str:
-        address = self._transport.get_extra_info(end) if self._transport else None
+        address = self._transport.get_extra_info(end)
         return str(address[0]) if address else ""
 
     def seal(
@@ -106,12 +106,10 @@ class ControlConnection(asyncio.BufferedProtocol):
 
         Raises NodeMisbehaved if the peer does not.
         """
+        loop = asyncio.get_running_loop()
         try:
-            transport = await asyncio.get_running_loop().start_tls(
-                cast("asyncio.Transport", self._transport),
-                self,
-                context,
-                server_side=server,
+            transport = await loop.start_tls(
+                self._transport, self, context, server_side=server
             )
         except OSError as error:
             self._gone.set()
@@ -130,7 +128,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         read its last 64 MB, and TypeError if a value is not of a type that msgpack
         knows.
         """
-        if self._error is not None or self._transport is None:
+        if self._error is not None:
             raise NodeLost(f"{self.peer} has gone: {self._error}")
         frame = encode_message(Kind.CONTROL, message, self._seal)
         if self._transport.get_write_buffer_size() > UNREAD:
@@ -146,7 +144,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     def _leave(self) -> None:
         frames, self._together = self._together, []
-        if frames and self._transport is not None and not self._transport.is_closing():
+        if frames and not self._transport.is_closing():
             self._transport.write(b"".join(frames))
 
     async def receive(
@@ -209,7 +207,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._follower = None
 
     def _read_on(self) -> None:
-        if self._paused and len(self._queue) < QUEUE // 2 and self._transport:
+        if self._paused and len(self._queue) < QUEUE // 2:
             self._paused = False
             self._transport.resume_reading()
 
@@ -230,7 +228,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._arrived.set()
             if self._follower is not None and not self._follower[1].done():
                 self._follower[1].set_exception(error)
-        if self._transport is not None and not self._transport.is_closing():
+        if not self._transport.is_closing():
             if clean:
                 self._transport.close()
             else:
@@ -249,8 +247,6 @@ class ControlConnection(asyncio.BufferedProtocol):
         """
         self._leave()
         self.give_up(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
-        if self._transport is None:
-            return
         try:
             async with asyncio.timeout(_LINGER):
                 await self._gone.wait()
@@ -299,17 +295,15 @@ class ControlConnection(asyncio.BufferedProtocol):
         if with_seal and "_ping" in fields:
             if not self.closed:
                 self.send({"_pong": wall, "to": fields["_ping"]})
-            return
-        if with_seal and "_pong" in fields:
+        elif with_seal and "_pong" in fields:
             ping, theirs = fields.get("to"), fields["_pong"]
             if isinstance(ping, float) and isinstance(theirs, float):
                 self.pongs.append(line_of_ping(ping, theirs, wall))
-            return
-        if self._follower is not None:
+        elif self._follower is not None:
             self._follower[0](fields)
-            return
-        self._queue.append(fields)
-        self._arrived.set()
-        if len(self._queue) >= QUEUE and not self._paused and self._transport:
+        else:
+            self._queue.append(fields)
+            self._arrived.set()
+        if len(self._queue) >= QUEUE and not self._paused:
             self._paused = True
             self._transport.pause_reading()

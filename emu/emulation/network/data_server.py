@@ -14,7 +14,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import cast
 
 from emu.emulation.network.authentication import (
     Challenge,
@@ -107,10 +107,8 @@ class ArrivalBursts:
         self._last[edge], self._level[edge] = wall, level
 
 
-#: (edge, iteration, wall time of the last byte, payload bytes, shaped)
-OnArrival: TypeAlias = Callable[[int, int, float, int, bool], None]
-#: (edge, error): an accepted connection broke.
-OnFailure: TypeAlias = Callable[[int, EmulatorError], None]
+def _ignore(*_: object) -> None:
+    pass
 
 
 class DataServer:
@@ -123,10 +121,11 @@ class DataServer:
     inbox, pool
         Where payloads go and the memory they arrive in.
     on_arrival
-        Called for each frame after it was put into the inbox.
+        Called for each frame after it was put into the inbox: edge, iteration, wall
+        time of the last byte, payload bytes, whether it was shaped.
     on_failure
-        Called when an accepted connection ends or sends what it must not; waiters of
-        the edge get the same error. An end is no failure where nothing was to come.
+        Called with an edge when its accepted connection ends or sends what it must not;
+        its waiters get the same error. An end is no failure where nothing was to come.
     rates
         As in `ArrivalBursts`.
     certificate
@@ -141,8 +140,8 @@ class DataServer:
         keys: Mapping[int, bytes],
         inbox: Inbox,
         pool: BufferPool,
-        on_arrival: OnArrival | None = None,
-        on_failure: OnFailure | None = None,
+        on_arrival: Callable[[int, int, float, int, bool], object] = _ignore,
+        on_failure: Callable[[int, EmulatorError], object] = _ignore,
         rates: Mapping[int, float] | None = None,
         certificate: bytes = b"",
         notify: Callable[[str], None] | None = None,
@@ -207,8 +206,7 @@ class DataServer:
     def fail(self, edge: int, error: EmulatorError) -> None:
         """Spread the end of an accepted connection (called by `DataConnection`)."""
         self.inbox.fail(edge, error)
-        if self.on_failure is not None:
-            self.on_failure(edge, error)
+        self.on_failure(edge, error)
 
     def statistics(self) -> DataServerStatistics:
         """Return the counts of what arrived so far."""
@@ -368,8 +366,7 @@ class DataConnection:
         buffer, self._buffer = self._buffer, None
         flow = edge, header.iteration
         server.inbox.deliver(Delivery(*flow, frame.arrays, wall, buffer))
-        if server.on_arrival is not None:
-            server.on_arrival(*flow, wall, volume, header.shaped)
+        server.on_arrival(*flow, wall, volume, header.shaped)
 
     def _answer(self, fields: Fields) -> None:
         """Say something short to a peer that has got nothing yet."""

@@ -115,11 +115,8 @@ def size_class(size: int) -> int:
     return -(-size // step) * step
 
 
-# An edge between two tasks of one process: payloads change hands in its memory.
-
-
 class Handoff:
-    """Takes what an `OutEdge` takes and delivers it at once, as a row of both logs."""
+    """An edge within a process: delivers and logs at once what an `OutEdge` takes."""
 
     def __init__(
         self, edge: int, inbox: Inbox, departures: FrameLog, arrivals: FrameLog

@@ -298,7 +298,7 @@ class OutEdge:
         if queued.shaped:
             counts.late_sends += behind > LATE
             counts.lost_bytes += queued.bucket.lost
-            counts.missed = self._pacer.count_missed(self.edge)
+            counts.missed = self._pacer.board.count_missed(self.edge)
             counts.max_behind = max(counts.max_behind, behind)
             seconds = end, queued.queued, queued.informed, self._pacer.lag
             self._pacer.log.note(self.edge, queued.iteration, *seconds)

@@ -37,15 +37,9 @@ class Pacer:
 
     An idle pacer has no alarm set and uses no CPU time.
 
-    Parameters
-    ----------
-    board
-        In emulated units.
-    settings
-        Of the run: its byte scale, what ends a flow, and what a sender may catch up.
-    quantum
-        Longest wall seconds between two looks at the board while a frame is queued, at
-        time scale 1 (see `pace_at`).
+    Of the settings of a run it keeps to the byte scale, what ends a flow, and what a
+    sender may catch up. While a frame is queued it looks at least every ``quantum``
+    wall seconds, at time scale 1 (see `pace_at`).
     """
 
     def __init__(
@@ -54,12 +48,13 @@ class Pacer:
         settings: EmulationSettings = _DEFAULTS,
         quantum: float = QUANTUM,
     ) -> None:
-        self._board, self._byte_scale = board, settings.byte_scale
+        self.board, self._byte_scale = board, settings.byte_scale
         self._settings = settings, quantum
         self.pace = pace_at(1.0, *self._settings)
         self._clock: RunClock | None = None
         self._active: dict[Paced, float] = {}  # and the wall time of its next look
         self._alarm = Alarm(asyncio.get_running_loop(), self._ring)
+        self.device = self._alarm.device
         self._due = math.inf
         self._wakes, self._max_lag, self._lag = 0, 0.0, 0.0
         self.lag = 0.0  # wall seconds by which the present ring is late
@@ -73,18 +68,13 @@ class Pacer:
             self.look(edge)
 
     @property
-    def device(self) -> str:
-        """Timer in use: "timerfd" or "loop"."""
-        return self._alarm.device
-
-    @property
     def busy(self) -> bool:
         """True where a shaped frame is waiting or on its way."""
         return bool(self._active)
 
     def segment(self, edge: int, iteration: int) -> RateSegment | None:
         """Return the fluid of a flow in real bytes and wall seconds, if it has one."""
-        clock, segment = self._clock, self._board.read(edge)
+        clock, segment = self._clock, self.board.read(edge)
         # A segment of another iteration is of the flow before or after this one: at its
         # rate the sender would spend what is not its own.
         if clock is None or segment is None or segment.iteration != iteration:
@@ -95,10 +85,6 @@ class Pacer:
             self.to_wall_rate(segment.rate),
             clock.to_wall(segment.since),
         )
-
-    def count_missed(self, edge: int) -> int:
-        """Return how many rates of an edge never came to the board."""
-        return self._board.count_missed(edge)
 
     def to_wall_rate(self, rate: float) -> float:
         """Return emulated bytes per second as real bytes per wall second."""
