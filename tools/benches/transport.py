@@ -24,8 +24,11 @@ import uvloop
 from emu.emulation.network.authentication import Identity, derive_key, edge_keys
 from emu.emulation.network.clock import RunClock
 from emu.emulation.network.connect import open_edge
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.network.pacer import Pacer

@@ -33,8 +33,7 @@ from emu.emulation.launch.fork import describe_end
 from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.network.authentication import Identity, format_address
 from emu.emulation.network.clock import SilenceWatch
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer
+from emu.emulation.network.control import ControlConnection, ControlServer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tls import is_loopback
 from emu.emulation.wire.frame_layout import Fields

@@ -23,8 +23,7 @@ from emu.emulation.launch.programs import (
 )
 from emu.emulation.network.authentication import Identity, format_address
 from emu.emulation.network.clock import HEARTBEAT_TIMEOUT, SilenceWatch
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import connect_control
+from emu.emulation.network.control import ControlConnection, connect_control
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tls import draw_certificate
 from emu.emulation.wire.frame_layout import WireLimits
@@ -215,19 +214,16 @@ class Agent:
         )
         specs = [with_keys(spec, self._token, host) for spec in ordered]
         programs = {task.program for spec in specs for task in spec.tasks}
+        names = ", ".join(spec.process for spec in specs)
+        compute = specs[0].settings.compute if specs else "timed"
         try:
             check_allowed(programs | model_programs(specs), self._allow)
-        except NodeMisbehaved as error:
-            self._fail("ProgramRefused", str(error))
-            raise
-        names = ", ".join(spec.process for spec in specs)
-        self._say(f"starts {len(specs)} processes: {printable(names)}")
-        try:
-            compute = specs[0].settings.compute if specs else "timed"
+            self._say(f"starts {len(specs)} processes: {printable(names)}")
             preload = modules_to_preload(programs, compute=compute)
             await self._forks.fork(specs, preload)
         except RunError as error:
-            self._fail("ForkServerLost", str(error))
+            is_refusal = isinstance(error, NodeMisbehaved)
+            self._fail("ProgramRefused" if is_refusal else "ForkServerLost", str(error))
             raise
         except OSError as error:
             loss = NodeLost(f"cannot fork node processes: {error}; see the log")

@@ -44,8 +44,7 @@ class ClockComparison:
     def __init__(
         self, connection: ControlConnection, board: RateBoard, theirs: str
     ) -> None:
-        self._connection, self._board = connection, board
-        self._clock = PeerClock()
+        self._connection, self._board, self._clock = connection, board, PeerClock()
         self.same = this_host.name_of_clock() == theirs != ""
         self.line: ClockLine | None = None
 
@@ -107,11 +106,11 @@ def nic_of(address: str) -> dict[str, Any]:
     """
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address == address for each in addresses):
-            stats = None
             with contextlib.suppress(OSError):  # /proc is not there
                 stats = psutil.net_if_stats().get(name)
-            speed = 125_000.0 * stats.speed if stats and stats.speed else None
-            return {"nic": name} | ({} if speed is None else {"nic_speed": speed})
+                if stats and stats.speed:
+                    return {"nic": name, "nic_speed": 125_000.0 * stats.speed}
+            return {"nic": name}
     return {}
 
 

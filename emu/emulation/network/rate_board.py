@@ -48,8 +48,8 @@ class RateBoard:
     Made by `create` or `open`. A board passed on by ``fork`` works in the child.
     """
 
-    def __init__(self, fd: int, path: str, *, writable: bool, owner: bool) -> None:
-        self._fd, self.path, self._owner = fd, path, owner
+    def __init__(self, fd: int, path: str, *, writable: bool) -> None:
+        self._fd, self.path, self._temporary = fd, path, False
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._memory = mmap.mmap(fd, 0, access=access)
         self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)
@@ -67,7 +67,8 @@ class RateBoard:
             raise ValueError(f"a board needs an edge, not {edges}")
         fd, path = this_host.create_memory()
         os.ftruncate(fd, (edges + 1) * _ENTRY.itemsize)
-        board = cls(fd, path, writable=True, owner=not path.startswith("/proc/"))
+        board = cls(fd, path, writable=True)
+        board._temporary = not path.startswith("/proc/")
         board._entries["iteration"] = -1
         return board
 
@@ -78,7 +79,7 @@ class RateBoard:
         Raises OSError if it is not there (its creator has ended) or not ours to open.
         """
         fd = this_host.open_memory(path, os.O_RDWR if writable else os.O_RDONLY)
-        return cls(fd, path, writable=writable, owner=False)
+        return cls(fd, path, writable=writable)
 
     def publish(
         self,
@@ -156,7 +157,7 @@ class RateBoard:
 
     def close(self) -> None:
         """Let go of the memory; the last holder's close frees it."""
-        if self._owner:
+        if self._temporary:
             Path(self.path).unlink(missing_ok=True)
         del self._entries
         with contextlib.suppress(BufferError):  # a caller's view keeps it until it goes

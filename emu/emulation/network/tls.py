@@ -87,12 +87,10 @@ def peer_fingerprint(tls: ssl.SSLObject) -> bytes:
 
 def is_loopback(host: str) -> bool:
     """Return True where only this host can be at such an address."""
-    if host == "localhost":
-        return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
+        return host == "localhost"
 
 
 # A data connection under TLS: the calls of a socket, and when bytes came.

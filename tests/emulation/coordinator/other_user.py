@@ -22,7 +22,7 @@ from typing import Any, cast
 from emu.emulation.launch.agent import Agent
 from emu.emulation.network.authentication import Identity, derive_key
 from emu.emulation.network.connect import open_edge
-from emu.emulation.network.control_server import connect_control
+from emu.emulation.network.control import connect_control
 from emu.emulation.network.pacer import Pacer
 from emu.errors import EmulatorError
 

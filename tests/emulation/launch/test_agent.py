@@ -22,8 +22,7 @@ from emu.emulation.launch.fork import describe_end
 from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.authentication import Identity
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer
+from emu.emulation.network.control import ControlConnection, ControlServer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.shaping import RateSegment
 from emu.emulation.wire.messages import (

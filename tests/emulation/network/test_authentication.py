@@ -18,8 +18,11 @@ from emu.emulation.network.authentication import (
     derive_key,
     edge_keys,
 )
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.wire.encoding import encode_message

@@ -11,8 +11,11 @@ import pytest
 
 from emu.emulation.network.authentication import Identity
 from emu.emulation.network.clock import awake_timeout
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.network.data_server import DataConnection, DataServer
 from emu.emulation.network.inbox import BufferPool, Delivery, Inbox
 from emu.errors import DeadlineExceeded

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from emu.emulation.network.authentication import Identity, Strangers
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.wire.encoding import encode_message
 from emu.emulation.wire.frame_layout import Kind, WireLimits
 from emu.errors import (

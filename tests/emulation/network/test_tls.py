@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from emu.emulation.network.authentication import Identity, edge_keys
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.network.tls import (
