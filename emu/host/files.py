@@ -37,10 +37,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     try:
         special = path.exists() and not (path.is_file() or path.is_dir())
         if path.is_symlink() and not special:
-            problem = (
-                "cannot be written: this is a link; name the file that it leads to"
-            )
-            raise DataError(problem, path=str(path))
+            link = "this is a link; name the file that it leads to"
+            raise DataError(f"cannot be written: {link}", path=str(path))
         yield path if special else partial
         if not special:
             with partial.open("rb") as file:
@@ -114,17 +112,12 @@ def find_remains(runs: Path) -> list[Path]:
     """
     import tempfile  # noqa: PLC0415 - emu --help does without
 
-    folders = [
-        path
-        for path in Path(tempfile.gettempdir()).glob("emu-*")
-        if path.is_dir() and _is_orphan(path, _FOLDER)
-    ]
-    files = [
-        path
-        for path in runs.glob("**/.*.partial")
-        if path.is_file() and _is_orphan(path, _PARTIAL)
-    ]
-    return sorted(folders + files)
+    folders = [p for p in Path(tempfile.gettempdir()).glob("emu-*") if p.is_dir()]
+    files = [p for p in runs.glob("**/.*.partial") if p.is_file()]
+    return sorted(
+        [p for p in folders if _is_orphan(p, _FOLDER)]
+        + [p for p in files if _is_orphan(p, _PARTIAL)]
+    )
 
 
 def remove(path: Path) -> None:

@@ -149,8 +149,8 @@ FAULTS: dict[str, RunFault] = {
     # Clocks.
     "a clock 1 % fast": RunFault(
         "emu/emulation/network/clock.py",
-        "return (wall + self._ahead(wall) - self._start) / self.time_scale",
-        "return (wall + self._ahead(wall) - self._start) / self.time_scale * 1.01",
+        "return (wall + self._line.ahead(wall) - self._start) / self.time_scale",
+        "return (wall + self._line.ahead(wall) - self._start) / self.time_scale * 1.01",
     ),
     "the clock of one process 1 % fast": RunFault(
         _RUNTIME,

@@ -1,6 +1,6 @@
 """Agents and node processes of a run: who has joined, what they say, how they end.
 
-A thin shell: it knows connections and nothing of schedules.
+A thin shell: it knows connections, and of the schedule only words for messages.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import psutil
 
+from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.peers import (
     Barrier,
     JoinedAgent,
@@ -66,16 +67,9 @@ class Membership:
     Leaving it ends every process that the run started, whatever happened.
     """
 
-    def __init__(
-        self,
-        settings: RunSettings,
-        log: Path,
-        *,
-        doing: Callable[[str], str],
-        story: Callable[[], str],
-    ) -> None:
+    def __init__(self, settings: RunSettings, log: Path, deadlines: Deadlines) -> None:
         self._settings, self._log = settings, RunLog(log)
-        self._doing, self._story = doing, story
+        self._doing, self._story = deadlines.doing, deadlines.story
         self.token = settings.token or secrets.token_hex(16)
         self.address = ("", 0)
         self.agents: list[JoinedAgent] = []
@@ -109,9 +103,8 @@ class Membership:
                 why, where = str(error.strerror), settings.listen
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
-            await self.launcher.start(
-                self.address, self.token, self._log.path, settings.allow
-            )
+            where, log = self.address, self._log.path
+            await self.launcher.start(where, self.token, log, settings.allow)
             self._watching = asyncio.create_task(self._await_end())
         except BaseException as error:
             await self.launcher.aclose(0.0)
@@ -205,10 +198,7 @@ class Membership:
         raise cause(reports)
 
     async def gather_agents(self) -> None:
-        """Wait until the agent of every host has joined.
-
-        Raises DeadlineExceeded when one has not within the deadline.
-        """
+        """Wait until the agent of every host has joined; raises DeadlineExceeded."""
         known, count = list(map(agent_name, self.launcher.hosts)), self.launcher.count
 
         def missing() -> list[str]:

@@ -172,20 +172,13 @@ class Coordinator:
         self._problem, self._settings = problem, settings
         self._expected = expected
         self._observer = observer or Observer()
-        scheduler = Scheduler(
-            problem,
-            policy,
-            Profile(expected.times, expected.volumes),
-            None if settings.compute == "real" else expected.times,
-            expected.times,
-        )
+        times, profile = expected.times, Profile(expected.times, expected.volumes)
+        least = None if settings.compute == "real" else times
+        scheduler = Scheduler(problem, policy, profile, least, times)
         self._recorder = Recorder(problem, scheduler, settings.first)
-        self._deadlines = Deadlines(
-            problem, scheduler, settings.deadline, settings.first
-        )
-        self._membership = Membership(
-            settings, log, doing=self._deadlines.doing, story=self._deadlines.story
-        )
+        patience, first = settings.deadline, settings.first
+        self._deadlines = Deadlines(problem, scheduler, patience, first)
+        self._membership = Membership(settings, log, self._deadlines)
         machines = [machine.name for machine in problem.cluster.machines]
         launcher = self._membership.launcher
         check_hosts(machines, launcher.hosts, launcher.count, settings.host_of)
@@ -330,10 +323,8 @@ class Coordinator:
             left = clock.to_wall(driver.next_end) - this_host.monotonic()
             # Before its time, if it is safe by then; then, whatever was reported.
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
-            wait = min(
-                wait, clock.to_wall(kills.due.time) - this_host.monotonic(), _LOOK
-            )
-            mail = await self._membership.events(max(wait, 0.0))
+            kill = clock.to_wall(kills.due.time) - this_host.monotonic()
+            mail = await self._membership.events(max(min(wait, kill, _LOOK), 0.0))
             now = this_host.monotonic()
             ends = [
                 self._end(name, message)

@@ -22,10 +22,11 @@ from emu.emulation.launch.programs import (
     with_keys,
 )
 from emu.emulation.network.authentication import Identity, format_address
-from emu.emulation.network.clock import HEARTBEAT_TIMEOUT, SilenceWatch
+from emu.emulation.network.clock import SilenceWatch
 from emu.emulation.network.control import ControlConnection, connect_control
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tls import draw_certificate
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.frame_layout import WireLimits
 from emu.emulation.wire.messages import (
     AgentHello,
@@ -110,7 +111,8 @@ class Agent:
         self._connection: ControlConnection | None = None
         self._clock: ClockComparison | None = None
         self._say = say
-        self._watch = SilenceWatch(HEARTBEAT_TIMEOUT, this_host.monotonic())
+        limit = EmulationSettings.heartbeat_timeout  # until the run states its own
+        self._watch = SilenceWatch(limit, this_host.monotonic())
 
     async def run(self) -> None:
         """Serve one run and return when it is over and its processes have ended.

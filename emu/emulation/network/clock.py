@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.emulation.shaping import EmulationSettings
 from emu.errors import EmulatorError
 from emu.host.this_host import this_host
 
@@ -38,8 +37,6 @@ _KEPT = 300
 _LOOK = 0.25  # wall seconds between two looks at a deadline, at most
 #: Wall seconds between two signs of life.
 BEAT = 1.0
-#: Wall seconds without one after which a peer counts as cut off, if none is stated.
-HEARTBEAT_TIMEOUT = EmulationSettings.heartbeat_timeout
 _TICK = BEAT / 2
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
@@ -225,10 +222,9 @@ class RunClock:
     ) -> None:
         if not time_scale > 0:
             raise ValueError(f"time_scale must be positive, not {time_scale}")
-        self.time_scale = time_scale
-        self._start = start_wall
-        self._lines = [ClockLine(0.0, offset)]
-        self._at, self._offset, self._drift = 0.0, offset, 0.0
+        self.time_scale, self._start = time_scale, start_wall
+        self._line = ClockLine(0.0, offset)  # the newest of:
+        self._lines = [self._line]
 
     def follow(self, line: ClockLine, now: float, within: float) -> None:
         """Go as the coordinator's clock does ``within`` wall seconds from ``now``.
@@ -236,10 +232,9 @@ class RunClock:
         Time never jumps: it goes faster or slower until then.
         """
         # From where we are to where it will be: a new offset at once would be a jump.
-        here, there = self._ahead(now), line.ahead(now + within)
-        self._at, self._offset = now, here
-        self._drift = (there - here) / within
-        self._lines.append(ClockLine(now, here, self._drift))
+        here, there = self._line.ahead(now), line.ahead(now + within)
+        self._line = ClockLine(now, here, (there - here) / within)
+        self._lines.append(self._line)
 
     def now(self) -> float:
         """Return the emulated time, negative before the start."""
@@ -247,12 +242,13 @@ class RunClock:
 
     def to_emulated(self, wall: float) -> float:
         """Return the emulated time of a recent reading of this host's clock."""
-        return (wall + self._ahead(wall) - self._start) / self.time_scale
+        return (wall + self._line.ahead(wall) - self._start) / self.time_scale
 
     def to_wall(self, emulated: float) -> float:
         """Return the reading of this host's clock at an emulated time to come."""
-        since = self._start + emulated * self.time_scale - self._offset - self._at
-        return self._at + since / (1.0 + self._drift)
+        line = self._line
+        since = self._start + emulated * self.time_scale - line.offset - line.at
+        return line.at + since / (1.0 + line.drift)
 
     def run_times(self, walls: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the emulated times of readings, each as it was counted then."""
@@ -264,9 +260,6 @@ class RunClock:
         ahead = offset + drift * since
         times: NDArray[np.float64] = (walls + ahead - self._start) / self.time_scale
         return times
-
-    def _ahead(self, wall: float) -> float:
-        return self._offset + self._drift * (wall - self._at)
 
 
 class Alarm:

@@ -221,7 +221,7 @@ class OutEdge:
 
     def _begin(self, entry: _Queued) -> None:
         """Start with the frame that has come to the front, if it is there still."""
-        if not self._queue or self._queue[0] is not entry or self._error is not None:
+        if not self._queue or self._queue[0] is not entry:
             return
         # What is paced goes by its rates; all else as fast as the socket takes it.
         if entry.shaped:
@@ -233,8 +233,6 @@ class OutEdge:
         """Send one burst without pacing; the writer callback asks for the next."""
         entry = self._queue[0]
         self._write(entry, BURST_BESIDE_PACING if self._pacer.busy else BURST)
-        if self._error is not None:
-            return
         if entry.outgoing.done:
             self._finish(entry, math.inf)
         else:
