@@ -14,17 +14,19 @@ derived from the run's token, so that who holds one cannot pose as another.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import hmac
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgpack
 
-from emu.errors import NodeMisbehaved
+from emu.errors import NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
 
@@ -38,6 +40,9 @@ Side: TypeAlias = Literal["client", "server"]
 _NONCE = 32  # bytes
 #: Why a stranger was turned away that may try again.
 AGAIN = "too many strangers are at this port: try again"
+#: Wall seconds before who was refused for want of room tries again.
+_PAUSE = 0.02
+T = TypeVar("T")
 
 
 def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
@@ -209,3 +214,41 @@ class Strangers:
 def name_of(address: Sequence[Any] | None) -> str:
     """Return host:port of a peer's address."""
     return format_address(str(address[0]), address[1]) if address else "unknown"
+
+
+async def listen_within(
+    port: int, ports: Sequence[int] | None, listen: Callable[[int], Awaitable[T]]
+) -> T:
+    """Return what listens at ``port``, or where that is 0 at the first free of a range.
+
+    The range is its first and last port; without one the kernel chooses. Raises OSError
+    when the port is in use, or all of the range are, or the address is not of this
+    host.
+    """
+    if port or ports is None:
+        return await listen(port)
+    first, last = ports
+    for candidate in range(first, last + 1):
+        try:
+            return await listen(candidate)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise OSError(errno.EADDRINUSE, f"all of emulation.ports {first}-{last} are in use")
+
+
+async def enter_port(enter: Callable[[float], Awaitable[T]], within: float) -> T:
+    """Return what is entered, trying again where strangers take all the room.
+
+    ``enter`` connects and proves who it is, within so many wall seconds. Raises what it
+    raised for another reason, or when no time is left.
+    """
+    end, rest = this_host.monotonic() + within, within
+    while True:
+        try:
+            return await enter(rest)
+        except (NodeLost, NodeMisbehaved) as error:
+            rest = end - this_host.monotonic()
+            if not str(error).endswith(AGAIN) or rest <= _PAUSE:
+                raise
+            await asyncio.sleep(_PAUSE)

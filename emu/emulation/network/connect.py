@@ -13,12 +13,12 @@ from typing import ParamSpec, TypeVar, cast
 from emu.emulation.network.authentication import (
     AGAIN,
     Challenge,
+    enter_port,
     format_address,
     fresh_nonce,
 )
 from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.network.pacer import Pacer
-from emu.emulation.network.ports import enter_port
 from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire.decoding import FrameReader

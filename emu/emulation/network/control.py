@@ -25,12 +25,13 @@ from emu.emulation.network.authentication import (
     Rejections,
     Side,
     Strangers,
+    enter_port,
     format_address,
     fresh_nonce,
+    listen_within,
     name_of,
 )
 from emu.emulation.network.clock import ClockLine, awake_timeout, line_of_ping
-from emu.emulation.network.ports import enter_port, listen_within
 from emu.emulation.network.tls import (
     ServerTls,
     client_context,

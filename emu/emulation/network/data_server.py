@@ -21,11 +21,11 @@ from emu.emulation.network.authentication import (
     Rejections,
     Strangers,
     fresh_nonce,
+    listen_within,
     name_of,
 )
 from emu.emulation.network.clock import awake_timeout
 from emu.emulation.network.inbox import BufferPool, Delivery, Inbox, PooledBuffer
-from emu.emulation.network.ports import listen_within
 from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.emulation.network.send_log import FrameLog
 from emu.emulation.network.tls import ServerTls, TlsSocket

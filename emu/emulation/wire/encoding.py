@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgpack
@@ -66,8 +68,7 @@ class Outgoing:
     """A frame on its way out: hands out views of what is left of its buffers."""
 
     def __init__(self, buffers: tuple[memoryview, ...]) -> None:
-        self._buffers = buffers
-        self._index = self._offset = 0
+        self._left = deque(buffers)
         self.overhead = buffers[0].nbytes
         self.size = sum(buffer.nbytes for buffer in buffers)
         self.sent = 0
@@ -93,14 +94,11 @@ class Outgoing:
         At most 16 views at a time: beyond that a scatter-gather call gains nothing.
         """
         views: list[memoryview] = []
-        offset = self._offset
-        for buffer in self._buffers[self._index : self._index + 16]:
+        for buffer in islice(self._left, 16):
             if limit <= 0:
                 break
-            view = buffer[offset : offset + limit]
-            views.append(view)
-            limit -= view.nbytes
-            offset = 0
+            views.append(buffer[:limit])
+            limit -= views[-1].nbytes
         return views
 
     def advance(self, count: int) -> None:
@@ -111,10 +109,7 @@ class Outgoing:
         if not 0 <= count <= self.size - self.sent:
             raise ValueError(f"{count} bytes left of {self.size - self.sent}")
         self.sent += count
-        self._offset += count
-        while (
-            self._index < len(self._buffers)
-            and self._offset >= self._buffers[self._index].nbytes
-        ):
-            self._offset -= self._buffers[self._index].nbytes
-            self._index += 1
+        while self._left and count >= self._left[0].nbytes:
+            count -= self._left.popleft().nbytes
+        if count:
+            self._left[0] = self._left[0][count:]
