@@ -58,10 +58,7 @@ class _GivenUp(Exception):
 
 
 def check_writable(path: Path) -> None:
-    """Begin a file as `whole_file` does and give it up, before long work for it.
-
-    Raises DataError when it cannot be written.
-    """
+    """Begin a file and give it up, before long work for it; raises as `whole_file`."""
     if os.path.isdir(path):  # noqa: PTH112 - False of a name too long
         raise DataError("cannot be written: this is a folder", path=str(path))
     with contextlib.suppress(_GivenUp), whole_file(path) as partial:
@@ -121,10 +118,7 @@ def find_remains(runs: Path) -> list[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove what was left behind.
-
-    Raises DataError when it cannot be removed.
-    """
+    """Remove what was left behind; raises DataError when it cannot be removed."""
     try:
         if path.is_dir():
             shutil.rmtree(path)

@@ -194,10 +194,7 @@ def read_arrays(
 
 
 def array_names(path: Path) -> list[str]:
-    """Return the names of the arrays of an npz file.
-
-    Raises DataError when it is missing or damaged.
-    """
+    """Return the names of arrays of an npz file; DataError when missing or damaged."""
     with one_error(path), open_input(path) as file, zipfile.ZipFile(file) as archive:
         return [n[: -len(".npy")] for n in archive.namelist() if n.endswith(".npy")]
 

@@ -118,10 +118,7 @@ class ClockRelation:
         self.uncertainty = self.last_uncertainty
 
     def note(self, line: list[Any]) -> None:
-        """Take the clock's line of a beat.
-
-        Raises MalformedFrame when that is no clock.
-        """
+        """Take the clock's line of a beat; raises MalformedFrame when it is none."""
         if not line:
             return
         finite = [isinstance(each, float) and math.isfinite(each) for each in line]

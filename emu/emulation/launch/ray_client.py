@@ -64,10 +64,7 @@ class Host:
 
 
 def seal(token: str, key: bytes) -> bytes:
-    """Return the token as only the actor of this key can read it.
-
-    Raises TypeError when the key is none of an actor.
-    """
+    """Return the token, encrypted to an actor's key; raises TypeError if it is none."""
     public = serialization.load_der_public_key(key)
     if not isinstance(public, rsa.RSAPublicKey):
         raise TypeError("an actor has sent another kind of key")

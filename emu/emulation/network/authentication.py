@@ -146,10 +146,7 @@ class Challenge:
         return self.proof(side, "seal")
 
     def check(self, fields: Mapping[str, Any], side: Side) -> None:
-        """Take the proof of ``side`` out of its message.
-
-        Raises NodeMisbehaved when it is wrong or missing.
-        """
+        """Check the proof in a side's message; raises NodeMisbehaved if it is wrong."""
         proof, right = fields.get("proof"), self.proof(side)
         if not (isinstance(proof, bytes) and hmac.compare_digest(proof, right)):
             raise NodeMisbehaved("it does not know the token of this run")

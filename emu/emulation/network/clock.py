@@ -263,10 +263,7 @@ class RunClock:
 
 
 class Alarm:
-    """Calls back once when a wall time has come.
-
-    By a timerfd where there is one; plain loop timers otherwise.
-    """
+    """Calls back once when a wall time has come, by a timerfd where there is one."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]

@@ -8,7 +8,7 @@ import math
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
 from emu.emulation.network.authentication import (
     AGAIN,
@@ -102,7 +102,7 @@ async def _prove(
     answer = await _ask(sock, {"edge": edge, "nonce": nonce}, reader)
     if "refused" not in answer:
         try:
-            theirs = cast("bytes", answer.get("nonce"))
+            theirs = answer.get("nonce", b"")
             challenge = Challenge(key, (edge,), nonce, theirs, binding)
             challenge.check(answer, "server")
         except NodeMisbehaved as error:

@@ -62,10 +62,7 @@ _PEER = "the coordinator"
 
 
 class ControlConnection(asyncio.BufferedProtocol):
-    """One control connection, either side.
-
-    Made by `connect_control` and `ControlServer`.
-    """
+    """One control connection, either side; by `connect_control` and `ControlServer`."""
 
     _transport: asyncio.Transport  # from `connection_made` on
 
@@ -126,10 +123,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._seal = Seal(challenge.seal_key(side))
 
     async def encrypt(self, context: ssl.SSLContext, *, server: bool) -> ssl.SSLObject:
-        """Speak TLS from now on.
-
-        Raises NodeMisbehaved if the peer does not.
-        """
+        """Speak TLS from now on; raises NodeMisbehaved if the peer does not."""
         loop = asyncio.get_running_loop()
         try:
             transport = await loop.start_tls(
@@ -265,10 +259,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self.give_up(NodeMisbehaved(reason), clean=True)
 
     async def aclose(self) -> None:
-        """Send what is queued and close; the peer sees a clean end.
-
-        A peer that does not take it within 5 s is cut off.
-        """
+        """Send what is queued and close; who does not take it within 5 s is cut off."""
         self._leave()
         self.give_up(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
         try:
@@ -400,7 +391,7 @@ async def _prove(connection: ControlConnection, identity: Identity, where: str) 
             binding = peer_fingerprint(tls)
             connection.send(hello)
             answer = await connection.receive()
-        subject, theirs = (identity.role, name), cast("bytes", answer.get("nonce"))
+        subject, theirs = (identity.role, name), answer.get("nonce", b"")
         try:
             challenge = Challenge(identity.key, subject, nonce, theirs, binding)
             challenge.check(answer, "server")
@@ -535,7 +526,7 @@ class ControlServer:
         if role not in ("agent", "process"):
             raise NodeMisbehaved(f"role {role!r:.80} has no place here")
         who, ours = Identity.of(self._token, role, name), fresh_nonce()
-        theirs = cast("bytes", hello.get("nonce"))
+        theirs = hello.get("nonce", b"")
         challenge = Challenge(who.key, (role, name), theirs, ours, binding)
         connection.send({"nonce": ours, "proof": challenge.proof("server")})
         try:

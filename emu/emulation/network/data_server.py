@@ -154,7 +154,7 @@ class DataServer:
         self.connected: dict[int, DataConnection] = {}
         self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections, self.strangers = Rejections(notify), Strangers()
-        self.frames = self.payload_bytes = self.header_bytes = 0
+        self.frames = self.header_bytes = 0
         self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Future[None] | None = None
@@ -213,7 +213,7 @@ class DataServer:
         return DataServerStatistics(
             len(self.connected),
             self.frames,
-            self.payload_bytes,
+            self.payloads.total(),
             self.header_bytes,
             self.rejections.total,
             [PayloadCount(*key, count) for key, count in self.payloads.items()],
@@ -325,7 +325,7 @@ class DataConnection:
             edge = fields.get("edge")
             if type(edge) is not int or edge not in server.keys:
                 raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
-            theirs, ours = cast("bytes", fields.get("nonce")), fresh_nonce()
+            theirs, ours = fields.get("nonce", b""), fresh_nonce()
             binding = server.tls.fingerprint if server.tls is not None else b""
             challenge = Challenge(server.keys[edge], (edge,), theirs, ours, binding)
             self._challenge = challenge
@@ -354,12 +354,10 @@ class DataConnection:
         if header.iteration <= before:
             said = f"sent iteration {header.iteration} after {before}"
             raise NodeMisbehaved(f"edge {edge} {said}")
-        self._newest = header.iteration
-        volume = header.body_bytes
+        self._newest, volume = header.iteration, header.body_bytes
         server.frames += 1
         first = self._first if volume else wall  # without a body nothing was allocated
         server.log.note(header.edge, header.iteration, first, wall, volume)
-        server.payload_bytes += volume
         for tensor in header.tensors:
             server.payloads[edge, payload_kind(tensor.name)] += tensor.nbytes
         server.header_bytes += frame.overhead

@@ -115,14 +115,14 @@ def size_class(size: int) -> int:
     return -(-size // step) * step
 
 
+@dataclass(frozen=True, slots=True)
 class Handoff:
     """An edge within a process: delivers and logs at once what an `OutEdge` takes."""
 
-    def __init__(
-        self, edge: int, inbox: Inbox, departures: FrameLog, arrivals: FrameLog
-    ) -> None:
-        self.edge, self._inbox = edge, inbox
-        self._logs = departures, arrivals
+    edge: int
+    inbox: Inbox
+    departures: FrameLog
+    arrivals: FrameLog
 
     def send(
         self, iteration: int, payload: Mapping[str, NDArray[Any]], **_how: bool
@@ -139,9 +139,9 @@ class Handoff:
             view.flags.writeable = False
         now = this_host.monotonic()
         delivery = Delivery(self.edge, iteration, views, now)
-        for log in self._logs:
+        for log in (self.departures, self.arrivals):
             log.note(self.edge, iteration, now, now, delivery.nbytes)
-        self._inbox.deliver(delivery)
+        self.inbox.deliver(delivery)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.set_result(None)
         return future

@@ -45,10 +45,7 @@ class ArrayParts:
         self._parts: dict[str, tuple[ResultPart | StatePart, bytearray]] = {}
 
     def add(self, part: ResultPart | StatePart) -> None:
-        """Take in the next piece of an array.
-
-        Raises ValueError when the pieces of an array are longer than it.
-        """
+        """Take in an array's next piece; raises ValueError when they are too long."""
         first, data = self._parts.setdefault(part.name, (part, bytearray()))
         data.extend(part.data)
         if len(data) > first.total:

@@ -162,10 +162,7 @@ class FrameReader:
             raise
 
     def end(self) -> None:
-        """Note the end of the stream, after the last `take`.
-
-        Raises TruncatedFrame if a frame had begun and not ended.
-        """
+        """Note the end of the stream; raises TruncatedFrame if that is in a frame."""
         if self._error is not None or not self.inside:
             return
         part, length = self._part()

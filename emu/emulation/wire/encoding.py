@@ -102,10 +102,7 @@ class Outgoing:
         return views
 
     def advance(self, count: int) -> None:
-        """Note that the next ``count`` bytes have left.
-
-        Raises ValueError if that is more than was left.
-        """
+        """Note that so many bytes have left; raises ValueError if there were fewer."""
         if not 0 <= count <= self.size - self.sent:
             raise ValueError(f"{count} bytes left of {self.size - self.sent}")
         self.sent += count

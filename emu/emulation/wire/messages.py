@@ -146,10 +146,7 @@ class RunTask(Message):
 
 @dataclass(frozen=True)
 class WakeSender(Message):
-    """Flows of these edges may go, or go much faster: they have a new segment.
-
-    ``since`` are the run times from which these hold, seconds.
-    """
+    """Flows of these edges may go, or much faster, from run times ``since`` on."""
 
     edges: list[int]
     since: list[float]
@@ -194,10 +191,7 @@ class Finish(Message):
 
 @dataclass(frozen=True)
 class ResultPart(Message):
-    """A piece of one array of a task's result; pieces come in order.
-
-    ``total`` is the number of bytes of the whole array.
-    """
+    """A piece, in order, of one array of a task's result, which has ``total`` bytes."""
 
     task: int
     name: str
@@ -306,10 +300,7 @@ def unpack(fields: Fields) -> Message:
 
 
 def expect(message: Message, kind: type[T]) -> T:
-    """Return ``message`` as a ``kind``.
-
-    Raises MalformedFrame when it is of another kind.
-    """
+    """Return a message of this kind; raises MalformedFrame when it is of another."""
     if not isinstance(message, kind):
         said = type(message).__name__
         raise MalformedFrame(f"{said} came where {kind.__name__} was due")

@@ -99,10 +99,7 @@ class ProcessSpec:
 
     @property
     def here(self) -> HostSide:
-        """The agent's part.
-
-        Raises MalformedFrame when no agent has filled it in.
-        """
+        """The agent's part; raises MalformedFrame when no agent has filled it in."""
         if self.host is None:
             raise MalformedFrame(f"process {self.process} has nothing of its host")
         return self.host
