@@ -375,10 +375,7 @@ class Coordinator:
                 self._cuts.add(name, message)
 
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
-        """Return the end, past or to come, that a process reports.
-
-        Raises NodeMisbehaved when the process may not report it.
-        """
+        """Return an end that a process reports; raises NodeMisbehaved if it may not."""
         edges, task, kind = self._problem.job.edges, -1, type(message).__name__
         if isinstance(message, TaskEnded):
             task, what = message.task, "task"

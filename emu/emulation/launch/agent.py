@@ -242,10 +242,7 @@ class Agent:
                 self._connection.send(pack(message))
 
     async def _follow(self, connection: ControlConnection, board: RateBoard) -> None:
-        """Do what the coordinator says until it ends the run.
-
-        Raises NodeLost when it falls silent.
-        """
+        """Obey the coordinator to the end; raises NodeLost when it falls silent."""
         while True:
             message = await self._next(connection)
             if isinstance(message, RateUpdate):

@@ -49,10 +49,7 @@ class ClockComparison:
         self.line: ClockLine | None = None
 
     async def compare(self, pings: int = _FIRST) -> None:
-        """Put the coordinator's clock on the board of this host.
-
-        Raises EmulatorError when the coordinator has gone.
-        """
+        """Put the coordinator's clock on the board; raises EmulatorError without it."""
         if self.same:
             return
         pongs = self._connection.pongs

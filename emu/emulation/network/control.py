@@ -350,28 +350,24 @@ async def _connect(
     within: float,
 ) -> ControlConnection:
     loop, name = asyncio.get_running_loop(), identity.name
-    where = f"{_PEER} at {format_address(*address)}"
-    start = this_host.monotonic()
+    what = where = f"{_PEER} at {format_address(*address)}"
+    make = partial(ControlConnection, limits=limits, owner=name, peer=_PEER)
+    connection: ControlConnection | None = None
     try:
         async with asyncio.timeout(within):
-            _, connection = await loop.create_connection(
-                lambda: ControlConnection(limits=limits, owner=name, peer=_PEER),
-                *address,
-            )
-    except TimeoutError:
-        raise DeadlineExceeded(f"{name} waited {within:g} s for {where}") from None
-    except OSError as error:
-        raise NodeLost(f"{name} cannot reach {where}: {error}") from error
-    try:
-        async with asyncio.timeout(max(0.0, within - (this_host.monotonic() - start))):
+            _, connection = await loop.create_connection(make, *address)
+            what = f"the handshake from {_PEER}"
             await _prove(connection, identity, where)
-    except (TimeoutError, EmulatorError, asyncio.CancelledError) as error:
-        await connection.aclose()
+            return connection
+    except (OSError, EmulatorError, asyncio.CancelledError) as error:
+        if connection is not None:
+            await connection.aclose()
         if isinstance(error, TimeoutError):
-            waited = f"{name} waited {within:g} s for the handshake from {_PEER}"
+            waited = f"{name} waited {within:g} s for {what}"
             raise DeadlineExceeded(waited) from None
+        if isinstance(error, OSError):
+            raise NodeLost(f"{name} cannot reach {where}: {error}") from error
         raise
-    return connection
 
 
 async def _prove(connection: ControlConnection, identity: Identity, where: str) -> None:

@@ -194,19 +194,11 @@ class DataServer:
                 await asyncio.sleep(_PAUSE)
 
     async def wait_connected(self, *, within: float) -> None:
-        """Wait until every edge has its connection.
-
-        Raises TimeoutError if some did not connect within ``within`` wall seconds.
-        """
+        """Wait until every edge is connected; raises TimeoutError after that long."""
         async with awake_timeout(within):
             while self.keys.keys() > self.connected.keys():
                 self.changed.clear()
                 await self.changed.wait()
-
-    def fail(self, edge: int, error: EmulatorError) -> None:
-        """Spread the end of an accepted connection (called by `DataConnection`)."""
-        self.inbox.fail(edge, error)
-        self.on_failure(edge, error)
 
     def statistics(self) -> DataServerStatistics:
         """Return the counts of what arrived so far."""
@@ -382,7 +374,8 @@ class DataConnection:
             self.turn_away(str(error))
         else:
             self.close()
-            self._server.fail(self._edge, error)
+            self._server.inbox.fail(self._edge, error)
+            self._server.on_failure(self._edge, error)
 
     def _on_stream_end(self, reason: str) -> None:
         """Take the end of the stream for what it is."""
@@ -395,7 +388,4 @@ class DataConnection:
             self._reader.end()
         except EmulatorError as error:
             end = error
-        if self._edge is None:
-            self._server.rejections.note(self._peer, str(end))
-        else:
-            self._server.fail(self._edge, end)
+        self._fail(end)

@@ -50,10 +50,7 @@ class PooledBuffer:
         self.view = block.data[:size]
 
     def release(self) -> None:
-        """Give the memory back; its arrays will be overwritten. Once only.
-
-        Raises ValueError if it was given back before.
-        """
+        """Give the memory back, to be overwritten; raises ValueError if it was."""
         if self._pool is None:
             raise ValueError("this buffer was released before")
         pool, self._pool = self._pool, None
