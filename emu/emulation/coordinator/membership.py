@@ -233,9 +233,8 @@ class Membership:
             try:
                 agent.board = RateBoard.open(path, writable=True)
             except OSError as error:
-                self._report(
-                    Severity.GONE, RunError(f"cannot open the rate board: {error}")
-                )
+                lost = RunError(f"cannot open the rate board: {error}")
+                self._report(Severity.GONE, lost)
 
     async def _take_in(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""

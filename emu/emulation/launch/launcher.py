@@ -32,7 +32,9 @@ class Launcher:
     """Starts one agent per host; here none: an engine or a person does."""
 
     hosts: Sequence[str] = ()
-    """Names of the hosts; none where they are known only as agents join."""
+    """Names of the hosts, where they are known before agents join."""
+    unnamed = 0
+    """Number of the others."""
     patience = 0.0
     """Wall seconds that agents may take to join, beyond the run's deadline."""
     embedded = False
@@ -41,7 +43,7 @@ class Launcher:
     @property
     def count(self) -> int:
         """Number of the hosts."""
-        return len(self.hosts)
+        return len(self.hosts) + self.unnamed
 
     async def start(
         self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
@@ -82,12 +84,7 @@ class ExternalLauncher(Launcher):
     patience = 600.0  # a person logs in to each host, an engine has a queue
 
     def __init__(self, count: int) -> None:
-        self._count = count
-
-    @property
-    @override
-    def count(self) -> int:
-        return self._count
+        self.unnamed = count
 
 
 class ChildAgents(Launcher):

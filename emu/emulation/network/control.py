@@ -56,7 +56,7 @@ _PONGS = 64
 UNREAD = 64 << 20
 #: Wall seconds that closing waits for the peer to take what is queued.
 _LINGER = 5.0
-_STRANGER_LIMITS = WireLimits(message=4096)
+_LIMITS = WireLimits(message=4096)  # of strangers
 #: Who accepts control connections, for messages.
 _PEER = "the coordinator"
 
@@ -184,9 +184,8 @@ class ControlConnection(asyncio.BufferedProtocol):
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            raise DeadlineExceeded(
-                f"{self.owner} waited {within:g} s for {waiting_for} from {self.peer}"
-            ) from None
+            waited = f"{self.owner} waited {within:g} s for {waiting_for}"
+            raise DeadlineExceeded(f"{waited} from {self.peer}") from None
         message = self._queue.popleft()
         self._read_on()
         return message
@@ -451,10 +450,7 @@ class ControlServer:
         Raises OSError if the port is in use or the address is not of this host.
         """
         make = partial(
-            ControlConnection,
-            limits=_STRANGER_LIMITS,
-            owner=_PEER,
-            on_made=self._on_made,
+            ControlConnection, limits=_LIMITS, owner=_PEER, on_made=self._on_made
         )
         serve = partial(asyncio.get_running_loop().create_server, make, backlog=1024)
         if listening is not None:
@@ -528,9 +524,8 @@ class ControlServer:
         try:
             proof = await connection.receive()
         except NodeLost:
-            raise NodeMisbehaved(
-                f"{role} {name!r:.80} left at our proof: its token is another run's"
-            ) from None
+            left = f"{role} {name!r:.80} left at our proof"
+            raise NodeMisbehaved(f"{left}: its token is another run's") from None
         challenge.check(proof, "client")
         connection.seal(challenge, "server", WireLimits())
         connection.peer = name

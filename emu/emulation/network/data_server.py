@@ -42,7 +42,7 @@ from emu.problem.payloads import payload_kind
 _PORTION = 1 << 16
 #: Wall seconds before the next connection is accepted when one could not be.
 _PAUSE = 0.1
-_STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
+_LIMITS = WireLimits(header=0, body=0, message=4096)  # of strangers
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +247,7 @@ class DataConnection:
             self._buffer = server.pool.acquire(size)
             return self._buffer.view
 
-        self._reader = FrameReader(
-            allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
-        )
+        self._reader = FrameReader(allocate, kinds={Kind.HELLO}, limits=_LIMITS)
         self._edge: int | None = None
         self._challenge: Challenge | None = None
         self._newest = -1

@@ -285,21 +285,19 @@ class OutEdge:
 
     def _finish(self, queued: _Queued, fluid: float) -> None:
         end, outgoing, counts = this_host.monotonic(), queued.outgoing, self.statistics
-        behind = end - fluid if math.isfinite(fluid) else 0.0
+        flow, pacer = (self.edge, queued.iteration), self._pacer
         # Frames without rates have no fluid that they could be late for.
+        behind = end - fluid if math.isfinite(fluid) else 0.0
         counts.frames += 1
         counts.payload_bytes += outgoing.volume
         counts.header_bytes += outgoing.overhead
-        self._pacer.departures.note(
-            self.edge, queued.iteration, queued.first, queued.last, outgoing.volume
-        )
+        pacer.departures.note(*flow, queued.first, queued.last, outgoing.volume)
         if queued.shaped:
             counts.late_sends += behind > LATE
             counts.lost_bytes += queued.bucket.lost
-            counts.missed = self._pacer.board.count_missed(self.edge)
+            counts.missed = pacer.board.count_missed(self.edge)
             counts.max_behind = max(counts.max_behind, behind)
-            seconds = end, queued.queued, queued.informed, self._pacer.lag
-            self._pacer.log.note(self.edge, queued.iteration, *seconds)
+            pacer.log.note(*flow, end, queued.queued, queued.informed, pacer.lag)
         self._stop_writing()
         self._queue.popleft()
         if not queued.left.done():

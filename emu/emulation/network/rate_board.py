@@ -101,9 +101,7 @@ class RateBoard:
         if not where.size:
             return
         entries = self._entries
-        order = order_of_publication(
-            entries[where], np.asarray(iterations), np.asarray(rates)
-        )
+        order = order_of_publication(entries[where], iterations, rates)
         where = where[order]
 
         def in_order(values: ArrayLike) -> NDArray[Any]:
@@ -166,12 +164,12 @@ class RateBoard:
 
 
 def order_of_publication(
-    before: NDArray[Any], iterations: NDArray[np.int64], rates: NDArray[np.float64]
+    before: NDArray[Any], iterations: ArrayLike, rates: ArrayLike
 ) -> NDArray[np.int64]:
     """Return the order of publication: flows whose rate falls, then the others.
 
     Whoever sees a raised rate then sees it beside lowered ones, so that a port is not
     over-used in between. ``before`` are the present entries.
     """
-    falls = (before["iteration"] == iterations) & (rates < before["rate"])
+    falls = (before["iteration"] == iterations) & (before["rate"] > rates)
     return np.argsort(~falls, kind="stable")

@@ -230,9 +230,9 @@ class FrameReader:
         self._checksum = isal_zlib.crc32(packed)
         header = decode_header(_unpack(packed), limit=self._limits.body)
         length = self._lengths[1]
-        if (taken := header.body_bytes) != length:
+        if (size := header.body_bytes) != length:
             raise MalformedFrame(
-                f"the tensors take {taken} bytes, the body has {length}"
+                f"the tensors take {size} bytes, the body has {length}"
             )
         body = self._allocate(length) if length else memoryview(bytearray(0))
         if body.nbytes != length or body.readonly:
