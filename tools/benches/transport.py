@@ -86,7 +86,8 @@ def emu_receiver(pipe: Connection, full: bool) -> None:  # noqa: FBT001 -- a pro
         tune_process()
         loop, pool, inbox = asyncio.get_running_loop(), BufferPool(), Inbox()
         for size in SIZES:
-            pool.reserve(size, count=2)
+            pool.reserve(size)
+            pool.reserve(size)
         came: asyncio.Future[ControlConnection] = loop.create_future()
         over = asyncio.Event()
 
@@ -95,7 +96,7 @@ def emu_receiver(pipe: Connection, full: bool) -> None:  # noqa: FBT001 -- a pro
             await over.wait()
 
         server = DataServer(keys=edge_keys(TOKEN, [0]), inbox=inbox, pool=pool)
-        messages = ControlServer(token=TOKEN, on_connection=joined, owner="bench")
+        messages = ControlServer(token=TOKEN, on_connection=joined)
         address = await messages.start("127.0.0.1")
         pipe.send((await server.start("127.0.0.1"), address))
         control, ask, iteration = await came, ask_of(loop, pipe), 0

@@ -103,8 +103,8 @@ class Membership:
                 why, where = str(error.strerror), settings.listen
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
-            where, log = self.address, self._log.path
-            await self.launcher.start(where, self.token, log, settings.allow)
+            address, log = self.address, self._log.path
+            await self.launcher.start(address, self.token, log, settings.allow)
             self._watching = asyncio.create_task(self._await_end())
         except BaseException as error:
             await self.launcher.aclose(0.0)
@@ -131,7 +131,8 @@ class Membership:
         if self._watching is not None:
             self._watching.cancel()
         # First told, then ended: a process that ends by itself cleans up behind it.
-        for member in (*self.processes.values(), *self.agents):
+        members: list[Process | JoinedAgent] = [*self.processes.values(), *self.agents]
+        for member in members:
             with contextlib.suppress(EmulatorError):
                 member.connection.send(pack(Stop(reason, failed=error is not None)))
         try:

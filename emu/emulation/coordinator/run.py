@@ -376,13 +376,14 @@ class Coordinator:
 
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
         """Return an end that a process reports; raises NodeMisbehaved if it may not."""
-        edges, task, kind = self._problem.job.edges, -1, type(message).__name__
+        edges, task, what = self._problem.job.edges, -1, "flow"
         if isinstance(message, TaskEnded):
             task, what = message.task, "task"
         elif not isinstance(message, FlowEnded):
-            raise NodeMisbehaved(f"{process} sent {kind} during the run")
+            said = type(message).__name__
+            raise NodeMisbehaved(f"{process} sent {said} during the run")
         elif 0 <= message.edge < len(edges):
-            task, what = edges[message.edge].destination, "flow"
+            task = edges[message.edge].destination
         if self._owner.get(task) != process:
             raise NodeMisbehaved(f"{process} ended a {what} that is not its own")
         return message

@@ -124,15 +124,15 @@ class Challenge:
     key: bytes
     subject: tuple[str | int, ...]
     """Identity of the client."""
-    client: bytes
-    server: bytes
-    """The nonces of the two sides."""
+    client: Any
+    server: Any
+    """The nonces of the two sides, of which a stranger sent one: bytes."""
     binding: bytes = b""
     """Fingerprint of the server's certificate, as this side knows it; none without
     TLS."""
 
     def __post_init__(self) -> None:
-        for nonce in (self.client, self.server):  # a stranger sent one of them
+        for nonce in (self.client, self.server):
             if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
                 raise NodeMisbehaved("the handshake carries no challenge of 32 bytes")
 

@@ -34,8 +34,10 @@ def state_parts(
 ) -> list[StatePart]:
     """Return the messages that carry the state of a task before an iteration."""
     fields = list(parts_of(arrays))
-    how = {"task": task, "iteration": iteration}
-    return [StatePart(**how, **piece, last=piece is fields[-1]) for piece in fields]
+    return [
+        StatePart(task=task, iteration=iteration, last=piece is fields[-1], **piece)
+        for piece in fields
+    ]
 
 
 class ArrayParts:
