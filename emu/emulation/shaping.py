@@ -68,7 +68,7 @@ class RateSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far a sender may be ahead of its fluid, and how often it looks at it."""
+    """Bounds of a sender's lead over its fluid, and of the time between two looks."""
 
     lead_time: float = 0.002
     """Seconds of the present rate; also how long before the fluid's end the last bytes

@@ -79,7 +79,7 @@ class EmulatedRun:
 
 
 class Answers:
-    """What processes hand over at the end: statistics, frames, and results of tasks."""
+    """Answers of processes at the end: their statistics, frames, and tasks' results."""
 
     def __init__(self, job: Job) -> None:
         self._owner = {t: p for p, members in job.processes.items() for t in members}

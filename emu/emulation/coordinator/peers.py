@@ -135,10 +135,10 @@ class JoinedAgent:
 
     host_name: str
     address: str
-    """Of its host, also when the connection has ended."""
+    """Address of its host, also when the connection has ended."""
     connection: ControlConnection
     host: dict[str, Any]
-    """What it says of its host, and how that is called in the run."""
+    """Description of its host, which the agent gave, and the host's name in the run."""
     watch: SilenceWatch
     board: RateBoard | None = None
     clock: ClockRelation = field(default_factory=ClockRelation)

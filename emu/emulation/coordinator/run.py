@@ -224,10 +224,8 @@ class Coordinator:
     async def _take_part(self, began: float) -> EmulatedRun:
         self._observer.listening(*self._membership.address, self._membership.token)
         await self._assemble()
-        startup = {
-            "seconds": this_host.monotonic() - began,
-            "memory": float(await asyncio.to_thread(self._membership.memory)),
-        }
+        seconds = this_host.monotonic() - began
+        memory = float(await asyncio.to_thread(self._membership.memory))
         for agent in self._membership.agents:
             agent.clock.begin()
         self.phase = _RUNNING
@@ -235,7 +233,7 @@ class Coordinator:
         clock = RunClock(start, self._settings.time_scale)
         self._membership.send_to_processes(Begin(start))
         self._observer.on_zero(start)
-        self._observer.began(startup["seconds"])
+        self._observer.began(seconds)
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.begin(clock)
         await self._drive(clock)
@@ -261,7 +259,7 @@ class Coordinator:
             began=noted.began,
             hosts=[{**each.host, "clock": asdict(each.clock)} for each in agents],
             tuning=self._tuning,
-            startup=startup,
+            startup={"seconds": seconds, "memory": memory},
             wall=wall,
         )
 
