@@ -74,10 +74,7 @@ def discard_begun_files() -> None:
 
 
 def write_atomic(path: str | Path, text: str) -> None:
-    """Write ``text`` to ``path``; a reader sees the old file or the whole new one.
-
-    Raises DataError when it cannot be written; nothing is left behind then.
-    """
+    """Write a text to a file as `whole_file` does; raises DataError as that does."""
     with whole_file(Path(path)) as partial:
         partial.write_text(text, encoding="utf-8")
 

@@ -36,10 +36,7 @@ _RANKS = (
 
 
 class ClockComparison:
-    """Compares this host's clock with the coordinator's, once a beat.
-
-    Who reads the same clock, by its name, compares nothing.
-    """
+    """Compares this host's clock with the coordinator's, if another, once a beat."""
 
     def __init__(
         self, connection: ControlConnection, board: RateBoard, theirs: str

@@ -119,10 +119,7 @@ class FrameReader:
         return self._ahead[self._end :]
 
     def on_bytes(self, count: int) -> None:
-        """Note that ``count`` bytes were filled in.
-
-        Raises ValueError when that is more than `get_buffer` offered.
-        """
+        """Note that so many bytes were filled in; raises ValueError beyond the room."""
         inside = self._header is not None
         room = len(self._ahead) - self._end
         if inside:

@@ -106,10 +106,7 @@ class ProcessSpec:
 
     @classmethod
     def from_map(cls, fields: Mapping[str, Any]) -> ProcessSpec:
-        """Return the specification that a map from the wire stands for.
-
-        Raises MalformedFrame when a field is missing, unknown, or cannot be.
-        """
+        """Return what a map stands for; raises MalformedFrame if a field cannot be."""
         try:
             host, tasks = fields.get("host"), []
             for task in fields["tasks"]:
