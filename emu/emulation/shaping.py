@@ -41,6 +41,8 @@ _SHORTEST = 0.0005
 _IDLE = 0.1
 #: Settings that a manifest keeps: guards and replays need them.
 _QUANTITIES = ("time_scale", "byte_scale", "compute", "flow_ends", "catch_up")
+_SCALES = ("time_scale", "byte_scale")
+_LIMITS = ("deadline", "heartbeat_timeout", "memory_limit")
 ComputeMode: TypeAlias = Literal["timed", "real", "padded"]
 Tls: TypeAlias = Literal["control", "all"]
 #: What shares a process of the system: nothing, or all tasks of an emulated machine.
@@ -65,8 +67,8 @@ class RateSegment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Depth:
-    """Bounds on a sender's lead over its fluid: depth of its bucket, and a lead."""
+class Pace:
+    """Bounds of a sender's lead over its fluid, and of the time between two looks."""
 
     lead_time: float = 0.002
     """Seconds of the present rate; also how long before the fluid's end the last bytes
@@ -77,6 +79,13 @@ class Depth:
     """Last bytes of a flow, which that depth does not let go."""
     catch_up: float = math.inf
     """Seconds of a flow's rate that its bucket keeps while its sender stands still."""
+    shortest: float = _SHORTEST
+    """Longest delay of seeing a segment when the fluid's end has come near, seconds."""
+    longest: float = QUANTUM
+    """Longest delay while there is something to send. A sender uses up its lead
+    between two looks, so not longer than ``lead_time``."""
+    idle: float = _IDLE
+    """Longest delay in any case."""
 
     @property
     def is_unlimited(self) -> bool:
@@ -86,19 +95,6 @@ class Depth:
     def lead(self, rate: float) -> float:
         """Return the most bytes a sender may be ahead at this rate."""
         return max(self.lead_time * rate, float(self.lead_bytes))
-
-
-@dataclass(frozen=True, slots=True)
-class Looks:
-    """Bounds of the interval between two looks at a segment, seconds."""
-
-    shortest: float = 0.0005
-    """Longest delay of seeing a segment when the fluid's end has come near."""
-    longest: float = 0.002
-    """Longest delay while there is something to send. A sender uses up its lead
-    between two looks, so not longer than the depth's ``lead_time``."""
-    idle: float = 0.1
-    """Longest delay in any case."""
 
 
 def fluid_end(segment: RateSegment, volume: float) -> float:
@@ -114,7 +110,7 @@ class Bucket:
     """Loss of one flow's sender that stood still, which it may not catch up.
 
     In every interval the flow sends what its rates carry in that time, and
-    `Depth.catch_up` of its highest rate and ``lead_bytes`` once, at most, and what a
+    `Pace.catch_up` of its highest rate and ``lead_bytes`` once, at most, and what a
     segment carries before it is seen. What is lost goes when its fluid has ended, at
     the last rate that the sender knew of.
     """
@@ -131,104 +127,87 @@ class Bucket:
         now: float,
         sent: int,
         volume: int,
-        depth: Depth,
+        pace: Pace,
         capacity: float,
         unseen: float = 0.0,
     ) -> RateSegment:
         """Return a segment without what was lost; the segment itself if nothing can be.
 
-        Parameters
-        ----------
-        segment, now, sent, volume, depth
-            As in `allowance`.
-        capacity
-            Bytes per second of the narrowest link on the way: the rate of a flow whose
-            sender stood still while it had one.
-        unseen
-            Bytes that earlier segments carried which no look could see.
+        ``capacity`` is that of the narrowest link on the way, bytes per second: the
+        rate of a flow whose sender stood still while it had one. Earlier segments
+        carried ``unseen`` bytes which no look could see. The rest is as in `allowance`.
         """
-        if depth.is_unlimited:
+        if pace.is_unlimited:
             return segment
         if segment.rate > 0:
             self.rate, self.highest = segment.rate, max(self.highest, segment.rate)
         if fluid_end(segment, volume) <= segment.since:
             segment = segment._replace(rate=self.rate or capacity)
-        if volume - sent > depth.tail:  # those wait by the sender's own choice
-            reserve = depth.catch_up * (self.highest or capacity) + unseen
+        if volume - sent > pace.tail:  # those wait by the sender's own choice
+            reserve = pace.catch_up * (self.highest or capacity) + unseen
             self.lost = max(self.lost, segment.at(now) - sent - reserve)
         return segment._replace(served=segment.served - self.lost)
 
 
 def allowance(
-    segment: RateSegment, now: float, sent: int, volume: int, depth: Depth
+    segment: RateSegment, now: float, sent: int, volume: int, pace: Pace
 ) -> int:
     """Return the number of bytes that may still be sent at time ``now``.
 
-    Parameters
-    ----------
-    segment
-        Newest piece of the fluid; it may be of a time to come.
-    now
-        Seconds, on the segment's clock.
-    sent, volume
-        Bytes sent so far and in all.
+    The segment, the newest piece of the fluid, may be of a time to come, in seconds of
+    the clock of ``now``; ``sent`` and ``volume`` are bytes so far and in all.
     """
-    soon = now + depth.lead_time
+    soon = now + pace.lead_time
     if fluid_end(segment, volume) <= soon:
         return volume - sent
-    least = depth.lead_bytes if soon >= segment.since else 0
-    limit = min(
-        max(segment.at(soon), segment.at(now) + least), float(volume - depth.tail)
-    )
-    return max(0, int(limit) - sent)
+    least = pace.lead_bytes if soon >= segment.since else 0
+    most = max(segment.at(soon), segment.at(now) + least)
+    return max(0, int(min(most, float(volume - pace.tail))) - sent)
 
 
 def next_look(
     segment: RateSegment | None,
     now: float,
     volume: int,
+    pace: Pace,
     *,
     notified: bool,
     sending: bool,
-    looks: Looks,
-    depth: Depth,
 ) -> float:
     """Return when to look again: for the last bytes, or before a new segment matters.
 
     A segment seen late costs nothing unless the fluid ends before it is seen. Who waits
     for a rate, or gets `RISE` times the lowest that was on the board since it was last
     notified, is notified; so at half of the time that is left at the present rate
-    nothing has been missed. Within `Looks.shortest` of the end a smaller rise is: the
+    nothing has been missed. Within `Pace.shortest` of the end a smaller rise is: the
     flow ends late by up to half of that, 0.25 ms of wall time.
 
     Parameters
     ----------
-    now
-        Seconds, on the segment's clock.
-    volume
-        Bytes.
+    segment, now, volume
+        As in `allowance`.
     notified
         Whether there is a newer segment that cannot be seen yet: segments and messages
         go to another host by two ways.
     sending
         Whether any bytes are to be sent before the last ones.
     """
-    end = begin = math.inf
-    if segment is not None:
-        end = fluid_end(segment, volume) - depth.lead_time
-        begin = segment.since - depth.lead_time
+    if segment is None:
+        return now + (pace.shortest if notified else pace.idle)
+    end = fluid_end(segment, volume) - pace.lead_time
+    begin = segment.since - pace.lead_time
     if end <= now:
         return now
     if notified:
-        return min(end, now + looks.shortest)
-    if now < begin < math.inf:  # nothing may go yet
-        return min(begin, now + looks.idle)
-    longest = looks.idle
-    if sending and end < math.inf and segment is not None:
+        return min(end, now + pace.shortest)
+    if now < begin:  # nothing may go yet
+        return min(begin, now + pace.idle)
+    longest = pace.idle
+    if sending and end < math.inf:
         # Half of what the bucket holds, of which nothing is to be lost.
-        step = (depth.catch_up + depth.lead_bytes / segment.rate) / RISE
-        longest = min(looks.longest, max(step, looks.shortest))
-    return min(end, now + min(max((end - now) / RISE, looks.shortest), longest))
+        step = (pace.catch_up + pace.lead_bytes / segment.rate) / RISE
+        longest = min(pace.longest, max(step, pace.shortest))
+    return min(end, now + min(max((end - now) / RISE, pace.shortest), longest))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,13 +252,7 @@ class EmulationSettings:
     """First and last port at which coordinator and processes listen; None for any."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "time_scale",
-            "byte_scale",
-            "deadline",
-            "heartbeat_timeout",
-            "memory_limit",
-        ):
+        for name in (*_SCALES, *_LIMITS):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} is {value}; it must be positive and finite")
@@ -307,17 +280,20 @@ def pace_at(
     time_scale: float,
     settings: EmulationSettings | None = None,
     quantum: float = QUANTUM,
-) -> tuple[Looks, Depth]:
-    """Return the intervals between looks of senders, and their leads, wall seconds.
+) -> Pace:
+    """Return the pace of senders at a time scale, in wall seconds.
 
-    Both grow with the root of the time scale, up to 20 ms: a look costs 0.2 ms of CPU
-    however slow emulated time is, and what it may miss still shrinks in emulated time.
-    Growing with the time scale itself doubled the error of a job of short flows (462 in
-    8 s at time scale 17: 2.8 against 1.4 %). What a bucket keeps are emulated seconds
-    whatever the scale.
+    Leads and times between looks grow with its root, up to 20 ms: a look costs 0.2 ms
+    of CPU however slow emulated time is, and what it may miss still shrinks in emulated
+    time. Growing with the time scale itself doubled the error of a job of short flows
+    (462 in 8 s at time scale 17: 2.8 against 1.4 %). What a bucket keeps are emulated
+    seconds whatever the scale.
     """
     settings = settings or EmulationSettings()
     longest = min(quantum * math.sqrt(max(time_scale, 1.0)), _MOST)
-    looks = Looks(min(_SHORTEST, longest), longest, _IDLE)
-    lead = _LEAD * longest if settings.flow_ends == "fluid" else 0.0
-    return looks, Depth(lead_time=lead, catch_up=settings.catch_up * time_scale)
+    return Pace(
+        lead_time=_LEAD * longest if settings.flow_ends == "fluid" else 0.0,
+        catch_up=settings.catch_up * time_scale,
+        shortest=min(_SHORTEST, longest),
+        longest=longest,
+    )

@@ -381,7 +381,7 @@ def manifest(
         "scenario": with_figures(scenario).to_json(),
         "emulation": {
             **settings.to_json(),
-            "bucket_bytes": pace_at(settings.time_scale)[1].lead_bytes,
+            "bucket_bytes": pace_at(settings.time_scale).lead_bytes,
             "hosts": settings.hosts,
             "burst": burst_of(scenario),
         },

@@ -37,10 +37,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     try:
         special = path.exists() and not (path.is_file() or path.is_dir())
         if path.is_symlink() and not special:
-            problem = (
-                "cannot be written: this is a link; name the file that it leads to"
-            )
-            raise DataError(problem, path=str(path))
+            link = "this is a link; name the file that it leads to"
+            raise DataError(f"cannot be written: {link}", path=str(path))
         yield path if special else partial
         if not special:
             with partial.open("rb") as file:
@@ -60,10 +58,7 @@ class _GivenUp(Exception):
 
 
 def check_writable(path: Path) -> None:
-    """Begin a file as `whole_file` does and give it up, before long work for it.
-
-    Raises DataError when it cannot be written.
-    """
+    """Begin a file and give it up, before long work for it; raises as `whole_file`."""
     if os.path.isdir(path):  # noqa: PTH112 - False of a name too long
         raise DataError("cannot be written: this is a folder", path=str(path))
     with contextlib.suppress(_GivenUp), whole_file(path) as partial:
@@ -79,10 +74,7 @@ def discard_begun_files() -> None:
 
 
 def write_atomic(path: str | Path, text: str) -> None:
-    """Write ``text`` to ``path``; a reader sees the old file or the whole new one.
-
-    Raises DataError when it cannot be written; nothing is left behind then.
-    """
+    """Write a text to a file as `whole_file` does; raises DataError as that does."""
     with whole_file(Path(path)) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -114,24 +106,16 @@ def find_remains(runs: Path) -> list[Path]:
     """
     import tempfile  # noqa: PLC0415 - emu --help does without
 
-    folders = [
-        path
-        for path in Path(tempfile.gettempdir()).glob("emu-*")
-        if path.is_dir() and _is_orphan(path, _FOLDER)
-    ]
-    files = [
-        path
-        for path in runs.glob("**/.*.partial")
-        if path.is_file() and _is_orphan(path, _PARTIAL)
-    ]
-    return sorted(folders + files)
+    folders = [p for p in Path(tempfile.gettempdir()).glob("emu-*") if p.is_dir()]
+    files = [p for p in runs.glob("**/.*.partial") if p.is_file()]
+    return sorted(
+        [p for p in folders if _is_orphan(p, _FOLDER)]
+        + [p for p in files if _is_orphan(p, _PARTIAL)]
+    )
 
 
 def remove(path: Path) -> None:
-    """Remove what was left behind.
-
-    Raises DataError when it cannot be removed.
-    """
+    """Remove what was left behind; raises DataError when it cannot be removed."""
     try:
         if path.is_dir():
             shutil.rmtree(path)

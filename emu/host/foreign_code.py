@@ -108,14 +108,9 @@ def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") ->
     """Say that code of others is about to run; to be called before each time.
 
     It is ``what``, by purpose and name (``rule mine.py:Equal``), of a file or module;
-    ``problem`` looks, without running it, for why it must not run at all.
-
-    Raises
-    ------
-    CodeWithheld
-        When nothing of others may run: see `code_of_others`.
-    DataError
-        When there is a problem.
+    ``problem`` looks, without running it, for why it must not run at all. Raises
+    DataError when there is one, and CodeWithheld when nothing of others may run: see
+    `code_of_others`.
     """
     consent = _consent.get()
     if consent.runs and (said := problem()):
@@ -152,8 +147,8 @@ def look_up(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     """
     target = getattr(module, name, None)
     if target is None or not callable(target):
-        own = [n for n, v in vars(module).items() if isinstance(v, type)
-               and v.__module__ == module.__name__]  # fmt: skip
+        classes = {n: v for n, v in vars(module).items() if isinstance(v, type)}
+        own = [n for n, v in classes.items() if v.__module__ == module.__name__]
         raise DataError(_absence(name, own), path=program)
     factory: Callable[..., Any] = target
     return factory

@@ -52,34 +52,28 @@ def one_error(
 ) -> Iterator[None]:
     """Turn whatever reading a damaged file raises into one error of ours.
 
-    ``kind`` makes the error; a DataError of ``path`` by default.
-
-    Raises DataError for anything that is no error of ours already.
+    ``kind`` makes the error; by default it is a DataError of ``path``.
     """
     try:
         yield
     except EmulatorError:
         raise
     except Exception as error:
-        said = printable(str(error)) or type(error).__name__
+        problem = "is damaged"
         if isinstance(error, MemoryError) and kind is None:
-            problem = f"needs more memory than there is: {said}"
-            raise DataError(problem, path=str(path)) from error
+            problem = "needs more memory than there is"
+        problem += f": {printable(str(error)) or type(error).__name__}"
         if kind is not None:
-            raise kind(f"is damaged: {said}") from error
-        raise DataError(f"is damaged: {said}", path=str(path)) from error
+            raise kind(problem) from error
+        raise DataError(problem, path=str(path)) from error
 
 
 @contextlib.contextmanager
 def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
-    """Open a regular file of at most ``most`` bytes; a pipe or device is refused.
+    """Open a regular file of at most ``most`` bytes.
 
-    Raises
-    ------
-    OSError
-        When it cannot be opened.
-    DataError
-        When it is something else than a file, or longer.
+    Raises OSError when it cannot be opened, and DataError when it is something else
+    than a file, as a pipe or device, or longer.
     """
     # Without waiting: opening a pipe would do so until another process writes.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -186,20 +180,21 @@ def read_arrays(
     with one_error(path):
         try:
             with open_input(path) as file, zipfile.ZipFile(file) as archive:
+                held = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
                 if optional:
-                    there = {name.removesuffix(".npy") for name in archive.namelist()}
-                    names = [name for name in names if name in there]
+                    names = [name for name in names if name in held]
+                if missing := [name for name in names if name not in held]:
+                    raise DataError(f"holds no {', '.join(missing)}", path=str(path))
                 size = os.fstat(file.fileno()).st_size
-                return _members(archive, names, size, inflation, path)
+                unpacked = sum(held[name].file_size for name in names)
+                check_inflation(path, size, unpacked, inflation)
+                return {n: _member(archive, held[n], path) for n in names}
         except FileNotFoundError as error:
             raise DataError("is missing", path=str(path)) from error
 
 
 def array_names(path: Path) -> list[str]:
-    """Return the names of the arrays of an npz file.
-
-    Raises DataError when it is missing or damaged.
-    """
+    """Return the names of arrays of an npz file; DataError when missing or damaged."""
     with one_error(path), open_input(path) as file, zipfile.ZipFile(file) as archive:
         return [n[: -len(".npy")] for n in archive.namelist() if n.endswith(".npy")]
 
@@ -241,35 +236,21 @@ def map_member(file: BufferedReader) -> NDArray[Any]:
     return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape, order))
 
 
-def _members(
-    archive: zipfile.ZipFile,
-    names: Collection[str],
-    size: int,
-    inflation: int,
-    path: Path,
-) -> dict[str, NDArray[Any]]:
-    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-    missing = [name for name in names if name not in members]
-    if missing:
-        raise DataError(f"holds no {', '.join(missing)}", path=str(path))
-    unpacked = sum(members[name].file_size for name in names)
-    check_inflation(path, size, unpacked, inflation)
-    arrays = {}
-    for name in names:
-        try:
-            with archive.open(members[name]) as member:
-                shape, _, dtype = read_array_header(member)
-                claim = int(member.tell()) + math.prod(shape) * dtype.itemsize
-        except ValueError as error:
-            problem = f"{name} cannot be read: {error}"
-            raise DataError(problem, path=str(path)) from error
-        if claim != members[name].file_size:
-            problem = f"{name} claims {claim} bytes of {members[name].file_size}"
-            raise DataError(problem, path=str(path))
-        with archive.open(members[name]) as member:
-            array = np.lib.format.read_array(member, allow_pickle=False)
-            arrays[name] = np.asarray(array)
-    return arrays
+def _member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path
+) -> NDArray[Any]:
+    name = info.filename.removesuffix(".npy")
+    try:
+        with archive.open(info) as member:
+            shape, _, dtype = read_array_header(member)
+            claim = int(member.tell()) + math.prod(shape) * dtype.itemsize
+    except ValueError as error:
+        raise DataError(f"{name} cannot be read: {error}", path=str(path)) from error
+    if claim != info.file_size:
+        problem = f"{name} claims {claim} bytes of {info.file_size}"
+        raise DataError(problem, path=str(path))
+    with archive.open(info) as member:
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
 def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -133,12 +133,8 @@ _ONCE_MORE = 0.5
 def deadline(seconds: float) -> Iterator[None]:
     """End a block after so many wall seconds, even where it sleeps.
 
-    Raises
-    ------
-    Overdue
-        When it took longer.
-    ValueError
-        When this is not the main thread, the only one that signals interrupt.
+    Raises Overdue when it took longer, and ValueError when this is not the main thread,
+    the only one that signals interrupt.
     """
 
     def overdue(_number: int, _frame: FrameType | None) -> None:

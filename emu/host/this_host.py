@@ -95,10 +95,7 @@ def loopback_address() -> str:
 
 
 def create_memory() -> tuple[int, str]:
-    """Return a descriptor of new shared memory, and a path that opens it.
-
-    Where there is no memfd that is a temporary file.
-    """
+    """Return a descriptor of new shared memory, and its path: a file without memfd."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         fd = os.memfd_create("emu-rates", os.MFD_CLOEXEC)
         return fd, f"/proc/{os.getpid()}/fd/{fd}"

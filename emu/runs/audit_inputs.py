@@ -340,12 +340,12 @@ def margins(
 
     They are fields of `Evidence`.
     """
-    looks, depth = pace_at(settings.time_scale, settings)
+    pace = pace_at(settings.time_scale, settings)
     figures = host_figures(statistics)
     modes, noted = ("compute", "flow_ends"), settings.to_json()
     return {
         **{key: value for key, value in noted.items() if key not in modes},
-        "lead": depth.lead_time,
+        "lead": pace.lead_time,
         "stale": figures.max_stale,
-        "stall": figures.stall + looks.longest,
+        "stall": figures.stall + pace.longest,
     }

@@ -111,7 +111,7 @@ class EdgeEnds:
         }
         try:
             await self.server.wait_connected(within=within)
-        except DeadlineExceeded:
+        except TimeoutError:
             missing = [
                 self._names[edge]
                 for edge in self.server.keys

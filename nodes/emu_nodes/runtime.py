@@ -20,8 +20,7 @@ import uvloop
 
 from emu.emulation.network.authentication import Identity
 from emu.emulation.network.clock import BEAT, RunClock
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import connect_control
+from emu.emulation.network.control import ControlConnection, connect_control
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.rx_timestamps import arrival_device

@@ -217,11 +217,8 @@ class TaskRunner:
         )
         for edge in edges:  # no bytes need no rate
             is_shaped = self._outputs[edge].shaped and sizes[edge] > 0
-            around.track(
-                around.outputs[edge].send(
-                    n, payloads[edge], shaped=is_shaped, version=n
-                )
-            )
+            sending = around.outputs[edge].send(n, payloads[edge], shaped=is_shaped)
+            around.track(sending)
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
         """Return an input, not before it has landed.

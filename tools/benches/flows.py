@@ -29,7 +29,6 @@ from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.emulation.network.tuning import tune_process
 from emu.emulation.shaping import QUANTUM, pace_at
-from emu.emulation.wire.frame_layout import WireLimits
 
 MB = 1_000_000
 TOKEN = "bench"  # noqa: S105 -- both ends are ours, on loopback
@@ -100,7 +99,6 @@ def cpu_load(share: float) -> Iterator[None]:
 
 
 _PIECE = 64 * MB
-_LIMITS = WireLimits(body=1 << 33)
 #: What receivers hold ready, bytes: two of every size class from 2 to 12 MB, as a run
 #: holds what it expects. One met for the first time is 10 ms of page faults.
 RESERVED = 2 * tuple(sorted({size_class(n * MB // 4) for n in range(8, 49)}))
@@ -184,7 +182,6 @@ def receiving(
             keys=edge_keys(TOKEN, range(edges)),
             inbox=inbox,
             pool=pool,
-            limits=_LIMITS,
         )
         pipe.send(await server.start("127.0.0.1"))
         watching = [asyncio.ensure_future(watch(edge)) for edge in range(edges)]
@@ -233,7 +230,7 @@ class Flows:
     ) -> None:
         edges = self.edges = processes * per_process
         #: Seconds before its fluid's end from which a flow's last bytes may leave.
-        self.lead = pace_at(1.0, quantum=quantum)[1].lead_time
+        self.lead = pace_at(1.0, quantum=quantum).lead_time
         self.board = RateBoard.create(edges)
         self._processes, self.receivers, self.senders = [], [], []
         for _ in range(processes):

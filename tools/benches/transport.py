@@ -24,8 +24,11 @@ import uvloop
 from emu.emulation.network.authentication import Identity, derive_key, edge_keys
 from emu.emulation.network.clock import RunClock
 from emu.emulation.network.connect import open_edge
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.network.pacer import Pacer
@@ -83,7 +86,8 @@ def emu_receiver(pipe: Connection, full: bool) -> None:  # noqa: FBT001 -- a pro
         tune_process()
         loop, pool, inbox = asyncio.get_running_loop(), BufferPool(), Inbox()
         for size in SIZES:
-            pool.reserve(size, count=2)
+            pool.reserve(size)
+            pool.reserve(size)
         came: asyncio.Future[ControlConnection] = loop.create_future()
         over = asyncio.Event()
 
@@ -92,7 +96,7 @@ def emu_receiver(pipe: Connection, full: bool) -> None:  # noqa: FBT001 -- a pro
             await over.wait()
 
         server = DataServer(keys=edge_keys(TOKEN, [0]), inbox=inbox, pool=pool)
-        messages = ControlServer(token=TOKEN, on_connection=joined, owner="bench")
+        messages = ControlServer(token=TOKEN, on_connection=joined)
         address = await messages.start("127.0.0.1")
         pipe.send((await server.start("127.0.0.1"), address))
         control, ask, iteration = await came, ask_of(loop, pipe), 0

@@ -37,7 +37,7 @@ _RUNTIME = "nodes/emu_nodes/runtime.py"
 _CAPACITIES = "[link.capacity for"
 _RATE = "rate * self._byte_scale / scale"
 _SINCE = "clock.to_wall(segment.since)"
-_SOON = "soon = now + depth.lead_time"
+_SOON = "soon = now + pace.lead_time"
 _CONTENT = "stream_key(self._seed, output.edge, iteration)"
 _WINDOW = "pool[start : start + self._rows[output.edge][iteration]]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
@@ -87,7 +87,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     "the last piece is not kept back": RunFault(
         _PACING,
-        "float(volume - depth.tail)",
+        "float(volume - pace.tail)",
         "float(volume)",
         unseen="the last 16 kB of a flow come early, here 3 ms, and end it no sooner",
     ),
@@ -149,8 +149,8 @@ FAULTS: dict[str, RunFault] = {
     # Clocks.
     "a clock 1 % fast": RunFault(
         "emu/emulation/network/clock.py",
-        "return (wall + self._ahead(wall) - self._start) / self.time_scale",
-        "return (wall + self._ahead(wall) - self._start) / self.time_scale * 1.01",
+        "return (wall + self._line.ahead(wall) - self._start) / self.time_scale",
+        "return (wall + self._line.ahead(wall) - self._start) / self.time_scale * 1.01",
     ),
     "the clock of one process 1 % fast": RunFault(
         _RUNTIME,

@@ -48,9 +48,7 @@ class CutPlan:
         """Return the messages that carry what the tasks of a process begin with."""
         names = dict.fromkeys(name for task in tasks for name in self.restores(task))
         first, states = self.start.iteration, self.start.states
-        return [
-            part for name in names for part in state_parts(name, first, states[name])
-        ]
+        return [p for name in names for p in state_parts(name, first, states[name])]
 
 
 class CutKeeper:
@@ -116,19 +114,13 @@ class CutKeeper:
         self._keeping = loop.create_task(keep())
 
     def check(self) -> None:
-        """Raise what has gone wrong where a cut is kept.
-
-        Raises DataError when one could not be.
-        """
+        """Raise the DataError of a cut that could not be kept."""
         if self._keeping is not None and self._keeping.done():
             keeping, self._keeping = self._keeping, None
             keeping.result()
 
     async def finish(self) -> None:
-        """Wait until all cuts are kept.
-
-        Raises DataError when one could not be.
-        """
+        """Wait until all cuts are kept; raises the DataError of one that could not."""
         if self._keeping is not None:
             await self._keeping
 

@@ -17,23 +17,14 @@ _AWAITED = 3
 class Deadlines:
     """Tasks and flows under way; times are run times, emulated seconds, unless said.
 
-    Parameters
-    ----------
-    scheduler
-        Knows the least times of tasks (none where they take what their work does), and
-        how much of a flow has been served.
-    patience
-        How long something may be overdue, wall seconds in which this process ran.
-    first
-        Number of iteration 0 in messages.
+    The scheduler knows the least times of tasks (none where they take what their work
+    does), and how much of a flow has been served. Something may be overdue for
+    ``patience`` wall seconds in which this process ran. Messages call iteration 0
+    ``first``.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        scheduler: Scheduler,
-        patience: float,
-        first: int = 0,
+        self, problem: Problem, scheduler: Scheduler, patience: float, first: int = 0
     ) -> None:
         self._problem, self._scheduler = problem, scheduler
         self._patience, self._first = patience, first
@@ -90,19 +81,15 @@ class Deadlines:
         """Raise when something is overdue at run time ``now``.
 
         A task is due at its profiled end, a flow when its fluid has been served; until
-        then both may take as long as they like.
+        then both may take as long as they like. ``awake`` are wall seconds in which
+        this process ran, since any moment: pauses of its own are no one's delay.
 
         Raises DeadlineExceeded when one is overdue by more than the patience, or
         nothing is under way for that long. Names who waits for whom, the iteration,
         since when, and what the other side was last seen at.
-
-        Parameters
-        ----------
-        awake
-            Wall seconds in which this process ran, since any moment: pauses of its own
-            are no one's delay.
         """
         job, due = self._problem.job, dict[tuple[str, int, int] | None, str]()
+        scheduler = self._scheduler
         for key, end in self._tasks.items():
             if now > end:
                 due["task", *key] = (
@@ -118,27 +105,18 @@ class Deadlines:
                     f"{self._last_seen(edge.source)}; "
                     f"{self._last_seen(edge.destination)}"
                 )
-            elif (
-                self._scheduler.service_of(key[0], now) >= self._scheduler.volumes[key]
-            ):
+            elif scheduler.service_of(key[0], now) >= scheduler.volumes[key]:
                 self._flows[key] = now
-        gate = self._scheduler.next_end < math.inf  # if nothing else can end
-        if not (
-            self._tasks or gate or any(f is not None for f in self._flows.values())
-        ):
+        served = any(f is not None for f in self._flows.values())
+        gate = scheduler.next_end < math.inf  # if nothing else can end
+        if not (self._tasks or gate or served):
             what = "no flow has a rate" if self._flows else "no flow is active"
             due[None] = f"no task runs and {what} at {now:.3f} s"
         self._overdue = {wait: self._overdue.get(wait, awake) for wait in due}
-        lines = [
-            due[wait]
-            for wait, since in self._overdue.items()
-            if awake - since > self._patience
-        ]
-        if lines:
-            raise DeadlineExceeded(
-                f"{self._join_lines(lines)}; that is over {self._patience:g} s of wall "
-                "time"
-            )
+        since, most = self._overdue, self._patience
+        if lines := [line for wait, line in due.items() if awake - since[wait] > most]:
+            over = f"that is over {most:g} s of wall time"
+            raise DeadlineExceeded(f"{self._join_lines(lines)}; {over}")
 
     def doing(self, process: str) -> str:
         """Return the activities of the tasks of a process, for an error message.
@@ -155,12 +133,10 @@ class Deadlines:
             if task in members
         ]
         for edge, n in self._flows:
-            ends = job.edges[edge]
+            ends, flow = job.edges[edge], f"{job.edge_names[edge]} of iteration"
             if ends.source in members or ends.destination in members:
                 verb = "sending" if ends.source in members else "receiving"
-                at.append(
-                    f"{verb} {job.edge_names[edge]} of iteration {n + self._first}"
-                )
+                at.append(f"{verb} {flow} {n + self._first}")
         for task in () if at else members:
             name, n = job.tasks[task].name, self._next[task]
             is_over = n == job.rounds[task]

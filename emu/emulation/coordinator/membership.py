@@ -1,6 +1,6 @@
 """Agents and node processes of a run: who has joined, what they say, how they end.
 
-A thin shell: it knows connections and nothing of schedules.
+A thin shell: it knows connections, and of the schedule only words for messages.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import psutil
 
+from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.peers import (
     Barrier,
     JoinedAgent,
@@ -28,16 +28,16 @@ from emu.emulation.coordinator.peers import (
     Standstill,
     agent_name,
     cause,
-    severity_of,
 )
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.fork import describe_end
 from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.network.authentication import Identity, format_address
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer
+from emu.emulation.network.clock import SilenceWatch
+from emu.emulation.network.control import ControlConnection, ControlServer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tls import is_loopback
+from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import (
     AgentHello,
     Beat,
@@ -52,13 +52,7 @@ from emu.emulation.wire.messages import (
     pack,
     unpack,
 )
-from emu.errors import (
-    EmulatorError,
-    NodeLost,
-    NodeMisbehaved,
-    RunError,
-    WireError,
-)
+from emu.errors import EmulatorError, NodeLost, NodeMisbehaved, RunError, WireError
 from emu.host.this_host import this_host
 from emu.names import printable
 
@@ -73,30 +67,14 @@ class Membership:
     Leaving it ends every process that the run started, whatever happened.
     """
 
-    def __init__(
-        self,
-        settings: RunSettings,
-        log: Path,
-        *,
-        doing: Callable[[str], str],
-        story: Callable[[], str],
-    ) -> None:
+    def __init__(self, settings: RunSettings, log: Path, deadlines: Deadlines) -> None:
         self._settings, self._log = settings, RunLog(log)
-        self._doing, self._story = doing, story
+        self._doing, self._story = deadlines.doing, deadlines.story
         self.token = settings.token or secrets.token_hex(16)
         self.address = ("", 0)
         self.agents: list[JoinedAgent] = []
         self.processes: dict[str, Process] = {}
         self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
-        self._server: ControlServer | None = None
-        self._launcher = settings.launcher or LocalLauncher()
-        self._watching: asyncio.Task[None] | None = None
-        self._left = asyncio.Event()
-        self.barrier = Barrier(self.events, settings.deadline, log)
-        self._standstill = Standstill(settings.heartbeat_timeout)
-
-    async def __aenter__(self) -> Self:
-        settings = self._settings
         # A listening socket that was handed over is in a network of our own.
         beyond = settings.listening is None and not is_loopback(settings.listen)
         self._server = ControlServer(
@@ -105,25 +83,31 @@ class Membership:
             encrypted=beyond or settings.tls == "all",
             notify=self._log.note,
         )
+        self.launcher = settings.launcher or LocalLauncher()
+        self._watching: asyncio.Task[None] | None = None
+        self._left = asyncio.Event()
+        self.barrier = Barrier(self.events, settings.deadline, log)
+        self._standstill = Standstill(settings.heartbeat_timeout)
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
         try:
             self.address = await self._server.start(
                 settings.listen, settings.port, settings.ports, settings.listening
             )
         except OSError as error:
             number = error.errno or 0  # negative where a name does not resolve
-            in_range = settings.ports is not None and not settings.port
             why = os.strerror(number) if number > 0 else error.strerror or str(error)
-            why = str(error.strerror) if in_range else why
             where = format_address(settings.listen, settings.port)
-            where = settings.listen if in_range else where
+            if settings.ports is not None and not settings.port:  # all of a range
+                why, where = str(error.strerror), settings.listen
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
-            await self._launcher.start(
-                self.address, self.token, self._log.path, settings.allow
-            )
+            address, log = self.address, self._log.path
+            await self.launcher.start(address, self.token, log, settings.allow)
             self._watching = asyncio.create_task(self._await_end())
         except BaseException as error:
-            await self._launcher.aclose(0.0)
+            await self.launcher.aclose(0.0)
             await self._server.aclose()
             if isinstance(error, OSError):
                 raise RunError(f"cannot start an agent: {error}") from error
@@ -147,47 +131,28 @@ class Membership:
         if self._watching is not None:
             self._watching.cancel()
         # First told, then ended: a process that ends by itself cleans up behind it.
-        self.tell_all(Stop(reason, failed=error is not None))
+        members: list[Process | JoinedAgent] = [*self.processes.values(), *self.agents]
+        for member in members:
+            with contextlib.suppress(EmulatorError):
+                member.connection.send(pack(Stop(reason, failed=error is not None)))
         try:
-            await asyncio.gather(leave(), self._launcher.aclose(_LEAVE))
+            await asyncio.gather(leave(), self.launcher.aclose(_LEAVE))
         finally:
             for agent in self.agents:
                 if agent.board is not None:
                     agent.board.close()
-            if self._server is not None:
-                await self._server.aclose()
+            await self._server.aclose()
             self._mail.close()
-
-    @property
-    def embedded(self) -> bool:
-        """True where every process is one of this host."""
-        return self._launcher.embedded
 
     def memory(self) -> int:
         """Return the proportional set size of the node processes, 0 when unknown."""
-        if not self.embedded:
+        if not self.launcher.embedded:
             return 0  # their process ids are those of other hosts
         try:
             pids = {process.pid for process in self.processes.values()}
             return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
         except (psutil.Error, AttributeError):
             return 0  # a system without it
-
-    def begin(self) -> None:
-        """Hear that run time 0 is near."""
-        for agent in self.agents:
-            agent.clock.begin()
-
-    def hosts(self) -> list[dict[str, Any]]:
-        """Return the description and clock of every host, for the manifest."""
-        return [{**each.host, "clock": asdict(each.clock)} for each in self.agents]
-
-    def tell_all(self, message: Message) -> None:
-        """Send ``message`` to every process and agent that can still be reached."""
-        members: list[Process | JoinedAgent] = [*self.processes.values(), *self.agents]
-        for member in members:
-            with contextlib.suppress(EmulatorError):
-                member.connection.send(pack(message))
 
     def send_to_processes(self, message: Message) -> None:
         """Send ``message`` to every process."""
@@ -225,10 +190,8 @@ class Membership:
         # The cause may be reported a moment after what follows from it.
         deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
-            mail = await self._mail.everything(
-                max(deadline - this_host.monotonic(), 0.0)
-            )
-            if not mail:
+            left = max(deadline - this_host.monotonic(), 0.0)
+            if not (mail := await self._mail.everything(left)):
                 break
             reports += [report for report in mail if isinstance(report, Report)]
         if stood_still := self._standstill.story():
@@ -236,20 +199,18 @@ class Membership:
         raise cause(reports)
 
     async def gather_agents(self) -> None:
-        """Wait until the agent of every host has joined.
-
-        Raises DeadlineExceeded when one has not within the deadline.
-        """
-        known, count = list(map(agent_name, self._launcher.hosts)), self._launcher.count
+        """Wait until the agent of every host has joined; raises DeadlineExceeded."""
+        known, count = list(map(agent_name, self.launcher.hosts)), self.launcher.count
 
         def missing() -> list[str]:
             names = [agent.name for agent in self.agents]
+            if known:
+                return [name for name in known if name not in names]
             unknown = count - len(names)
-            nameless = [f"{unknown} of {count} agents"] if unknown else []
-            return [name for name in known if name not in names] if known else nameless
+            return [f"{unknown} of {count} agents"] if unknown else []
 
         await self.barrier.until(
-            missing, "join", lambda *_: None, patience=self._launcher.patience
+            missing, "join", lambda *_: None, patience=self.launcher.patience
         )
         self.agents.sort(key=lambda agent: agent.name)
 
@@ -265,7 +226,7 @@ class Membership:
         names = [agent.name for agent in self.agents]
         boards = await self.barrier.messages(names, "open a rate board", BoardReady)
         nics = self._settings.kernel_nics
-        if not self._launcher.embedded and nics is None:
+        if not self.launcher.embedded and nics is None:
             return
         for agent in self.agents:
             path = boards[agent.name].path
@@ -273,8 +234,8 @@ class Membership:
             try:
                 agent.board = RateBoard.open(path, writable=True)
             except OSError as error:
-                problem = RunError(f"cannot open the rate board: {error}")
-                self._report(Severity.GONE, problem)
+                lost = RunError(f"cannot open the rate board: {error}")
+                self._report(Severity.GONE, lost)
 
     async def _take_in(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""
@@ -282,12 +243,13 @@ class Membership:
             hello = unpack(await connection.receive(_INTRODUCTION))
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
+        address, limit = connection.peer_address, self._settings.heartbeat_timeout
         if isinstance(hello, ProcessHello) and who.role == "process":
             await self._follow_process(Process(who.name, hello.pid, connection))
         elif isinstance(hello, AgentHello) and who.role == "agent":
-            hosts, present = self._launcher.hosts, {a.host_name for a in self.agents}
+            hosts, present = self.launcher.hosts, {a.host_name for a in self.agents}
             refusal = ""
-            if len(present) == self._launcher.count:
+            if len(present) == self.launcher.count:
                 refusal = "every agent of this run has joined already"
             elif who.name in present:
                 refusal = f"agent {who.name} has joined already: give each a --name"
@@ -295,19 +257,17 @@ class Membership:
                 refusal = f"no host of this run is called {printable(who.name)}"
             if refusal:
                 connection.send(pack(Failed("NotWanted", refusal, "")))
-                whence = connection.peer_address
-                self._log.note(f"refused an agent from {whence}: {refusal}")
-            else:
-                await self._follow_agent(connection, who.name, hello)
+                self._log.note(f"refused an agent from {address}: {refusal}")
+                return
+            host = {**hello.host, "host": who.name}
+            watch = SilenceWatch(limit, this_host.monotonic())
+            agent = JoinedAgent(who.name, address, connection, host, watch)
+            self.agents.append(agent)
+            self._mail.put((agent.name, hello))
+            await self._follow_agent(agent)
 
-    async def _follow_agent(
-        self, connection: ControlConnection, host_name: str, hello: AgentHello
-    ) -> None:
-        agent = JoinedAgent(
-            host_name, connection, hello.host, self._settings.heartbeat_timeout
-        )
-        self.agents.append(agent)
-        self._mail.put((agent.name, hello))
+    async def _follow_agent(self, agent: JoinedAgent) -> None:
+        connection = agent.connection
 
         def beat() -> None:
             connection.send(pack(Beat()))
@@ -324,8 +284,8 @@ class Membership:
             async with agent.watch.heartbeats(beat, lose):
                 await connection.follow(lambda said: self._hear(agent, unpack(said)))
         except (WireError, RunError) as error:
-            loss = NodeLost(f"{agent} is gone: {error} ({self._story()})")
-            self._report(Severity.FAILED, loss)
+            loss = f"{agent} is gone: {error} ({self._story()})"
+            self._report(Severity.FAILED, NodeLost(loss))
         finally:
             agent.gone = True
             self._left.set()
@@ -356,12 +316,26 @@ class Membership:
             twice = NodeMisbehaved(f"process {name} joins twice")
             self._report(Severity.FAILED, twice)
             return
+
+        def hear(said: Fields) -> bool:
+            message = unpack(said)
+            if isinstance(message, Failed):
+                process.failed = True
+                at = message.doing or self._doing(name)
+                text = f"process {name} ({at}): {message.error}: {message.text}"
+                severity = Severity.of(message.error)
+                # Of who misses another one: that one is lost, whoever it is.
+                error = NodeLost if severity is Severity.CONSEQUENCE else RunError
+                self._report(severity, error(text))
+            else:
+                process.done = process.done or isinstance(message, Outcome)
+                self._mail.put((name, message))
+            return True
+
         # Before it says anything: what it says is judged by who has joined.
         self.processes[name] = process
         try:
-            await process.connection.follow(
-                lambda said: self._process_said(process, unpack(said))
-            )
+            await process.connection.follow(hear)
         except WireError as error:
             wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
             self._report(Severity.FAILED, wrong)
@@ -369,20 +343,6 @@ class Membership:
             # After its last word it may go; its agent says more of why it went early.
             if not (process.done or process.failed):
                 self._report(Severity.GONE, self._lose(name, "closed its connection"))
-
-    def _process_said(self, process: Process, message: Message) -> bool:
-        if isinstance(message, Failed):
-            process.failed = True
-            at = message.doing or self._doing(process.name)
-            text = f"process {process.name} ({at}): {message.error}: {message.text}"
-            severity = severity_of(message.error)
-            # Of who misses another one: that one is lost, whoever it is.
-            error = NodeLost if severity is Severity.CONSEQUENCE else RunError
-            self._report(severity, error(text))
-        else:
-            process.done = process.done or isinstance(message, Outcome)
-            self._mail.put((process.name, message))
-        return True
 
     def _lose(self, process: str, how: str) -> NodeLost:
         return NodeLost(f"process {process} {how} ({self._doing(process)})")
@@ -395,7 +355,7 @@ class Membership:
 
     async def _await_end(self) -> None:
         """Report the end of an agent that its launcher has seen, maybe alone."""
-        how = await self._launcher.wait_for_end()
+        how = await self.launcher.wait_for_end()
         when = self._story() if self.agents else "before it had joined"
         text = f"{how} ({when}); {self._log.last_words()}"
         self._report(Severity.KILLED, NodeLost(text))

@@ -6,7 +6,7 @@ import contextlib
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,17 @@ from numpy.typing import NDArray
 
 from emu.emulation.wire.array_parts import ArrayParts, Arrays
 from emu.emulation.wire.frame_layout import FRAME_ROWS
-from emu.emulation.wire.messages import FlowEnded, Frames, ResultPart, TaskEnded
+from emu.emulation.wire.messages import (
+    FlowEnded,
+    Frames,
+    Message,
+    Outcome,
+    ResultPart,
+    TaskEnded,
+)
 from emu.errors import NodeMisbehaved
 from emu.prediction.scheduling import Decisions, Scheduler
-from emu.problem import Problem, RateHistory, Realization, Schedule
-from emu.trust.lateness import late_times
+from emu.problem import Job, Problem, RateHistory, Realization, Schedule
 
 #: Columns of the rates that are recorded, by their names in `RateSegments`.
 _COLUMNS = {"since": "d", "edge": "q", "iteration": "q", "rate": "d"}
@@ -72,117 +78,81 @@ class EmulatedRun:
         return np.nan_to_num(self.schedule.problem.work(end - self.late, end))
 
 
-@dataclass
-class Tally:
-    """Figures of the tasks, gathered while the run goes on."""
+class Answers:
+    """Answers of processes at the end: their statistics, frames, and tasks' results."""
 
-    late: NDArray[np.float64]
-    cpu: NDArray[np.float64]
-    began: NDArray[np.float64]
-    first: int = 0
-    """Iterations of the whole job before iteration 0."""
-    reports: list[tuple[float, str, int, dict[str, float]]] = field(
-        default_factory=list
-    )
-
-    @classmethod
-    def of(cls, problem: Problem, first: int) -> Tally:
-        """Return an empty tally for a problem that begins at an iteration."""
-        shape = len(problem.job.tasks), problem.job.iterations
-        # Not zeros: their memory would only be taken as the run goes on.
-        late, cpu, began = (np.full(shape, value) for value in (0.0, 0.0, np.nan))
-        return cls(late, cpu, began, first)
-
-    def note(self, message: TaskEnded, name: str) -> None:
-        """Note what the task of this name says of one iteration."""
-        at = message.task, message.iteration
-        self.late[at], self.cpu[at] = message.late, message.cpu
-        self.began[at] = message.began
-        if message.report:
-            n = message.iteration + self.first
-            self.reports.append((message.end, name, n, message.report))
-
-
-class FrameRows:
-    """Rows of `frame_layout`, put together from those of all processes."""
-
-    def __init__(self) -> None:
+    def __init__(self, job: Job) -> None:
+        self._owner = {t: p for p, members in job.processes.items() for t in members}
+        self._tasks = job.tasks
+        self._parts: dict[str, ArrayParts] = defaultdict(ArrayParts)
+        self.statistics: dict[str, dict[str, Any]] = {}
         self._sent, self._received = bytearray(), bytearray()
 
-    def add(self, message: Frames) -> None:
-        """Take in some rows.
+    def take(self, process: str, message: Message, window: list[float]) -> None:
+        """Take in what a process says, between two run times in wall seconds.
 
-        Raises NodeMisbehaved when a row is cut short.
+        Raises NodeMisbehaved when it is nothing of that, a row of frames is cut short,
+        or a result is another process's or longer than announced.
         """
-        if (len(message.sent) | len(message.received)) % FRAME_ROWS.itemsize:
-            raise NodeMisbehaved("a row of the frames is cut short")
-        self._sent += message.sent
-        self._received += message.received
+        if isinstance(message, Outcome):
+            self.statistics[process] = {**message.statistics, "answered": window}
+        elif isinstance(message, Frames):
+            if (len(message.sent) | len(message.received)) % FRAME_ROWS.itemsize:
+                raise NodeMisbehaved("a row of the frames is cut short")
+            self._sent += message.sent
+            self._received += message.received
+        elif not isinstance(message, ResultPart):
+            said = type(message).__name__
+            raise NodeMisbehaved(f"{process} sent {said} after the run")
+        elif self._owner.get(message.task) != process:
+            raise NodeMisbehaved(f"{process} has results not its own")
+        else:
+            name = self._tasks[message.task].name
+            with _blame(name):
+                self._parts[name].add(message)
 
-    def arrays(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """Return the rows of senders and of receivers."""
-        out_rows, in_rows = bytes(self._sent), bytes(self._received)
-        return np.frombuffer(out_rows, FRAME_ROWS), np.frombuffer(in_rows, FRAME_ROWS)
-
-
-class Results:
-    """Arrays that tasks hand over at the end, put together from their parts."""
-
-    def __init__(self, problem: Problem) -> None:
-        self._names = [task.name for task in problem.job.tasks]
-        self._parts: dict[int, ArrayParts] = defaultdict(ArrayParts)
-
-    def add(self, part: ResultPart) -> None:
-        """Take in the next part of an array.
-
-        Raises NodeMisbehaved when the parts of an array are longer than it.
-        """
-        with self._blame(part.task):
-            self._parts[part.task].add(part)
-
-    def arrays(self) -> dict[str, Arrays]:
+    def results(self) -> dict[str, Arrays]:
         """Return the arrays by task name and name.
 
         Raises NodeMisbehaved when one is cut short, or its type or shape cannot be.
         """
         found = {}
-        for task, parts in self._parts.items():
-            with self._blame(task):
-                found[self._names[task]] = parts.arrays()
+        for name, parts in self._parts.items():
+            with _blame(name):
+                found[name] = parts.arrays()
         return found
 
-    @contextlib.contextmanager
-    def _blame(self, task: int) -> Iterator[None]:
-        try:
-            yield
-        except ValueError as error:
-            problem = f"of the result of {self._names[task]}, {error}"
-            raise NodeMisbehaved(problem) from error
+    def frames(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Return the rows of `frame_layout` of senders and of receivers."""
+        out_rows, in_rows = bytes(self._sent), bytes(self._received)
+        return np.frombuffer(out_rows, FRAME_ROWS), np.frombuffer(in_rows, FRAME_ROWS)
 
 
-# Gather the events of an emulated run into a Schedule and a Realization.
+@contextlib.contextmanager
+def _blame(task: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise NodeMisbehaved(f"of the result of {task}, {error}") from error
 
 
 class Recorder:
-    """Collects starts, ends and rates while the run goes on.
+    """Collects starts, ends and rates of a run for a Schedule and a Realization.
 
-    Parameters
-    ----------
-    scheduler
-        What it decides is recorded; it keeps the bytes that were announced, what edges
-        that read the newest have read, and the quotas.
+    The scheduler itself keeps the bytes that were announced, what edges that read the
+    newest have read, and the quotas. ``first`` is the number of iterations of the whole
+    job before iteration 0.
     """
 
-    def __init__(self, problem: Problem, scheduler: Scheduler) -> None:
-        job = problem.job
-        self._problem = problem
-        tasks, edges, iterations = len(job.tasks), len(job.edges), job.iterations
-        self.task_start = np.full((tasks, iterations), np.nan)
-        self.task_end = np.full((tasks, iterations), np.nan)
-        self._activated = np.full((edges, iterations), np.nan)
-        self.arrivals = np.full((edges, iterations), np.nan)
-        self._ended = np.full((edges, iterations), np.nan)
-        self._scheduler = scheduler
+    def __init__(self, problem: Problem, scheduler: Scheduler, first: int = 0) -> None:
+        self._problem, self._scheduler, self._first = problem, scheduler, first
+        # Not zeros: their memory would only be taken as the run goes on.
+        of_tasks = len(problem.job.tasks), problem.job.iterations
+        self.task_start, self.task_end, self.began = np.full((3, *of_tasks), np.nan)
+        self.late, self.cpu = np.full((2, *of_tasks), 0.0)
+        of_edges = len(problem.job.edges), problem.job.iterations
+        self._activated, self.arrivals, self._ended = np.full((3, *of_edges), np.nan)
+        self.reports: list[tuple[float, str, int, dict[str, float]]] = []
         self._volumes, self._log = scheduler.volumes, scheduler.log
         # The arrays of each instant were 1 kB per event of a run.
         self._columns = {name: array(code) for name, code in _COLUMNS.items()}
@@ -193,7 +163,7 @@ class Recorder:
         for task, iteration in decisions.tasks:
             self.task_start[task, iteration] = decisions.time
         for gate, iteration, start in decisions.gates:
-            self.task_start[gate, iteration] = start
+            self.task_start[gate, iteration] = self.began[gate, iteration] = start
             self.task_end[gate, iteration] = decisions.time
         for edge, iteration in decisions.flows:
             self._activated[edge, iteration] = decisions.time
@@ -205,8 +175,13 @@ class Recorder:
                 del column[:]
 
     def task_ended(self, message: TaskEnded) -> None:
-        """Note the end of a task."""
-        self.task_end[message.task, message.iteration] = message.end
+        """Note the end of a task, and what it says of the iteration."""
+        at = message.task, message.iteration
+        self.task_end[at], self.began[at] = message.end, message.began
+        self.late[at], self.cpu[at] = message.late, message.cpu
+        if message.report:
+            name, n = self._problem.job.tasks[at[0]].name, at[1] + self._first
+            self.reports.append((message.end, name, n, message.report))
 
     def flow_arrived(self, message: FlowEnded) -> None:
         """Note when a flow's last byte arrived."""
@@ -221,10 +196,6 @@ class Recorder:
         work = self._problem.work(self.task_start, self.task_end)
         times = np.maximum(np.nan_to_num(work), 0.0)
         return Realization(times, self._volumes)
-
-    def with_lateness(self) -> Realization:
-        """Return times and volumes that have what came late in them."""
-        return Realization(late_times(self.schedule()), self._volumes)
 
     def schedule(self) -> Schedule:
         """Return the finished run as a Schedule.

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -25,7 +25,6 @@ from emu.host.this_host import this_host
 
 #: Errors that a process reports when another one has gone.
 _CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
-_LINE = 3  # numbers that describe a clock
 T = TypeVar("T")
 #: Returns what has been said within so many wall seconds: (who, what).
 Events: TypeAlias = "Callable[[float], Awaitable[list[tuple[str, Message]]]]"
@@ -41,6 +40,11 @@ class Severity(IntEnum):
     GONE = 2  #: a connection ended; the report of why follows
     CONSEQUENCE = 3  #: a process misses another one
 
+    @classmethod
+    def of(cls, error: str) -> Severity:
+        """Return the severity of an error that a process reports, by its class."""
+        return cls.CONSEQUENCE if error in _CONSEQUENCES else cls.FAILED
+
 
 @dataclass(frozen=True)
 class Report:
@@ -50,11 +54,6 @@ class Report:
     error: EmulatorError
     seen: float = 0.0
     """When the first sign of it came, wall time."""
-
-
-def severity_of(error: str) -> Severity:
-    """Return the severity of an error that a process reports, by its class."""
-    return Severity.CONSEQUENCE if error in _CONSEQUENCES else Severity.FAILED
 
 
 def cause(reports: Sequence[Report]) -> EmulatorError:
@@ -78,13 +77,12 @@ class Standstill:
         self._looked = this_host.monotonic()
         self._pause, self._resumed = 0.0, -math.inf
 
-    def look(self) -> float:
-        """Look at the clock; return the wall seconds since the last look."""
+    def look(self) -> None:
+        """Look at the clock."""
         now = this_host.monotonic()
         pause, self._looked = now - self._looked, now
         if pause > self._fatal:
             self._pause, self._resumed = pause, now
-        return pause
 
     def story(self) -> str:
         """Return the pause for which this process was just given up, else nothing."""
@@ -120,39 +118,36 @@ class ClockRelation:
         self.uncertainty = self.last_uncertainty
 
     def note(self, line: list[Any]) -> None:
-        """Take the clock's line of a beat.
-
-        Raises MalformedFrame when that is no clock.
-        """
+        """Take the clock's line of a beat; raises MalformedFrame when it is none."""
         if not line:
             return
-        if len(line) != _LINE or not all(
-            isinstance(each, float) and math.isfinite(each) for each in line
-        ):
+        finite = [isinstance(each, float) and math.isfinite(each) for each in line]
+        if finite != [True] * 3:
             raise MalformedFrame("a beat's clock is no line")
         self.offset, self.drift, self.last_uncertainty = line
         self.uncertainty = max(self.uncertainty, self.last_uncertainty)
         self.readings += 1
 
 
+@dataclass(eq=False)
 class JoinedAgent:
     """An agent that has joined, with the rate board of its host."""
 
-    def __init__(
-        self,
-        host_name: str,
-        connection: ControlConnection,
-        host: dict[str, Any],
-        heartbeat_timeout: float,
-    ) -> None:
-        self.host_name, self.connection = host_name, connection
-        self.host = {**host, "host": host_name}
-        self.name = agent_name(host_name)
-        self.address = connection.peer_address
-        self.board: RateBoard | None = None
-        self.watch = SilenceWatch(heartbeat_timeout, this_host.monotonic())
-        self.clock = ClockRelation()
-        self.gone = False
+    host_name: str
+    address: str
+    """Address of its host, also when the connection has ended."""
+    connection: ControlConnection
+    host: dict[str, Any]
+    """Description of its host, which the agent gave, and the host's name in the run."""
+    watch: SilenceWatch
+    board: RateBoard | None = None
+    clock: ClockRelation = field(default_factory=ClockRelation)
+    gone: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return agent_name(self.host_name)
 
     @property
     def cores(self) -> int:
@@ -165,24 +160,24 @@ class JoinedAgent:
         return f"{self.name} at {self.address}"
 
 
+@dataclass(eq=False)
 class Process:
     """A node process that has joined."""
 
-    def __init__(self, name: str, pid: int, connection: ControlConnection) -> None:
-        self.name, self.pid, self.connection = name, pid, connection
-        self.failed = self.done = False
-
-
-# Waiting for everybody: one deadline per wait, and the names of who is missing.
+    name: str
+    pid: int
+    connection: ControlConnection
+    failed: bool = False
+    done: bool = False
 
 
 class Mailbox(Generic[T]):
     """Takes one thing at a time, gives all that have come; one waiter.
 
     An `asyncio.Queue` under `asyncio.wait_for` would make a task for every wait, and
-    wake its waiter a turn of the loop later; uvloop's own timers are off by up to half
-    a millisecond either way. What has come is settled in one compiled call, which takes
-    10 to 20 us to enter, and goes out once: a line per edge, a message per process.
+    wake its waiter a turn of the loop later; uvloop's timers are off by up to half a
+    millisecond. What has come is settled in one compiled call, which takes 10 to 20 us
+    to enter, and goes out once: a line per edge, a message per process.
     """
 
     def __init__(self) -> None:
@@ -196,10 +191,7 @@ class Mailbox(Generic[T]):
         self._wake()
 
     async def everything(self, patience: float) -> list[T]:
-        """Return all that has come since the last call, in its order.
-
-        [] after ``patience`` wall seconds in which nothing comes.
-        """
+        """Return what has come since, in order; [] if nothing for ``patience`` s."""
         if not self._there:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -251,19 +243,16 @@ class Barrier:
     async def messages(
         self, missing: Collection[str], what: str, kind: type[Message]
     ) -> dict[str, Any]:
-        """Wait until each of ``missing`` has said a message of ``kind``.
+        """Return what each of ``missing`` says of one kind, once all have.
 
         Messages of other kinds are kept for the next call: the processes of one host
-        may be up before another host has its rate board.
-
-        Raises DeadlineExceeded when one has not within the deadline; names the first
-        few.
+        may be up before another host has its rate board. Raises DeadlineExceeded as
+        `until`.
         """
-        waiting, said = set(missing), {}
+        said: dict[str, Any] = {}
 
         def on_message(name: str, message: Message) -> None:
-            if isinstance(message, kind) and name in waiting:
-                waiting.discard(name)
+            if isinstance(message, kind) and name in {*missing} - said.keys():
                 said[name] = message
             else:
                 self._early.append((name, message))
@@ -271,7 +260,7 @@ class Barrier:
         early, self._early = self._early, []
         for name, message in early:
             on_message(name, message)
-        await self.until(lambda: waiting, what, on_message)
+        await self.until(lambda: {*missing} - said.keys(), what, on_message)
         return said
 
     async def until(
@@ -284,13 +273,8 @@ class Barrier:
     ) -> None:
         """Hand over messages until none is missing.
 
-        Raises DeadlineExceeded when one is at the deadline: the message names who did
-        not do ``what``.
-
-        Parameters
-        ----------
-        patience
-            Wall seconds to wait where those are more than the deadline.
+        Waits ``patience`` wall seconds where those are more than the deadline. Raises
+        DeadlineExceeded when one is missing then: names who did not do ``what``.
         """
         awake = PauseAwareClock(_LOOK, this_host.monotonic())
         deadline = max(self._deadline, patience)

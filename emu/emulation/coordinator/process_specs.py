@@ -54,7 +54,6 @@ def process_task(
     """Return one task as its process runs it."""
     job = problem.job
     subject = job.tasks[task]
-    keeps_state = cuts is not None and subject.name in cuts.owners
     since, share = problem.cluster.speed_steps.of(problem.placement.machine_of[task])
     into, out_of = (
         tuple(
@@ -77,7 +76,7 @@ def process_task(
         speed_shares=share,
         inputs=into,
         outputs=out_of,
-        every=cuts.every if cuts is not None and keeps_state else 0,
+        every=cuts.every if cuts and subject.name in cuts.owners else 0,
         restores=() if cuts is None else cuts.restores(subject.name),
     )
 
@@ -107,9 +106,7 @@ def receive_sizes(
 
 
 def process_specs(
-    problem: Problem,
-    settings: RunSettings,
-    expected: Realization,
+    problem: Problem, settings: RunSettings, expected: Realization
 ) -> list[ProcessSpec]:
     """Return the specification of every node process, in the order of the tasks.
 
@@ -135,36 +132,21 @@ def process_specs(
     ]
 
 
-# Which host carries which emulated machine: as stated, else where there is room.
-#
-# Pure: several machines may share a host, and none is over two. What comes out depends
-# on names and numbers, and not on who joined first.
-
-
 def host_of_machines(
     problem: Problem,
     volumes: NDArray[np.float64],
     cores: Mapping[str, int],
     stated: Mapping[str, str],
 ) -> list[str]:
-    """Return the name of the host of every machine.
+    """Return the host of every machine by name: as stated, else where there is room.
 
-    Machines without a stated host go, the largest first, where the load is least
-    afterwards. A host's load is the larger of two ratios: of its share of the payload
-    that crosses NICs to one host's fair share of it, and of its share of the processes
-    to its share of the cores.
+    Several machines may share a host, and none is over two. Those without a stated host
+    go, the largest first, where the load is least afterwards, whoever joined first. A
+    host's load is the larger of two ratios: of its share of the payload that crosses
+    NICs, by ``volumes`` of (edge, iteration), to one host's fair share of it, and of
+    its share of the processes to its share of the cores.
 
-    Raises ScenarioError when a stated host is not there, or there are more hosts than
-    machines.
-
-    Parameters
-    ----------
-    volumes
-        Bytes of (edge, iteration).
-    cores
-        Processor cores of every host, by its name.
-    stated
-        Hosts of machines, by the names of both.
+    Raises ScenarioError as `check_hosts`.
     """
     machines = [machine.name for machine in problem.cluster.machines]
     check_hosts(machines, cores, len(cores), stated)
@@ -200,21 +182,16 @@ def check_ports(
 ) -> None:
     """Refuse a range of ports that the processes of a host do not fit into.
 
-    Raises
-    ------
-    ScenarioError
-        Says how many there must be.
+    Raises ScenarioError, which says how many there must be.
     """
     if ports is None or not hosts:
         return
     host, most = Counter(hosts).most_common(1)[0]
-    size, needs = ports[1] - ports[0] + 1, most + beside
-    if size < needs:
-        problem = (
-            f"{ports[0]}-{ports[1]} is too small: {host} needs {needs} ports, one for "
-            f"each of its processes{' and one for this command' * beside}"
-        )
-        raise ScenarioError(problem, key="emulation.ports")
+    needs, command = most + beside, " and one for this command" * beside
+    if ports[1] - ports[0] + 1 < needs:
+        problem = f"{ports[0]}-{ports[1]} is too small: {host} needs {needs} ports"
+        each = f"one for each of its processes{command}"
+        raise ScenarioError(f"{problem}, {each}", key="emulation.ports")
 
 
 def check_hosts(

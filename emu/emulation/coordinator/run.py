@@ -6,6 +6,7 @@ import asyncio
 import gc
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,7 @@ from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.observers import Observer
-from emu.emulation.coordinator.outcome import (
-    EmulatedRun,
-    FrameRows,
-    Recorder,
-    Results,
-    Tally,
-)
+from emu.emulation.coordinator.outcome import Answers, EmulatedRun, Recorder
 from emu.emulation.coordinator.process_specs import (
     check_hosts,
     check_ports,
@@ -30,24 +25,19 @@ from emu.emulation.coordinator.process_specs import (
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
-from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.shaping import RISE
-from emu.emulation.wire.array_parts import Arrays
 from emu.emulation.wire.messages import (
     Begin,
     Finish,
     FlowEnded,
-    Frames,
     Launch,
     Listening,
     Message,
-    Outcome,
     Peers,
     RateUpdate,
     Ready,
-    ResultPart,
     RunTask,
     StatePart,
     TaskEnded,
@@ -60,6 +50,7 @@ from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Due, Problem, Profile, Realization, next_kills
 from emu.problem.workloads import copies_of
 from emu.trust.guards.traffic import LOST_RATES
+from emu.trust.lateness import late_times
 
 __all__ = ["Coordinator", "EmulatedRun", "emulate"]
 
@@ -86,12 +77,7 @@ class SenderWakeups:
 
     def __init__(self, problem: Problem) -> None:
         job = problem.job
-        owner = {t: p for p, members in job.processes.items() for t in members}
-        self._process = {
-            e: owner[edge.source]
-            for e, edge in enumerate(job.edges)
-            if not job.control[e]
-        }
+        self._process = [job.tasks[edge.source].process_name for edge in job.edges]
         self._iteration = np.full(len(job.edges), -1, dtype=np.int64)
         #: Lowest rate of the flow since its sender was notified: it knows none lower.
         self._known = np.zeros(len(job.edges))
@@ -120,7 +106,7 @@ class NextKills:
         job, self._settings = problem.job, settings
         self._awaited = {kill.ended for kill in settings.kills}
         self._ends: dict[tuple[int, int], float] = {}
-        self._process = {t: p for p, own in job.processes.items() for t in own}
+        self._process = [task.process_name for task in job.tasks]
         self._source = {
             e: self._process[edge.source]
             for e, edge in enumerate(job.edges)
@@ -167,15 +153,10 @@ class NextKills:
 class Coordinator:
     """Runs one problem on the agents of a membership.
 
-    Parameters
-    ----------
-    policy
-        Rate policy, a name that `emu.prediction.scheduling` knows.
-    expected
-        Times that tasks hold (ignored when compute is ``real``), and the volumes that
-        policies which look ahead count with.
-    log
-        File for what the local agent and its processes print.
+    The rate policy is a name that `emu.prediction.scheduling` knows. Tasks hold the
+    expected times (but where compute is ``real``), and policies which look ahead count
+    with the expected volumes. What the local agent and its processes print goes into
+    the log.
     """
 
     def __init__(
@@ -188,28 +169,20 @@ class Coordinator:
         log: Path,
         observer: Observer | None = None,
     ) -> None:
-        launcher = settings.launcher or LocalLauncher()
-        machines = [machine.name for machine in problem.cluster.machines]
-        check_hosts(machines, launcher.hosts, launcher.count, settings.host_of)
         self._problem, self._settings = problem, settings
         self._expected = expected
         self._observer = observer or Observer()
-        scheduler = Scheduler(
-            problem,
-            policy,
-            Profile(expected.times, expected.volumes),
-            None if settings.compute == "real" else expected.times,
-            expected.times,
-        )
-        self._recorder = Recorder(problem, scheduler)
-        self._deadlines = Deadlines(
-            problem, scheduler, settings.deadline, settings.first
-        )
-        self._membership = Membership(
-            settings, log, doing=self._deadlines.doing, story=self._deadlines.story
-        )
+        times, profile = expected.times, Profile(expected.times, expected.volumes)
+        least = None if settings.compute == "real" else times
+        scheduler = Scheduler(problem, policy, profile, least, times)
+        self._recorder = Recorder(problem, scheduler, settings.first)
+        patience, first = settings.deadline, settings.first
+        self._deadlines = Deadlines(problem, scheduler, patience, first)
+        self._membership = Membership(settings, log, self._deadlines)
+        machines = [machine.name for machine in problem.cluster.machines]
+        launcher = self._membership.launcher
+        check_hosts(machines, launcher.hosts, launcher.count, settings.host_of)
         self._driver = SchedulerDriver(scheduler, self._recorder, self._deadlines, self)
-        self._tally = Tally.of(problem, settings.first)
         self._sender_wakeups = SenderWakeups(problem)
         of = problem.machine_of_task
         at = [of[problem.job.tasks[edge.source].name] for edge in problem.job.edges]
@@ -227,11 +200,7 @@ class Coordinator:
         return f"{self.phase}{under_way}"
 
     async def run(self) -> EmulatedRun:
-        """Run to the end.
-
-        Raises RunError when a process died, misbehaved, or nothing happened for too
-        long.
-        """
+        """Run to the end; raises RunError as `emulate`."""
         began = this_host.monotonic()
         # What is there already the garbage collector takes 0.1 s to see. Where it is
         # off, as in virtual time, nothing is frozen: what is thawed again is old, and
@@ -255,48 +224,48 @@ class Coordinator:
     async def _take_part(self, began: float) -> EmulatedRun:
         self._observer.listening(*self._membership.address, self._membership.token)
         await self._assemble()
-        startup = {
-            "seconds": this_host.monotonic() - began,
-            "memory": float(await asyncio.to_thread(self._membership.memory)),
-        }
-        self._membership.begin()
+        seconds = this_host.monotonic() - began
+        memory = float(await asyncio.to_thread(self._membership.memory))
+        for agent in self._membership.agents:
+            agent.clock.begin()
         self.phase = _RUNNING
         start = this_host.monotonic() + _LEAD
         clock = RunClock(start, self._settings.time_scale)
-        for process in self._problem.job.processes:
-            self._membership.send(process, Begin(start))
+        self._membership.send_to_processes(Begin(start))
         self._observer.on_zero(start)
-        self._observer.began(startup["seconds"])
+        self._observer.began(seconds)
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.begin(clock)
         await self._drive(clock)
         wall = this_host.monotonic() - start
         self.phase = "collecting results, after the last iteration"
-        results, statistics, frames = await self._collect(start)
+        answers, noted = await self._collect(start), self._recorder
         await self._cuts.finish()
-        out_rows, in_rows = frames.arrays()
+        out_rows, in_rows = answers.frames()
+        schedule, realization = noted.schedule(), noted.realization()
+        agents = self._membership.agents
         return EmulatedRun(
-            schedule=self._recorder.schedule(),
-            realization=self._recorder.realization(),
-            perturbed=self._recorder.with_lateness(),
-            arrivals=self._recorder.arrivals,
-            reports=self._tally.reports,
-            results=results,
-            statistics=statistics,
+            schedule=schedule,
+            realization=realization,
+            perturbed=Realization(late_times(schedule), realization.volumes),
+            arrivals=noted.arrivals,
+            reports=noted.reports,
+            results=answers.results(),
+            statistics=answers.statistics,
             sent=out_rows,
             received=in_rows,
-            late=self._tally.late,
-            cpu=self._tally.cpu,
-            began=self._tally.began,
-            hosts=self._membership.hosts(),
+            late=noted.late,
+            cpu=noted.cpu,
+            began=noted.began,
+            hosts=[{**each.host, "clock": asdict(each.clock)} for each in agents],
             tuning=self._tuning,
-            startup=startup,
+            startup={"seconds": seconds, "memory": memory},
             wall=wall,
         )
 
     def _launch(self, hosts: Sequence[str]) -> None:
         """Order every agent to start the processes of its machines."""
-        settings, is_embedded = self._settings, self._membership.embedded
+        settings, is_embedded = self._settings, self._membership.launcher.embedded
         specs = process_specs(self._problem, settings, self._expected)
         at = [hosts[spec.machine] for spec in specs]
         check_ports(settings.ports, at, beside=is_embedded and not settings.port)
@@ -304,9 +273,7 @@ class Coordinator:
         machines = [*zip(self._problem.cluster.machines, hosts, strict=True)]
         for agent in self._membership.agents:
             name = agent.host_name
-            agent.host["machines"] = [
-                one.name for one, host in machines if host == name
-            ]
+            agent.host["machines"] = [m.name for m, host in machines if host == name]
             mine = [s for s, host in zip(specs, at, strict=True) if host == name]
             order = Launch(edges, mine, settings.heartbeat_timeout, clock)
             self._membership.send_to_agent(agent, order)
@@ -323,29 +290,22 @@ class Coordinator:
                 raise RunError(f"{problem}: install the same, or state --any-version")
             if theirs != own:
                 self._observer.on_notice(f"warning: {problem}")
-        hosts = host_of_machines(
-            self._problem,
-            self._expected.volumes,
-            {agent.host_name: agent.cores for agent in membership.agents},
-            self._settings.host_of,
-        )
-        self._launch(hosts)
+        cores = {agent.host_name: agent.cores for agent in membership.agents}
+        stated, volumes = self._settings.host_of, self._expected.volumes
+        self._launch(host_of_machines(self._problem, volumes, cores, stated))
         await membership.open_boards()
-        processes = list(self._problem.job.processes)
-        barrier = membership.barrier
-        listening = await barrier.messages(
-            processes, "come up, before iteration 0", Listening
-        )
-        self._observer.on_join(len(processes))
+        job, barrier, cuts = self._problem.job, membership.barrier, self._settings.cuts
+        what = "come up, before iteration 0"
+        listening = await barrier.messages(job.processes, what, Listening)
+        self._observer.on_join(len(job.processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
         membership.send_to_processes(Peers(addresses))
-        job, cuts = self._problem.job, self._settings.cuts
         if cuts is not None:
             for process, members in job.processes.items():
                 for part in cuts.parts_for([job.tasks[task].name for task in members]):
                     membership.send(process, part)
         what = "load its data and connect to its peers, before iteration 0"
-        waits: list[Any] = [barrier.messages(processes, what, Ready)]
+        waits: list[Any] = [barrier.messages(job.processes, what, Ready)]
         if (meanwhile := self._settings.meanwhile) is not None:
             waits.append(asyncio.to_thread(meanwhile))
         ready, *_ = await asyncio.gather(*waits)
@@ -361,10 +321,8 @@ class Coordinator:
             left = clock.to_wall(driver.next_end) - this_host.monotonic()
             # Before its time, if it is safe by then; then, whatever was reported.
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
-            wait = min(
-                wait, clock.to_wall(kills.due.time) - this_host.monotonic(), _LOOK
-            )
-            mail = await self._membership.events(max(wait, 0.0))
+            kill = clock.to_wall(kills.due.time) - this_host.monotonic()
+            mail = await self._membership.events(max(min(wait, kill, _LOOK), 0.0))
             now = this_host.monotonic()
             ends = [
                 self._end(name, message)
@@ -397,21 +355,16 @@ class Coordinator:
         try:
             self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
         except DeadlineExceeded as error:
-            if loss := self._name_lost_rates():
-                raise DeadlineExceeded(f"{loss}; {error}") from error
-            raise
-
-    def _name_lost_rates(self) -> str:
-        """Return which rates never came to a board of this host, in words, if any."""
-        for agent in (
-            self._membership.agents if self._settings.kernel_nics is None else ()
-        ):
-            if agent.board is not None:
+            agents = self._membership.agents
+            for agent in agents if self._settings.kernel_nics is None else ():
+                if agent.board is None:  # of another host
+                    continue
                 missing = self._driver.published - agent.board.counts.astype(np.int64)
                 if missing.any():
                     edge = self._problem.job.edge_names[int(missing.argmax())]
-                    return LOST_RATES.format(int(missing.sum()), edge)
-        return ""
+                    loss = LOST_RATES.format(int(missing.sum()), edge)
+                    raise DeadlineExceeded(f"{loss}; {error}") from error
+            raise
 
     def _take_states(self, said: Sequence[tuple[str, Message]]) -> None:
         """Take in what was said of states: nothing waits for it."""
@@ -420,25 +373,21 @@ class Coordinator:
                 self._cuts.add(name, message)
 
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
-        """Return the end, past or to come, that a process reports.
-
-        Raises NodeMisbehaved when the process may not report it.
-        """
+        """Return an end that a process reports; raises NodeMisbehaved if it may not."""
+        edges, task, what = self._problem.job.edges, -1, "flow"
         if isinstance(message, TaskEnded):
-            if self._owner.get(message.task) != process:
-                raise NodeMisbehaved(f"{process} ended a task that is not its own")
-            return message
-        if isinstance(message, FlowEnded):
-            edges = self._problem.job.edges
-            there = edges[message.edge] if 0 <= message.edge < len(edges) else None
-            if there is None or self._owner.get(there.destination) != process:
-                raise NodeMisbehaved(f"{process} ended a flow that is not its own")
-            return message
-        raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
+            task, what = message.task, "task"
+        elif not isinstance(message, FlowEnded):
+            said = type(message).__name__
+            raise NodeMisbehaved(f"{process} sent {said} during the run")
+        elif 0 <= message.edge < len(edges):
+            task = edges[message.edge].destination
+        if self._owner.get(task) != process:
+            raise NodeMisbehaved(f"{process} ended a {what} that is not its own")
+        return message
 
     def task_ended(self, message: TaskEnded) -> None:
-        """Count it and notify the observer."""
-        self._tally.note(message, self._problem.job.tasks[message.task].name)
+        """Notify the observer."""
         self._observer.task_ended(message)
 
     def flow_ended(self, message: FlowEnded) -> None:
@@ -482,38 +431,25 @@ class Coordinator:
         for process, look in self._sender_wakeups.due(segments).items():
             self._membership.send(process, look)
 
-    async def _collect(
-        self, start: float
-    ) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]], FrameRows]:
+    async def _collect(self, start: float) -> Answers:
         """Ask every process for its results, statistics and frames."""
-        seconds = this_host.monotonic() - start
+        seconds, job = this_host.monotonic() - start, self._problem.job
         self._membership.send_to_processes(Finish())
-        results, frames = Results(self._problem), FrameRows()
-        statistics: dict[str, dict[str, Any]] = {}
+        answers = Answers(job)
 
         def take(process: str, message: Message) -> None:
-            if isinstance(message, Outcome):
-                window = [seconds, this_host.monotonic() - start]
-                statistics[process] = {**message.statistics, "answered": window}
-            elif isinstance(message, Frames):
-                frames.add(message)
-            elif isinstance(message, StatePart):
+            if isinstance(message, StatePart):
                 self._cuts.add(process, message)
-            elif not isinstance(message, ResultPart):
-                raise NodeMisbehaved(
-                    f"{process} sent {type(message).__name__} after the run"
-                )
-            elif self._owner.get(message.task) != process:
-                raise NodeMisbehaved(f"{process} has results not its own")
             else:
-                results.add(message)
+                window = [seconds, this_host.monotonic() - start]
+                answers.take(process, message, window)
 
         await self._membership.barrier.until(
-            lambda: self._problem.job.processes.keys() - statistics.keys(),
+            lambda: job.processes.keys() - answers.statistics.keys(),
             "hand over its results, after the last iteration",
             take,
         )
-        return results.arrays(), statistics, frames
+        return answers
 
 
 def emulate(
@@ -527,12 +463,9 @@ def emulate(
 ) -> EmulatedRun:
     """Run a problem over real sockets; the parameters are those of `Coordinator`.
 
-    Raises
-    ------
-    RunError
-        When the run could not be finished; every process has been ended.
-    KeyboardInterrupt
-        On Ctrl-C, SIGTERM or SIGHUP, likewise; its text says what was under way.
+    Raises RunError when a process died or misbehaved, or nothing happened for too long,
+    and KeyboardInterrupt, whose text says what was under way, on Ctrl-C, SIGTERM or
+    SIGHUP. Every process has been ended then.
     """
     coordinator = Coordinator(
         problem, policy, settings, expected, log=log, observer=observer

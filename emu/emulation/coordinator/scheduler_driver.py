@@ -32,23 +32,18 @@ class Outlet(Protocol):
 
     def run_task(self, message: RunTask) -> None:
         """Order the process of the task to start it."""
-        ...
 
     def publish(self, segments: RateSegments, /) -> None:
         """Put changed segments on every rate board."""
-        ...
 
     def on_decisions(self, decisions: Decisions) -> None:
         """Take decisions that changed segments."""
-        ...
 
     def task_ended(self, message: TaskEnded) -> None:
         """Take the end of a task that was settled."""
-        ...
 
     def flow_ended(self, message: FlowEnded) -> None:
         """Take the end of a flow."""
-        ...
 
 
 def event_time(event: TaskEnded | FlowEnded) -> float:
@@ -118,10 +113,8 @@ class SchedulerDriver:
 
         Events of one instant are settled at once, as the simulator does. An event
         older than one already settled counts from now: rates cannot change in the past.
-        What follows from all of them is published at the end: of the segments of an
-        edge only the newest, since senders need no other.
-
-        Raises NodeMisbehaved when an event does not fit the schedule.
+        Of the segments of an edge only the newest is published, at the end: senders
+        need no other. Raises NodeMisbehaved when an event does not fit the schedule.
 
         Parameters
         ----------
@@ -173,10 +166,9 @@ class SchedulerDriver:
             return
         volume = float(self._scheduler.volumes[event.edge, event.iteration])
         if not math.isclose(event.volume, volume, rel_tol=1e-9):
-            raise SchedulingError(
-                f"{event.volume:g} of {volume:g} bytes of edge {event.edge}, "
-                f"iteration {event.iteration} arrived"
-            )
+            flow = f"edge {event.edge}, iteration {event.iteration}"
+            came = f"{event.volume:g} of {volume:g} bytes of {flow} arrived"
+            raise SchedulingError(came)
         self._recorder.flow_arrived(event)
         # A flow has ended when both its fluid and its last byte have: which of the two
         # is noted first depends on the host, so each waits for the other.

@@ -21,19 +21,15 @@ class KernelNics(Protocol):
 
     def begin(self, clock: RunClock) -> None:
         """Take the clock of the run."""
-        ...
 
     def on_decisions(self, segments: RateSegments, /) -> None:
         """Take the segments of one instant, in order, up to 50 ms ahead of it."""
-        ...
 
     def for_senders(self, segments: RateSegments, /) -> RateSegments:
         """Return the segments that senders get in place of some segments."""
-        ...
 
     def path_in(self, machine: str, path: str) -> str:
         """Return how this process opens what an agent there opens at a path."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

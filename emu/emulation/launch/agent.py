@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 import numpy as np
 
@@ -19,15 +19,14 @@ from emu.emulation.launch.programs import (
     check_allowed,
     model_programs,
     modules_to_preload,
-    programs_of,
     with_keys,
 )
 from emu.emulation.network.authentication import Identity, format_address
-from emu.emulation.network.clock import HEARTBEAT_TIMEOUT, SilenceWatch
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import connect_control
+from emu.emulation.network.clock import SilenceWatch
+from emu.emulation.network.control import ControlConnection, connect_control
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tls import draw_certificate
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.frame_layout import WireLimits
 from emu.emulation.wire.messages import (
     AgentHello,
@@ -61,31 +60,13 @@ _LIMITS = WireLimits(message=1 << 28)
 _GRACE = 1.0  # wall seconds that a node process has to end by itself
 
 
-class ProcessStarter(Protocol):
-    """Calls of an agent to its `ForkServer`."""
-
-    async def start(self) -> None:
-        """Get ready."""
-
-    async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
-        """Start a process per specification."""
-
-    def kill(self, process: str) -> None:
-        """Kill a process, where it is one of these."""
-
-    async def aclose(self, grace: float) -> None:
-        """End everybody, who have ``grace`` wall seconds to do so by themselves."""
-
-
 class Agent:
     """Joins a coordinator, runs the processes ordered, ends with the run.
 
     Parameters
     ----------
     coordinator
-        Host and port to join.
-    token
-        Of the run; agent and coordinator prove to each other that they know it.
+        Host and port to join; both sides prove to each other that they know the token.
     name
         Of this host in the run; by default what an engine or the host calls it.
     allow
@@ -98,7 +79,7 @@ class Agent:
     say
         Called with a line on what the agent does.
     forks
-        Makes what starts its processes, from the callbacks of `ForkServer`.
+        Makes what starts its processes, which has the methods of `ForkServer`.
     describe
         Describes this host, which the coordinator reaches at an address.
     """
@@ -113,7 +94,7 @@ class Agent:
         bind: str = "",
         patience: float = 10.0,
         say: Callable[[str], None] = lambda _: None,
-        forks: Callable[..., ProcessStarter] = ForkServer,
+        forks: Callable[..., Any] = ForkServer,
         describe: Callable[[str], Awaitable[dict[str, Any]]] = measure_host,
     ) -> None:
         self._coordinator, self._token = coordinator, token
@@ -130,21 +111,16 @@ class Agent:
         self._connection: ControlConnection | None = None
         self._clock: ClockComparison | None = None
         self._say = say
-        self._watch = SilenceWatch(HEARTBEAT_TIMEOUT, this_host.monotonic())
+        limit = EmulationSettings.heartbeat_timeout  # until the run states its own
+        self._watch = SilenceWatch(limit, this_host.monotonic())
 
     async def run(self) -> None:
-        """Serve one run and return when it is over.
+        """Serve one run and return when it is over and its processes have ended.
 
-        Raises
-        ------
-        NodeLost
-            When the coordinator cannot be reached, or is lost during the run; every
-            process of this agent is ended before.
-        NodeMisbehaved
-            When the coordinator refuses this agent, cannot prove that it knows the
-            token, or wants a program started that is not allowed.
-        RunError
-            When the run failed, here or elsewhere.
+        Raises NodeLost when the coordinator cannot be reached, or is lost during the
+        run; NodeMisbehaved when it refuses this agent, cannot prove that it knows the
+        token, or wants a program started that is not allowed; and RunError when the run
+        failed, here or elsewhere.
         """
         try:
             await self._forks.start()  # it imports while this agent joins
@@ -186,9 +162,8 @@ class Agent:
             following = asyncio.create_task(self._follow(connection, board))
             under_way = launching, following, asyncio.create_task(clock.keep())
             try:
-                await asyncio.wait(
-                    (launching, following), return_when=asyncio.FIRST_COMPLETED
-                )
+                both = launching, following
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if not following.done():
                     await launching
                 await following
@@ -199,20 +174,14 @@ class Agent:
 
     async def _join(self) -> ControlConnection:
         deadline = this_host.monotonic() + self._patience
-        host, port = self._coordinator
+        who, where = Identity.of(self._token, "agent", self._name), self._coordinator
         while True:
             try:
-                connection = await connect_control(
-                    (host, port),
-                    identity=Identity.of(self._token, "agent", self._name),
-                    limits=_LIMITS,
-                )
+                connection = await connect_control(where, identity=who, limits=_LIMITS)
             except (NodeLost, DeadlineExceeded) as error:
                 if this_host.monotonic() > deadline:
-                    raise NodeLost(
-                        f"no coordinator answers at {format_address(host, port)}: "
-                        f"{error}"
-                    ) from error
+                    nobody = f"no coordinator answers at {format_address(*where)}"
+                    raise NodeLost(f"{nobody}: {error}") from error
                 await asyncio.sleep(0.1)
             else:
                 has = await self._describe(connection.local_address)
@@ -246,20 +215,17 @@ class Agent:
             board=board.path,
         )
         specs = [with_keys(spec, self._token, host) for spec in ordered]
-        programs = programs_of(specs)
+        programs = {task.program for spec in specs for task in spec.tasks}
+        names = ", ".join(spec.process for spec in specs)
+        compute = specs[0].settings.compute if specs else "timed"
         try:
             check_allowed(programs | model_programs(specs), self._allow)
-        except NodeMisbehaved as error:
-            self._fail("ProgramRefused", str(error))
-            raise
-        names = ", ".join(spec.process for spec in specs)
-        self._say(f"starts {len(specs)} processes: {printable(names)}")
-        try:
-            compute = specs[0].settings.compute if specs else "timed"
+            self._say(f"starts {len(specs)} processes: {printable(names)}")
             preload = modules_to_preload(programs, compute=compute)
             await self._forks.fork(specs, preload)
         except RunError as error:
-            self._fail("ForkServerLost", str(error))
+            is_refusal = isinstance(error, NodeMisbehaved)
+            self._fail("ProgramRefused" if is_refusal else "ForkServerLost", str(error))
             raise
         except OSError as error:
             loss = NodeLost(f"cannot fork node processes: {error}; see the log")
@@ -276,10 +242,7 @@ class Agent:
                 self._connection.send(pack(message))
 
     async def _follow(self, connection: ControlConnection, board: RateBoard) -> None:
-        """Do what the coordinator says until it ends the run.
-
-        Raises NodeLost when it falls silent.
-        """
+        """Obey the coordinator to the end; raises NodeLost when it falls silent."""
         while True:
             message = await self._next(connection)
             if isinstance(message, RateUpdate):
@@ -295,11 +258,5 @@ class Agent:
 
 def publish_segments(board: RateBoard, segments: RateUpdate) -> None:
     """Put segments that came by message on the board of this host."""
-    board.publish(
-        np.frombuffer(segments.edges, "<i8"),
-        np.frombuffer(segments.iterations, "<i8"),
-        np.frombuffer(segments.served, "<f8"),
-        np.frombuffer(segments.rates, "<f8"),
-        np.frombuffer(segments.since, "<f8"),
-        np.frombuffer(segments.numbers, "<i8"),
-    )
+    types = ("<i8", "<i8", "<f8", "<f8", "<f8", "<i8")  # fields are those of `publish`
+    board.publish(*map(np.frombuffer, vars(segments).values(), types))

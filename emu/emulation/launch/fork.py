@@ -19,25 +19,17 @@ from emu.emulation.wire.process_spec import ProcessSpec
 
 # One compute thread per process: they share two or four cores with dozens of others,
 # and an OpenMP pool cannot be forked. Read by the libraries when they are imported.
-_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
+_LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_ENVIRONMENT = dict.fromkeys(_LIBRARIES, "1")
 _LEAVE = 0.5  # wall seconds that the server has to end when it is let go
 
 
 class ForkServer:
     """The fork server of an agent, and the processes that it has forked.
 
-    Parameters
-    ----------
-    on_end
-        Called with the name of a process that has ended, and its exit status: negative
-        is the number of the signal that killed it.
-    on_lost
-        Called when the server forks nothing more: how it ended, or what does not
-        import on this host.
+    ``on_end`` is called with the name of a process that has ended and its exit status,
+    negative as the number of the signal that killed it; ``on_lost`` when the server
+    forks nothing more, with how it ended, or what does not import on this host.
     """
 
     def __init__(
@@ -75,14 +67,8 @@ class ForkServer:
         """Order one process per specification, or some of them in one.
 
         The server imports the modules of ``preload`` first: 1.5-4 s where torch and dgl
-        are needed.
-
-        Raises
-        ------
-        OSError
-            When it was not started, or has ended.
-        RunError
-            When some cannot share a process.
+        are needed. Raises OSError when it was not started, or has ended, and RunError
+        when some cannot share a process.
         """
         if self._writer is None or self._lost:
             raise BrokenPipeError(self._lost or "the fork server was not started")
@@ -115,8 +101,7 @@ class ForkServer:
                 self._changed.set()
                 self._on_end(note["ended"], note["code"])
         if self._process is not None:
-            how = describe_end(await self._process.wait())
-            self._lose(f"the fork server {how}")
+            self._lose(f"the fork server {describe_end(await self._process.wait())}")
 
     def _lose(self, how: str) -> None:
         self._alive.clear()  # never forked, or they die with the server

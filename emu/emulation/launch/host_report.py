@@ -36,24 +36,17 @@ _RANKS = (
 
 
 class ClockComparison:
-    """Compares this host's clock with the coordinator's, once a beat.
-
-    Who reads the same clock, by its name, compares nothing.
-    """
+    """Compares this host's clock with the coordinator's, if another, once a beat."""
 
     def __init__(
         self, connection: ControlConnection, board: RateBoard, theirs: str
     ) -> None:
-        self._connection, self._board = connection, board
-        self._clock = PeerClock()
+        self._connection, self._board, self._clock = connection, board, PeerClock()
         self.same = this_host.name_of_clock() == theirs != ""
         self.line: ClockLine | None = None
 
     async def compare(self, pings: int = _FIRST) -> None:
-        """Put the coordinator's clock on the board of this host.
-
-        Raises EmulatorError when the coordinator has gone.
-        """
+        """Put the coordinator's clock on the board; raises EmulatorError without it."""
         if self.same:
             return
         pongs = self._connection.pongs
@@ -107,11 +100,11 @@ def nic_of(address: str) -> dict[str, Any]:
     """
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address == address for each in addresses):
-            stats = None
             with contextlib.suppress(OSError):  # /proc is not there
                 stats = psutil.net_if_stats().get(name)
-            speed = 125_000.0 * stats.speed if stats and stats.speed else None
-            return {"nic": name} | ({} if speed is None else {"nic_speed": speed})
+                if stats and stats.speed:
+                    return {"nic": name, "nic_speed": 125_000.0 * stats.speed}
+            return {"nic": name}
     return {}
 
 
@@ -166,9 +159,6 @@ async def measure_host(address: str) -> dict[str, Any]:
     """Return `describe_host`, and what its loopback carries."""
     loopback = await asyncio.to_thread(loopback_rate)
     return {**describe_host(address), "loopback": loopback}
-
-
-# Name of a host in a run where none is stated.
 
 
 def own_host_name(environment: Mapping[str, str] = os.environ) -> str:

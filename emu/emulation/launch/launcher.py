@@ -32,7 +32,9 @@ class Launcher:
     """Starts one agent per host; here none: an engine or a person does."""
 
     hosts: Sequence[str] = ()
-    """Names of the hosts; none where they are known only as agents join."""
+    """Names of the hosts, where they are known before agents join."""
+    unnamed = 0
+    """Number of the others."""
     patience = 0.0
     """Wall seconds that agents may take to join, beyond the run's deadline."""
     embedded = False
@@ -41,23 +43,18 @@ class Launcher:
     @property
     def count(self) -> int:
         """Number of the hosts."""
-        return len(self.hosts)
+        return len(self.hosts) + self.unnamed
 
     async def start(
         self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
     ) -> None:
         """Start an agent per host; it is to join at ``address``.
 
-        Raises OSError or RunError when one cannot be started.
+        The token must not show in an argument of a process. The log takes what agents
+        and their processes print; ``allow`` names programs that they may start beside
+        the product's own.
 
-        Parameters
-        ----------
-        token
-            Of the run; it must not show in an argument of a process.
-        log
-            File that takes what agents and their processes print.
-        allow
-            Programs that the agents may start beside the product's own.
+        Raises OSError or RunError when one cannot be started.
         """
 
     async def wait_for_end(self) -> str:
@@ -87,15 +84,7 @@ class ExternalLauncher(Launcher):
     patience = 600.0  # a person logs in to each host, an engine has a queue
 
     def __init__(self, count: int) -> None:
-        self._count = count
-
-    @property
-    @override
-    def count(self) -> int:
-        return self._count
-
-
-# Agents that are children of this process, or whose engine's clients are.
+        self.unnamed = count
 
 
 class ChildAgents(Launcher):
@@ -119,8 +108,8 @@ class ChildAgents(Launcher):
     ) -> None:
         """Start one, with its output in ``log`` and ``said`` at its standard input.
 
-        Raises OSError when the log cannot be written, a pipe does not hold what is
-        said, or the process cannot be started.
+        Raises OSError when a pipe does not hold that, the log cannot be written, or the
+        process cannot be started.
         """
         # Written before the child is there: a pipe of the loop is closed where it has
         # ended at once, and its writes raise what only uvloop knows.
@@ -145,10 +134,8 @@ class ChildAgents(Launcher):
     @override
     async def wait_for_end(self) -> str:
         """Wait until one has ended and return which and how, in words."""
-        waits = {
-            asyncio.create_task(child.wait()): name
-            for name, child in self._children.items()
-        }
+        loop, children = asyncio.get_running_loop(), self._children
+        waits = {loop.create_task(one.wait()): name for name, one in children.items()}
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -158,7 +145,7 @@ class ChildAgents(Launcher):
         return f"{waits[first]} {describe_end(first.result())}"
 
     @override
-    async def aclose(self, grace: float = 2.0) -> None:
+    async def aclose(self, grace: float) -> None:
         """End all: they have ``grace`` wall seconds to do so by themselves."""
         children = list(self._children.values())
         waits = [asyncio.create_task(child.wait()) for child in children]
@@ -173,37 +160,22 @@ class ChildAgents(Launcher):
         await asyncio.gather(*waits)
 
 
-# The launcher of one host, this one: nothing has to be set up for it.
-
-
 class LocalLauncher(ChildAgents):
     """Starts ``python -m emu.emulation.launch`` as a child process."""
 
     hosts = (LOCALHOST,)
     embedded = True
 
-    @property
-    def pid(self) -> int:
-        """Process id of the agent, also the id of its process group."""
-        (agent,) = self._children.values()
-        return agent.pid
-
     @override
     async def start(
-        self,
-        address: tuple[str, int],
-        token: str,
-        log: Path,
-        allow: Collection[str] = (),
+        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
     ) -> None:
         """Start the agent; the token is in its environment, which others cannot read.
 
         Raises OSError when the log cannot be written or the process cannot be started.
         """
         arguments = agent_arguments(address, _PATIENCE, allow, LOCALHOST)
-        await self.start_child(
-            "the agent of this host",
-            module_command("emu.emulation.launch", *arguments),
-            log,
-            environment={**os.environ, "EMU_TOKEN": token},
-        )
+        command = module_command("emu.emulation.launch", *arguments)
+        environment = {**os.environ, "EMU_TOKEN": token}
+        name = "the agent of this host"
+        await self.start_child(name, command, log, environment=environment)

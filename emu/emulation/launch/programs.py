@@ -48,11 +48,6 @@ def _program_names(*, torch: bool) -> frozenset[str]:
     return frozenset(path for one in systems_here for path in one.programs.values())
 
 
-def programs_of(specs: Iterable[ProcessSpec]) -> set[str]:
-    """Return the programs of all tasks of these processes."""
-    return {task.program for spec in specs for task in spec.tasks}
-
-
 def model_programs(specs: Iterable[ProcessSpec]) -> set[str]:
     """Return the programs of models that these processes run, whose text came along."""
     models = [spec.job_settings.get("model", {}) for spec in specs]
@@ -71,13 +66,10 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
             f"program {printable(program)} is not allowed on this host: start the "
             f"agent (or emu run) with --allow {printable(program)} if it shall be"
         )
-    if (
-        not _program_names(torch=True).isdisjoint(programs)
-        and find_spec("torch") is None
-    ):
-        raise NodeMisbehaved(
-            f"this job trains, and torch is not installed on this host: {INSTALL_TORCH}"
-        )
+    trains = not _program_names(torch=True).isdisjoint(programs)
+    if trains and find_spec("torch") is None:
+        absent = "this job trains, and torch is not installed on this host"
+        raise NodeMisbehaved(f"{absent}: {INSTALL_TORCH}")
 
 
 def modules_to_preload(programs: Collection[str], *, compute: str) -> list[str]:
@@ -126,14 +118,12 @@ def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
     None of them gives away the token: a process can pose as no other.
     """
 
-    def add_keys(ends: tuple[EdgeEnd, ...]) -> tuple[EdgeEnd, ...]:
-        return tuple(
-            replace(end, key=derive_key(token, "edge", end.edge)) for end in ends
-        )
+    def with_key(end: EdgeEnd) -> EdgeEnd:
+        return replace(end, key=derive_key(token, "edge", end.edge))
 
-    tasks = tuple(
-        replace(task, inputs=add_keys(task.inputs), outputs=add_keys(task.outputs))
-        for task in spec.tasks
-    )
+    tasks = []
+    for task in spec.tasks:
+        into, out_of = (map(with_key, ends) for ends in (task.inputs, task.outputs))
+        tasks.append(replace(task, inputs=tuple(into), outputs=tuple(out_of)))
     own = replace(host, key=derive_key(token, "process", spec.process))
-    return replace(spec, tasks=tasks, host=own)
+    return replace(spec, tasks=tuple(tasks), host=own)

@@ -64,10 +64,7 @@ class Host:
 
 
 def seal(token: str, key: bytes) -> bytes:
-    """Return the token as only the actor of this key can read it.
-
-    Raises TypeError when the key is none of an actor.
-    """
+    """Return the token, encrypted to an actor's key; raises TypeError if it is none."""
     public = serialization.load_der_public_key(key)
     if not isinstance(public, rsa.RSAPublicKey):
         raise TypeError("an actor has sent another kind of key")
@@ -100,15 +97,11 @@ def reserve(ray: Any, bundles: list[dict[str, float]]) -> dict[str, Any]:
 def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
     """Run an agent on each host until the first has ended; return its exit status."""
     strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
-    actors = {
-        host: ray.remote(Host)
-        .options(
-            num_cpus=0,
-            scheduling_strategy=strategy(placed["group"], placed["hosts"].index(host)),
-        )
-        .remote()
-        for host in sorted(set(placed["hosts"]))
-    }
+    actors = {}
+    for host in sorted(set(placed["hosts"])):
+        where = strategy(placed["group"], placed["hosts"].index(host))
+        kind = ray.remote(Host).options(num_cpus=0, scheduling_strategy=where)
+        actors[host] = kind.remote()
     runs = {}
     for host, actor in actors.items():
         token = seal(order["token"], ray.get(actor.public_key.remote()))

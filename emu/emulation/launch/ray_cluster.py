@@ -103,16 +103,12 @@ class RayLauncher(Launcher):
         if "error" in answer:
             raise RunError(f"{where}: {printable(answer['error'])}")
         if "full" in answer:
-            demands = "; ".join(
-                f"{printable(machine)} asks {_join_amounts(bundle)}"
-                for machine, bundle in bundles.items()
-            )
-            there = "; ".join(
-                f"{host} has {_join_amounts(of)}" for host, of in answer["has"]
-            )
+            asks = [f"{printable(m)} asks {_join(b)}" for m, b in bundles.items()]
+            has = [f"{host} has {_join(amounts)}" for host, amounts in answer["has"]]
             raise RunError(
-                f"{where} {answer['full']}: {demands}. Of its hosts {there}; "
-                f"{answer['free']:g} CPU are free in all. Ask less with EMU_RAY_CPUS"
+                f"{where} {answer['full']}: {'; '.join(asks)}. Of its hosts "
+                f"{'; '.join(has)}; {answer['free']:g} CPU are free in all. Ask less "
+                "with EMU_RAY_CPUS"
             )
         return dict(zip(bundles, answer["hosts"], strict=True))
 
@@ -153,7 +149,7 @@ class RayLauncher(Launcher):
                     pipe.close()
 
 
-def _join_amounts(amounts: Mapping[str, float]) -> str:
+def _join(amounts: Mapping[str, float]) -> str:
     return ", ".join(
         f"{amount:g} {printable(name)}" for name, amount in amounts.items()
     )

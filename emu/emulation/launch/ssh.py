@@ -33,10 +33,7 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
     and has no use here. Empty lines, and what follows a ``#``, do not count. Brackets
     around an address of IPv6 are taken off: it is the name of its host then.
 
-    Raises
-    ------
-    ScenarioError
-        Names the line.
+    Raises ScenarioError, which names the line.
     """
     with one_error(path, lambda said: ScenarioError(said, file=str(path))):
         try:
@@ -121,12 +118,8 @@ class SshLauncher(ChildAgents):
     ) -> None:
         """Start the agents; the token goes to their standard input.
 
-        Raises
-        ------
-        OSError
-            When ssh cannot be started.
-        RunError
-            When there is no way to a host.
+        Raises OSError when ssh cannot be started, RunError when there is no way to a
+        host.
         """
         ours = {key: text for key, text in os.environ.items() if key != "EMU_TOKEN"}
         for host in self.hosts:
@@ -137,10 +130,7 @@ class SshLauncher(ChildAgents):
                 f"{self._agent} {shlex.join(arguments)}"
             )
             order = f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
-            await self.start_child(
-                f"ssh to {host}",
-                [*self._ssh, host, order],
-                log,
-                environment=ours,
-                said=token.encode(errors="surrogateescape") + b"\n",
-            )
+            command, said = [*self._ssh, host, order], f"{token}\n"
+            told = said.encode(errors="surrogateescape")
+            name = f"ssh to {host}"
+            await self.start_child(name, command, log, environment=ours, said=told)

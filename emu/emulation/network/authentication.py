@@ -14,17 +14,19 @@ derived from the run's token, so that who holds one cannot pose as another.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import hmac
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import msgpack
 
-from emu.errors import NodeMisbehaved
+from emu.errors import NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
 
@@ -38,6 +40,9 @@ Side: TypeAlias = Literal["client", "server"]
 _NONCE = 32  # bytes
 #: Why a stranger was turned away that may try again.
 AGAIN = "too many strangers are at this port: try again"
+#: Wall seconds before who was refused for want of room tries again.
+_PAUSE = 0.02
+T = TypeVar("T")
 
 
 def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
@@ -51,25 +56,19 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     six, host = (match["six"], match["host"]) if match else (None, None)
     port_text, name = match["port"] if match else None, six or host or ""
     form = _HOST if six is None else _IPV6
-    fits = False
+    fits, said = False, repr(printable(text))
     if form.fullmatch(name):
         with contextlib.suppress(UnicodeError):  # an empty label, or beyond 63 bytes
             name.encode("idna")
             fits = True
     if not fits or (port_text is None and port is None):
         optional = "[:PORT]" if port is not None else ":PORT"
-        raise ValueError(
-            f"{printable(text)!r} is not HOST{optional} or [IPV6]{optional}"
-        )
+        raise ValueError(f"{said} is not HOST{optional} or [IPV6]{optional}")
     if port_text is None:
         return name, port or 0
-    if not (
-        port_text.isascii() and port_text.isdecimal() and int(port_text[:9]) < _PORTS
-    ):
-        raise ValueError(
-            f"{printable(text)!r}: the port is {printable(port_text)!r}; "
-            f"a port is a number from 0 to {_PORTS - 1}"
-        )
+    if not re.fullmatch("[0-9]+", port_text) or int(port_text[:9]) >= _PORTS:
+        problem = f"{said}: the port is {printable(port_text)!r}"
+        raise ValueError(f"{problem}; a port is a number from 0 to {_PORTS - 1}")
     return name, int(port_text)
 
 
@@ -117,58 +116,40 @@ def fresh_nonce() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """Values of a handshake that both sides compute alike."""
+    """Values of a handshake that both sides compute alike.
+
+    Raises NodeMisbehaved when a nonce, which a stranger sent, is none.
+    """
 
     key: bytes
     subject: tuple[str | int, ...]
     """Identity of the client."""
-    client: bytes
-    server: bytes
-    """The nonces of the two sides."""
+    client: Any
+    server: Any
+    """The nonces of the two sides, of which a stranger sent one: bytes."""
     binding: bytes = b""
     """Fingerprint of the server's certificate, as this side knows it; none without
     TLS."""
 
-    @classmethod
-    def of(
-        cls,
-        key: bytes,
-        subject: tuple[str | int, ...],
-        client: Any,
-        server: Any,
-        binding: bytes = b"",
-    ) -> Challenge:
-        """Return the challenge with a nonce that a stranger sent.
-
-        Raises NodeMisbehaved when that is no nonce.
-        """
-        for nonce in (client, server):
+    def __post_init__(self) -> None:
+        for nonce in (self.client, self.server):
             if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
                 raise NodeMisbehaved("the handshake carries no challenge of 32 bytes")
-        return cls(key, subject, client, server, binding)
 
-    def proof(self, side: Side) -> bytes:
+    def proof(self, side: Side, what: str = "proof") -> bytes:
         """Return the proof that ``side`` gives."""
-        return self._derive("proof", side)
+        context = (*self.subject, self.client, self.server, self.binding)
+        return _mac(self.key, what, side, *context)
 
     def seal_key(self, side: Side) -> bytes:
         """Return the key with which ``side`` seals its messages afterwards."""
-        return self._derive("seal", side)
+        return self.proof(side, "seal")
 
     def check(self, fields: Mapping[str, Any], side: Side) -> None:
-        """Take the proof of ``side`` out of its message.
-
-        Raises NodeMisbehaved when it is wrong or missing.
-        """
-        proof = fields.get("proof")
-        if not (
-            isinstance(proof, bytes) and hmac.compare_digest(proof, self.proof(side))
-        ):
+        """Check the proof in a side's message; raises NodeMisbehaved if it is wrong."""
+        proof, right = fields.get("proof"), self.proof(side)
+        if not (isinstance(proof, bytes) and hmac.compare_digest(proof, right)):
             raise NodeMisbehaved("it does not know the token of this run")
-
-    def _derive(self, what: str, side: Side) -> bytes:
-        context = (*self.subject, self.client, self.server, self.binding)
-        return _mac(self.key, what, side, *context)
 
 
 class Rejections(deque[tuple[str, str]]):
@@ -207,10 +188,11 @@ class Strangers:
     #: A process may often have 1024 files: the others are for peers that have proved
     #: themselves.
     most = 512
+    #: Wall seconds that one has to prove itself.
+    patience = 10.0
 
     def __init__(self, most: int | None = None) -> None:
-        if most is not None:
-            self.most = most
+        self.most = most or self.most
         self._here: dict[Stranger, None] = {}
 
     def enter(self, stranger: Stranger) -> None:
@@ -229,3 +211,41 @@ class Strangers:
 def name_of(address: Sequence[Any] | None) -> str:
     """Return host:port of a peer's address."""
     return format_address(str(address[0]), address[1]) if address else "unknown"
+
+
+async def listen_within(
+    port: int, ports: Sequence[int] | None, listen: Callable[[int], Awaitable[T]]
+) -> T:
+    """Return what listens at ``port``, or where that is 0 at the first free of a range.
+
+    The range is its first and last port; without one the kernel chooses. Raises OSError
+    when the port is in use, or all of the range are, or the address is not of this
+    host.
+    """
+    if port or ports is None:
+        return await listen(port)
+    first, last = ports
+    for candidate in range(first, last + 1):
+        try:
+            return await listen(candidate)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise OSError(errno.EADDRINUSE, f"all of emulation.ports {first}-{last} are in use")
+
+
+async def enter_port(enter: Callable[[float], Awaitable[T]], within: float) -> T:
+    """Return what is entered, trying again where strangers take all the room.
+
+    ``enter`` connects and proves who it is, within so many wall seconds. Raises what it
+    raised for another reason, or when no time is left.
+    """
+    end, rest = this_host.monotonic() + within, within
+    while True:
+        try:
+            return await enter(rest)
+        except (NodeLost, NodeMisbehaved) as error:
+            rest = end - this_host.monotonic()
+            if not str(error).endswith(AGAIN) or rest <= _PAUSE:
+                raise
+            await asyncio.sleep(_PAUSE)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.emulation.shaping import EmulationSettings
 from emu.errors import EmulatorError
 from emu.host.this_host import this_host
 
@@ -38,8 +37,6 @@ _KEPT = 300
 _LOOK = 0.25  # wall seconds between two looks at a deadline, at most
 #: Wall seconds between two signs of life.
 BEAT = 1.0
-#: Wall seconds without one after which a peer counts as cut off, if none is stated.
-HEARTBEAT_TIMEOUT = EmulationSettings.heartbeat_timeout
 _TICK = BEAT / 2
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
@@ -107,22 +104,12 @@ class PeerClock:
         return ClockLine(now, newest.offset + drift * age, drift, off)
 
 
-# A clock that stops while this process is suspended, so pauses expire no timeout.
-
-
 class PauseAwareClock:
-    """CLOCK_MONOTONIC without the pauses of this process.
+    """CLOCK_MONOTONIC without the pauses of this process: they expire no timeout.
 
     A stopped process, a suspended laptop and a loop that is held up receive nothing;
     what was said meanwhile is read afterwards. So a reading that comes late is a pause
-    of one's own.
-
-    Parameters
-    ----------
-    every
-        Wall seconds between two readings, at most, of a process that runs.
-    now
-        The monotonic clock.
+    of one's own: a process that runs reads ``every`` so many wall seconds at least.
     """
 
     def __init__(self, every: float, now: float) -> None:
@@ -167,9 +154,6 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
         finally:
             for coming in looks:
                 coming.cancel()
-
-
-# When a peer counts as silent, and when it was oneself that stood still.
 
 
 class SilenceWatch:
@@ -228,14 +212,9 @@ class SilenceWatch:
 class RunClock:
     """Maps CLOCK_MONOTONIC of this host to emulated seconds and back.
 
-    Parameters
-    ----------
-    start_wall
-        Wall time of emulated time 0 on the *coordinator's* clock, seconds.
-    time_scale
-        Wall seconds per emulated second.
-    offset
-        The coordinator's clock minus ours, seconds; 0 on its own host.
+    Emulated time 0 is at ``start_wall`` of the *coordinator's* clock, which is
+    ``offset`` seconds ahead of ours, 0 on its own host; an emulated second takes
+    ``time_scale`` wall seconds.
     """
 
     def __init__(
@@ -243,10 +222,9 @@ class RunClock:
     ) -> None:
         if not time_scale > 0:
             raise ValueError(f"time_scale must be positive, not {time_scale}")
-        self.time_scale = time_scale
-        self._start = start_wall
-        self._lines = [ClockLine(0.0, offset)]
-        self._at, self._offset, self._drift = 0.0, offset, 0.0
+        self.time_scale, self._start = time_scale, start_wall
+        self._line = ClockLine(0.0, offset)  # the newest of:
+        self._lines = [self._line]
 
     def follow(self, line: ClockLine, now: float, within: float) -> None:
         """Go as the coordinator's clock does ``within`` wall seconds from ``now``.
@@ -254,10 +232,9 @@ class RunClock:
         Time never jumps: it goes faster or slower until then.
         """
         # From where we are to where it will be: a new offset at once would be a jump.
-        here, there = self._ahead(now), line.ahead(now + within)
-        self._at, self._offset = now, here
-        self._drift = (there - here) / within
-        self._lines.append(ClockLine(now, here, self._drift))
+        here, there = self._line.ahead(now), line.ahead(now + within)
+        self._line = ClockLine(now, here, (there - here) / within)
+        self._lines.append(self._line)
 
     def now(self) -> float:
         """Return the emulated time, negative before the start."""
@@ -265,12 +242,13 @@ class RunClock:
 
     def to_emulated(self, wall: float) -> float:
         """Return the emulated time of a recent reading of this host's clock."""
-        return (wall + self._ahead(wall) - self._start) / self.time_scale
+        return (wall + self._line.ahead(wall) - self._start) / self.time_scale
 
     def to_wall(self, emulated: float) -> float:
         """Return the reading of this host's clock at an emulated time to come."""
-        since = self._start + emulated * self.time_scale - self._offset - self._at
-        return self._at + since / (1.0 + self._drift)
+        line = self._line
+        since = self._start + emulated * self.time_scale - line.offset - line.at
+        return line.at + since / (1.0 + line.drift)
 
     def run_times(self, walls: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the emulated times of readings, each as it was counted then."""
@@ -283,46 +261,45 @@ class RunClock:
         times: NDArray[np.float64] = (walls + ahead - self._start) / self.time_scale
         return times
 
-    def _ahead(self, wall: float) -> float:
-        return self._offset + self._drift * (wall - self._at)
-
 
 class Alarm:
-    """Calls back once when a wall time has come.
-
-    By a timerfd where there is one; plain loop timers otherwise.
-    """
+    """Calls back once when a wall time has come, by a timerfd where there is one."""
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        ring: Callable[[], None],
-        *,
-        timerfd: bool = True,
+        self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]
     ) -> None:
         self._loop, self._ring = loop, ring
         self._handle: asyncio.TimerHandle | None = None
-        self._timer: _Timer | None = None
-        if timerfd and _LIBC is not None and this_host.precise_timers():
-            fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
-            self._timer = _Timer(_LIBC, fd) if fd >= 0 else None
-        self.device = "timerfd" if self._timer is not None else "loop"
-        if self._timer is not None:
-            loop.add_reader(self._timer.fd, self._on_expiry, self._timer)
+        self._fd = -1
+        if _LIBC is not None and this_host.precise_timers():
+            self._fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
+            self._settime = _LIBC.timerfd_settime
+        self.device = "timerfd" if self._fd >= 0 else "loop"
+        if self._fd >= 0:
+            self._value = ctypes.create_string_buffer(_ITIMERSPEC.size)
+            self._address = ctypes.c_void_p(ctypes.addressof(self._value))
+            loop.add_reader(self._fd, self._on_expiry)
 
     def set(self, wall: float) -> None:
         """Ring at this wall time (at once if it is past), not any time before."""
-        if self._timer is not None:  # to a timerfd 0 means never
-            self._timer.set(max(wall, 1e-9))
+        if self._fd >= 0:
+            self._expire(max(wall, 1e-9))
         else:
             self.cancel()
             delay = max(0.0, wall - this_host.monotonic())
             self._handle = self._loop.call_later(delay, self._on_loop, wall)
 
+    def _expire(self, wall: float) -> None:
+        """Have the timerfd expire at a wall time; never, if that is 0."""
+        seconds, nanoseconds = divmod(round(wall * 1e9), 1_000_000_000)
+        _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
+        if self._settime(self._fd, _ABSOLUTE, self._address, None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+
     def cancel(self) -> None:
         """Do not ring."""
-        if self._timer is not None:
-            self._timer.set(0.0)
+        if self._fd >= 0:
+            self._expire(0.0)
         elif self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -330,14 +307,14 @@ class Alarm:
     def close(self) -> None:
         """Give the timer back; the alarm cannot be used afterwards."""
         self.cancel()
-        if self._timer is not None:
-            self._loop.remove_reader(self._timer.fd)
-            os.close(self._timer.fd)
-            self._timer = None
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
 
-    def _on_expiry(self, timer: _Timer) -> None:
+    def _on_expiry(self) -> None:
         try:
-            os.read(timer.fd, 8)
+            os.read(self._fd, 8)
         except BlockingIOError:  # set anew between expiry and this callback
             return
         self._ring()
@@ -348,19 +325,3 @@ class Alarm:
             self.set(wall)
         else:
             self._ring()
-
-
-class _Timer:
-    """A timerfd of this libc."""
-
-    def __init__(self, libc: ctypes.CDLL, fd: int) -> None:
-        self.fd, self._settime = fd, libc.timerfd_settime
-        self._value = ctypes.create_string_buffer(_ITIMERSPEC.size)
-        self._address = ctypes.c_void_p(ctypes.addressof(self._value))
-
-    def set(self, wall: float) -> None:
-        """Expire at a wall time, seconds; never, if that is 0."""
-        seconds, nanoseconds = divmod(round(wall * 1e9), 1_000_000_000)
-        _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
-        if self._settime(self.fd, _ABSOLUTE, self._address, None) != 0:
-            raise OSError(ctypes.get_errno(), "timerfd_settime")

@@ -7,17 +7,18 @@ import contextlib
 import math
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from emu.emulation.network.authentication import (
     AGAIN,
     Challenge,
+    enter_port,
     format_address,
     fresh_nonce,
 )
 from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.network.pacer import Pacer
-from emu.emulation.network.ports import enter_port
 from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire.decoding import FrameReader
@@ -36,7 +37,7 @@ async def open_edge(
     edge: int,
     *,
     key: bytes,
-    pacer: Pacer | None = None,
+    pacer: Pacer,
     capacity: float = math.inf,
     source_port: int = 0,
     encrypted: bool = False,
@@ -46,20 +47,12 @@ async def open_edge(
 
     Encrypted, where the receiver wants that; answered ``within`` wall seconds.
 
-    Raises
-    ------
-    DeadlineExceeded
-        If the receiver did not answer in time.
-    NodeLost
-        If nothing listens there, or the connection ended without an answer.
-    NodeMisbehaved
-        If the receiver refused, with its reason, or cannot prove that it knows the key.
+    Raises DeadlineExceeded if the receiver did not answer in time, NodeLost if nothing
+    listens there or the connection ended without an answer, and NodeMisbehaved if the
+    receiver refused, with its reason, or cannot prove that it knows the key.
     """
-    way = await enter_port(
-        lambda rest: _open(address, edge, key, source_port, rest, encrypted=encrypted),
-        within,
-    )
-    return OutEdge(way, edge, pacer=pacer, capacity=capacity)
+    open_way = partial(_open, address, edge, key, source_port, encrypted=encrypted)
+    return OutEdge(await enter_port(open_way, within), edge, pacer, capacity)
 
 
 async def _open(
@@ -71,8 +64,7 @@ async def _open(
     *,
     encrypted: bool,
 ) -> socket.socket | TlsSocket:
-    loop = asyncio.get_running_loop()
-    where = format_address(*address)
+    loop, where = asyncio.get_running_loop(), format_address(*address)
     sock: socket.socket | None = None
     try:
         async with asyncio.timeout(within):
@@ -91,10 +83,8 @@ async def _open(
         if sock is not None:
             sock.close()
         if isinstance(error, TimeoutError):
-            raise DeadlineExceeded(
-                f"the sender of edge {edge} waited {within:g} s for {where} to "
-                "accept it"
-            ) from None
+            waited = f"the sender of edge {edge} waited {within:g} s"
+            raise DeadlineExceeded(f"{waited} for {where} to accept it") from None
         if isinstance(error, OSError):
             raise NodeLost(f"edge {edge} cannot reach {where}: {error}") from error
         raise
@@ -112,12 +102,12 @@ async def _prove(
     answer = await _ask(sock, {"edge": edge, "nonce": nonce}, reader)
     if "refused" not in answer:
         try:
-            challenge = Challenge.of(key, (edge,), nonce, answer.get("nonce"), binding)
+            theirs = answer.get("nonce", b"")
+            challenge = Challenge(key, (edge,), nonce, theirs, binding)
             challenge.check(answer, "server")
         except NodeMisbehaved as error:
-            raise NodeMisbehaved(
-                f"edge {edge} does not trust {where}: {error}"
-            ) from None
+            trust = f"edge {edge} does not trust {where}"
+            raise NodeMisbehaved(f"{trust}: {error}") from None
         try:
             answer = await _ask(sock, {"proof": challenge.proof("client")}, reader)
         except OSError as error:  # amid the handshake: it has made room for another

@@ -9,21 +9,42 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import override
 
-from emu.emulation.network.authentication import Challenge, Side, name_of
+from emu.emulation.network.authentication import (
+    AGAIN,
+    Challenge,
+    Identity,
+    Rejections,
+    Side,
+    Strangers,
+    enter_port,
+    format_address,
+    fresh_nonce,
+    listen_within,
+    name_of,
+)
 from emu.emulation.network.clock import ClockLine, awake_timeout, line_of_ping
+from emu.emulation.network.tls import (
+    ServerTls,
+    client_context,
+    draw_certificate,
+    peer_fingerprint,
+)
 from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire.decoding import FrameReader
 from emu.emulation.wire.encoding import encode_message
 from emu.emulation.wire.frame_layout import Fields, Kind, Message, Seal, WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
+from emu.names import printable
 
 #: Takes a message; returns whether it wants more.
 Follower: TypeAlias = Callable[[Fields], bool]
@@ -35,13 +56,15 @@ _PONGS = 64
 UNREAD = 64 << 20
 #: Wall seconds that closing waits for the peer to take what is queued.
 _LINGER = 5.0
+_LIMITS = WireLimits(message=4096)  # of strangers
+#: Who accepts control connections, for messages.
+_PEER = "the coordinator"
 
 
 class ControlConnection(asyncio.BufferedProtocol):
-    """One control connection, either side.
+    """One control connection, either side; by `connect_control` and `ControlServer`."""
 
-    Made by `connect_control` and `ControlServer`.
-    """
+    _transport: asyncio.Transport  # from `connection_made` on
 
     def __init__(
         self,
@@ -55,18 +78,16 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(kinds={Kind.CONTROL}, limits=limits)
         self._queue: deque[Fields] = deque()
         self._arrived, self._gone = asyncio.Event(), asyncio.Event()
-        self._follower: tuple[Callable[[Fields], None], asyncio.Future[None]] | None = (
-            None
-        )
+        self._follower: tuple[Callable[[Fields], None], asyncio.Future[None]] | None
+        self._follower = None
         self._error: EmulatorError | None = None
-        self._transport: asyncio.Transport | None = None
         self._together: list[bytes] = []
         #: What the newest pings said, until it is taken.
         self.pongs: deque[ClockLine] = deque(maxlen=_PONGS)
         self._on_made = on_made
         self._seal: Seal | None = None
         self._paused = False
-        self.sent = self.high_water = 0  # messages, and most that waited to be received
+        self.sent = 0  # messages
 
     @property
     def closed(self) -> bool:
@@ -84,7 +105,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         return self._address("peername")
 
     def _address(self, end: str) -> str:
-        address = self._transport.get_extra_info(end) if self._transport else None
+        address = self._transport.get_extra_info(end)
         return str(address[0]) if address else ""
 
     def seal(
@@ -102,20 +123,15 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._seal = Seal(challenge.seal_key(side))
 
     async def encrypt(self, context: ssl.SSLContext, *, server: bool) -> ssl.SSLObject:
-        """Speak TLS from now on.
-
-        Raises NodeMisbehaved if the peer does not.
-        """
+        """Speak TLS from now on; raises NodeMisbehaved if the peer does not."""
+        loop = asyncio.get_running_loop()
         try:
-            transport = await asyncio.get_running_loop().start_tls(
-                cast("asyncio.Transport", self._transport),
-                self,
-                context,
-                server_side=server,
+            transport = await loop.start_tls(
+                self._transport, self, context, server_side=server
             )
         except OSError as error:
             self._gone.set()
-            self._fail(NodeMisbehaved(f"no TLS with {self.peer}: {error}"))
+            self.give_up(NodeMisbehaved(f"no TLS with {self.peer}: {error}"))
             raise cast("EmulatorError", self._error) from error
         self._transport = cast("asyncio.Transport", transport)
         return cast("ssl.SSLObject", self._transport.get_extra_info("ssl_object"))
@@ -123,29 +139,20 @@ class ControlConnection(asyncio.BufferedProtocol):
     def send(self, message: Mapping[str, Any], *, together: bool = False) -> None:
         """Send one message, in order, without waiting.
 
-        Parameters
-        ----------
-        message
-            Text keys, values of msgpack's own types.
-        together
-            Whether it may wait for the end of the loop's turn, to leave in one call
-            with others and wake the peer once.
+        One that may leave ``together`` with others waits for the end of the loop's
+        turn: they leave in one call and wake the peer once.
 
-        Raises
-        ------
-        NodeLost
-            If the connection has ended.
-        NodeMisbehaved
-            If the peer has not read its last 64 MB.
-        TypeError
-            If a value is not of a type that msgpack knows.
+        Raises NodeLost if the connection has ended, NodeMisbehaved if the peer has not
+        read its last 64 MB, and TypeError if a value is not of a type that msgpack
+        knows.
         """
-        if self._error is not None or self._transport is None:
+        if self._error is not None:
             raise NodeLost(f"{self.peer} has gone: {self._error}")
         frame = encode_message(Kind.CONTROL, message, self._seal)
         if self._transport.get_write_buffer_size() > UNREAD:
-            self._fail(NodeMisbehaved(f"{self.peer} does not read its messages"))
-            raise NodeMisbehaved(f"{self.peer} does not read its messages")
+            stuck = NodeMisbehaved(f"{self.peer} does not read its messages")
+            self.give_up(stuck)
+            raise stuck
         self.sent += 1
         self._together.append(frame)
         if not together:
@@ -155,7 +162,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     def _leave(self) -> None:
         frames, self._together = self._together, []
-        if frames and self._transport is not None and not self._transport.is_closing():
+        if frames and not self._transport.is_closing():
             self._transport.write(b"".join(frames))
 
     async def receive(
@@ -163,16 +170,9 @@ class ControlConnection(asyncio.BufferedProtocol):
     ) -> Fields:
         """Return the peer's next message.
 
-        It comes ``within`` wall seconds; None waits without end.
-
-        Raises
-        ------
-        DeadlineExceeded
-            If none came in time.
-        NodeLost
-            If the peer has gone and all it sent was received.
-        WireError
-            If it sent what is no message.
+        It comes ``within`` wall seconds; None waits without end. Raises
+        DeadlineExceeded if none came in time, NodeLost if the peer has gone and all it
+        sent was received, and WireError if it sent what is no message.
         """
         # Without a deadline no timer is made and none cancelled: 20 us per message.
         none = contextlib.nullcontext()
@@ -184,9 +184,8 @@ class ControlConnection(asyncio.BufferedProtocol):
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            raise DeadlineExceeded(
-                f"{self.owner} waited {within:g} s for {waiting_for} from {self.peer}"
-            ) from None
+            waited = f"{self.owner} waited {within:g} s for {waiting_for}"
+            raise DeadlineExceeded(f"{waited} from {self.peer}") from None
         message = self._queue.popleft()
         self._read_on()
         return message
@@ -195,15 +194,8 @@ class ControlConnection(asyncio.BufferedProtocol):
         """Hand over the peer's messages until the follower has enough.
 
         It is called where a message is read, without a turn of the loop in between.
-
-        Raises
-        ------
-        NodeLost
-            If the peer has gone and all it sent was handed over.
-        WireError
-            If it sent what is no message.
-        Exception
-            What the follower raised.
+        Raises NodeLost if the peer has gone and all it sent was handed over, WireError
+        if it sent what is no message, and what the follower raises.
         """
         while self._queue:
             message = self._queue.popleft()
@@ -232,7 +224,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._follower = None
 
     def _read_on(self) -> None:
-        if self._paused and len(self._queue) < QUEUE // 2 and self._transport:
+        if self._paused and len(self._queue) < QUEUE // 2:
             self._paused = False
             self._transport.resume_reading()
 
@@ -243,25 +235,32 @@ class ControlConnection(asyncio.BufferedProtocol):
         """
         self.send({"_ping": this_host.monotonic()})
 
-    def give_up(self, error: EmulatorError) -> None:
-        """Take the peer for gone: whoever waits for it gets this error."""
-        self._fail(error)
+    def give_up(self, error: EmulatorError, *, clean: bool = False) -> None:
+        """Take the peer for gone: whoever waits for it gets this error.
+
+        A ``clean`` end lets it have what is queued.
+        """
+        if self._error is None:
+            self._error = error
+            self._arrived.set()
+            if self._follower is not None and not self._follower[1].done():
+                self._follower[1].set_exception(error)
+        if not self._transport.is_closing():
+            if clean:
+                self._transport.close()
+            else:
+                self._transport.abort()
 
     def turn_away(self, reason: str) -> None:
         """Close on a stranger; one that has got nothing yet gets the cause."""
         if not (self.closed or self.sent):
             self.send({"refused": reason})
-        self._fail(NodeMisbehaved(reason), clean=True)
+        self.give_up(NodeMisbehaved(reason), clean=True)
 
     async def aclose(self) -> None:
-        """Send what is queued and close; the peer sees a clean end.
-
-        A peer that does not take it within 5 s is cut off.
-        """
+        """Send what is queued and close; who does not take it within 5 s is cut off."""
         self._leave()
-        self._fail(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
-        if self._transport is None:
-            return
+        self.give_up(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
         try:
             async with asyncio.timeout(_LINGER):
                 await self._gone.wait()
@@ -289,7 +288,7 @@ class ControlConnection(asyncio.BufferedProtocol):
                 if isinstance(message, Message):
                     self._message(message.fields, wall)
         except EmulatorError as error:
-            self._fail(error)
+            self.give_up(error)
 
     @override
     def eof_received(self) -> bool:
@@ -300,9 +299,9 @@ class ControlConnection(asyncio.BufferedProtocol):
         try:
             self._reader.end()
         except EmulatorError as error:
-            self._fail(error)
+            self.give_up(error)
         cause = f": {exc}" if exc is not None else ""
-        self._fail(NodeLost(f"{self.peer} closed its connection{cause}"))
+        self.give_up(NodeLost(f"{self.peer} closed its connection{cause}"))
         self._gone.set()
 
     def _message(self, fields: Fields, wall: float) -> None:
@@ -310,30 +309,225 @@ class ControlConnection(asyncio.BufferedProtocol):
         if with_seal and "_ping" in fields:
             if not self.closed:
                 self.send({"_pong": wall, "to": fields["_ping"]})
-            return
-        if with_seal and "_pong" in fields:
+        elif with_seal and "_pong" in fields:
             ping, theirs = fields.get("to"), fields["_pong"]
             if isinstance(ping, float) and isinstance(theirs, float):
                 self.pongs.append(line_of_ping(ping, theirs, wall))
-            return
-        if self._follower is not None:
+        elif self._follower is not None:
             self._follower[0](fields)
-            return
-        self._queue.append(fields)
-        self.high_water = max(self.high_water, len(self._queue))
-        self._arrived.set()
-        if len(self._queue) >= QUEUE and not self._paused and self._transport:
+        else:
+            self._queue.append(fields)
+            self._arrived.set()
+        if len(self._queue) >= QUEUE and not self._paused:
             self._paused = True
             self._transport.pause_reading()
 
-    def _fail(self, error: EmulatorError, *, clean: bool = False) -> None:
-        if self._error is None:
-            self._error = error
-            self._arrived.set()
-            if self._follower is not None and not self._follower[1].done():
-                self._follower[1].set_exception(error)
-        if self._transport is not None and not self._transport.is_closing():
-            if clean:
-                self._transport.close()
-            else:
-                self._transport.abort()
+
+async def connect_control(
+    address: tuple[str, int],
+    *,
+    identity: Identity,
+    limits: WireLimits | None = None,
+    within: float = 10.0,
+) -> ControlConnection:
+    """Return a control connection that the other side has accepted.
+
+    Connected and answered ``within`` wall seconds.
+
+    Raises DeadlineExceeded if there was no answer in time, NodeLost if nothing listens
+    there or the connection ended without an answer, and NodeMisbehaved if we were
+    refused, with the reason, or who answers cannot prove that it knows the token: it
+    gets nothing then.
+    """
+    return await enter_port(partial(_connect, address, identity, limits), within)
+
+
+async def _connect(
+    address: tuple[str, int],
+    identity: Identity,
+    limits: WireLimits | None,
+    within: float,
+) -> ControlConnection:
+    loop, name = asyncio.get_running_loop(), identity.name
+    what = where = f"{_PEER} at {format_address(*address)}"
+    make = partial(ControlConnection, limits=limits, owner=name, peer=_PEER)
+    connection: ControlConnection | None = None
+    try:
+        async with asyncio.timeout(within):
+            _, connection = await loop.create_connection(make, *address)
+            what = f"the handshake from {_PEER}"
+            await _prove(connection, identity, where)
+            return connection
+    except (OSError, EmulatorError, asyncio.CancelledError) as error:
+        if connection is not None:
+            await connection.aclose()
+        if isinstance(error, TimeoutError):
+            waited = f"{name} waited {within:g} s for {what}"
+            raise DeadlineExceeded(waited) from None
+        if isinstance(error, OSError):
+            raise NodeLost(f"{name} cannot reach {where}: {error}") from error
+        raise
+
+
+async def _prove(connection: ControlConnection, identity: Identity, where: str) -> None:
+    """Be accepted by the other side, once it has proved that it knows our key."""
+    name, nonce, binding = identity.name, fresh_nonce(), b""
+    hello = {"role": identity.role, "name": name, "nonce": nonce}
+    connection.send(hello)
+    answer = await connection.receive()
+    if "refused" in answer:
+        reason = printable(str(answer["refused"]))
+        raise NodeMisbehaved(f"{where} refused {name}: {reason}")
+    try:
+        if answer.get("tls") is True:
+            # Who strips this away gets no proof: a port that wants TLS gives none
+            # without.
+            tls = await connection.encrypt(client_context(), server=False)
+            binding = peer_fingerprint(tls)
+            connection.send(hello)
+            answer = await connection.receive()
+        subject, theirs = (identity.role, name), answer.get("nonce", b"")
+        try:
+            challenge = Challenge(identity.key, subject, nonce, theirs, binding)
+            challenge.check(answer, "server")
+        except NodeMisbehaved as error:
+            raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
+        connection.send({"proof": challenge.proof("client")})
+        connection.seal(challenge, "client")
+        if (await connection.receive()).get("accepted") is not True:
+            raise NodeMisbehaved(f"{where} did not accept {name}")
+    except NodeLost as error:  # amid the handshake: it has made room for another
+        raise NodeLost(f"{error}; {AGAIN}") from None
+
+
+#: Takes over a connection whose handshake is done: (connection, who it is).
+OnConnection: TypeAlias = Callable[[ControlConnection, Identity], Awaitable[None]]
+
+
+class ControlServer:
+    """Accepts control connections.
+
+    Parameters
+    ----------
+    token
+        Of the run; who cannot prove the key of its role and name is refused, and
+        remembered in ``rejections``.
+    on_connection
+        Coroutine that serves one connection until it returns; then it is closed.
+        What it raises is raised by `aclose`.
+    encrypted
+        Whether whoever connects must speak TLS; the greeting says so.
+    notify
+        Called with a line on each of the first hundred refusals.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str,
+        on_connection: OnConnection,
+        encrypted: bool = False,
+        notify: Callable[[str], None] | None = None,
+    ) -> None:
+        self._tls = ServerTls(draw_certificate()) if encrypted else None
+        self._token, self._on_connection = token, on_connection
+        self._server: asyncio.Server | None = None
+        self._handles: dict[asyncio.Task[None], None] = {}  # a set has no order
+        self._strangers = Strangers()
+        self.rejections = Rejections(notify)
+
+    async def start(
+        self,
+        host: str,
+        port: int = 0,
+        ports: Sequence[int] | None = None,
+        listening: socket.socket | None = None,
+    ) -> tuple[str, int]:
+        """Listen; return the address, with the port that port 0 became: one of a range.
+
+        A socket that listens already, maybe in another network, counts alone.
+
+        Raises OSError if the port is in use or the address is not of this host.
+        """
+        make = partial(
+            ControlConnection, limits=_LIMITS, owner=_PEER, on_made=self._on_made
+        )
+        serve = partial(asyncio.get_running_loop().create_server, make, backlog=1024)
+        if listening is not None:
+            self._server = await serve(sock=listening)
+        else:
+            self._server = await listen_within(port, ports, partial(serve, host))
+        return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
+
+    async def aclose(self) -> None:
+        """Stop listening, cancel whoever serves a connection and wait for them."""
+        if self._server is not None:
+            self._server.close()
+        for handle in self._handles:
+            handle.cancel()
+        results = await asyncio.gather(*self._handles, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    def _on_made(self, connection: ControlConnection) -> None:
+        def forget(handle: asyncio.Task[None]) -> None:
+            # A failed one stays until aclose raises what it raised.
+            if handle.cancelled() or handle.exception() is None:
+                self._handles.pop(handle, None)
+
+        handle = asyncio.get_running_loop().create_task(self._serve(connection))
+        self._handles[handle] = None
+        handle.add_done_callback(forget)
+
+    async def _serve(self, connection: ControlConnection) -> None:
+        try:
+            self._strangers.enter(connection)
+            within, refusal, who = self._strangers.patience, "", None
+            try:
+                async with asyncio.timeout(within):
+                    who = await self._challenge(connection)
+            except TimeoutError:
+                refusal = f"{_PEER} waited {within:g} s for a handshake"
+            except EmulatorError as error:
+                refusal = str(error)
+            finally:
+                self._strangers.leave(connection)
+            if who is not None:
+                await self._on_connection(connection, who)
+                return
+            self.rejections.note(connection.peer, refusal)
+            if not connection.closed:
+                connection.send({"refused": refusal})
+        finally:
+            await connection.aclose()
+
+    async def _challenge(self, connection: ControlConnection) -> Identity:
+        """Prove to a stranger that we know its key, have it prove the same."""
+        hello, binding = await connection.receive(), b""
+        if self._tls is not None:
+            connection.send({"tls": True})
+            await connection.encrypt(self._tls.context, server=True)
+            hello, binding = await connection.receive(), self._tls.fingerprint
+        role, name = hello.get("role"), hello.get("name")
+        if not (isinstance(role, str) and isinstance(name, str)):
+            raise NodeMisbehaved("the handshake does not say who it is")
+        if role not in ("agent", "process"):
+            raise NodeMisbehaved(f"role {role!r:.80} has no place here")
+        who, ours = Identity.of(self._token, role, name), fresh_nonce()
+        theirs = hello.get("nonce", b"")
+        challenge = Challenge(who.key, (role, name), theirs, ours, binding)
+        connection.send({"nonce": ours, "proof": challenge.proof("server")})
+        try:
+            proof = await connection.receive()
+        except NodeLost:
+            left = f"{role} {name!r:.80} left at our proof"
+            raise NodeMisbehaved(f"{left}: its token is another run's") from None
+        challenge.check(proof, "client")
+        connection.seal(challenge, "server", WireLimits())
+        connection.peer = name
+        connection.send({"accepted": True})
+        return who

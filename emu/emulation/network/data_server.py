@@ -14,18 +14,18 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import cast
 
 from emu.emulation.network.authentication import (
     Challenge,
     Rejections,
     Strangers,
     fresh_nonce,
+    listen_within,
     name_of,
 )
 from emu.emulation.network.clock import awake_timeout
 from emu.emulation.network.inbox import BufferPool, Delivery, Inbox, PooledBuffer
-from emu.emulation.network.ports import listen_within
 from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.emulation.network.send_log import FrameLog
 from emu.emulation.network.tls import ServerTls, TlsSocket
@@ -33,7 +33,7 @@ from emu.emulation.network.tuning import tune_socket
 from emu.emulation.wire.decoding import FrameReader
 from emu.emulation.wire.encoding import encode_message
 from emu.emulation.wire.frame_layout import DATA_KINDS, Fields, Frame, Kind, WireLimits
-from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.problem.payloads import payload_kind
 
@@ -42,7 +42,7 @@ from emu.problem.payloads import payload_kind
 _PORTION = 1 << 16
 #: Wall seconds before the next connection is accepted when one could not be.
 _PAUSE = 0.1
-_STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
+_LIMITS = WireLimits(header=0, body=0, message=4096)  # of strangers
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,8 @@ class ArrivalBursts:
 
     An interval begins at the time of one call of receive and ends at that of another.
     Segments that wait for their reader may be joined by the kernel and have the time
-    of the last then: while a reader stands still, its bursts may seem larger.
-
-    Parameters
-    ----------
-    rates
-        Real bytes per wall second that an edge may have at most; others are not seen.
+    of the last then: while a reader stands still, its bursts may seem larger. Rates are
+    the most that an edge may have, real bytes per wall second; others are not seen.
     """
 
     def __init__(self, rates: Mapping[int, float]) -> None:
@@ -101,23 +97,18 @@ class ArrivalBursts:
 
     def note(self, edge: int, count: int, wall: float) -> None:
         """Take note of payload bytes, the last of which came at ``wall``."""
-        rate = self._rates.get(edge)
-        if rate is None:
+        if (rate := self._rates.get(edge)) is None:
             return
+        level = 0.0  # how long the first bytes took is not known
         if edge in self._last:
             fluid = rate * (wall - self._last[edge])
             level = max(self._level[edge], 0.0) + count - fluid
             self.most[edge] = max(self.most.get(edge, 0.0), level)
-            self._level[edge] = level
-        else:  # how long these bytes took is not known
-            self._level[edge] = 0.0
-        self._last[edge] = wall
+        self._last[edge], self._level[edge] = wall, level
 
 
-#: (edge, iteration, wall time of the last byte, payload bytes, shaped)
-OnArrival: TypeAlias = Callable[[int, int, float, int, bool], None]
-#: (edge, error): an accepted connection broke.
-OnFailure: TypeAlias = Callable[[int, EmulatorError], None]
+def _ignore(*_: object) -> None:
+    pass
 
 
 class DataServer:
@@ -130,14 +121,11 @@ class DataServer:
     inbox, pool
         Where payloads go and the memory they arrive in.
     on_arrival
-        Called for each frame after it was put into the inbox.
+        Called for each frame after it was put into the inbox: edge, iteration, wall
+        time of the last byte, payload bytes, whether it was shaped.
     on_failure
-        Called when an accepted connection ends or sends what it must not; waiters of
-        the edge get the same error. An end is no failure where nothing was to come.
-    limits
-        Of frames on accepted connections.
-    hello_timeout
-        Wall seconds a stranger has to introduce itself.
+        Called with an edge when its accepted connection ends or sends what it must not;
+        its waiters get the same error. An end is no failure where nothing was to come.
     rates
         As in `ArrivalBursts`.
     certificate
@@ -152,10 +140,8 @@ class DataServer:
         keys: Mapping[int, bytes],
         inbox: Inbox,
         pool: BufferPool,
-        on_arrival: OnArrival | None = None,
-        on_failure: OnFailure | None = None,
-        limits: WireLimits | None = None,
-        hello_timeout: float = 10.0,
+        on_arrival: Callable[[int, int, float, int, bool], object] = _ignore,
+        on_failure: Callable[[int, EmulatorError], object] = _ignore,
         rates: Mapping[int, float] | None = None,
         certificate: bytes = b"",
         notify: Callable[[str], None] | None = None,
@@ -164,17 +150,16 @@ class DataServer:
         self.keys = dict(keys)
         self.inbox, self.pool = inbox, pool
         self.on_arrival, self.on_failure = on_arrival, on_failure
-        self.limits = limits or WireLimits()
         self.log, self.bursts = FrameLog(), ArrivalBursts(rates or {})
-        self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
         self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections, self.strangers = Rejections(notify), Strangers()
-        self.frames = self.payload_bytes = self.header_bytes = 0
+        self.frames = self.header_bytes = 0
         self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Future[None] | None = None
-        self._changed = asyncio.Event()
+        self.changed = asyncio.Event()
+        """Set where an edge gets its connection."""
 
     async def start(
         self, host: str, port: int = 0, ports: Sequence[int] | None = None
@@ -209,40 +194,18 @@ class DataServer:
                 await asyncio.sleep(_PAUSE)
 
     async def wait_connected(self, *, within: float) -> None:
-        """Wait until every edge has its connection.
-
-        Raises DeadlineExceeded if some did not connect within ``within`` wall seconds;
-        names them.
-        """
-        try:
-            async with awake_timeout(within):
-                while missing := self.keys.keys() - self.connected.keys():
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            missing = self.keys.keys() - self.connected.keys()
-            raise DeadlineExceeded(
-                f"{self.inbox.owner} waited {within:g} s for the senders of edges "
-                f"{sorted(missing)} to connect"
-            ) from None
-
-    def accept(self, edge: int, connection: DataConnection) -> None:
-        """Note the connection of an edge (called by `DataConnection`)."""
-        self.connected[edge] = connection
-        self._changed.set()
-
-    def fail(self, edge: int, error: EmulatorError) -> None:
-        """Spread the end of an accepted connection (called by `DataConnection`)."""
-        self.inbox.fail(edge, error)
-        if self.on_failure is not None:
-            self.on_failure(edge, error)
+        """Wait until every edge is connected; raises TimeoutError after that long."""
+        async with awake_timeout(within):
+            while self.keys.keys() > self.connected.keys():
+                self.changed.clear()
+                await self.changed.wait()
 
     def statistics(self) -> DataServerStatistics:
         """Return the counts of what arrived so far."""
         return DataServerStatistics(
             len(self.connected),
             self.frames,
-            self.payload_bytes,
+            self.payloads.total(),
             self.header_bytes,
             self.rejections.total,
             [PayloadCount(*key, count) for key, count in self.payloads.items()],
@@ -284,15 +247,14 @@ class DataConnection:
             self._buffer = server.pool.acquire(size)
             return self._buffer.view
 
-        self._reader = FrameReader(
-            allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
-        )
+        self._reader = FrameReader(allocate, kinds={Kind.HELLO}, limits=_LIMITS)
         self._edge: int | None = None
         self._challenge: Challenge | None = None
         self._newest = -1
         self._open = True
-        late = NodeMisbehaved(f"no hello in {server.hello_timeout:g} s")
-        self._deadline = self._loop.call_later(server.hello_timeout, self._fail, late)
+        within = server.strangers.patience
+        late = NodeMisbehaved(f"no hello in {within:g} s")
+        self._deadline = self._loop.call_later(within, self._fail, late)
         self._loop.add_reader(sock.fileno(), self._receive)
 
     def close(self) -> None:
@@ -353,17 +315,11 @@ class DataConnection:
             edge = fields.get("edge")
             if type(edge) is not int or edge not in server.keys:
                 raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
-            challenge = Challenge.of(
-                server.keys[edge],
-                (edge,),
-                fields.get("nonce"),
-                fresh_nonce(),
-                server.tls.fingerprint if server.tls is not None else b"",
-            )
+            theirs, ours = fields.get("nonce", b""), fresh_nonce()
+            binding = server.tls.fingerprint if server.tls is not None else b""
+            challenge = Challenge(server.keys[edge], (edge,), theirs, ours, binding)
             self._challenge = challenge
-            self._answer(
-                {"nonce": challenge.server, "proof": challenge.proof("server")}
-            )
+            self._answer({"nonce": ours, "proof": challenge.proof("server")})
             return
         self._challenge.check(fields, "client")
         edge = cast("int", self._challenge.subject[0])
@@ -373,39 +329,32 @@ class DataConnection:
         self._deadline.cancel()
         self._edge = edge
         server.strangers.leave(self)
-        self._reader.trust(kinds=DATA_KINDS, limits=server.limits)
+        self._reader.trust(kinds=DATA_KINDS, limits=WireLimits())
         self._answer({"accepted": edge})
-        server.accept(edge, self)
+        server.connected[edge] = self
+        server.changed.set()
 
     def _frame(self, frame: Frame, wall: float) -> None:
-        header, server = frame.header, self._server
-        if header.edge != self._edge:
-            raise NodeMisbehaved(
-                f"a frame of edge {header.edge} on the connection of edge {self._edge}"
-            )
+        header, server, before = frame.header, self._server, self._newest
+        edge = header.edge
+        if edge != self._edge:
+            place = f"on the connection of edge {self._edge}"
+            raise NodeMisbehaved(f"a frame of edge {edge} {place}")
         # Nothing may come twice, and the order on the wire is that of the source.
-        if header.iteration <= self._newest:
-            raise NodeMisbehaved(
-                f"edge {header.edge} sent iteration {header.iteration} after "
-                f"{self._newest}"
-            )
-        self._newest = header.iteration
-        volume = header.body_bytes
+        if header.iteration <= before:
+            said = f"sent iteration {header.iteration} after {before}"
+            raise NodeMisbehaved(f"edge {edge} {said}")
+        self._newest, volume = header.iteration, header.body_bytes
         server.frames += 1
         first = self._first if volume else wall  # without a body nothing was allocated
         server.log.note(header.edge, header.iteration, first, wall, volume)
-        server.payload_bytes += volume
         for tensor in header.tensors:
-            kind = payload_kind(tensor.name)
-            server.payloads[header.edge, kind] += tensor.nbytes
+            server.payloads[edge, payload_kind(tensor.name)] += tensor.nbytes
         server.header_bytes += frame.overhead
         buffer, self._buffer = self._buffer, None
-        flow = header.edge, header.iteration
-        server.inbox.deliver(
-            Delivery(*flow, frame.arrays, wall, header.version, buffer)
-        )
-        if server.on_arrival is not None:
-            server.on_arrival(*flow, wall, volume, header.shaped)
+        flow = edge, header.iteration
+        server.inbox.deliver(Delivery(*flow, frame.arrays, wall, buffer))
+        server.on_arrival(*flow, wall, volume, header.shaped)
 
     def _answer(self, fields: Fields) -> None:
         """Say something short to a peer that has got nothing yet."""
@@ -423,7 +372,8 @@ class DataConnection:
             self.turn_away(str(error))
         else:
             self.close()
-            self._server.fail(self._edge, error)
+            self._server.inbox.fail(self._edge, error)
+            self._server.on_failure(self._edge, error)
 
     def _on_stream_end(self, reason: str) -> None:
         """Take the end of the stream for what it is."""
@@ -436,7 +386,4 @@ class DataConnection:
             self._reader.end()
         except EmulatorError as error:
             end = error
-        if self._edge is None:
-            self._server.rejections.note(self._peer, str(end))
-        else:
-            self._server.fail(self._edge, end)
+        self._fail(end)

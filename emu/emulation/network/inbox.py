@@ -32,9 +32,9 @@ class PoolStatistics:
 
     in_use: int = 0
     high_water: int = 0
-    """Bytes handed out now, and at most so far."""
+    """Handed out now, and at most so far."""
     held: int = 0
-    """Bytes taken from the system, in use or ready."""
+    """Taken from the system, in use or ready."""
     limit: int = 4 << 30
     """Most that ``in_use`` may become."""
 
@@ -50,10 +50,7 @@ class PooledBuffer:
         self.view = block.data[:size]
 
     def release(self) -> None:
-        """Give the memory back; its arrays will be overwritten. Once only.
-
-        Raises ValueError if it was given back before.
-        """
+        """Give the memory back, to be overwritten; raises ValueError if it was."""
         if self._pool is None:
             raise ValueError("this buffer was released before")
         pool, self._pool = self._pool, None
@@ -69,13 +66,12 @@ class BufferPool:
         self.statistics = PoolStatistics(limit=limit)
         self._ready: dict[int, list[NDArray[np.uint8]]] = defaultdict(list)
 
-    def reserve(self, size: int, count: int = 1) -> None:
-        """Take and touch ``count`` buffers for ``size`` bytes ahead of the run."""
-        for _ in range(count):
-            block = np.empty(size_class(size), dtype=np.uint8)
-            block.fill(0)  # touches every page: the first to do so pays for it
-            self.statistics.held += block.nbytes
-            self._ready[block.nbytes].append(block)
+    def reserve(self, size: int) -> None:
+        """Take and touch a buffer for ``size`` bytes ahead of the run."""
+        block = np.empty(size_class(size), dtype=np.uint8)
+        block.fill(0)  # touches every page: the first to do so pays for it
+        self.statistics.held += block.nbytes
+        self._ready[block.nbytes].append(block)
 
     def acquire(self, size: int) -> PooledBuffer:
         """Return a buffer of ``size`` bytes, its content undefined.
@@ -89,14 +85,11 @@ class BufferPool:
                 "bytes of receive memory are in use: a smaller credit window or a "
                 "higher limit is needed"
             )
-        ready = self._ready[length]
-        if ready:
-            block = ready.pop()
+        if self._ready[length]:
+            block = self._ready[length].pop()
         else:
             # What is held stays under the cap too: drop the largest that lie ready.
-            for blocks in sorted(
-                self._ready.values(), key=lambda b: -b[0].nbytes if b else 0
-            ):
+            for _, blocks in sorted(self._ready.items(), reverse=True):
                 while blocks and counts.held + length > counts.limit:
                     counts.held -= blocks.pop().nbytes
             block = np.empty(length, dtype=np.uint8)
@@ -119,23 +112,17 @@ def size_class(size: int) -> int:
     return -(-size // step) * step
 
 
-# An edge between two tasks of one process: payloads change hands in its memory.
-
-
+@dataclass(frozen=True, slots=True)
 class Handoff:
-    """Takes what an `OutEdge` takes, and delivers it at once.
+    """An edge within a process: delivers and logs at once what an `OutEdge` takes."""
 
-    It is a row of both logs of the process, as a frame is.
-    """
-
-    def __init__(
-        self, edge: int, inbox: Inbox, departures: FrameLog, arrivals: FrameLog
-    ) -> None:
-        self.edge, self._inbox = edge, inbox
-        self._logs = departures, arrivals
+    edge: int
+    inbox: Inbox
+    departures: FrameLog
+    arrivals: FrameLog
 
     def send(
-        self, iteration: int, payload: Mapping[str, NDArray[Any]], **_how: object
+        self, iteration: int, payload: Mapping[str, NDArray[Any]], **_how: bool
     ) -> asyncio.Future[None]:
         """Deliver a payload; the future is done.
 
@@ -148,10 +135,10 @@ class Handoff:
         for view in views.values():
             view.flags.writeable = False
         now = this_host.monotonic()
-        delivery = Delivery(self.edge, iteration, views, now, iteration)
-        for log in self._logs:
+        delivery = Delivery(self.edge, iteration, views, now)
+        for log in (self.departures, self.arrivals):
             log.note(self.edge, iteration, now, now, delivery.nbytes)
-        self._inbox.deliver(delivery)
+        self.inbox.deliver(delivery)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.set_result(None)
         return future
@@ -159,24 +146,15 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delivery:
-    """One payload that arrived.
-
-    Parameters
-    ----------
-    edge, iteration, version
-        As the sender said.
-    payload
-        Arrays in pooled memory (or the sender's own, within a process): valid until
-        `release`.
-    arrived
-        Wall time of the last byte, seconds of CLOCK_MONOTONIC.
-    """
+    """One payload that arrived."""
 
     edge: int
     iteration: int
     payload: Mapping[str, NDArray[Any]]
+    """Arrays in pooled memory (or the sender's own, within a process): valid until
+    `release`."""
     arrived: float
-    version: int = 0
+    """Wall time of the last byte, seconds of CLOCK_MONOTONIC."""
     buffer: PooledBuffer | None = field(default=None, repr=False)
 
     @property
@@ -236,14 +214,9 @@ class Inbox:
 
         One waiter at a time, for so many wall seconds; None waits without end.
 
-        Raises
-        ------
-        DeadlineExceeded
-            If it did not come in time.
-        EmulatorError
-            The error that `fail` got for the edge, if the payload was not here before.
-        ValueError
-            If it is waited for already.
+        Raises DeadlineExceeded if it did not come in time, ValueError if it is waited
+        for already, and what `fail` got for the edge, if the payload was not here
+        before.
         """
         key = (edge, iteration)
         # What came before its edge failed is as good as ever: the error comes after it.
@@ -268,10 +241,9 @@ class Inbox:
                 self.deliver(future.result())
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise DeadlineExceeded(
-                f"{self.owner} waited {within:g} s for iteration {iteration} of edge "
-                f"{edge}"
-            ) from None
+            what = f"iteration {iteration} of edge {edge}"
+            waited = f"{self.owner} waited {within:g} s for {what}"
+            raise DeadlineExceeded(waited) from None
         finally:
             self._awaited.pop(key, None)
 

@@ -52,7 +52,7 @@ class OutEdgeStatistics:
     max_stale: float = 0.0
     blocked: int = 0
     lost_bytes: float = 0.0
-    missed: int = field(default_factory=int)
+    missed: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -88,19 +88,15 @@ class _Queued:
 class OutEdge:
     """Sends the frames of one edge, first in first out. Made by `open_edge`.
 
-    Parameters
-    ----------
-    pacer, capacity
-        What shaped frames need: that of this process, and the emulated bytes per
-        second of the narrowest link on the way.
+    The pacer is that of this process, the capacity that of the narrowest link on the
+    way, in emulated bytes per second.
     """
 
     def __init__(
         self,
         sock: socket.socket | TlsSocket,
         edge: int,
-        *,
-        pacer: Pacer | None = None,
+        pacer: Pacer,
         capacity: float = math.inf,
     ) -> None:
         self.edge, self._sock, self._pacer = edge, sock, pacer
@@ -113,18 +109,16 @@ class OutEdge:
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
     def send(
-        self,
-        iteration: int,
-        payload: Mapping[str, NDArray[Any]],
-        *,
-        shaped: bool,
-        version: int = 0,
+        self, iteration: int, payload: Mapping[str, NDArray[Any]], *, shaped: bool
     ) -> asyncio.Future[float]:
         """Queue one frame; the future is done when its last byte has left.
 
         Its result are the wall seconds from the fluid's end until then, negative before
         it; 0 for an unshaped frame. Not a coroutine: the order of the calls is the
         order on the wire. The arrays are viewed, not copied, until then.
+
+        Raises ValueError if the payload cannot be encoded; NodeLost if the receiver has
+        gone, as the future does.
 
         Parameters
         ----------
@@ -135,21 +129,10 @@ class OutEdge:
         shaped
             Whether to follow the edge's segment on the rate board. A payload without
             bytes is never shaped.
-
-        Raises
-        ------
-        ValueError
-            If the payload cannot be encoded, or a shaped one has no pacer.
-        NodeLost
-            If the receiver has gone (also raised by the future).
         """
         if self._error is not None:
             raise self._error
-        if shaped and self._pacer is None:
-            raise ValueError(f"edge {self.edge} has no pacer for shaped frames")
-        outgoing = Outgoing(
-            encode_data(self.edge, iteration, payload, version=version, shaped=shaped)
-        )
+        outgoing = Outgoing(encode_data(self.edge, iteration, payload, shaped=shaped))
         future: asyncio.Future[float] = self._loop.create_future()
         shaped = shaped and outgoing.volume > 0
         entry = _Queued(iteration, shaped, outgoing, future, this_host.monotonic())
@@ -160,7 +143,7 @@ class OutEdge:
 
     def notify(self, since: float) -> None:
         """Look at the board: there is, or soon will be, a segment from a run time."""
-        if self._queue and self._queue[0].shaped and self._pacer is not None:
+        if self._queue and self._queue[0].shaped:
             entry, at = self._queue[0], self._pacer.to_wall(since)
             entry.notified, entry.due = at, min(entry.due, at)
             self._pacer.look(self)
@@ -168,19 +151,13 @@ class OutEdge:
     def advance(self, now: float) -> float:
         """Send what the fluid allows of the first frame (called by the pacer).
 
-        Returns
-        -------
-        float
-            Wall time at which to look again; infinite when that is not for the pacer
-            to say.
+        Returns the wall time at which to look again; infinity when that is not for the
+        pacer to say.
         """
-        pacer = self._pacer
-        if pacer is None or self._writing or not self._queue:
+        if self._writing or not self._queue or not self._queue[0].shaped:
             return math.inf
-        entry = self._queue[0]
-        if not entry.shaped:
-            return math.inf
-        outgoing = entry.outgoing
+        entry, pacer = self._queue[0], self._pacer
+        outgoing, pace = entry.outgoing, pacer.pace
         segment = pacer.segment(self.edge, entry.iteration)
         first = segment_time = -math.inf
         if segment is not None:
@@ -192,7 +169,7 @@ class OutEdge:
             # A segment of a time to come says nothing of the time before it: the one
             # that ends a flow would let all of it go at once, 34 ms early in the demo.
             entry.late += max(0.0, min(now, segment.since) - entry.due)
-            first, unseen = segment.since - pacer.depth.lead_time, 0.0
+            first, unseen = segment.since - pace.lead_time, 0.0
             if first <= now:
                 unseen = entry.obey(segment, pacer.to_wall_rate(self._capacity))
             if (obeyed := entry.obeyed) is not None:
@@ -200,41 +177,35 @@ class OutEdge:
                 # the one to come has carried by then, the flow has at most until then.
                 if first > now and obeyed.at(now) > segment.served:
                     obeyed = RateSegment(obeyed.iteration, segment.served, 0.0, now)
-                segment = self._follow(entry, obeyed, now, pacer, unseen)
+                segment = self._follow(entry, obeyed, now, unseen)
             if outgoing.done or self._writing:
                 return math.inf
         due = next_look(
             segment,
             now,
             outgoing.volume,
+            pace,
             notified=entry.notified > segment_time,
-            sending=outgoing.volume - outgoing.body_sent > pacer.depth.tail,
-            looks=pacer.looks,
-            depth=pacer.depth,
+            sending=outgoing.volume - outgoing.body_sent > pace.tail,
         )
         entry.due = min(due, first) if first > now else due
         return entry.due
 
     def _follow(
-        self,
-        queued: _Queued,
-        segment: RateSegment,
-        now: float,
-        pacer: Pacer,
-        unseen: float,
+        self, queued: _Queued, segment: RateSegment, now: float, unseen: float
     ) -> RateSegment:
         """Send what a segment allows; return the segment without what was lost."""
-        outgoing, depth = queued.outgoing, pacer.depth
+        outgoing, pace = queued.outgoing, self._pacer.pace
         progress, volume = outgoing.body_sent, outgoing.volume
-        capacity = pacer.to_wall_rate(self._capacity)
+        capacity = self._pacer.to_wall_rate(self._capacity)
         bytes_left = queued.bucket.without_loss(
-            segment, now, progress, volume, depth, capacity, unseen
+            segment, now, progress, volume, pace, capacity, unseen
         )
-        limit = allowance(bytes_left, now, progress, volume, depth)
+        limit = allowance(bytes_left, now, progress, volume, pace)
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
         # may not catch up all would lose what it holds back.
-        least = min(depth.lead(bytes_left.rate) / 4, volume - progress)
-        if limit < (least if depth.is_unlimited else 1):
+        least = min(pace.lead(bytes_left.rate) / 4, volume - progress)
+        if limit < (least if pace.is_unlimited else 1):
             return bytes_left
         if not self._write(queued, limit) and not outgoing.done:
             self._wait_writable()
@@ -250,10 +221,10 @@ class OutEdge:
 
     def _begin(self, entry: _Queued) -> None:
         """Start with the frame that has come to the front, if it is there still."""
-        if not self._queue or self._queue[0] is not entry or self._error is not None:
+        if not self._queue or self._queue[0] is not entry:
             return
         # What is paced goes by its rates; all else as fast as the socket takes it.
-        if entry.shaped and self._pacer is not None:
+        if entry.shaped:
             self._pacer.activate(self)
         else:
             self._pump()
@@ -261,24 +232,19 @@ class OutEdge:
     def _pump(self) -> None:
         """Send one burst without pacing; the writer callback asks for the next."""
         entry = self._queue[0]
-        busy = self._pacer is not None and self._pacer.busy
-        self._write(entry, BURST_BESIDE_PACING if busy else BURST)
-        if self._error is not None:
-            return
+        self._write(entry, BURST_BESIDE_PACING if self._pacer.busy else BURST)
         if entry.outgoing.done:
             self._finish(entry, math.inf)
         else:
             self._wait_writable()
 
     def _writable(self) -> None:
-        entry = self._queue[0]
-        if not entry.shaped:
+        if not self._queue[0].shaped:
             self._pump()
             return
         # The rates may have changed while the kernel's buffer was full.
         self._stop_writing()
-        if self._pacer is not None:
-            self._pacer.look(self)
+        self._pacer.look(self)
 
     def _stop_writing(self) -> None:
         if self._writing:
@@ -319,28 +285,24 @@ class OutEdge:
 
     def _finish(self, queued: _Queued, fluid: float) -> None:
         end, outgoing, counts = this_host.monotonic(), queued.outgoing, self.statistics
-        behind = end - fluid if math.isfinite(fluid) else 0.0
+        flow, pacer = (self.edge, queued.iteration), self._pacer
         # Frames without rates have no fluid that they could be late for.
+        behind = end - fluid if math.isfinite(fluid) else 0.0
         counts.frames += 1
         counts.payload_bytes += outgoing.volume
         counts.header_bytes += outgoing.overhead
-        if self._pacer is not None:
-            self._pacer.departures.note(
-                self.edge, queued.iteration, queued.first, queued.last, outgoing.volume
-            )
+        pacer.departures.note(*flow, queued.first, queued.last, outgoing.volume)
         if queued.shaped:
             counts.late_sends += behind > LATE
             counts.lost_bytes += queued.bucket.lost
-            counts.missed = self._pacer.count_missed(self.edge) if self._pacer else 0
+            counts.missed = pacer.board.count_missed(self.edge)
             counts.max_behind = max(counts.max_behind, behind)
-            if self._pacer is not None:
-                seconds = end, queued.queued, queued.informed, self._pacer.lag
-                self._pacer.log.note(self.edge, queued.iteration, *seconds)
+            pacer.log.note(*flow, end, queued.queued, queued.informed, pacer.lag)
         self._stop_writing()
         self._queue.popleft()
         if not queued.left.done():
             queued.left.set_result(behind)
-        if queued.shaped and self._pacer is not None:
+        if queued.shaped:
             self._pacer.deactivate(self)
         if self._queue:
             # In a turn of its own: others of this process get theirs in between.
@@ -365,8 +327,7 @@ class OutEdge:
         self._loop.remove_reader(self._sock.fileno())
         self._stop_writing()
         self._sock.close()
-        if self._pacer is not None:
-            self._pacer.deactivate(self)
+        self._pacer.deactivate(self)
         while self._queue:
             future = self._queue.popleft().left
             if not future.done():

@@ -25,13 +25,11 @@ class Paced(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PacerStatistics:
-    """Wakes of the pacer, and their delays (wall seconds)."""
+    """Rings of the alarm, and by how many wall seconds they were late."""
 
     wakes: int
-    """Times the alarm rang."""
     max_lag: float
     mean_lag: float
-    """Between the time it was set to and the time it rang."""
 
 
 class Pacer:
@@ -39,35 +37,24 @@ class Pacer:
 
     An idle pacer has no alarm set and uses no CPU time.
 
-    Parameters
-    ----------
-    board
-        In emulated units.
-    settings
-        Of the run: its byte scale, what ends a flow, and what a sender may catch up.
-    quantum
-        Longest wall seconds between two looks at the board while a frame is queued, at
-        time scale 1 (see `pace_at`).
-    timerfd
-        Whether to keep time by a timerfd where there is one.
+    Of the settings of a run it keeps to the byte scale, what ends a flow, and what a
+    sender may catch up. While a frame is queued it looks at least every ``quantum``
+    wall seconds, at time scale 1 (see `pace_at`).
     """
 
     def __init__(
         self,
         board: RateBoard,
         settings: EmulationSettings = _DEFAULTS,
-        *,
         quantum: float = QUANTUM,
-        timerfd: bool = True,
     ) -> None:
-        if not quantum > 0:
-            raise ValueError(f"quantum must be positive, not {quantum} s")
-        self._board, self._byte_scale = board, settings.byte_scale
-        self._pace = settings, quantum
-        self.looks, self.depth = pace_at(1.0, *self._pace)
+        self.board, self._byte_scale = board, settings.byte_scale
+        self._settings = settings, quantum
+        self.pace = pace_at(1.0, *self._settings)
         self._clock: RunClock | None = None
         self._active: dict[Paced, float] = {}  # and the wall time of its next look
-        self._alarm = Alarm(asyncio.get_running_loop(), self._ring, timerfd=timerfd)
+        self._alarm = Alarm(asyncio.get_running_loop(), self._ring)
+        self.device = self._alarm.device
         self._due = math.inf
         self._wakes, self._max_lag, self._lag = 0, 0.0, 0.0
         self.lag = 0.0  # wall seconds by which the present ring is late
@@ -76,14 +63,9 @@ class Pacer:
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""
         self._clock = clock
-        self.looks, self.depth = pace_at(clock.time_scale, *self._pace)
+        self.pace = pace_at(clock.time_scale, *self._settings)
         for edge in list(self._active):  # a look may end one
             self.look(edge)
-
-    @property
-    def device(self) -> str:
-        """Timer in use: "timerfd" or "loop"."""
-        return self._alarm.device
 
     @property
     def busy(self) -> bool:
@@ -92,21 +74,13 @@ class Pacer:
 
     def segment(self, edge: int, iteration: int) -> RateSegment | None:
         """Return the fluid of a flow in real bytes and wall seconds, if it has one."""
-        clock, segment = self._clock, self._board.read(edge)
+        clock, segment = self._clock, self.board.read(edge)
         # A segment of another iteration is of the flow before or after this one: at its
         # rate the sender would spend what is not its own.
         if clock is None or segment is None or segment.iteration != iteration:
             return None
-        return RateSegment(
-            iteration,
-            segment.served * self._byte_scale,
-            self.to_wall_rate(segment.rate),
-            clock.to_wall(segment.since),
-        )
-
-    def count_missed(self, edge: int) -> int:
-        """Return how many rates of an edge never came to the board."""
-        return self._board.count_missed(edge)
+        served, since = segment.served * self._byte_scale, clock.to_wall(segment.since)
+        return RateSegment(iteration, served, self.to_wall_rate(segment.rate), since)
 
     def to_wall_rate(self, rate: float) -> float:
         """Return emulated bytes per second as real bytes per wall second."""
@@ -153,7 +127,7 @@ class Pacer:
         self._wakes, self._due = self._wakes + 1, math.inf
         self._lag += lag
         self._max_lag = max(self._max_lag, lag)
-        soon = now + self.looks.shortest / 2  # one wake-up for those that are due soon
+        soon = now + self.pace.shortest / 2  # one wake-up for those that are due soon
         for edge in [edge for edge, due in self._active.items() if due <= soon]:
             self._advance(edge, now)
         self.lag = 0.0

@@ -48,8 +48,8 @@ class RateBoard:
     Made by `create` or `open`. A board passed on by ``fork`` works in the child.
     """
 
-    def __init__(self, fd: int, path: str, *, writable: bool, owner: bool) -> None:
-        self._fd, self.path, self._owner = fd, path, owner
+    def __init__(self, fd: int, path: str, *, writable: bool) -> None:
+        self._fd, self.path, self._temporary = fd, path, False
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._memory = mmap.mmap(fd, 0, access=access)
         self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)
@@ -60,14 +60,15 @@ class RateBoard:
         """Return a new board without segments, writable, for this many edges.
 
         Its ``path`` opens it in any process of the same user on this host, for as long
-        as this process holds the board. Where there is no memfd, ``path`` is a
-        temporary file until `forget_name`.
+        as this process holds the board. Where there is no memfd, that is a temporary
+        file.
         """
         if edges < 1:
             raise ValueError(f"a board needs an edge, not {edges}")
         fd, path = this_host.create_memory()
         os.ftruncate(fd, (edges + 1) * _ENTRY.itemsize)
-        board = cls(fd, path, writable=True, owner=not path.startswith("/proc/"))
+        board = cls(fd, path, writable=True)
+        board._temporary = not path.startswith("/proc/")
         board._entries["iteration"] = -1
         return board
 
@@ -77,9 +78,8 @@ class RateBoard:
 
         Raises OSError if it is not there (its creator has ended) or not ours to open.
         """
-        access = os.O_RDWR if writable else os.O_RDONLY
-        fd = this_host.open_memory(path, access)
-        return cls(fd, path, writable=writable, owner=False)
+        fd = this_host.open_memory(path, os.O_RDWR if writable else os.O_RDONLY)
+        return cls(fd, path, writable=writable)
 
     def publish(
         self,
@@ -92,31 +92,22 @@ class RateBoard:
     ) -> None:
         """Replace the segments of some edges, lowered rates first.
 
-        Parameters
-        ----------
-        edges, iterations
-            Integers, shape (segments,); no edge twice.
-        served, rates
-            Emulated bytes and bytes per second, shape (segments,).
-        since
-            Emulated seconds, shape (segments,) or a scalar.
-        numbers
-            How many segments of its edge were to come with each; by default as many as
-            came.
+        All are of shape (segments,), or a scalar: edges, none twice, and iterations,
+        integers; emulated bytes served and bytes per second; since when, emulated
+        seconds; and how many segments of its edge were to come with each, by default as
+        many as came.
         """
         where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
         if not where.size:
             return
-        order = order_of_publication(
-            self._entries[where], np.asarray(iterations), np.asarray(rates)
-        )
+        entries = self._entries
+        order = order_of_publication(entries[where], iterations, rates)
+        where = where[order]
 
         def in_order(values: ArrayLike) -> NDArray[Any]:
             array = np.asarray(values)
             return array[order] if array.ndim else array
 
-        where = where[order]
-        entries = self._entries
         # `begun` is the last field of an entry and counted up first, `ended` the first
         # and counted up last; readers load upwards. So a reader that overtakes the
         # writer anywhere in between sees two counts, without a lock that a stopped
@@ -159,21 +150,13 @@ class RateBoard:
 
     def clock(self) -> ClockLine | None:
         """Return that; None where both read one clock."""
-        segment = self.read(self.edges)
-        if segment is None:
-            return None
-        return ClockLine(segment.since, segment.served, segment.rate)
-
-    def forget_name(self) -> None:
-        """Remove the temporary file, once everybody has opened it; else do nothing."""
-        if self._owner:
-            with contextlib.suppress(FileNotFoundError):
-                Path(self.path).unlink()
-            self._owner = False
+        line = self.read(self.edges)
+        return None if line is None else ClockLine(line.since, line.served, line.rate)
 
     def close(self) -> None:
         """Let go of the memory; the last holder's close frees it."""
-        self.forget_name()
+        if self._temporary:
+            Path(self.path).unlink(missing_ok=True)
         del self._entries
         with contextlib.suppress(BufferError):  # a caller's view keeps it until it goes
             self._memory.close()
@@ -181,17 +164,12 @@ class RateBoard:
 
 
 def order_of_publication(
-    before: NDArray[Any], iterations: NDArray[np.int64], rates: NDArray[np.float64]
+    before: NDArray[Any], iterations: ArrayLike, rates: ArrayLike
 ) -> NDArray[np.int64]:
     """Return the order of publication: flows whose rate falls, then the others.
 
     Whoever sees a raised rate then sees it beside lowered ones, so that a port is not
-    over-used in between.
-
-    Parameters
-    ----------
-    before, iterations, rates
-        Present entries, and the new ones; shape (segments,).
+    over-used in between. ``before`` are the present entries.
     """
-    falls = (before["iteration"] == iterations) & (rates < before["rate"])
+    falls = (before["iteration"] == iterations) & (before["rate"] > rates)
     return np.argsort(~falls, kind="stable")

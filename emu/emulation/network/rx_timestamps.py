@@ -17,15 +17,10 @@ from emu.host.this_host import this_host
 
 #: SO_TIMESTAMPNS, which `socket` does not name, where its number and the layout of its
 #: answer (struct timespec of 64-bit fields) are known.
-_STAMP = (
-    35
-    if sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
-    else None
-)
+_KNOWN = sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64")
+_STAMP = 35 if _KNOWN else None
 _TIMESPEC = struct.Struct("@qq")
 _ROOM = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
-
-
 #: Wall seconds between two readings of a clock within which the core was ours.
 _TIGHT = 20e-6
 _TRIES = 5

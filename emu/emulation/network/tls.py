@@ -46,10 +46,9 @@ def draw_certificate() -> bytes:
         .not_valid_after(now + _VALID)
         .sign(key, None)
     )
-    pem = serialization.Encoding.PEM
-    return key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ) + certificate.public_bytes(pem)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private = key.private_bytes(pem, form, serialization.NoEncryption())
+    return private + certificate.public_bytes(pem)
 
 
 class ServerTls:
@@ -68,7 +67,8 @@ class ServerTls:
         finally:
             os.close(descriptor)
         certificate = pem[pem.index(b"-----BEGIN CERTIFICATE") :].decode()
-        self.fingerprint = _fingerprint(ssl.PEM_cert_to_DER_cert(certificate))
+        der = ssl.PEM_cert_to_DER_cert(certificate)
+        self.fingerprint = hashlib.sha256(der).digest()
 
 
 def client_context() -> ssl.SSLContext:
@@ -82,21 +82,15 @@ def client_context() -> ssl.SSLContext:
 
 def peer_fingerprint(tls: ssl.SSLObject) -> bytes:
     """Return the fingerprint of the certificate at the other end of an SSL object."""
-    return _fingerprint(tls.getpeercert(binary_form=True) or b"")
+    return hashlib.sha256(tls.getpeercert(binary_form=True) or b"").digest()
 
 
 def is_loopback(host: str) -> bool:
     """Return True where only this host can be at such an address."""
-    if host == "localhost":
-        return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
-
-
-def _fingerprint(certificate: bytes) -> bytes:
-    return hashlib.sha256(certificate).digest()
+        return host == "localhost"
 
 
 # A data connection under TLS: the calls of a socket, and when bytes came.
@@ -132,10 +126,8 @@ class TlsSocket:
     def meet(self) -> None:
         """Go on with the handshake; the first call of who connects begins it.
 
-        Raises
-        ------
-        OSError
-            `BlockingIOError` as long as it is the peer's turn; else it has failed.
+        Raises OSError: `BlockingIOError` as long as it is the peer's turn, any other
+        when it has failed.
         """
         while not self._met:
             try:

@@ -35,8 +35,8 @@ def state_parts(
     """Return the messages that carry the state of a task before an iteration."""
     fields = list(parts_of(arrays))
     return [
-        StatePart(task=task, iteration=iteration, last=n == len(fields), **piece)
-        for n, piece in enumerate(fields, start=1)
+        StatePart(task=task, iteration=iteration, last=piece is fields[-1], **piece)
+        for piece in fields
     ]
 
 
@@ -47,10 +47,7 @@ class ArrayParts:
         self._parts: dict[str, tuple[ResultPart | StatePart, bytearray]] = {}
 
     def add(self, part: ResultPart | StatePart) -> None:
-        """Take in the next piece of an array.
-
-        Raises ValueError when the pieces of an array are longer than it.
-        """
+        """Take in an array's next piece; raises ValueError when they are too long."""
         first, data = self._parts.setdefault(part.name, (part, bytearray()))
         data.extend(part.data)
         if len(data) > first.total:
@@ -61,13 +58,13 @@ class ArrayParts:
 
         Raises ValueError when one is cut short, or its type or shape cannot be.
         """
-        arrays = {}
+        arrays: Arrays = {}
         for name, (first, data) in self._parts.items():
             if len(data) != first.total:
                 raise ValueError(f"{name} is cut short")
             try:
-                array = np.frombuffer(data, np.dtype(first.dtype)).reshape(first.shape)
+                flat = np.frombuffer(data, np.dtype(first.dtype))
+                arrays[name] = flat.reshape(first.shape)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name} is no array: {error}") from error
-            arrays[name] = array
         return arrays

@@ -44,7 +44,7 @@ AHEAD = 1 << 14
 MAX_TENSORS = 1024
 MAX_DIMENSIONS = 16
 MAX_INTEGER = 1 << 62
-_KEYS = {"edge", "iteration", "version", "shaped", "tensors"}
+_KEYS = {"edge", "iteration", "shaped", "tensors"}
 
 
 class FrameReader:
@@ -55,16 +55,9 @@ class FrameReader:
     is short comes in one receive call, however many frames that are; with a call for
     each part a control message took three.
 
-    Parameters
-    ----------
-    allocate
-        Called with the length of a body that passed every check; returns writable
-        memory of exactly that length. Never called for messages or empty bodies; by
-        default the memory is new.
-    kinds
-        Kinds that are acceptable on this connection.
-    limits
-        Lengths beyond which a frame is refused.
+    ``allocate`` is called with the length of a body that passed every check, never for
+    messages or empty bodies, and returns writable memory of exactly that length; by
+    default it is new. Frames of other kinds, or beyond the limits, are refused.
     """
 
     def __init__(
@@ -126,13 +119,7 @@ class FrameReader:
         return self._ahead[self._end :]
 
     def on_bytes(self, count: int) -> None:
-        """Note that ``count`` bytes were filled in.
-
-        Raises
-        ------
-        ValueError
-            ``count`` is more than `get_buffer` offered.
-        """
+        """Note that so many bytes were filled in; raises ValueError beyond the room."""
         inside = self._header is not None
         room = len(self._ahead) - self._end
         if inside:
@@ -147,12 +134,9 @@ class FrameReader:
     def take(self) -> Frame | Message | None:
         """Return the next frame that has come, None when there is no whole one.
 
-        Raises
-        ------
-        FrameTooLarge
-            A length is beyond its limit; nothing was allocated for it.
-        MalformedFrame
-            The bytes are not a frame of ours, or contradict each other.
+        Raises FrameTooLarge when a length is beyond its limit, and nothing was
+        allocated for it; MalformedFrame when the bytes are not a frame of ours, or
+        contradict each other.
         """
         if self._error is not None:
             raise self._error
@@ -175,18 +159,13 @@ class FrameReader:
             raise
 
     def end(self) -> None:
-        """Note the end of the stream, after the last `take`.
-
-        Raises TruncatedFrame if a frame had begun and not ended.
-        """
+        """Note the end of the stream; raises TruncatedFrame if that is in a frame."""
         if self._error is not None or not self.inside:
             return
         part, length = self._part()
         count = self._end - self._begin if self._header is None else self._filled
-        raise TruncatedFrame(
-            f"the connection ended inside a frame: {count} of {length} bytes of its "
-            f"{part}"
-        )
+        came = f"{count} of {length} bytes of its {part}"
+        raise TruncatedFrame(f"the connection ended inside a frame: {came}")
 
     def _part(self) -> tuple[str, int]:
         """Return the name of the part that is due next, and its length in bytes."""
@@ -212,18 +191,15 @@ class FrameReader:
             raise MalformedFrame(f"the frame starts with {magic!r}, not {MAGIC!r}")
         if version != VERSION:
             raise MalformedFrame(f"the frame has version {version}, ours is {VERSION}")
-        if CHECKSUM.unpack_from(prefix, PREFIX.size) != (
-            isal_zlib.crc32(prefix[: PREFIX.size]),
-        ):
+        (checksum,) = CHECKSUM.unpack_from(prefix, PREFIX.size)
+        if checksum != isal_zlib.crc32(prefix[: PREFIX.size]):
             raise MalformedFrame("the lengths of a frame were altered on their way")
         if kind not in self._kinds:
             raise MalformedFrame(f"a frame of kind {kind} has no place here")
         if kind in MESSAGE_KINDS:
-            seal_bytes = SEAL_BYTES if self._seal is not None else 0
-            if header != seal_bytes:
-                raise MalformedFrame(
-                    f"a seal of {header} bytes where {seal_bytes} are due"
-                )
+            due = SEAL_BYTES if self._seal is not None else 0
+            if header != due:
+                raise MalformedFrame(f"a seal of {header} bytes where {due} are due")
             _within(body, self._limits.message, "message")
         else:
             _within(header, self._limits.header, "header")
@@ -238,10 +214,8 @@ class FrameReader:
         if content is None or kind is None:
             return None
         self._kind = None
-        body = content[self._lengths[0] :]
-        if self._seal is not None and not self._seal.fits(
-            content[: self._lengths[0]], body
-        ):
+        mark, body = content[: self._lengths[0]], content[self._lengths[0] :]
+        if self._seal is not None and not self._seal.fits(mark, body):
             raise MalformedFrame("a message was altered, repeated or lost on its way")
         return Message(kind, _unpack(body))
 
@@ -253,9 +227,9 @@ class FrameReader:
         self._checksum = isal_zlib.crc32(packed)
         header = decode_header(_unpack(packed), limit=self._limits.body)
         length = self._lengths[1]
-        if header.body_bytes != length:
+        if (size := header.body_bytes) != length:
             raise MalformedFrame(
-                f"the tensors take {header.body_bytes} bytes, the body has {length}"
+                f"the tensors take {size} bytes, the body has {length}"
             )
         body = self._allocate(length) if length else memoryview(bytearray(0))
         if body.nbytes != length or body.readonly:
@@ -290,9 +264,7 @@ class FrameReader:
 
 
 def decode_header(fields: Fields, *, limit: int) -> DataHeader:
-    """Return the data header that a peer's map describes.
-
-    No tensor takes more than ``limit`` bytes.
+    """Return the data header that a peer's map describes; no tensor is over the limit.
 
     Raises MalformedFrame if a key is missing, unknown or has an impossible value.
     """
@@ -310,9 +282,8 @@ def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     if sizes != sorted(sizes, reverse=True):
         raise MalformedFrame("the tensors are not in the order of falling item size")
     return DataHeader(
-        edge=_integer(fields, "edge", MAX_INTEGER),
-        iteration=_integer(fields, "iteration", MAX_INTEGER),
-        version=_integer(fields, "version", MAX_INTEGER),
+        edge=_integer(fields, "edge"),
+        iteration=_integer(fields, "iteration"),
         shaped=shaped,
         tensors=specs,
     )
@@ -324,9 +295,11 @@ def _decode_spec(described: Any, limit: int) -> TensorSpec:
     name, dtype, shape = described
     if not isinstance(name, str) or not isinstance(dtype, str) or dtype not in DTYPES:
         raise MalformedFrame(f"tensor {name!r} of dtype {dtype!r}"[:200])
-    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
-        raise MalformedFrame(f"tensor {name!r} has shape {shape!r}"[:200])
-    if not all(type(extent) is int and extent >= 0 for extent in shape):
+    if (
+        not isinstance(shape, list)
+        or len(shape) > MAX_DIMENSIONS
+        or not all(type(extent) is int and extent >= 0 for extent in shape)
+    ):
         raise MalformedFrame(f"tensor {name!r} has shape {shape!r}"[:200])
     # Zeros count as ones: numpy refuses (0, 2**62) although it holds nothing.
     largest = math.prod(max(extent, 1) for extent in shape) * DTYPES[dtype].itemsize
@@ -335,9 +308,9 @@ def _decode_spec(described: Any, limit: int) -> TensorSpec:
     return TensorSpec(name, dtype, tuple(shape))
 
 
-def _integer(fields: Fields, key: str, largest: int) -> int:
+def _integer(fields: Fields, key: str) -> int:
     value = fields[key]
-    if type(value) is not int or not 0 <= value <= largest:
+    if type(value) is not int or not 0 <= value <= MAX_INTEGER:
         raise MalformedFrame(f"{key} is {value!r}"[:200])
     return value
 

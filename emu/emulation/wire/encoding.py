@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import msgpack
@@ -10,29 +12,16 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
-from emu.emulation.wire.frame_layout import (
-    CHECKSUM,
-    DTYPES,
-    Kind,
-    Seal,
-    prefix_of,
-)
+from emu.emulation.wire.frame_layout import CHECKSUM, DTYPES, Kind, Seal, prefix_of
 
 
 def encode_message(
     kind: Kind, fields: Mapping[str, Any], seal: Seal | None = None
 ) -> bytes:
-    """Return the frame of one message.
+    """Return the frame of one message, sealed once the two ends know each other.
 
-    Raises TypeError if a value is not of a type that msgpack knows.
-
-    Parameters
-    ----------
-    fields
-        Text keys; values of msgpack's own types (no numpy scalars), or dataclasses,
-        which are maps of their fields.
-    seal
-        Of the connection, once its two ends know each other.
+    Values are of msgpack's own types (no numpy scalars), or dataclasses, which are maps
+    of their fields. Raises TypeError if one is not.
     """
     body = bytes(msgpack.packb(dict(fields), default=vars))
     mark = seal.next(body) if seal is not None else b""
@@ -44,67 +33,42 @@ def encode_data(
     iteration: int,
     payload: Mapping[str, NDArray[Any]],
     *,
-    version: int = 0,
     shaped: bool = False,
 ) -> tuple[memoryview, ...]:
     """Return one data frame as buffers: prefix and header first, then the tensors.
 
-    Parameters
-    ----------
-    edge, iteration, version, shaped
-        As in `DataHeader`.
-    payload
-        C-contiguous little-endian arrays. They are viewed, not copied: leave them
-        alone until the frame has left.
+    Each is flat, unsigned bytes; empty tensors have none. Arrays of the payload, which
+    are C-contiguous and little-endian, are viewed and not copied: leave them alone
+    until the frame has left. The rest is as in `DataHeader`.
 
-    Returns
-    -------
-    tuple of memoryview
-        Flat, unsigned bytes; empty tensors have no buffer.
-
-    Raises
-    ------
-    ValueError
-        If an array is not C-contiguous, or of a type that the wire does not carry.
-    struct.error
-        If the tensors take 4 GiB or more.
+    Raises ValueError if an array is not C-contiguous, or of a type that the wire does
+    not carry, and struct.error if the tensors take 4 GiB or more.
     """
     tensors = sorted(payload.items(), key=lambda item: -item[1].dtype.itemsize)
     specs = []
     for name, array in tensors:
         dtype = f"{array.dtype.kind}{array.dtype.itemsize}"
         if DTYPES.get(dtype) != array.dtype:
-            raise ValueError(
-                f"tensor {name!r} has dtype {array.dtype}, not one of ours"
-            )
+            raise ValueError(f"tensor {name!r} has dtype {array.dtype}, none of ours")
         if not array.flags.c_contiguous:
             raise ValueError(f"tensor {name!r} is not C-contiguous")
         specs.append((name, dtype, array.shape))
     bodies = [a.reshape(-1).view(np.uint8).data for _, a in tensors if a.nbytes]
-    header = {
-        "edge": edge,
-        "iteration": iteration,
-        "version": version,
-        "shaped": shaped,
-        "tensors": specs,
-    }
-    head = msgpack.packb(header)
+    flow = {"edge": edge, "iteration": iteration}
+    head = msgpack.packb({**flow, "shaped": shaped, "tensors": specs})
     checksum = isal_zlib.crc32(head)
     for body in bodies:  # 24 us per MB
         checksum = isal_zlib.crc32(body, checksum)
-    head = CHECKSUM.pack(checksum) + head
     length = sum(body.nbytes for body in bodies)
-    prefix = prefix_of(Kind.DATA, len(head), length)
-    return (memoryview(prefix + head), *bodies)
+    prefix = prefix_of(Kind.DATA, CHECKSUM.size + len(head), length)
+    return (memoryview(prefix + CHECKSUM.pack(checksum) + head), *bodies)
 
 
 class Outgoing:
     """A frame on its way out: hands out views of what is left of its buffers."""
 
     def __init__(self, buffers: tuple[memoryview, ...]) -> None:
-        self._buffers = buffers
-        self._index = 0
-        self._offset = 0
+        self._left = deque(buffers)
         self.overhead = buffers[0].nbytes
         self.size = sum(buffer.nbytes for buffer in buffers)
         self.sent = 0
@@ -130,28 +94,19 @@ class Outgoing:
         At most 16 views at a time: beyond that a scatter-gather call gains nothing.
         """
         views: list[memoryview] = []
-        offset = self._offset
-        for buffer in self._buffers[self._index : self._index + 16]:
+        for buffer in islice(self._left, 16):
             if limit <= 0:
                 break
-            view = buffer[offset : offset + limit]
-            views.append(view)
-            limit -= view.nbytes
-            offset = 0
+            views.append(buffer[:limit])
+            limit -= views[-1].nbytes
         return views
 
     def advance(self, count: int) -> None:
-        """Note that the next ``count`` bytes have left.
-
-        Raises ValueError if that is more than was left.
-        """
+        """Note that so many bytes have left; raises ValueError if there were fewer."""
         if not 0 <= count <= self.size - self.sent:
             raise ValueError(f"{count} bytes left of {self.size - self.sent}")
         self.sent += count
-        self._offset += count
-        while (
-            self._index < len(self._buffers)
-            and self._offset >= self._buffers[self._index].nbytes
-        ):
-            self._offset -= self._buffers[self._index].nbytes
-            self._index += 1
+        while self._left and count >= self._left[0].nbytes:
+            count -= self._left.popleft().nbytes
+        if count:
+            self._left[0] = self._left[0][count:]

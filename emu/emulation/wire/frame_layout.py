@@ -30,7 +30,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 MAGIC = b"emuF"
-VERSION = 3
+VERSION = 4
 PREFIX = struct.Struct(">4sHHII")
 CHECKSUM = struct.Struct(">I")
 PREFIX_BYTES = PREFIX.size + CHECKSUM.size
@@ -39,14 +39,15 @@ DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(name).newbyteorder("<")
     for name in ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 }
+#: Rows that say which frame crossed when, as its sender and its receiver note it.
+#: ``first`` and ``last``: of the frame's first and last bytes, run seconds. A receiver
+#: takes its kernel's notes, a sender the instants before it handed the bytes to its
+#: own. ``bytes``: payload, real bytes.
 FRAME_ROWS = np.dtype(
-    [
-        ("edge", "<u4"),
-        ("iteration", "<u4"),
-        ("first", "<f8"),
-        ("last", "<f8"),
-        ("bytes", "<u8"),
-    ]
+    {
+        "names": ["edge", "iteration", "first", "last", "bytes"],
+        "formats": ["<u4", "<u4", "<f8", "<f8", "<u8"],
+    }
 )
 #: Bytes that a seal takes in front of its message.
 SEAL_BYTES = 16
@@ -71,8 +72,6 @@ class Kind(enum.IntEnum):
 
 MESSAGE_KINDS = frozenset({Kind.HELLO, Kind.CONTROL})
 DATA_KINDS = frozenset({Kind.HELLO, Kind.DATA})
-
-
 #: Fields of a message, or of what it specifies, by name: msgpack's own types.
 Fields: TypeAlias = dict[str, Any]
 
@@ -110,8 +109,6 @@ class DataHeader:
     edge: int
     iteration: int
     """Which flow or handoff this is."""
-    version: int
-    """Version of the parameters carried, 0 where it means nothing."""
     shaped: bool
     """True where the sender paced it; False for handoffs within a machine."""
     tensors: tuple[TensorSpec, ...]
@@ -144,21 +141,12 @@ class Message:
     fields: Fields = field(default_factory=dict)
 
 
-# Rows that say which frame crossed when: what senders and receivers note of each.
-#
-# ``first`` and ``last``: of the frame's first and last bytes, run seconds. A receiver
-# takes its kernel's notes, a sender the instants before it handed the bytes to its
-# own. ``bytes``: payload, real bytes.
-
-
-# The seal of a message: no third party can alter, repeat or drop one.
-
-
 class Seal:
     """Seals the messages of one direction of one connection, in their order.
 
-    A seal is the first half of an HMAC-SHA256 over the number of the message and its
-    bytes: 4 us for a message of 100 bytes, measured beside other work.
+    No third party can alter, repeat or drop one. A seal is the first half of an
+    HMAC-SHA256 over the number of the message and its bytes: 4 us for a message of 100
+    bytes, measured beside other work.
     """
 
     def __init__(self, key: bytes) -> None:

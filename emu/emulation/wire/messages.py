@@ -41,8 +41,8 @@ class AgentHello(Message):
 class Launch(Message):
     """Fork these processes; each map is a whole process description.
 
-    ``heartbeat_timeout`` is for how many wall seconds the coordinator may say nothing,
-    ``clock`` the name of the clock that it reads (`this_host.name_of_clock`).
+    For ``heartbeat_timeout`` wall seconds the coordinator may say nothing; the clock
+    that it reads is named ``clock`` (`this_host.name_of_clock`).
     """
 
     edges: int
@@ -146,10 +146,7 @@ class RunTask(Message):
 
 @dataclass(frozen=True)
 class WakeSender(Message):
-    """Flows of these edges may go, or go much faster: they have a new segment.
-
-    ``since`` are the run times from which these hold, seconds.
-    """
+    """Flows of these edges may go, or much faster, from run times ``since`` on."""
 
     edges: list[int]
     since: list[float]
@@ -179,10 +176,7 @@ class TaskEnded(Message):
 
 @dataclass(frozen=True)
 class FlowEnded(Message):
-    """The last byte of (edge, iteration) arrived at run time ``time``.
-
-    The flow ends then, or with its fluid if that is later, as observers get it.
-    """
+    """The last byte of (edge, iteration) arrived, or for observers the flow ended."""
 
     edge: int
     iteration: int
@@ -197,10 +191,7 @@ class Finish(Message):
 
 @dataclass(frozen=True)
 class ResultPart(Message):
-    """A piece of one array of a task's result; pieces come in order.
-
-    ``total`` is the number of bytes of the whole array.
-    """
+    """A piece, in order, of one array of a task's result, which has ``total`` bytes."""
 
     task: int
     name: str
@@ -251,15 +242,12 @@ class Failed(Message):
     error: str
     text: str
     doing: str
-    trace: str = field(default="")
+    trace: str = ""
 
 
 @dataclass(frozen=True)
 class Kill(Message):
-    """Kill these processes, which the scenario has die; others' names are passed over.
-
-    They end by SIGKILL, as a machine that loses its power ends them.
-    """
+    """Kill these processes by SIGKILL, as a lost machine; others' are passed over."""
 
     processes: list[str]
 
@@ -272,15 +260,10 @@ class Stop(Message):
     failed: bool = False
 
 
-_KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind for kind in Message.__subclasses__()
-}
+_KINDS = {kind.__name__: kind for kind in Message.__subclasses__()}
 _FIELD_TYPES: dict[str, dict[str, type]] = {
-    name: {
-        key: typing.get_origin(hint) or hint
-        for key, hint in typing.get_type_hints(kind).items()
-    }
-    for name, kind in _KINDS.items()
+    name: {key: typing.get_origin(hint) or hint for key, hint in hints.items()}
+    for name, hints in ((n, typing.get_type_hints(k)) for n, k in _KINDS.items())
 }
 T = TypeVar("T")
 
@@ -304,12 +287,12 @@ def unpack(fields: Fields) -> Message:
     for key, value in values.items():
         if key not in kinds:
             raise MalformedFrame(f"{name} has no field {key!r:.80}")
-        if kinds[key] is float and type(value) is int:
+        kind = kinds[key]
+        if kind is float and type(value) is int:
             values[key] = float(value)
-        elif not isinstance(value, kinds[key]):
-            raise MalformedFrame(
-                f"{name}.{key} is a {type(value).__name__}, not a {kinds[key].__name__}"
-            )
+        elif not isinstance(value, kind):
+            said = type(value).__name__
+            raise MalformedFrame(f"{name}.{key} is a {said}, not a {kind.__name__}")
     try:
         return _KINDS[name](**values)
     except TypeError as error:
@@ -317,12 +300,8 @@ def unpack(fields: Fields) -> Message:
 
 
 def expect(message: Message, kind: type[T]) -> T:
-    """Return ``message`` as a ``kind``.
-
-    Raises MalformedFrame when it is of another kind.
-    """
+    """Return a message of this kind; raises MalformedFrame when it is of another."""
     if not isinstance(message, kind):
-        raise MalformedFrame(
-            f"{type(message).__name__} came where {kind.__name__} was due"
-        )
+        said = type(message).__name__
+        raise MalformedFrame(f"{said} came where {kind.__name__} was due")
     return message

@@ -99,20 +99,14 @@ class ProcessSpec:
 
     @property
     def here(self) -> HostSide:
-        """The agent's part.
-
-        Raises MalformedFrame when no agent has filled it in.
-        """
+        """The agent's part; raises MalformedFrame when no agent has filled it in."""
         if self.host is None:
             raise MalformedFrame(f"process {self.process} has nothing of its host")
         return self.host
 
     @classmethod
     def from_map(cls, fields: Mapping[str, Any]) -> ProcessSpec:
-        """Return the specification that a map from the wire stands for.
-
-        Raises MalformedFrame when a field is missing, unknown, or cannot be.
-        """
+        """Return what a map stands for; raises MalformedFrame if a field cannot be."""
         try:
             host, tasks = fields.get("host"), []
             for task in fields["tasks"]:

@@ -16,7 +16,6 @@ from emu.emulation.coordinator.peers import (
     Report,
     Severity,
     cause,
-    severity_of,
 )
 from emu.emulation.wire.messages import BoardReady, Listening, Message
 from emu.errors import DeadlineExceeded, NodeLost, RunError
@@ -168,4 +167,4 @@ def test_first_of_equals() -> None:
     ],
 )
 def test_what_a_process_says_of_itself(error: str, severity: Severity) -> None:
-    assert severity_of(error) is severity
+    assert Severity.of(error) is severity

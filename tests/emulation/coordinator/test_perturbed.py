@@ -12,7 +12,7 @@ from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.simulation import makespan
 from emu.problem import Problem, Profile, Realization
 from emu.testing.strategies import problems
-from emu.trust.lateness import HostEffect, host_effect
+from emu.trust.lateness import HostEffect, host_effect, late_times
 from tests.emulation.coordinator.virtual import (
     LateProcesses,
     PromptProcesses,
@@ -32,6 +32,11 @@ def _waited_for_an_arrival(recorder: Recorder) -> bool:
     return bool(((begun > due + 1e-9) & (begun > settled + 1e-9)).any())
 
 
+def with_lateness(recorder: Recorder) -> Realization:
+    times = late_times(recorder.schedule())
+    return Realization(times, recorder.realization().volumes)
+
+
 def _effect(
     problem: Problem, realization: Realization, policy: str, late: LateProcesses | None
 ) -> HostEffect:
@@ -45,7 +50,7 @@ def _effect(
         emulated=end,
         simulated=end,
         measured=recorder.realization(),
-        perturbed=recorder.with_lateness(),
+        perturbed=with_lateness(recorder),
         late=late.late if late else np.zeros_like(realization.times),
     )
 
@@ -87,7 +92,7 @@ def test_a_run_settled_ahead_was_not_moved(
 
     recorder = drive_ahead(problem, realization, policy, 30.0, prompt)
 
-    perturbed = recorder.with_lateness().times
+    perturbed = with_lateness(recorder).times
     np.testing.assert_allclose(perturbed, realization.times, atol=1e-9)
 
 

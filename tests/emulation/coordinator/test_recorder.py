@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 
-from emu.emulation.coordinator.outcome import Recorder, Tally
+from emu.emulation.coordinator.outcome import Recorder
 from emu.emulation.wire.messages import TaskEnded
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.testing import two_machine_example
@@ -23,9 +23,9 @@ def instant(n: int) -> Decisions:
     return Decisions(n / 10, [], [], lines)
 
 
-def recorder() -> Recorder:
+def recorder(first: int = 0) -> Recorder:
     problem, _ = two_machine_example(3)
-    return Recorder(problem, Scheduler(problem, "oes"))
+    return Recorder(problem, Scheduler(problem, "oes"), first)
 
 
 def test_an_event_costs_what_its_rates_take() -> None:
@@ -63,8 +63,9 @@ def test_rates_are_kept_in_their_order() -> None:
 
 def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None:
     """Each figure of an end is kept as what it is."""
-    tally = Tally.of(two_machine_example(3)[0], first=5)
-    tally.note(TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5}), "w0")
+    run = recorder(first=5)
+    run.task_ended(TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5}))
 
-    assert tally.reports == [(5.0, "w0", 6, {"loss": 1.5})]
-    assert (tally.began[4, 1], tally.cpu[4, 1], tally.late[4, 1]) == (0.5, 0.25, 0.125)
+    task = two_machine_example(3)[0].job.tasks[4].name
+    assert run.reports == [(5.0, task, 6, {"loss": 1.5})]
+    assert (run.began[4, 1], run.cpu[4, 1], run.late[4, 1]) == (0.5, 0.25, 0.125)

@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.emulation.coordinator.run import SenderWakeups
-from emu.emulation.shaping import Depth, Looks, fluid_end, next_look
+from emu.emulation.shaping import Pace, fluid_end, next_look
 from emu.emulation.wire.messages import WakeSender
 from emu.prediction.scheduling import RateSegments
 from emu.testing import two_machine_example
 from tests.emulation.shaping.fluids import Piece, lines_of, pieces_strategy, true_end
-
-LOOKS = Looks()
 
 PROBLEM, _ = two_machine_example(3)
 JOB = PROBLEM.job
@@ -54,7 +52,7 @@ def test_a_rate_counts_against_the_lowest_that_may_have_been_seen() -> None:
 
 
 #: A sender with a lead ends sooner, and hides what is looked for here.
-NO_LEAD = Depth(lead_time=0.0)
+NO_LEAD = Pace(lead_time=0.0)
 
 
 @given(pieces=pieces_strategy, volume=st.integers(1, 3_000_000), sending=st.booleans())
@@ -72,12 +70,11 @@ def test_who_is_told_of_what_rises_ends_late_by_a_shortest_look_at_most(
             volume,
             notified=False,
             sending=sending,
-            looks=LOOKS,
-            depth=NO_LEAD,
+            pace=NO_LEAD,
         )
         now = min([due, *(since for since in told if since > now)])
         looked += 1
 
     late = now - true_end(lines, volume)
-    assert -1e-9 <= late <= LOOKS.shortest * (1 + 1e-9)
-    assert looked <= 20 * len(lines) + now / LOOKS.longest
+    assert -1e-9 <= late <= NO_LEAD.shortest * (1 + 1e-9)
+    assert looked <= 20 * len(lines) + now / NO_LEAD.longest

@@ -22,8 +22,7 @@ from emu.emulation.launch.fork import describe_end
 from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.authentication import Identity
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer
+from emu.emulation.network.control import ControlConnection, ControlServer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.shaping import RateSegment
 from emu.emulation.wire.messages import (
@@ -216,11 +215,9 @@ def test_command_wants_an_address(capsys: pytest.CaptureFixture[str]) -> None:
 def test_token_is_in_no_argument(tmp_path: Path) -> None:
     async def start() -> str:
         agent = LocalLauncher()
-        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
-        reading = await asyncio.create_subprocess_exec(
-            *("ps", "-o", "args=", "-p", str(agent.pid)), stdout=asyncio.subprocess.PIPE
-        )
-        arguments = (await reading.communicate())[0].decode()
+        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log", [])
+        (child,) = psutil.Process().children()
+        arguments = " ".join(child.cmdline())
         await agent.aclose(grace=0.0)
         return arguments
 
@@ -233,7 +230,7 @@ def test_token_is_in_no_argument(tmp_path: Path) -> None:
 def test_local_agent_that_is_closed_is_killed(tmp_path: Path) -> None:
     async def start() -> str:
         agent = LocalLauncher()
-        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
+        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log", [])
         await agent.aclose(grace=0.0)
         return await agent.wait_for_end()
 

@@ -22,8 +22,7 @@ from emu.emulation.launch import host_report
 from emu.emulation.launch.host_report import loopback_rate, own_host_name
 from emu.emulation.launch.ssh import SshLauncher, address_towards, read_hosts_file
 from emu.emulation.network.authentication import Identity
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer
+from emu.emulation.network.control import ControlConnection, ControlServer
 from emu.emulation.wire.messages import Stop, pack
 from emu.errors import RunError, ScenarioError
 from tests.emulation.network.strangers import messages

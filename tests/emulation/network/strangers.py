@@ -6,16 +6,40 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from emu.emulation.network.authentication import Challenge, Identity
+from emu.emulation.network.connect import open_edge
 from emu.emulation.network.control import ControlConnection
+from emu.emulation.network.out_edge import OutEdge
+from emu.emulation.network.pacer import Pacer
+from emu.emulation.network.send_log import FrameLog
 from emu.emulation.wire.decoding import FrameReader
 from emu.emulation.wire.encoding import encode_message
 from emu.emulation.wire.frame_layout import PREFIX, PREFIX_BYTES, Kind, Message
 from emu.errors import NodeLost
 
 NONCE = bytes(32)
+
+
+class Unpaced:
+    """Stands for the pacer of edges that send nothing at a rate."""
+
+    busy = False
+
+    def __init__(self) -> None:
+        self.departures = FrameLog()
+
+    def deactivate(self, edge: OutEdge) -> None:
+        """Do nothing."""
+
+
+async def open_unpaced(
+    address: tuple[str, int], edge: int, key: bytes, **how: Any
+) -> OutEdge:
+    """Open an edge that sends nothing at a rate."""
+    pacer = cast("Pacer", Unpaced())
+    return await open_edge(address, edge, key=key, pacer=pacer, **how)
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
@@ -74,7 +98,7 @@ async def introduced(
     reader, writer = await asyncio.open_connection(*address)
     writer.write(said(role=who.role, name=who.name, nonce=NONCE))
     asked = await read_message(reader)
-    challenge = Challenge.of(who.key, (who.role, who.name), NONCE, asked["nonce"])
+    challenge = Challenge(who.key, (who.role, who.name), NONCE, asked["nonce"])
     challenge.check(asked, "server")
     writer.write(said(proof=challenge.proof("client")))
     await read_frame(reader)

@@ -18,9 +18,11 @@ from emu.emulation.network.authentication import (
     derive_key,
     edge_keys,
 )
-from emu.emulation.network.connect import open_edge
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.wire.encoding import encode_message
@@ -29,6 +31,7 @@ from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from tests.emulation.network.strangers import (
     NONCE,
     between,
+    open_unpaced,
     pong,
     read_frame,
     read_message,
@@ -71,7 +74,7 @@ class Port:
 async def port() -> AsyncIterator[Port]:
     here = Port()
     server = ControlServer(
-        token=TOKEN, on_connection=here.serve, notify=here.log.append, hello_timeout=5.0
+        token=TOKEN, on_connection=here.serve, notify=here.log.append
     )
     here.address = await server.start("127.0.0.1")
     try:
@@ -153,7 +156,7 @@ async def test_server_is_no_oracle_for_a_man_in_the_middle() -> None:
         writer.write(said(role="process", name="w1", nonce=NONCE))
         asked = await read_message(reader)
         writer.close()
-        taken = Challenge.of(W0.key, ("process", "w0"), NONCE, asked["nonce"])
+        taken = Challenge(W0.key, ("process", "w0"), NONCE, asked["nonce"])
         with pytest.raises(NodeMisbehaved):
             taken.check(asked, "server")
 
@@ -226,7 +229,7 @@ async def test_data_goes_to_no_rogue_receiver() -> None:
     keys = edge_keys(TOKEN, [3])
     async with rogue(encode_message(Kind.HELLO, {"accepted": 3})) as (address, got):
         with pytest.raises(NodeMisbehaved, match="edge 3 does not trust"):
-            await open_edge(address, 3, key=keys[3])
+            await open_unpaced(address, 3, keys[3])
 
     assert got[1:] in ([], [b""])
 
@@ -238,13 +241,12 @@ async def test_key_of_one_edge_opens_no_other() -> None:
         inbox=Inbox(),
         pool=BufferPool(),
         notify=log.append,
-        hello_timeout=5.0,
     )
     address = await server.start("127.0.0.1")
     with pytest.raises(NodeMisbehaved, match="edge 1 does not trust"):
-        await open_edge(address, 1, key=keys[0])
+        await open_unpaced(address, 1, keys[0])
     await until(lambda: log)
-    edge = await open_edge(address, 1, key=keys[1])
+    edge = await open_unpaced(address, 1, keys[1])
     await edge.aclose()
     await server.aclose()
 
@@ -258,11 +260,10 @@ async def test_data_recording_is_of_no_use_a_second_time() -> None:
         inbox=Inbox(),
         pool=BufferPool(),
         notify=log.append,
-        hello_timeout=5.0,
     )
     address = await server.start("127.0.0.1")
     async with between(address) as middle:
-        await (await open_edge(middle.address, 0, key=keys[0])).aclose()
+        await (await open_unpaced(middle.address, 0, keys[0])).aclose()
         reader, writer = await asyncio.open_connection(*address)
         writer.write(middle.seen["up"][0])
         await read_frame(reader)
@@ -335,7 +336,7 @@ async def test_idle_strangers_keep_nobody_out_of_a_data_port(
     address = await server.start("127.0.0.1")
     idle = [await silent(address) for _ in range(crowd)]
     edges = await asyncio.gather(
-        *(open_edge(address, e, key=key) for e, key in keys.items())
+        *(open_unpaced(address, e, key) for e, key in keys.items())
     )
     later = [await silent(address) for _ in range(3)]
     await until(lambda: len(server.connections) == len(edges) + 2)
@@ -371,11 +372,11 @@ async def test_two_messages_of_a_receiver_in_one_segment(
     try:
         async with between(address, alter) as middle:
             if refused is None:
-                await (await open_edge(middle.address, 0, key=key)).aclose()
+                await (await open_unpaced(middle.address, 0, key)).aclose()
                 assert len(middle.seen["down"]) == 3  # two challenges, one acceptance
             else:
                 with pytest.raises(NodeMisbehaved, match=refused):
-                    await open_edge(middle.address, 0, key=key)
+                    await open_unpaced(middle.address, 0, key)
     finally:
         await server.aclose()
 

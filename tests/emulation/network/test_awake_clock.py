@@ -11,8 +11,11 @@ import pytest
 
 from emu.emulation.network.authentication import Identity
 from emu.emulation.network.clock import awake_timeout
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.network.data_server import DataConnection, DataServer
 from emu.emulation.network.inbox import BufferPool, Delivery, Inbox
 from emu.errors import DeadlineExceeded
@@ -54,8 +57,12 @@ async def test_peers_that_connect_after_a_pause_are_in_time() -> None:
     server = DataServer(keys={0: b""}, inbox=Inbox(), pool=BufferPool())
     loop = asyncio.get_running_loop()
     loop.call_later(0.05, paused)
-    connected = cast("DataConnection", None)
-    loop.call_later(0.75, server.accept, 0, connected)
+
+    def connect() -> None:
+        server.connected[0] = cast("DataConnection", None)
+        server.changed.set()
+
+    loop.call_later(0.75, connect)
 
     await server.wait_connected(within=0.4)
 

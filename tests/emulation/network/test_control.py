@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from emu.emulation.network.authentication import Identity
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.authentication import Identity, Strangers
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.wire.encoding import encode_message
 from emu.emulation.wire.frame_layout import Kind, WireLimits
 from emu.errors import (
@@ -40,14 +43,9 @@ async def echo(connection: ControlConnection, who: Identity) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(
-    serve: Serve = echo, *, limits: WireLimits | None = None, hello: float = 10.0
+    serve: Serve = echo,
 ) -> AsyncIterator[tuple[ControlServer, tuple[str, int]]]:
-    server = ControlServer(
-        token=TOKEN,
-        on_connection=serve,
-        limits=limits,
-        hello_timeout=hello,
-    )
+    server = ControlServer(token=TOKEN, on_connection=serve)
     address = await server.start("127.0.0.1")
     try:
         yield server, address
@@ -175,11 +173,12 @@ async def test_bad_bytes_after_the_handshake_reach_who_listens(
 
 
 async def test_larger_messages_are_for_those_who_know_the_token() -> None:
-    async with serving(limits=WireLimits(message=1 << 16)) as (_, address):
-        connection = await connect(address)
-        connection.send({"x": b"y" * 60_000})
-        assert (await connection.receive(10))["echo"] == {"x": b"y" * 60_000}
-        connection.send({"x": b"y" * 70_000})
+    most = WireLimits().message
+    async with serving() as (_, address):
+        connection = await connect(address, limits=WireLimits(message=most + 100))
+        connection.send({"x": b"y" * (most - 100)})
+        assert (await connection.receive(10))["echo"] == {"x": b"y" * (most - 100)}
+        connection.send({"x": b"y" * most})
         with pytest.raises(NodeLost):
             await connection.receive(10)
         await connection.aclose()
@@ -198,8 +197,11 @@ async def test_a_deadline_names_who_waits_for_whom() -> None:
         await connection.aclose()
 
 
-async def test_a_silent_stranger_has_a_deadline() -> None:
-    async with serving(hello=0.01) as (server, address):
+async def test_a_silent_stranger_has_a_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Strangers, "patience", 0.01)
+    async with serving() as (server, address):
         reader, writer = await asyncio.open_connection(*address)
         await asyncio.wait_for(reader.read(), 10)
         writer.close()
@@ -271,7 +273,7 @@ async def test_a_follower_gets_what_waits_and_what_comes_until_it_has_enough() -
         for n in range(5):
             connection.send({"n": n})
         await connection.receive(10)
-        await until(lambda: connection.high_water >= 1)
+        await until(lambda: len(connection._queue) >= 1)
         following = asyncio.ensure_future(connection.follow(follower))
         for n in range(5, 10):
             connection.send({"n": n})
@@ -315,7 +317,7 @@ async def test_a_slow_reader_slows_the_sender_and_loses_nothing() -> None:
         await released.wait()
         async for message in messages(connection):
             heard.append(message["n"])
-            highest.append(connection.high_water)
+            highest.append(len(connection._queue))
 
     async with serving(slow) as (_, address):
         connection = await connect(address)

@@ -128,7 +128,7 @@ async def test_a_shaped_flow_is_ahead_of_its_fluid_by_its_lead_at_most(
         end = await arrived(run, 0, 1_000_000)
         behind = await left
 
-        lead = run.pacer.depth.lead_time
+        lead = run.pacer.pace.lead_time
         assert (lead > 0) == (flow_ends == "fluid")
         assert end >= since + 0.1 - lead / 0.5 - 1e-6
         assert behind >= -lead
@@ -155,7 +155,7 @@ async def test_rates_may_change_and_stop(flow_ends: FlowEnds) -> None:
         run.publish([1], [0], [served], [10e6], now)
         end = await arrived(run, 0, 200_000)
 
-        lead = run.pacer.depth.lead_time
+        lead = run.pacer.pace.lead_time
         assert end >= now + (400_000 - served) / 10e6 - lead / 0.5 - 1e-6
 
 
@@ -199,8 +199,8 @@ async def test_looks_are_due_before_bytes_are_lost_or_a_line_begins() -> None:
     async with shaping() as run:
         _ = run.edge.send(0, block(1_000_000), shaped=True)
         run.publish([1], [0], [0.0], [1e5], run.clock.now())  # 20 emulated seconds
-        now, longest = time.monotonic(), run.pacer.looks.longest
-        assert longest < run.pacer.looks.idle
+        now, longest = time.monotonic(), run.pacer.pace.longest
+        assert longest < run.pacer.pace.idle
         assert run.edge.advance(now) <= now + longest
         begins = now + longest / 2
         run.publish([1], [0], [1e3], [1e5], run.clock.to_emulated(begins))
@@ -305,7 +305,7 @@ async def test_flows_of_one_pacer_end_in_the_order_of_their_fluids() -> None:
             (await run.inbox.get(e, 0)).release()
 
         assert [seen[0] for seen in run.arrivals] == [1, 2, 0]
-        lead = run.pacer.depth.lead_time
+        lead = run.pacer.pace.lead_time
         for e, _, wall, _, _ in run.arrivals:
             due = since + 100_000 / rates[e] - lead
             assert run.clock.to_emulated(wall) >= due - 1e-9
@@ -337,15 +337,6 @@ async def test_a_flow_larger_than_the_kernel_takes_is_not_lost() -> None:
         assert run.edge.statistics.blocked > 0
 
 
-def test_a_pacer_refuses_what_makes_no_sense() -> None:
-    board = RateBoard.create(1)
-    with pytest.raises(ValueError, match="quantum"):
-        Pacer(board, quantum=0.0)
-    with pytest.raises(ValueError, match="byte_scale"):
-        Pacer(board, EmulationSettings(byte_scale=0.0))
-    board.close()
-
-
 @pytest.mark.parametrize("seed", range(10))
 async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
     """A flow's fluid is in wall seconds and real bytes what the board says of it."""
@@ -368,8 +359,8 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
     assert there == pytest.approx((served + rate * later) * byte_scale, rel=1e-6)
     assert pacer.to_wall(since) == line.since
     longest = min(0.002 * max(time_scale, 1.0) ** 0.5, 0.020)
-    assert pacer.looks.longest == pytest.approx(longest)
-    assert pacer.depth.lead_time == 0.0
+    assert pacer.pace.longest == pytest.approx(longest)
+    assert pacer.pace.lead_time == 0.0
     pacer.close()
     board.close()
 

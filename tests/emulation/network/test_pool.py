@@ -34,7 +34,8 @@ def test_memory_is_used_again() -> None:
 def test_reserved_memory_is_held_before_it_is_needed() -> None:
     pool = BufferPool(1 << 20)
 
-    pool.reserve(8192, count=3)
+    for _ in range(3):
+        pool.reserve(8192)
 
     assert pool.statistics == PoolStatistics(0, 0, 3 * 8192, 1 << 20)
 

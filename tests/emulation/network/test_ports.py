@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.emulation.coordinator.process_specs import check_ports
-from emu.emulation.network.control_server import ControlServer
-from emu.emulation.network.ports import listen_within
+from emu.emulation.network.authentication import listen_within
+from emu.emulation.network.control import ControlServer
 from emu.errors import ScenarioError
 from emu.scenario import load
 

@@ -176,20 +176,19 @@ def test_a_board_has_no_name_and_goes_with_its_holder() -> None:
     assert not Path(path).exists()
 
 
-def test_without_memfd_the_name_can_be_forgotten(
+def test_without_memfd_the_name_goes_with_the_holder(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(os, "memfd_create", raising=False)
     board = RateBoard.create(2)
     reader = RateBoard.open(board.path)
-
-    board.forget_name()
     board.publish([1], [0], [0.0], [2.0], 0.0)
 
+    assert Path(board.path).exists()
+    board.close()
     assert not Path(board.path).exists()
     assert reader.read(1) == RateSegment(0, 0.0, 2.0, 0.0)
     reader.close()
-    board.close()
 
 
 def test_a_board_without_edges_is_misuse() -> None:

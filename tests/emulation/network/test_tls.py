@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from emu.emulation.network.authentication import Identity, edge_keys
-from emu.emulation.network.connect import open_edge
-from emu.emulation.network.control import ControlConnection
-from emu.emulation.network.control_server import ControlServer, connect_control
+from emu.emulation.network.control import (
+    ControlConnection,
+    ControlServer,
+    connect_control,
+)
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.network.tls import (
@@ -25,6 +27,7 @@ from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from tests.emulation.network.strangers import (
     NONCE,
     messages,
+    open_unpaced,
     pong,
     read_message,
     said,
@@ -158,7 +161,7 @@ async def test_ear_on_a_data_link_hears_no_secret() -> None:
         data() as (server, receiver, log),
         passed_on(server, heard=heard) as address,
     ):
-        edge = await open_edge(address, 0, key=KEYS[0], encrypted=True)
+        edge = await open_unpaced(address, 0, KEYS[0], encrypted=True)
         left = [edge.send(n, {"x": payload}, shaped=False) for n in range(2)]
         for n in range(2):
             delivery = await receiver.inbox.get(0, n, within=10)
@@ -201,7 +204,7 @@ async def test_man_in_the_middle_of_a_data_link_is_refused(
         passed_on(server, ends_tls=ends_tls, heard=bytearray()) as address,
     ):
         with pytest.raises((NodeMisbehaved, NodeLost), match="edge 0"):
-            await open_edge(address, 0, key=KEYS[0], encrypted=True)
+            await open_unpaced(address, 0, KEYS[0], encrypted=True)
         await until(lambda: log)
 
         assert log[0].startswith("refused a connection from 127.0.0.1:")
@@ -224,7 +227,7 @@ async def test_plain_client_of_a_control_port_is_refused() -> None:
 async def test_plain_sender_is_refused() -> None:
     async with data() as (server, _, log):
         with pytest.raises(NodeLost):
-            await open_edge(server, 0, key=KEYS[0])
+            await open_unpaced(server, 0, KEYS[0])
         await until(lambda: log)
 
         assert "without a hello ([SSL" in log[0]

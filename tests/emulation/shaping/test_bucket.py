@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.shaping import Bucket, Depth, RateSegment, allowance, fluid_end
+from emu.emulation.shaping import Bucket, Pace, RateSegment, allowance, fluid_end
 from tests.emulation.shaping.fluids import Piece
 
 #: Bytes per second of the link; a sender that has seen no rate may not know a lower.
 CAPACITY = 1e7
 CHUNK = 16384
-ENDLESS = Depth(lead_time=0.0)
+ENDLESS = Pace(lead_time=0.0)
 
 pieces_strategy = st.lists(
     st.builds(
@@ -51,7 +51,7 @@ def sends(
     lines: list[tuple[float, RateSegment]],
     volume: int,
     pauses: list[float],
-    depth: Depth,
+    pace: Pace,
 ) -> tuple[list[tuple[float, int]], Bucket]:
     """Return (time, bytes sent then) of a sender that looks after these pauses."""
     now, sent, bucket = 0.0, 0, Bucket()
@@ -63,8 +63,8 @@ def sends(
         seen = [line for time, line in lines if time <= now]
         if not seen:
             continue
-        left = bucket.without_loss(seen[-1], now, sent, volume, depth, CAPACITY)
-        if count := allowance(left, now, sent, volume, depth):
+        left = bucket.without_loss(seen[-1], now, sent, volume, pace, CAPACITY)
+        if count := allowance(left, now, sent, volume, pace):
             found.append((now, count))
             sent += count
     raise AssertionError(f"{volume - sent} bytes never went: {bucket}")
@@ -93,8 +93,8 @@ def test_no_interval_brings_more_than_its_rates_and_the_depth(
     lead_time: float,
 ) -> None:
     lines = lines_until(pieces, volume)
-    depth = replace(ENDLESS, catch_up=catch_up, lead_time=lead_time)
-    found, bucket = sends(lines, volume, pauses, depth)
+    pace = replace(ENDLESS, catch_up=catch_up, lead_time=lead_time)
+    found, bucket = sends(lines, volume, pauses, pace)
     # The sender cannot know of a rate between two looks; the link has no more.
     highest = max(bucket.highest, bucket.rate) or CAPACITY
     room = catch_up * highest + CHUNK + lead_time * CAPACITY + volume * 1e-8 + 1
@@ -140,12 +140,12 @@ def test_who_stood_still_ends_as_much_later_as_was_lost(
         (0.0, line),
         (fluid_end(line, volume), RateSegment(0, volume, 0.0, fluid_end(line, volume))),
     ]
-    depth = replace(ENDLESS, catch_up=catch_up)
+    pace = replace(ENDLESS, catch_up=catch_up)
     # 16 KB are ahead when the pause begins: the bucket then fills by what it lacks.
     look = min(0.002, 0.5 * (catch_up + CHUNK / rate))
     before = [look] * int(0.5 / look)
 
-    found, bucket = sends(lines, volume, [*before, pause, *[look] * 200_000], depth)
+    found, bucket = sends(lines, volume, [*before, pause, *[look] * 200_000], pace)
 
     fit = rate * (pause - catch_up)
     assert fit - CHUNK - rate * look <= bucket.lost <= max(0.0, fit) + 1
@@ -157,24 +157,24 @@ def test_who_stood_still_ends_as_much_later_as_was_lost(
 
 def test_a_flow_of_which_no_rate_was_seen_goes_at_the_link_s() -> None:
     line, volume = RateSegment(0, 1e6, 0.0, 1.0), 1_000_000
-    depth, bucket = replace(ENDLESS, catch_up=0.01), Bucket()
+    pace, bucket = replace(ENDLESS, catch_up=0.01), Bucket()
 
-    left = bucket.without_loss(line, 1.0, 0, volume, depth, CAPACITY)
+    left = bucket.without_loss(line, 1.0, 0, volume, pace, CAPACITY)
 
     assert bucket.lost == 1e6 - 0.01 * CAPACITY
-    assert allowance(left, 1.0, 0, volume, depth) == 0.01 * CAPACITY + CHUNK
+    assert allowance(left, 1.0, 0, volume, pace) == 0.01 * CAPACITY + CHUNK
     assert fluid_end(left, volume) == pytest.approx(1.0 + bucket.lost / CAPACITY)
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0, 10.0, 99.0])
 def test_a_rate_that_falls_takes_nothing_from_the_bucket(rate: float) -> None:
     """It holds a second of the highest rate, whatever the last one is."""
-    bucket, depth = Bucket(), Depth(catch_up=1.0)
-    bucket.without_loss(RateSegment(0, 0.0, 100.0, 0.0), 0.0, 0, 10**6, depth, 100.0)
+    bucket, pace = Bucket(), Pace(catch_up=1.0)
+    bucket.without_loss(RateSegment(0, 0.0, 100.0, 0.0), 0.0, 0, 10**6, pace, 100.0)
     fallen = RateSegment(0, 100.0, rate, 1.0)
 
-    assert bucket.without_loss(fallen, 1.0, 0, 10**6, depth, 100.0).served == 100.0
+    assert bucket.without_loss(fallen, 1.0, 0, 10**6, pace, 100.0).served == 100.0
     assert bucket.without_loss(
-        fallen._replace(served=130.0), 1.0, 0, 10**6, depth, 100.0
+        fallen._replace(served=130.0), 1.0, 0, 10**6, pace, 100.0
     )
     assert bucket.lost == 30.0

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.emulation.shaping import (
-    Depth,
-    Looks,
+    Pace,
     RateSegment,
     allowance,
     fluid_end,
@@ -18,8 +17,7 @@ from emu.emulation.shaping import (
 )
 from tests.emulation.shaping.fluids import Piece, lines_of, pieces_strategy
 
-DEPTH = Depth(lead_time=0.002, lead_bytes=16384, tail=16384)
-LOOKS = Looks(shortest=0.0005, longest=0.002)
+PACE = Pace(lead_time=0.002, lead_bytes=16384, tail=16384)
 
 
 def test_line_is_straight_from_since_on() -> None:
@@ -40,34 +38,34 @@ def test_the_lead_is_a_time_of_the_rate_but_at_least_some_bytes() -> None:
     fast = RateSegment(0, 0.0, 1e9, 0.0)
     slow = RateSegment(0, 0.0, 1e3, 0.0)
 
-    assert allowance(fast, 0.0, 0, 10**9, DEPTH) == 2_000_000
-    assert allowance(slow, 0.0, 0, 10**9, DEPTH) == 16384
-    assert allowance(slow, 1.0, 16384, 10**9, DEPTH) == 1000
+    assert allowance(fast, 0.0, 0, 10**9, PACE) == 2_000_000
+    assert allowance(slow, 0.0, 0, 10**9, PACE) == 16384
+    assert allowance(slow, 1.0, 16384, 10**9, PACE) == 1000
 
 
 def test_the_tail_is_held_until_shortly_before_the_fluid_s_end() -> None:
     line = RateSegment(0, 0.0, 1e6, 0.0)
     volume = 100_000
 
-    assert allowance(line, 0.0979, 0, volume, DEPTH) == volume - 16384
-    assert allowance(line, 0.0979, volume - 16384, volume, DEPTH) == 0
-    assert allowance(line, 0.0981, volume - 16384, volume, DEPTH) == 16384
+    assert allowance(line, 0.0979, 0, volume, PACE) == volume - 16384
+    assert allowance(line, 0.0979, volume - 16384, volume, PACE) == 0
+    assert allowance(line, 0.0981, volume - 16384, volume, PACE) == 16384
 
 
 def test_a_volume_within_the_tail_leaves_in_one_piece() -> None:
     line = RateSegment(0, 0.0, 1e6, 0.0)
 
-    assert allowance(line, 0.0079, 0, 10_000, DEPTH) == 0
-    assert allowance(line, 0.0081, 0, 10_000, DEPTH) == 10_000
+    assert allowance(line, 0.0079, 0, 10_000, PACE) == 0
+    assert allowance(line, 0.0081, 0, 10_000, PACE) == 10_000
 
 
 def test_before_its_time_a_line_lets_go_what_was_served_and_the_lead() -> None:
     line = RateSegment(0, 5000.0, 1e6, since=1.0)
 
-    assert allowance(line, 0.5, 1000, 10**6, DEPTH) == 4000
-    assert allowance(line, 0.999, 1000, 10**6, DEPTH) == 4000 + 16384
+    assert allowance(line, 0.5, 1000, 10**6, PACE) == 4000
+    assert allowance(line, 0.999, 1000, 10**6, PACE) == 4000 + 16384
     assert look(line, 0.95, 10**6) == pytest.approx(0.048)
-    assert look(line, 0.5, 10**6) == pytest.approx(LOOKS.idle)
+    assert look(line, 0.5, 10**6) == pytest.approx(PACE.idle)
     assert look(line, 0.5, 10**6, notified=True) == pytest.approx(0.0005)
 
 
@@ -80,24 +78,22 @@ def look(
     sending: bool = True,
 ) -> float:
     """Return the seconds until the next look."""
-    at = next_look(
-        line, now, volume, notified=notified, sending=sending, looks=LOOKS, depth=DEPTH
-    )
+    at = next_look(line, now, volume, PACE, notified=notified, sending=sending)
     return at - now
 
 
 def test_a_stopped_fluid_lets_nothing_more_go_and_is_looked_at() -> None:
     line = RateSegment(0, 50_000.0, 0.0, 1.0)
 
-    assert allowance(line, 9.0, 66_384, 10**6, DEPTH) == 0
-    assert look(line, 9.0, 10**6) == pytest.approx(LOOKS.idle)
+    assert allowance(line, 9.0, 66_384, 10**6, PACE) == 0
+    assert look(line, 9.0, 10**6) == pytest.approx(PACE.idle)
 
 
 def test_a_scheduler_that_rounds_below_the_volume_strands_nothing() -> None:
     volume = 10**9
     line = RateSegment(0, math.nextafter(volume, 0.0), 0.0, 1.0)
 
-    assert allowance(line, 1.0, volume - 16384, volume, DEPTH) == 16384
+    assert allowance(line, 1.0, volume - 16384, volume, PACE) == 16384
     assert fluid_end(line, volume) == 1.0
 
 
@@ -128,7 +124,7 @@ def test_who_waits_for_a_rate_looks_only_in_case() -> None:
     stopped = RateSegment(0, 50.0, 0.0, 1.0)
 
     assert [look(line, 5.0, 100) for line in (None, stopped)] == pytest.approx(
-        [LOOKS.idle] * 2
+        [PACE.idle] * 2
     )
 
 
@@ -144,7 +140,7 @@ def test_with_nothing_to_send_before_the_end_it_looks_less_often() -> None:
     line = RateSegment(0, 0.0, 1e3, 0.0)
 
     assert look(line, 0.0, 10_000, sending=True) == pytest.approx(0.002)
-    assert look(line, 0.0, 10_000, sending=False) == pytest.approx(LOOKS.idle)
+    assert look(line, 0.0, 10_000, sending=False) == pytest.approx(PACE.idle)
     assert look(line, 9.978, 10_000, sending=False) == pytest.approx(0.01)
 
 
@@ -157,22 +153,22 @@ def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) ->
         seen = [line for time, line in lines if time <= now]
         if seen:
             line = seen[-1]
-            count = allowance(line, now, sent, volume, DEPTH)
+            count = allowance(line, now, sent, volume, PACE)
             assert 0 <= count <= volume - sent
             sent += count
             if sent == volume:
                 finished = now
-                assert line.at(now + DEPTH.lead_time) >= volume * (1 - 1e-9)
+                assert line.at(now + PACE.lead_time) >= volume * (1 - 1e-9)
             else:
                 # What the sender may do, it did: it is ahead of what it knows,
                 # unless the held tail is all that is left.
-                assert sent >= min(line.at(now), volume - DEPTH.tail) - 1
-                assert count == 0 or sent <= line.at(now) + DEPTH.lead(line.rate)
+                assert sent >= min(line.at(now), volume - PACE.tail) - 1
+                assert count == 0 or sent <= line.at(now) + PACE.lead(line.rate)
             wake = now + look(line, now, volume)
         else:
             wake = now + look(None, now, volume)
         assert finished is not None or now < wake
-        assert wake <= now + LOOKS.idle
+        assert wake <= now + PACE.idle
         now = wake + late
 
     assert sent == volume
@@ -181,10 +177,10 @@ def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) ->
 @given(st.floats(1e3, 1e9), st.integers(1, 10**7))
 def test_the_last_bytes_go_a_lead_before_the_end(rate: float, volume: int) -> None:
     line = RateSegment(0, 0.0, rate, 0.0)
-    last = fluid_end(line, volume) - DEPTH.lead_time
+    last = fluid_end(line, volume) - PACE.lead_time
 
-    before = allowance(line, last - 1e-6, 0, volume, DEPTH)
-    after = allowance(line, last + 1e-6, 0, volume, DEPTH)
+    before = allowance(line, last - 1e-6, 0, volume, PACE)
+    after = allowance(line, last + 1e-6, 0, volume, PACE)
 
-    assert before <= max(0, volume - DEPTH.tail)
+    assert before <= max(0, volume - PACE.tail)
     assert after == volume

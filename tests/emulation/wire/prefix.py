@@ -8,7 +8,7 @@ import zlib
 
 def prefix_of(
     magic: bytes = b"emuF",
-    version: int = 3,
+    version: int = 4,
     kind: int = 2,
     header: int = 9,
     body: int = 0,

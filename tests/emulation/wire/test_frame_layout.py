@@ -21,16 +21,16 @@ from emu.emulation.wire.frame_layout import (
 )
 
 HELLO = (
-    b"emuF\x00\x03\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07"
-    b"\x72\xca\x58\x94"
+    b"emuF\x00\x04\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07"
+    b"\x5b\xf1\x4d\x17"
     b"\x81\xa4edge\x03"
 )
 DATA_HEADER = (
-    b"\x85\xa4edge\x02\xa9iteration\x07\xa7version\x05\xa6shaped\xc3"
+    b"\x84\xa4edge\x02\xa9iteration\x07\xa6shaped\xc3"
     b"\xa7tensors\x92\x93\xa1a\xa2f4\x92\x01\x02\x93\xa1b\xa2u1\x91\x03"
 )
 BODY = b"\x00\x00\x80\x3f\x00\x00\x00\x40\x09\x08\x07"
-LENGTHS = b"emuF\x00\x03\x00\x02" + struct.pack(">II", len(DATA_HEADER) + 4, 11)
+LENGTHS = b"emuF\x00\x04\x00\x02" + struct.pack(">II", len(DATA_HEADER) + 4, 11)
 DATA = (
     LENGTHS
     + struct.pack(">II", zlib.crc32(LENGTHS), zlib.crc32(DATA_HEADER + BODY))
@@ -71,13 +71,13 @@ def test_data_both_ways() -> None:
         "a": np.array([[1.0, 2.0]], dtype=np.float32),
     }
 
-    encoded = encode_data(2, 7, payload, version=5, shaped=True)
+    encoded = encode_data(2, 7, payload, shaped=True)
     (frame,) = feed(FrameReader(memory, kinds=DATA_KINDS), DATA)
 
     assert b"".join(encoded) == DATA
     assert isinstance(frame, Frame)
     specs = (TensorSpec("a", "f4", (1, 2)), TensorSpec("b", "u1", (3,)))
-    assert frame.header == DataHeader(2, 7, 5, shaped=True, tensors=specs)
+    assert frame.header == DataHeader(2, 7, shaped=True, tensors=specs)
     assert frame.overhead == len(DATA) - 11
     assert frame.arrays.keys() == payload.keys()
     for name, array in payload.items():
