@@ -16,7 +16,7 @@ PROGRAMS = {
         "apply": "Apply",
         "answer": "Answer",
         "scatter_back": "Scatter",
-        "gather_back": "GatherBack",
+        "gather_back": "Gather",
         "apply_back": "ApplyBack",
         "recall": "Recall",
         "held": "Held",
