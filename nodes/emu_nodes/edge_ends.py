@@ -20,8 +20,7 @@ from emu.errors import DeadlineExceeded, EmulatorError
 class EdgeEnds:
     """Ends of all edges by which the tasks of one process receive and send.
 
-    An edge from another process has a connection, one between two tasks of this
-    process none.
+    An edge from another process has a connection, one between its own tasks none.
     """
 
     def __init__(
@@ -80,12 +79,8 @@ class EdgeEnds:
     async def meet(self, addresses: Mapping[str, Sequence[Any]], pacer: Pacer) -> None:
         """Connect every edge, those that leave and those that arrive.
 
-        Raises
-        ------
-        DeadlineExceeded
-            When a peer does not; names it and the edge.
-        EmulatorError
-            When a peer refuses; names the edge.
+        Raises DeadlineExceeded when a peer does not connect, EmulatorError when it
+        refuses: both name the edge.
         """
         within, first_port = self._settings.deadline, self._spec.source_port
         for there in self._between_processes(self._outputs):
@@ -112,11 +107,8 @@ class EdgeEnds:
         try:
             await self.server.wait_connected(within=within)
         except DeadlineExceeded:
-            missing = [
-                self._names[edge]
-                for edge in self.server.keys
-                if edge not in self.server.connected
-            ]
+            late = (e for e in self.server.keys if e not in self.server.connected)
+            missing = [self._names[edge] for edge in late]
             raise DeadlineExceeded(
                 f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
                 "to connect; iteration 0 cannot start"

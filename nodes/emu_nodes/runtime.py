@@ -58,15 +58,12 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.host.this_host import cpu_times, this_host
-from emu.problem.workloads import CHECKPOINT
 from emu_nodes.edge_ends import EdgeEnds
 from emu_nodes.program import (
     KeepsState,
     Program,
     Shared,
-    TaskSpec,
-    edge_brief,
-    own_name,
+    task_brief,
 )
 from emu_nodes.task_runner import (
     TaskContext,
@@ -128,7 +125,6 @@ class HostMetrics:
         """Stop sampling."""
         if self._handle is not None:
             self._handle.cancel()
-            self._handle = None
 
     def use(self) -> HostUse:
         """Return the figures since the start."""
@@ -235,8 +231,19 @@ class NodeProcess:
 
     async def exit_status(self) -> int:
         """Serve the run to its end, however it ends; return the exit status."""
+        self._failure = asyncio.get_running_loop().create_future()
         try:
-            await self.run()
+            self._control = await connect_control(
+                self._spec.here.coordinator,
+                identity=Identity("process", self._name, self._spec.here.key),
+                within=self._settings.deadline,
+            )
+            try:
+                self._send(ProcessHello(this_host.process_id()))
+                await self._serve()
+            finally:
+                await self._control.aclose()
+                self._compute.shutdown(wait=False, cancel_futures=True)
         except EmulatorError as error:  # the coordinator knows, or is gone
             if not self.stopped:
                 print(f"process {self._name}: {error}", file=sys.stderr)  # noqa: T201 -- the agent's log
@@ -246,28 +253,6 @@ class NodeProcess:
             return 1
         return 0
 
-    async def run(self) -> None:
-        """Serve the run to its end.
-
-        Raises
-        ------
-        EmulatorError
-            What ended it early; the coordinator knows if it can be reached.
-        """
-        tuning = {**self._around.tuning, "arrivals": arrival_device()}
-        self._failure = asyncio.get_running_loop().create_future()
-        self._control = await connect_control(
-            self._spec.here.coordinator,
-            identity=Identity("process", self._name, self._spec.here.key),
-            within=self._settings.deadline,
-        )
-        try:
-            self._send(ProcessHello(this_host.process_id()))
-            await self._serve(tuning)
-        finally:
-            await self._control.aclose()
-            self._compute.shutdown(wait=False, cancel_futures=True)
-
     def _send(self, message: Message) -> None:
         self._control.send(pack(message))
 
@@ -275,7 +260,7 @@ class NodeProcess:
         """Send what may leave with others of this turn of the loop, in one call."""
         self._control.send(pack(message), together=True)
 
-    async def _serve(self, tuning: dict[str, str]) -> None:
+    async def _serve(self) -> None:
         try:
             self._board = RateBoard.open(self._spec.here.board)
         except OSError as error:
@@ -284,7 +269,7 @@ class NodeProcess:
         self._timer = WallClockTimer()
         self._ends = EdgeEnds(self._spec, self._report, self._fail)
         try:
-            await self._take_part(tuning)
+            await self._take_part()
         except Exception as error:
             doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
             kind, trace = type(error).__name__, "".join(traceback.format_exc())
@@ -301,7 +286,7 @@ class NodeProcess:
             self._pacer.close()
             self._board.close()
 
-    async def _take_part(self, tuning: dict[str, str]) -> None:
+    async def _take_part(self) -> None:
         ends, pacer, loop = self._ends, self._pacer, asyncio.get_running_loop()
         host, port = await ends.server.start(
             self._spec.here.bind, ports=self._settings.ports
@@ -318,16 +303,16 @@ class NodeProcess:
         programs, _ = await asyncio.gather(loading, meet())
         await self._restore(programs)
         await self._around.warm_up(self._compute)
-        self._send(Ready({**tuning, "pacer": pacer.device}))
+        own = {"arrivals": arrival_device(), "pacer": pacer.device}
+        self._send(Ready({**self._around.tuning, **own}))
         begin = await self._next(Begin, "the start of iteration 0")
         scale, offset = self._settings.time_scale, offset_now(self._board)
         self._clock = RunClock(begin.start_wall, scale, offset)
         self._track(follow_host_clock(self._clock, self._board))
         pacer.start(self._clock)
         ends.start(self._clock)
-        self._make_runners(programs)
         with contextlib.closing(self._around.metrics()) as host_metrics:
-            await self._obey()
+            await self._obey(programs)
             statistics = await self._count(host_metrics)
         await self._hand_over(statistics)
 
@@ -389,28 +374,23 @@ class NodeProcess:
 
     def _make_programs(self) -> dict[int, Program]:
         """Make the programs of all tasks; in the compute thread."""
-        common: Shared = {}
-        programs, first = {}, self._spec.first
+        programs, common = dict[int, Program](), Shared()
         for size in self._spec.reserved:
             self._ends.pool.reserve(size)
         for task in self._spec.tasks:
-            program_class = load_program(task.program)
-            # Over edges to copies of its state the runner sends.
-            outputs = (e for e in task.outputs if e.peer_kind != CHECKPOINT)
-            brief = TaskSpec(
-                name=own_name(task.name),
-                kind=task.kind,
-                iterations=task.iterations + first,
-                inputs=tuple(edge_brief(e, first) for e in task.inputs),
-                outputs=tuple(edge_brief(e, first) for e in outputs),
-                settings=task.settings,
-                job_settings=self._spec.job_settings,
-                first=first,
-            )
-            programs[task.task] = cast("Program", program_class(brief, common))
+            brief = task_brief(task, self._spec.job_settings, self._spec.first)
+            program = load_program(task.program)(brief, common)
+            programs[task.task] = cast("Program", program)
         return programs
 
-    def _make_runners(self, programs: dict[int, Program]) -> None:
+    async def _obey(self, programs: dict[int, Program]) -> None:
+        """Run tasks as ordered, until the run is finished.
+
+        Orders may be hours apart: who waits for them relies on the agent, which gets a
+        beat from the coordinator every second and takes its processes down otherwise.
+
+        Raises NodeLost when the coordinator ends the run early or goes away.
+        """
         around = TaskContext(
             inbox=self._ends.inbox,
             outputs=self._ends.outputs,
@@ -423,17 +403,8 @@ class NodeProcess:
             first=self._spec.first,
         )
         for task in self._spec.tasks:
-            program = programs[task.task]
-            self._runners[task.task] = TaskRunner(task, program, around)
-
-    async def _obey(self) -> None:
-        """Run tasks as ordered, until the run is finished.
-
-        Orders may be hours apart: who waits for them relies on the agent, which gets a
-        beat from the coordinator every second and takes its processes down otherwise.
-
-        Raises NodeLost when the coordinator ends the run early or goes away.
-        """
+            runner = TaskRunner(task, programs[task.task], around)
+            self._runners[task.task] = runner
         following = asyncio.ensure_future(
             self._control.follow(lambda order: self._carry_out(unpack(order)))
         )

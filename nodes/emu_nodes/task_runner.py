@@ -37,9 +37,8 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
 from emu.problem.changes import end_of_work
 from emu.problem.workloads import CHECKPOINT
-from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, TaskProgram
+from emu_nodes.program import Copy, KeepsState, Payload, Program, TaskProgram
 
-# Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 _ROUNDS = 8
 _BYTES = 1 << 18
 _RATE = 1e9  # bytes per second: a round takes 0.3 ms
@@ -88,9 +87,9 @@ class NewestInputs:
         self._held: dict[int, Delivery] = {}
 
     async def take(self, reads: Sequence[Sequence[int]]) -> dict[int, Delivery]:
-        """Return the payloads that an order names, as [edge, iteration].
+        """Return the payloads that an order names, as [edge, iteration], maybe again.
 
-        All older ones are released, read or not; an iteration may be read again.
+        All older ones are released, read or not.
         """
         for edge, iteration in reads:
             first = self._held[edge].iteration + 1 if edge in self._held else 0
@@ -149,12 +148,11 @@ class TaskRunner:
         """Run one iteration, report its end and queue what it sends.
 
         The task occupies [start, start + its time] of run time, or longer where its
-        machine is slow or paused, however late or early the order came; only when its
-        real work is not done by then does it end later.
-        Its time is the profiled one, or the CPU time of the work over the speed of the
-        emulated machine: neither depends on the time scale.
-        Its end is reported when its work is done: the coordinator keeps it until then,
-        and no payload goes before its flow is given a rate.
+        machine is slow or paused, however late or early the order came, and ends later
+        only where its real work does. Its time is the profiled one, or the CPU time of
+        the work over the speed of the emulated machine: neither depends on the time
+        scale. Its end is reported when its work is done: the coordinator keeps it until
+        then, and no payload goes before its flow is given a rate.
         """
         around, n = self._around, order.iteration
         self.doing = f"task {self.name}, iteration {n + around.first}"
@@ -192,15 +190,13 @@ class TaskRunner:
         cpu: float,
         payloads: dict[int, Payload],
     ) -> None:
-        """Report the end of an iteration of so long, and queue what it sends.
-
-        ``began`` is the wall time at which the program did.
-        """
+        """Report the end of an iteration of so long, and queue what it sends."""
         around, n = self._around, order.iteration
         steps = self._spec.speed_times, self._spec.speed_shares
         due, now = end_of_work(*steps, order.start, time), around.clock.now()
-        edges = [edge for edge in self._outputs if self._sends(edge, n)]
-        sizes = {edge: payload_bytes(payloads[edge]) for edge in edges}
+        edges = [edge for edge, there in self._outputs.items() if n < there.sent]
+        # Those of tensors, headers apart.
+        sizes = {e: sum(a.nbytes for a in payloads[e].values()) for e in edges}
         around.report(
             TaskEnded(
                 task=self.task,
@@ -217,11 +213,8 @@ class TaskRunner:
         )
         for edge in edges:  # no bytes need no rate
             is_shaped = self._outputs[edge].shaped and sizes[edge] > 0
-            around.track(
-                around.outputs[edge].send(
-                    n, payloads[edge], shaped=is_shaped, version=n
-                )
-            )
+            out = around.outputs[edge]
+            around.track(out.send(n, payloads[edge], shaped=is_shaped, version=n))
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
         """Return an input, not before it has landed.
@@ -251,14 +244,12 @@ class TaskRunner:
     ) -> tuple[dict[int, Payload], float, float, dict[int, Payload]]:
         """Run the program; in the compute thread.
 
-        Returns what it sends, when it began and its CPU seconds, and what is kept.
-
-        The state before it is no work of the task's: its copy takes the emulated
-        machine no time.
+        Returns what it sends, when it began and its CPU seconds, and what is kept. To
+        copy the state before it is no work of the task's, and takes no time.
         """
         iteration, program = order.iteration, self.program
         n = iteration + self._around.first
-        keeper, every = cast("KeepsUpdatesUnderWay", program), self._spec.every
+        keeper, every = cast("KeepsState", program), self._spec.every
         # What begins with a cut copies it again: who had the copy may be who died.
         if every and (n if self._copy is not None else iteration) and n % every == 0:
             self._begun[n] = keeper.state(n)
@@ -277,24 +268,15 @@ class TaskRunner:
         elif isinstance(program, Copy):
             state = program.kept
         for edge, there in self._outputs.items():
-            if self._sends(edge, iteration) and edge not in payloads:
+            if iteration < there.sent and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
         return payloads, began, this_host.thread_time() - cpu, state
-
-    def _sends(self, edge: int, iteration: int) -> bool:
-        return iteration < self._outputs[edge].sent
-
-
-def payload_bytes(payload: Payload) -> int:
-    """Return the bytes of a flow: those of its tensors, headers apart."""
-    return sum(array.nbytes for array in payload.values())
 
 
 async def warm_up_process(compute: Executor) -> None:
     """Do what the run will do: compute, hold, send by a board, receive, report.
 
-    Raises EmulatorError when this host has no loopback address that can be connected
-    to.
+    Raises EmulatorError when this host has no loopback address to connect to.
     """
     inbox, keys = Inbox("warm-up"), edge_keys(secrets.token_hex(8), [0])
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}

@@ -26,8 +26,6 @@ def take_rows(
 
 
 class _OnServer(programs.OnServer):
-    """A task of a graph server."""
-
     server: AttentionServer
 
 
@@ -36,7 +34,6 @@ class Launch(_OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep the rows that came."""
         take_rows(self, self.server, iteration, inputs)
         return {}
 
@@ -46,11 +43,10 @@ class Call(Launch, programs.Call):
 
 
 class Gather(_OnServer):
-    """Sum the rows that an interval has read, by attention."""
+    """Sum the rows that an interval has read, by attention, and keep the sums."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep the sums; return nothing."""
         read, attention = (
             self.server.recall(self.interval, iteration, f"{name}{self.layer}")
             for name in (READ, ATTENTION)
@@ -61,11 +57,10 @@ class Gather(_OnServer):
 
 
 class GatherBack(_OnServer):
-    """Add up the gradients of an interval's rows."""
+    """Add up the gradients of an interval's rows, and keep the sums."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep the sums; return nothing."""
         sums = self.server.sum_gradients(self.interval, self.rows(inputs))
         self.server.keep(self.interval, iteration, gathered=sums)
         return {}
@@ -84,25 +79,22 @@ class ScatterBack(_OnServer, programs.Scatter):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Sum them by source; return nothing."""
-        self.server.push(self.interval, iteration)
+        self.server.push(self.interval, iteration)  # sums them by source
         return {}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return those of a server's vertices."""
         server = self.servers.get(output.edge, self._own)
         return self.server.push_gradients(self.interval, iteration, server)
 
 
 class Apply(programs.Apply):
-    """Multiply the activations of what was summed with the weights."""
+    """Multiply the activations of what was summed with the weights, to z."""
 
     compares = False  # the loss follows from a gather after it
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
-        """Return z."""
         rows, width = pulled["rows"], pulled["rows"].shape[1]
         if self.layer:
             rows = activate(self.activation, rows)
@@ -126,20 +118,21 @@ class ApplyBack(programs.ApplyBack):
 
 
 class EdgeApply(programs.ApplyBack):
-    """Compute the attention of an interval's edges."""
+    """Compute the attention of an interval's edges.
+
+    On a server it keeps the rows that came first.
+    """
 
     compares = False
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return the answer; on a server keep the rows that came first."""
         if "server" in self._process:
             take_rows(self, self._process["server"], iteration, inputs)
         return super().work(iteration, inputs)
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
-        """Return the attention."""
         return {ATTENTION: _ends(pulled, weights).attention()}, None, 0.0
 
 

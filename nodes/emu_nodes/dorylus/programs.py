@@ -49,7 +49,6 @@ class Nothing(TaskProgram):
 
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
-        """Return what `work` made, for every out-edge that sends."""
         made, is_apply = self.work(iteration, inputs), self._brief.kind == "apply"
         # A stash is asked, by nothing; its version comes from who used the weights.
         return {
@@ -82,6 +81,11 @@ class Nothing(TaskProgram):
         return [one for kinds in both for _, one in self.input_of(kinds, inputs)]
 
 
+def copy_all(inputs: Inputs) -> Payload:
+    """Return copies of the arrays that came: their memory is overwritten."""
+    return {k: a.copy() for payload in inputs.values() for k, a in payload.items()}
+
+
 def attention_rows(brief: TaskSpec) -> int:
     """Return how many rows of attention stand below the weights of a layer."""
     kind: str = brief.job_settings["model"]["kind"]
@@ -106,23 +110,21 @@ class Begin(OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return all rows that came."""
         return {k: a for payload in self.rows(inputs) for k, a in payload.items()}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return them for the gather alone."""
         return made if output.peer_kind.startswith("gather") else {}
 
 
 class Gather(OnServer):
-    """Sum the neighbours of an interval: A H."""
-
-    backward = False
+    """Sum the neighbours of an interval, A H, or their gradients by A transposed."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._sums = self.server.sums(self.interval, backward=self.backward)
+        backward = brief.kind == "gather_back"
+        self._name = "gathered" if backward else f"ah{self.layer}"
+        self._sums = self.server.sums(self.interval, backward=backward)
         self._constant: NDArray[Any] | None = None
         if self.layer == 0:  # of features, which never change
             self._constant = self._sums(self.server.features)
@@ -133,15 +135,8 @@ class Gather(OnServer):
         sums = self._constant
         if sums is None:
             sums = self._sums(self.server.assemble(self.rows(inputs)))
-        name = "gathered" if self.backward else f"ah{self.layer}"
-        self.server.keep(self.interval, iteration, **{name: sums})
+        self.server.keep(self.interval, iteration, **{self._name: sums})
         return {}
-
-
-class GatherBack(Gather):
-    """Sum the gradients of an interval's neighbours: A transposed times them."""
-
-    backward = True
 
 
 class Scatter(OnServer):
@@ -158,7 +153,7 @@ class Scatter(OnServer):
             if one.peer_kind == "ghosts"
         }
         for server in {*self.servers.values()} - {self._own}:
-            self.server.prepare_ghosts(self.interval, server)
+            self.server.ghost_rows(self.interval, server)
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
@@ -171,24 +166,18 @@ class Scatter(OnServer):
 
 
 class Ghosts(OnServer):
-    """Hand on the rows that came from other servers."""
+    """Hand on copies of the rows that came from other servers."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return copies: what came is overwritten."""
-        return {
-            name: array.copy()
-            for payload in inputs.values()
-            for name, array in payload.items()
-        }
+        return copy_all(inputs)
 
 
 class Call(OnServer):
-    """Send a lambda what it pulls."""
+    """Send a lambda what it pulls: the rows, or those of its part of them."""
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return the rows, or those of the lambda's part of them."""
         if output.peer_kind not in TENSORS:
             return {}
         step = output.peer_kind, self.layer
@@ -213,17 +202,15 @@ class Recall(Call):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return the rows where it is launched at all."""
-        is_idle = self.end_of(iteration) == IDLE
+        is_idle = self.end_of(iteration) == IDLE  # not launched at all
         return {} if is_idle else super().payload(output, iteration, made)
 
 
 class Answer(OnServer):
-    """Take what a lambda returns."""
+    """Take what a lambda returns, for the tasks that follow."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep it for the tasks that follow."""
         parts = [*self.input_of(TENSORS, inputs)]
         # Of several lambdas one has answered; of the last step it answers with nothing.
         parts = [part for part in parts if part[1]] or parts[:1]
@@ -241,12 +228,11 @@ class Held(Nothing):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return what the lambda has made."""
         return next(iter(inputs.values()), {})
 
 
 class Late(OnServer):
-    """Take an answer that came too late."""
+    """Take an answer that came too late: it is dropped by its number."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
@@ -254,18 +240,15 @@ class Late(OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Drop it by its number."""
         own = self._brief.settings
         if self.end_of(iteration) == LATE:
             chunk = self.interval, iteration, own["tensor"]
-            arrays = {k: a.copy() for one in inputs.values() for k, a in one.items()}
-            step = own["of"], self.layer
-            self._dropped += not self.server.take(chunk, own["attempt"], step, arrays)
+            answer, step = copy_all(inputs), (own["of"], self.layer)
+            self._dropped += not self.server.take(chunk, own["attempt"], step, answer)
         return {}
 
     @override
     def result(self) -> Payload:
-        """Return how many answers were dropped."""
         return {"dropped": np.array([self._dropped])}
 
 
@@ -371,12 +354,12 @@ class Apply(_Tensor):
     @property
     @override
     def computes_loss(self) -> bool:
-        """True where it is fused: it computes its own backward pass as well."""
+        # Where it is fused it computes its own backward pass as well.
         return super().computes_loss and bool(self._brief.job_settings["fuse"])
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        """Return the newest weights that had come, or those of a lambda before."""
+        # The newest that had come, or those of a lambda before.
         for sender, payload in self.input_of(("stash",), inputs):
             # Pooled memory, which the next part of a stream cannot use.
             return tensor(payload, "weights", sender).copy(), 0
@@ -393,7 +376,6 @@ class Apply(_Tensor):
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
-        """Return z and h, or the backward pass of the loss."""
         z = pulled["ah"] @ weights
         if self.computes_loss:
             loss = cross_entropy(z, pulled["targets"])
@@ -409,18 +391,19 @@ class Apply(_Tensor):
 
 
 class ApplyBack(_Tensor):
-    """Backward pass of a layer with the weights of its forward pass."""
+    """Backward pass of a layer with the weights of its forward pass, stashed.
+
+    Layer 0 needs none, unless it computes z.
+    """
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        """Return the stashed weights; layer 0 needs none, unless it computes z."""
         for sender, payload in self.input_of(("stash",), inputs):
             return tensor(payload, "weights", sender).copy(), 0
         return self._process["initial"][self.layer][:0], -1
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
-        """Return the gradient of the gathered rows, and that of the weights."""
         z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
         needs = weights if self.layer else None
         if self.last:
@@ -456,11 +439,10 @@ class Stash(Nothing):
 
 
 class GradientSum(Nothing):
-    """Sum the gradients of one parameter server's intervals."""
+    """Sum the gradients of one parameter server's intervals, in their order."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return their sum, in the order of the intervals."""
         return {"gradient": sum_gradients(self._brief, inputs)}
 
 
@@ -503,7 +485,6 @@ class WeightUpdate(Nothing):
 
     @override
     def result(self) -> Payload:
-        """Return the weights after the last step."""
         return {"weights": self._weights}
 
 
@@ -513,8 +494,8 @@ def versions(process: Shared, brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
         settings = brief.job_settings
         first = initial_weights(settings, open_for(settings))
         process["versions"] = [{-1: one} for one in first]
-    versions_of_process: list[dict[int, NDArray[Any]]] = process["versions"]
-    return versions_of_process
+    held: list[dict[int, NDArray[Any]]] = process["versions"]
+    return held
 
 
 def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
@@ -526,13 +507,10 @@ def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
     totals: dict[bool, NDArray[Any]] = {}
     senders = set()
     for sender in brief.inputs:
-        chunk = sender.peer.partition(".")[0]
-        if chunk in senders:
-            continue
-        if sender.edge in inputs and "gradient" in inputs[sender.edge]:
+        chunk, came = sender.peer.partition(".")[0], inputs.get(sender.edge, {})
+        if chunk not in senders and "gradient" in came:
             senders.add(chunk)
-            gradient = tensor(inputs[sender.edge], "gradient", sender)
-            of_edges = sender.peer_kind in EDGE_TENSORS
+            gradient, of_edges = came["gradient"], sender.peer_kind in EDGE_TENSORS
             total = totals.get(of_edges)
             total = gradient.copy() if total is None else total + gradient
             totals[of_edges] = total
