@@ -175,6 +175,7 @@ class P3Machine:
 
     def forward(self, batch: int, parts: Sequence[NDArray[Any]]) -> dict[str, float]:
         """Sum the parts of layer 1 and finish the forward pass; return its figures."""
+        begun_with = self.begun_with.pop(batch)
         if not self.learns:
             return {}
         total = parts[0].copy()
@@ -182,7 +183,7 @@ class P3Machine:
             total += part
         batch_sample = self._sampled[batch]
         output = self._split.forward(
-            self.begun_with.pop(batch),
+            begun_with,
             batch_sample.sizes,
             batch_sample.edges,
             total,
