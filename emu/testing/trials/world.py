@@ -273,14 +273,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class World:
     """Virtual time, and everything in it.
 
-    Parameters
-    ----------
-    seed
-        Of all draws.
-    calm
-        As in `Draws`.
-    damages, deaths
-        Damages of wires, and the step at which a process dies by its name.
+    ``seed`` and ``calm``: as `Draws` has them; ``damages``: of wires; ``deaths``: the
+    step at which a process dies by its name.
     """
 
     def __init__(
