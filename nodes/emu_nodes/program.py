@@ -100,15 +100,12 @@ class Program(Protocol):
         ...
 
     def result(self) -> Payload:
-        """Return the arrays left after the last iteration; may be empty."""
-        ...
+        """Return the arrays left after the last iteration; by default none."""
+        return {}
 
 
-class TaskProgram:
-    """Base of programs: an iteration is `work`, then a `payload` per out-edge.
-
-    Most report nothing, and leave nothing after the run.
-    """
+class TaskProgram(Program):
+    """Base of programs: an iteration is `work`, then a `payload` per out-edge."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         self._brief, self._process = brief, process
@@ -119,8 +116,8 @@ class TaskProgram:
         """Take which iteration every in-edge brings that reads the newest."""
         self._reads = iterations
 
+    @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
-        """Return a payload per out-edge, as `Program.run`."""
         made = self.work(iteration, inputs)
         return {
             out.edge: self.payload(out, iteration, made)
@@ -137,13 +134,9 @@ class TaskProgram:
         own: Payload = made
         return own
 
+    @override
     def report(self) -> dict[str, float]:
-        """Return figures of the last iteration."""
         return self._figures
-
-    def result(self) -> Payload:
-        """Return nothing."""
-        return {}
 
 
 class Copy(TaskProgram):
@@ -191,10 +184,7 @@ class KeepsState(Protocol):
 
 
 def tensor(
-    payload: Payload,
-    name: str,
-    sender: EdgeSpec,
-    shape: tuple[int, ...] | None = None,
+    payload: Payload, name: str, sender: EdgeSpec, shape: tuple[int, ...] | None = None
 ) -> NDArray[Any]:
     """Return one tensor of an input.
 

@@ -20,7 +20,6 @@ import uvloop
 
 from emu.emulation.network.authentication import Identity
 from emu.emulation.network.clock import BEAT, RunClock
-from emu.emulation.network.control import ControlConnection
 from emu.emulation.network.control_server import connect_control
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.rate_board import RateBoard
@@ -58,14 +57,9 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.host.this_host import cpu_times, this_host
-from emu_nodes.edge_ends import EdgeEnds
-from emu_nodes.program import (
-    KeepsState,
-    Program,
-    Shared,
-    task_brief,
-)
+from emu_nodes.program import KeepsState, Program, Shared, task_brief
 from emu_nodes.task_runner import (
+    EdgeEnds,
     TaskContext,
     TaskRunner,
     WallClockTimer,
@@ -83,8 +77,7 @@ T = TypeVar("T", bound=Message)
 def load_program(path: str) -> type:
     """Return the class of a program, ``module:Class``.
 
-    Raises NodeMisbehaved when it is anything else than a class with a method ``run``:
-    not called then.
+    Raises NodeMisbehaved when it is no class with a method ``run``: not called then.
     """
     module, name = path.split(":")
     target = getattr(importlib.import_module(module), name, None)
@@ -98,7 +91,6 @@ class HostMetrics:
 
     def __init__(self) -> None:
         # Made when the barrier falls: what came before is no one's fault.
-        self._handle: asyncio.TimerHandle | None = None
         self._samples, self._sum, self._max = 0, 0.0, 0.0
         self._began = this_host.monotonic()
         self._host, self._waited = host_cpu(), seconds_without_core()
@@ -123,8 +115,7 @@ class HostMetrics:
 
     def close(self) -> None:
         """Stop sampling."""
-        if self._handle is not None:
-            self._handle.cancel()
+        self._handle.cancel()
 
     def use(self) -> HostUse:
         """Return the figures since the start."""
@@ -148,10 +139,7 @@ def host_cpu() -> dict[str, float]:
 
 
 def seconds_without_core() -> float:
-    """Return the seconds that this process's main thread was ready without a core.
-
-    0 where the system does not count it.
-    """
+    """Return seconds that the main thread was ready without a core; 0: not counted."""
     try:
         return int(_OF_MAIN_THREAD.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -212,14 +200,7 @@ class Surroundings:
 class NodeProcess:
     """All that one process of a run does."""
 
-    # Made one after the other while it joins the run.
     _failure: asyncio.Future[None]
-    _control: ControlConnection
-    _board: RateBoard
-    _pacer: Pacer
-    _timer: WallClockTimer
-    _ends: EdgeEnds
-    _clock: RunClock
 
     def __init__(self, spec: ProcessSpec, around: Surroundings) -> None:
         self._spec, self._settings, self._around = spec, spec.settings, around
@@ -307,10 +288,9 @@ class NodeProcess:
         self._send(Ready({**self._around.tuning, **own}))
         begin = await self._next(Begin, "the start of iteration 0")
         scale, offset = self._settings.time_scale, offset_now(self._board)
-        self._clock = RunClock(begin.start_wall, scale, offset)
+        self._clock = ends.clock = RunClock(begin.start_wall, scale, offset)
         self._track(follow_host_clock(self._clock, self._board))
         pacer.start(self._clock)
-        ends.start(self._clock)
         with contextlib.closing(self._around.metrics()) as host_metrics:
             await self._obey(programs)
             statistics = await self._count(host_metrics)
@@ -341,7 +321,6 @@ class NodeProcess:
         """Return the coordinator's next message, which is of this kind.
 
         It may wait as long as others may take, twice: its own deadline comes first.
-
         Raises NodeLost when it stops the run instead.
         """
         patience = 2 * self._settings.deadline
@@ -388,7 +367,6 @@ class NodeProcess:
 
         Orders may be hours apart: who waits for them relies on the agent, which gets a
         beat from the coordinator every second and takes its processes down otherwise.
-
         Raises NodeLost when the coordinator ends the run early or goes away.
         """
         around = TaskContext(

@@ -32,7 +32,6 @@ PROGRAMS = {
         "launch": "Launch",
         "call": "Call",
         "gather": "Gather",
-        "scatter": "Scatter",
         "scatter_back": "ScatterBack",
         "gather_back": "GatherBack",
         "apply": "Apply",

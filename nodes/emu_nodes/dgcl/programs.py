@@ -183,26 +183,23 @@ class Device(Carrier):
         vertices = part.vertices if self._cached else own
         self._features = dataset.gather(vertices).astype(self._precision)
         self.parameters = initial_parameters(settings, dataset)
-        self._optimizer = make_optimizer(settings, self.parameters)
+        self.optimizer = make_optimizer(settings, self.parameters)
         self._gradient = np.zeros_like(self.parameters)
         self._steps = brief.first
         self._model: PartModel | None = None
         if settings["compute"] != "timed":
-            self._model = PartModel(settings, dataset, *self.parts)
-            self._rehearse(self._model)
-
-    def _rehearse(self, model: PartModel) -> None:
-        """Go through all layers once, before the start barrier."""
-        model.load(self.parameters)
-        out = np.zeros((0, self._classes), self._precision)
-        for layer in range(self.layers):
-            shape = len(self.parts[layer].vertices), self._width(layer)
-            out = model.forward(layer, np.zeros(shape, self._precision))
-        gradient = model.score(out).gradient
-        for layer in reversed(range(self.layers)):
-            gradients = model.backward(layer, gradient)
-            if gradients is not None:
-                gradient = gradients[: len(self.parts[layer - 1].local)]
+            model = self._model = PartModel(settings, dataset, *self.parts)
+            model.load(self.parameters)
+            # All layers once, before the start barrier.
+            out = np.zeros((0, self._classes), self._precision)
+            for layer in range(self.layers):
+                shape = len(self.parts[layer].vertices), self._width(layer)
+                out = model.forward(layer, np.zeros(shape, self._precision))
+            gradient = model.score(out).gradient
+            for layer in reversed(range(self.layers)):
+                gradients = model.backward(layer, gradient)
+                if gradients is not None:
+                    gradient = gradients[: len(self.parts[layer - 1].local)]
 
     @override
     def enter(self, of: Pass, stage: int) -> None:
@@ -249,7 +246,7 @@ class Device(Carrier):
         # The sum is there once an epoch's all-reduce has ended: it is taken late, at
         # the next one's first layer, or when a cut or the end asks.
         for _ in range(self._steps, epochs):
-            self._optimizer.step(self._gradient)
+            self.optimizer.step(self._gradient)
             self._steps += 1
         self._model.load(self.parameters)
 
@@ -272,19 +269,6 @@ class Device(Carrier):
         if self.ranks > 1:
             name = f"w{self.rank}"
             share_vector(self._process, name, self._gradient, iteration)
-
-    def state(self, epochs: int) -> Payload:
-        """Return parameters and moments after the step of every epoch before one.
-
-        The first layer of an epoch waits for the sum of all gradients of the epoch
-        before: nothing else is left of it.
-        """
-        self.step(epochs)
-        return self._optimizer.state()
-
-    def restore(self, state: Payload) -> None:
-        """Go on from the state of a device, which all hold alike."""
-        self._optimizer.restore(state)
 
 
 class _CarrierTask(TaskProgram):
@@ -317,13 +301,18 @@ class Layer(_CarrierTask):
         return {}
 
     def state(self, iteration: int) -> Payload:
-        """Return what the device has before an epoch; asked of the first layer."""
-        return self._carrier.state(iteration)
+        """Return parameters and moments before an epoch; asked of the first layer.
+
+        It waits for the sum of all gradients of the epoch before: nothing else is left
+        of that.
+        """
+        self._carrier.step(iteration)
+        return self._carrier.optimizer.state()
 
     def restore(self, state: Mapping[str, Payload]) -> None:
-        """Have the device go on from it."""
+        """Have the device go on from the state of one, which all hold alike."""
         (one,) = state.values()
-        self._carrier.restore(one)
+        self._carrier.optimizer.restore(one)
 
     @override
     def result(self) -> Payload:

@@ -228,14 +228,10 @@ class SamplerHop(_SamplerTask):
     Raises DataError when the data set cannot be used.
     """
 
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        super().__init__(brief, process)
-        self._hop: int = brief.settings["hop"]
-
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
-        if self._hop == 1:
+        if self._brief.settings["hop"] == 1:
             seeds = self._data.seeds(self._index, iteration)
             self._growing[iteration] = GrowingBatch(seeds)
         else:  # the stores' replies to the last hop
@@ -305,30 +301,22 @@ class Sampler(_SamplerTask):
                 )
             self._compare(sender, vertices[mine], rows)
             features[mine] = rows
-        if self._cache is not None and self._cache.held is not held:
-            self._hold(held, self._cache.held, vertices, features)
-        mini_batch = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
+        if self._cache is not None and (now := self._cache.held) is not held:
+            # Hold the rows of what it has now, from before this batch or of it.
+            kept, order = np.isin(now, held, assume_unique=True), np.argsort(vertices)
+            rows = np.empty((len(now), length), features.dtype)
+            rows[kept] = self._rows[np.searchsorted(held, now[kept])]
+            at = np.searchsorted(vertices, now[~kept], sorter=order)
+            rows[~kept] = features[order[at]]
+            self._rows = rows
+        made = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
         self._figures = {
             "input_vertices": float(batch.sizes[0]),
             "edges": float(sum(len(source) for source, _ in batch.edges)),
         }
         if self._cache is not None:
             self._figures["hits"] = float(hits.sum())
-        return mini_batch.tensors()
-
-    def _hold(
-        self,
-        before: NDArray[np.int64],
-        now: NDArray[np.int64],
-        batch: NDArray[np.int64],
-        features: NDArray[Any],
-    ) -> None:
-        """Hold the rows of what a cache has now, from before a batch or of it."""
-        order, kept = np.argsort(batch), np.isin(now, before, assume_unique=True)
-        rows = np.empty((len(now), features.shape[1]), features.dtype)
-        rows[kept] = self._rows[np.searchsorted(before, now[kept])]
-        rows[~kept] = features[order[np.searchsorted(batch, now[~kept], sorter=order)]]
-        self._rows = rows
+        return made.tensors()
 
     def _compare(
         self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]
@@ -376,7 +364,8 @@ class _Trainer(TaskProgram):
             _ = dataset.labels
         else:
             self._model = build_model(settings, dataset)
-            self._model.warm_up_scheduler()
+            if isinstance(self._model, GraphModel):  # a user's was tried out before
+                self._model.warm_up_scheduler()
 
     def _gradient(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
         """Return the gradient of the mean loss over all mini-batches."""

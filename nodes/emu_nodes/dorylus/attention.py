@@ -10,31 +10,28 @@ from typing_extensions import override
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
-from emu_nodes.program import EdgeSpec, Inputs, Payload, Shared, TaskSpec
+from emu_nodes.program import EdgeSpec, Inputs, Payload
 
 
-def take_rows(
-    task: programs.OnServer | programs.ApplyBack,
-    server: AttentionServer,
-    iteration: int,
-    inputs: Inputs,
-) -> None:
-    """Keep the rows that a layer's edges read, where they come to this task."""
-    if rows := [payload for payload in task.rows(inputs) if payload]:
-        read = {f"{READ}{task.layer}": server.assemble(rows)}
-        server.keep(task.interval, iteration, **read)
+class _Reader(programs.Nothing):
+    def take_rows(self, iteration: int, inputs: Inputs) -> None:
+        """Keep the rows that a layer's edges read, where they come to this task."""
+        server: AttentionServer = self._process["server"]
+        if rows := [payload for payload in self.rows(inputs) if payload]:
+            read = {f"{READ}{self.layer}": server.assemble(rows)}
+            server.keep(self.interval, iteration, **read)
 
 
 class _OnServer(programs.OnServer):
     server: AttentionServer
 
 
-class Launch(_OnServer):
+class Launch(_Reader, programs.OnServer):
     """Launch a lambda; that of edges has the rows that came until then."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        take_rows(self, self.server, iteration, inputs)
+        self.take_rows(iteration, inputs)
         return {}
 
 
@@ -64,14 +61,6 @@ class GatherBack(_OnServer):
         sums = self.server.sum_gradients(self.interval, self.rows(inputs))
         self.server.keep(self.interval, iteration, gathered=sums)
         return {}
-
-
-class Scatter(_OnServer, programs.Scatter):
-    """Send the rows of an interval to who has edges from them."""
-
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        super().__init__(brief, process)
-        self.value = f"{Z}{self.layer}"
 
 
 class ScatterBack(_OnServer, programs.Scatter):
@@ -117,7 +106,7 @@ class ApplyBack(programs.ApplyBack):
         return {"gradient": of_z @ weights.T * slope}, gradient, 0.0
 
 
-class EdgeApply(programs.ApplyBack):
+class EdgeApply(_Reader, programs.ApplyBack):
     """Compute the attention of an interval's edges.
 
     On a server it keeps the rows that came first.
@@ -128,7 +117,7 @@ class EdgeApply(programs.ApplyBack):
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         if "server" in self._process:
-            take_rows(self, self._process["server"], iteration, inputs)
+            self.take_rows(iteration, inputs)
         return super().work(iteration, inputs)
 
     @override

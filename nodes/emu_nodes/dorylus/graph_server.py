@@ -44,10 +44,15 @@ class GraphServer:
         parts = dataset.structure, dataset.owner, dataset.parts
         how = settings["intervals"], settings["interval_cut"]
         self._interval = cut_intervals(*parts, *how)
-        # Made once per interval: all of these follow from the graph.
-        self.sums, self.targets = cache(self._make_sums), cache(self._make_targets)
-        self.ghost_rows = cache(self._find_ghosts)
-        self._asked: dict[Chunk, int] = {}
+        # Made once: all of these follow from the graph.
+        self.sums, self.ghost_rows = cache(self._make_sums), cache(self._find_ghosts)
+        self.targets = cache(
+            lambda interval: training_targets(
+                dataset, self._part.local[self.rows_of(interval)], self._dtype
+            )
+        )
+        self.asked: dict[Chunk, int] = {}
+        """Number of the lambda that was launched last for a chunk, if not the first."""
         self._values: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
 
     @cached_property
@@ -114,11 +119,6 @@ class GraphServer:
         """Return a value that `keep` holds."""
         return self._values[interval, epoch][name]
 
-    def _make_targets(self, interval: int) -> NDArray[Any]:
-        """Return the training targets of an interval."""
-        vertices = self._part.local[self.rows_of(interval)]
-        return training_targets(self._dataset, vertices, self._dtype)
-
     def pull(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
         """Return what a tensor task, of a kind and layer, needs of the server."""
         kind, layer = step
@@ -136,10 +136,6 @@ class GraphServer:
             arrays["gradient"] = self.recall(interval, epoch, "gathered")
         return arrays
 
-    def ask_again(self, chunk: Chunk, number: int) -> None:
-        """Take the answers of earlier lambdas no more."""
-        self._asked[chunk] = number
-
     def take(
         self, chunk: Chunk, number: int, step: tuple[str, int], answer: Payload
     ) -> bool:
@@ -147,7 +143,7 @@ class GraphServer:
 
         Of the lambdas of a chunk the last counts; this one is the ``number``-th.
         """
-        if number < self._asked.get(chunk, 1):
+        if number < self.asked.get(chunk, 1):
             return False
         self.take_back(step, *chunk[:2], answer)
         return True
@@ -168,11 +164,8 @@ class AttentionServer(GraphServer):
 
     def __init__(self, settings: Mapping[str, Any], server: int) -> None:
         super().__init__(settings, server)
-        self.edges, self._sources = cache(self._make_edges), cache(self._find_sources)
-
-    def _make_edges(self, interval: int) -> InEdges:
-        """Return the edges into an interval."""
-        return InEdges(self._part.forward, self.rows_of(interval))
+        into, self._sources = self._part.forward, cache(self._find_sources)
+        self.edges = cache(lambda interval: InEdges(into, self.rows_of(interval)))
 
     def _find_sources(self, interval: int, server: int) -> NDArray[np.int64]:
         """Return the places of a server's vertices with edges into an interval."""

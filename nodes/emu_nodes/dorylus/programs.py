@@ -25,7 +25,7 @@ from emu.training.interval_layers import (
     initial_weights,
 )
 from emu.training.optimizers import make_optimizer
-from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
+from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer, Z
 from emu_nodes.program import (
     EdgeSpec,
     Inputs,
@@ -46,6 +46,11 @@ Weights: TypeAlias = tuple[NDArray[Any], int]
 
 class Nothing(TaskProgram):
     """A task that takes its time and hands nothing on."""
+
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
+        super().__init__(brief, process)
+        self.interval: int = brief.settings.get("interval", -1)
+        self.layer: int = brief.settings.get("layer", -1)
 
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
@@ -101,8 +106,6 @@ class OnServer(Nothing):
             kind = AttentionServer if attention_rows(brief) else GraphServer
             process["server"] = kind(brief.job_settings, brief.settings["server"])
         self.server: GraphServer = process["server"]
-        self.interval: int = brief.settings.get("interval", -1)
-        self.layer: int = brief.settings.get("layer", -1)
 
 
 class Begin(OnServer):
@@ -145,7 +148,8 @@ class Scatter(OnServer):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._own: int = brief.settings["server"]
-        self.value = "gradient" if brief.kind == "scatter_back" else "h"
+        rows = f"{Z}{self.layer}" if attention_rows(brief) else "h"
+        self._value = "gradient" if brief.kind == "scatter_back" else rows
         #: Server that an edge leads to, where that is another task's.
         self.servers = {
             one.edge: int(one.peer.rpartition("_")[2])
@@ -158,7 +162,7 @@ class Scatter(OnServer):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
-        rows = self.server.recall(self.interval, iteration, self.value)
+        rows = self.server.recall(self.interval, iteration, self._value)
         server = self.servers.get(output.edge, self._own)
         if server != self._own:
             return self.server.ghosts(self.interval, server, rows)
@@ -197,7 +201,7 @@ class Recall(Call):
         """Expect the answer of this one from now on."""
         if self.end_of(iteration) != IDLE:
             chunk = self.interval, iteration, self._brief.settings["tensor"]
-            self.server.ask_again(chunk, self._brief.settings["attempt"])
+            self.server.asked[chunk] = self._brief.settings["attempt"]
         return {}
 
     @override
@@ -261,8 +265,6 @@ class _Tensor(Nothing):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
-        self.layer: int = brief.settings["layer"]
-        self.interval: int = brief.settings["interval"]
         self.activation: str = settings["model"]["activation"]
         self.last: bool = self.layer == settings["model"]["layers"] - 1
         self.count = settings["parts"] * settings["intervals"]
@@ -426,7 +428,7 @@ class Stash(Nothing):
             return {}
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
-        held = versions(self._process, self._brief)[self._brief.settings["layer"]]
+        held = versions(self._process, self._brief)[self.layer]
         if version not in held:
             raise NodeMisbehaved(
                 f"{sender.peer} used version {version} of the weights, held are "
@@ -451,8 +453,7 @@ class WeightUpdate(Nothing):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._layer: int = brief.settings["layer"]
-        self._held = versions(process, brief)[self._layer]
+        self._held = versions(process, brief)[self.layer]
         self._weights = self._held[-1].copy()
         flat = self._weights.reshape(-1)
         self._optimizer = make_optimizer(brief.job_settings, flat)

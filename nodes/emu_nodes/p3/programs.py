@@ -147,17 +147,15 @@ class P3Machine:
         return self._first <= batch < self.batches
 
     def sample(self, rank: int, batch: int) -> FirstLayer:
-        """Sample a machine's mini-batch; keep what will be needed of it."""
+        """Sample a machine's mini-batch, and `keep` it."""
         return self.keep(rank, batch, self._data.batch(rank, batch))
 
     def keep(self, rank: int, batch: int, sampled: SampledBatch) -> FirstLayer:
         """Keep what will be needed of a machine's mini-batch."""
         if rank == self.rank:
             self._sampled[batch] = sampled
-        source, destination = sampled.edges[0]
-        block = Block(source, destination, sampled.sizes[0], sampled.sizes[1])
-        layer = FirstLayer(sampled.vertices, block)
-        self.structures[rank, batch] = layer
+        block = Block(*sampled.edges[0], *sampled.sizes[:2])
+        layer = self.structures[rank, batch] = FirstLayer(sampled.vertices, block)
         return layer
 
     def partial(self, rank: int, batch: int) -> NDArray[Any]:
@@ -181,14 +179,9 @@ class P3Machine:
         total = parts[0].copy()
         for part in parts[1:]:
             total += part
-        batch_sample = self._sampled[batch]
-        output = self._split.forward(
-            begun_with,
-            batch_sample.sizes,
-            batch_sample.edges,
-            total,
-            self._data.dataset.labels[batch_sample.seeds],
-        )
+        own = self._sampled[batch]
+        labels = self._data.dataset.labels[own.seeds]
+        output = self._split.forward(begun_with, own.sizes, own.edges, total, labels)
         self._forward[batch] = output
         return {"loss": output.loss, "accuracy": output.accuracy}
 
@@ -219,6 +212,8 @@ class _P3Task(TaskProgram):
 
     #: Position of its phase in `emu.systems.p3.job.Pipeline.behind`.
     phase = 0
+    #: Which of the `_PARTS` has a gradient that it shares with other machines, if any.
+    shares: int | None = None
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "p3" not in process:
@@ -233,6 +228,8 @@ class _P3Task(TaskProgram):
         self._arrived, self._figures = inputs, {}
         batch = iteration - self._machine.pipeline.behind[self.phase]
         payloads = self.learn(batch) if self._machine.has(batch) else {}
+        if self.shares is not None:
+            self._share(iteration, self.shares, batch)
         self._arrived = {}
         return payloads
 
@@ -240,23 +237,21 @@ class _P3Task(TaskProgram):
     def payload(
         self, output: EdgeSpec, iteration: int, made: dict[str, Payload]
     ) -> Payload:
-        """Return that of the task at the other end, empty within the process."""
         return made.get(output.peer, {})
 
     def learn(self, batch: int) -> dict[str, Payload]:
         """Do the phase's part of a mini-batch."""
         raise NotImplementedError
 
-    def _share(
-        self, iteration: int, gradients: dict[int, NDArray[Any]], name: str
-    ) -> None:
-        """Share a gradient; where there is no mini-batch, one of no elements."""
+    def _share(self, iteration: int, part: int, batch: int) -> None:
+        """Share a part's gradient with other groups, or all machines, if any."""
         machine = self._machine
-        # Its all-reduce runs in every cycle, and waits for all ranks.
-        batch = iteration - machine.pipeline.behind[self.phase]
-        mine = gradients.get(batch) if machine.has(batch) else None
-        gradient = np.zeros(0, machine.upper.dtype) if mine is None else mine
-        share_vector(self._process, f"{name}{machine.rank}", gradient, iteration)
+        if (machine.groups, machine.ranks)[part] > 1:
+            # Its all-reduce runs in every cycle, and waits for all ranks.
+            mine = machine.gradients[part].get(batch) if machine.has(batch) else None
+            gradient = np.zeros(0, machine.upper.dtype) if mine is None else mine
+            task = f"{'vw'[part]}{machine.rank}"
+            share_vector(self._process, task, gradient, iteration)
 
     def _from(self, task: str) -> tuple[Payload, EdgeSpec]:
         """Return the payload from a task of another machine, and its edge."""
@@ -414,14 +409,7 @@ class DataForward(_P3Task):
 class DataBackward(_P3Task):
     """The backward pass down to layer 1; leaves the gradient to the all-reduce."""
 
-    phase = 2
-
-    @override
-    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
-        payloads = super().work(iteration, inputs)
-        if self._machine.ranks > 1:
-            self._share(iteration, self._machine.gradients[1], "w")
-        return payloads
+    phase, shares = 2, 1
 
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
@@ -438,14 +426,7 @@ class DataBackward(_P3Task):
 class ModelBackward(_P3Task):
     """The gradient of this machine's weights, summed in the order of the ranks."""
 
-    phase = 3
-
-    @override
-    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
-        payloads = super().work(iteration, inputs)
-        if self._machine.groups > 1:  # with the other groups
-            self._share(iteration, self._machine.gradients[0], "v")
-        return payloads
+    phase, shares = 3, 0
 
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
