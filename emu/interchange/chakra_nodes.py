@@ -104,8 +104,9 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
                 kind = KINDS[int(kind)] if is_known else f"type {kind}"
             micros = float(row.get("durationmicros") or row.get("runtime") or 0)
             keys = ("datadeps", "ctrldeps")
-            deps = ([int(n) for n in row.get(key, [])] for key in keys)
-            node = Node(int(row.get("id", 0)), kind, *deps, micros, attributes)
+            data, control = ([int(n) for n in row.get(key, [])] for key in keys)
+            number = int(row.get("id", 0))
+            node = Node(number, kind, data, control, micros, attributes)
             trace.nodes.append(node)
             numbers.add(node.number)
             if len(numbers) > MOST_NODES and not large:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +48,6 @@ class ToAudit:
     """Run directory or result file."""
     name: str
     schedule: Schedule
-    tolerance: float
-    """Seconds by which its times may usually be off."""
     policy: str
     """Rate policy that is stated, or that a portfolio chose."""
     makespan: float | None
@@ -69,6 +67,8 @@ class ToAudit:
     """Run directory, of an emulated run."""
     silent: tuple[str, ...] = ()
     """One sentence per thing that could not be compared."""
+    tolerance: ClassVar[float] = ROUNDING
+    """Seconds by which its times may usually be off."""
 
     @property
     def payloads(self) -> dict[str, float]:
@@ -140,7 +140,6 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         path,
         own.name,
         schedule,
-        ROUNDING,
         own.schedule.rule,
         _makespan(read_json(path / "result.json" if path.is_dir() else path)),
         times=None if realization is None else realization.times,
@@ -183,7 +182,6 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run.path,
         run.name,
         schedule,
-        ROUNDING,
         policy,
         _makespan(run.result),
         times=None if run.measured is None else run.measured.times,

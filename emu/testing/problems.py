@@ -70,17 +70,11 @@ def two_machine_example(
     if credit is not None:
         edges += [Edge(4, store, credit, credit=True) for store in (0, 1)]
         volumes += [0.0, 0.0]
-    job = Job(
-        tuple(
-            Task(name, kind, phase=phase_of(kind))
-            for name, kind in zip(names, kinds, strict=True)
-        ),
-        tuple(edges),
-        iterations,
-    )
-    cluster = Cluster(
-        (Machine("m0", 10.0, 10.0), Machine("m1", second_nic, second_nic))
-    )
+    pairs = zip(names, kinds, strict=True)
+    tasks = tuple(Task(name, kind, phase=phase_of(kind)) for name, kind in pairs)
+    job = Job(tasks, tuple(edges), iterations)
+    machines = Machine("m0", 10.0, 10.0), Machine("m1", second_nic, second_nic)
+    cluster = Cluster(machines)
     if shared_link is not None:
         cluster = replace(
             cluster,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -143,7 +144,7 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with up to three shared links that some routes cross."""
     count = int(rng.integers(1, 4))
     links = tuple(Link(f"l{i}", float(rng.choice(_RATES))) for i in range(count))
-    none = {"bandwidth_in": 0.0, "bandwidth_out": 0.0}
+    none: dict[str, Any] = {"bandwidth_in": 0.0, "bandwidth_out": 0.0}
     machines = [
         replace(machine, **none) if rng.random() < 0.2 else machine
         for machine in cluster.machines
