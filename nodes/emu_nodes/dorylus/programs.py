@@ -328,6 +328,8 @@ class _Tensor(Nothing):
     @property
     def computes_loss(self) -> bool:
         """True where the scores are compared with the labels here."""
+        if self._brief.kind == "apply" and not self._brief.job_settings["fuse"]:
+            return False  # its backward pass does
         return self.last and self.compares
 
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
@@ -352,12 +354,6 @@ class Apply(_Tensor):
 
     Its answer holds z and h, h alone where they are rematerialized, z of the last.
     """
-
-    @property
-    @override
-    def computes_loss(self) -> bool:
-        # Where it is fused it computes its own backward pass as well.
-        return super().computes_loss and bool(self._brief.job_settings["fuse"])
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
