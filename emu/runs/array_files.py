@@ -115,8 +115,8 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
 
 def read_rates(job: Job, path: Path) -> RateHistory:
     """Return the content of rates.npz."""
-    types = {"time": np.float64, "edge": np.int64, "iteration": np.int64}
-    types |= {"rate": np.float64}
+    types: dict[str, Any] = dict.fromkeys(("time", "rate"), np.float64)
+    types |= dict.fromkeys(("edge", "iteration"), np.int64)
     arrays = _read(path, types)
     try:
         rates = RateHistory(**{k: a.astype(types[k]) for k, a in arrays.items()})

@@ -231,9 +231,10 @@ def _evidence(
     edges = len(run.problem.job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=path)
+    frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
     return Evidence(
         schedule=schedule,
-        **read_frames(run.problem.job, run.path / "frames.npz"),
+        **frames,
         statistics=statistics,
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,

@@ -86,8 +86,13 @@ class Adjacency(NamedTuple):
         """Return the number of destinations."""
         return self.size[1]
 
-    number_of_src_nodes = num_src_nodes  # type: ignore[misc]
-    number_of_dst_nodes = num_dst_nodes  # type: ignore[misc]
+    def number_of_src_nodes(self) -> int:
+        """Return the number of sources."""
+        return self.size[0]
+
+    def number_of_dst_nodes(self) -> int:
+        """Return the number of destinations."""
+        return self.size[1]
 
 
 class OwnModel:

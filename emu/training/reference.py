@@ -67,8 +67,8 @@ class WholeGraphModel:
         pieces = flat.split([prod(shape) for shape in self._shapes.values()])
         layers: list[dict[str, Tensor]] = [{} for _ in range(self._model["layers"])]
         for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True):
-            _, number, part = name.split(".")
-            layers[int(number)][part] = piece.view(shape)
+            _, place, part = name.split(".")
+            layers[int(place)][part] = piece.view(shape)
         hidden = self._features
         for number, layer in enumerate(layers):
             if number:

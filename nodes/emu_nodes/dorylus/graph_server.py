@@ -171,10 +171,11 @@ class AttentionServer(GraphServer):
         """Return the places of a server's vertices with edges into an interval."""
         places = np.unique(self.edges(interval).columns).astype(np.int64)
         count = len(self._part.local)
-        if server == self._server:
-            return places[places < count]
-        remote = places[places >= count]
-        return remote[self._part.owners[remote - count] == server]
+        found: NDArray[np.int64] = places[places < count]
+        if server != self._server:
+            remote = places[places >= count]
+            found = remote[self._part.owners[remote - count] == server]
+        return found
 
     def push(self, interval: int, epoch: int) -> None:
         """Sum what the edges of an interval give each vertex here or elsewhere."""
