@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -77,9 +78,9 @@ class DataError(EmulatorError):
 
     exit_code = 3
 
-    def __init__(self, problem: str, *, path: str = "") -> None:
-        self.problem, self.path = problem, path
-        super().__init__(f"{path}: {problem}" if path else problem)
+    def __init__(self, problem: str, *, path: Path | str = "") -> None:
+        self.problem, self.path = problem, str(path)
+        super().__init__(f"{path}: {problem}" if self.path else problem)
 
 
 class PlacementError(EmulatorError):

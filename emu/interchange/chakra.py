@@ -11,25 +11,54 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from emu.errors import DataError
-from emu.interchange.chakra_exchanges import (
-    Exchange,
-    Message,
-    collective_of,
-    join_collectives,
-    join_messages,
+from emu.interchange.chakra_nodes import COLLECTIVES, Node, Trace, read_nodes
+from emu.interchange.workload import (
+    Data,
+    Workload,
+    order_nodes,
+    plain_name,
+    reduce_edges,
 )
-from emu.interchange.chakra_nodes import Node, Trace, read_nodes
-from emu.interchange.workload import Data, Workload, order_nodes, reduce_edges
 from emu.units import DURATION, RATE
 
 _USED = {
     "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "root", "pg_name",
     "seconds", "control", "channel",
 }  # fmt: skip
+_SECTIONS = {
+    "ALL_REDUCE": "allreduce", "ALL_GATHER": "allgather", "BROADCAST": "broadcast",
+    "ALL_TO_ALL": "alltoall", "REDUCE_SCATTER": "reduce_scatter",
+    "REDUCE_SCATTER_BLOCK": "reduce_scatter",
+}  # fmt: skip
+
+
+class _Message(NamedTuple):
+    """One end of a message."""
+
+    task: str
+    size: float
+    """Bytes."""
+    channel: str
+    """Messages of one go one after the other; of none, those of one tag do."""
+    control: bool
+    """True where it is order alone."""
+
+
+class _Exchange(NamedTuple):
+    """Part of one rank in a collective."""
+
+    kind: str
+    """One of `COLLECTIVES`."""
+    size: float
+    """Bytes that the rank brings."""
+    root: int
+    task: str
+    """The task that brings them; ``TASK.done`` has the outcome."""
 
 
 def rank_files(path: Path, copies: int = 0) -> list[Path]:
@@ -51,7 +80,7 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
     missing = [rank for rank in range(max(ranks)) if rank not in ranks]
     if missing:
         problem = f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is "
-        raise DataError(f"{problem}missing", path=str(path))
+        raise DataError(f"{problem}missing", path=path)
     return [ranks[rank] for rank in sorted(ranks)]
 
 
@@ -70,8 +99,8 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
         needs = job.order_edges(trace.nodes, str(file))
         for rank in range(size) if copies else [place]:
             job.add_rank(rank, trace, needs)
-    join_messages(job.workload, job.sends, job.receives)
-    join_collectives(job.workload, [*job.groups.values()])
+    job.join_messages()
+    job.join_collectives()
     for rank in range(size):
         job.workload.places.setdefault(f"r{rank}", f"m{rank}")
     return job.workload
@@ -82,24 +111,32 @@ class _Job:
 
     def __init__(self, workload: Workload, files: list[Path]) -> None:
         self.workload, self._files = workload, files
-        # Ends of messages by (from, to, tag): sends with their bytes, and receives.
-        self.sends = defaultdict[Any, list[Message]](list)
-        self.receives = defaultdict[Any, list[Message]](list)
+        # Ends of messages by (from, to, tag).
+        self._sends = defaultdict[Any, list[_Message]](list)
+        self._receives = defaultdict[Any, list[_Message]](list)
         # Of each group the collectives of each rank, in order.
-        self.groups = defaultdict[str, dict[int, list[Exchange]]](
+        self._groups = defaultdict[str, dict[int, list[_Exchange]]](
             lambda: defaultdict(list)
         )
 
     def add_rank(self, rank: int, trace: Trace, needed: list[tuple[int, int]]) -> None:
         """Add the nodes of a rank, and the orders that no longer way stands for."""
-        left_out, nodes = self.workload.left_out, trace.nodes
-        if "machine" in trace.metadata:
-            self._own_machine(rank, trace.metadata)
-        if "collective" in trace.metadata:
+        left_out, nodes, about = self.workload.left_out, trace.nodes, trace.metadata
+        if "machine" in about:  # it names one, and states its NIC
+            name, machines = str(about["machine"]), self.workload.machines
+            if all("nic" not in one for one in machines):
+                machines.clear()
+            self.workload.places[f"r{rank}"] = name
+            if all(one["name"] != name for one in machines):
+                ways = "in", "out"
+                nic: Data = {w: RATE.exact(float(about[f"nic_{w}"])) for w in ways}
+                lags = {w: DURATION.exact(float(about[f"latency_{w}"])) for w in ways}
+                has_nic = float(about["nic_in"]) > 0
+                nic |= {"latency": lags}
+                machines.append({"name": name, "nic": nic if has_nic else "none"})
+        if "collective" in about:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
-            sums = {
-                node.number for node in nodes if node.kind == "COMP" and node.micros
-            }
+            sums = {n.number for n in nodes if n.kind == "COMP" and n.micros}
             nodes = [n._replace(micros=0) if n.number in sums else n for n in nodes]
             left_out["made-up time of a sum in a collective"] += len(sums)
         ends = [self._add_node(rank, node) for node in nodes]
@@ -108,21 +145,6 @@ class _Job:
             self.workload.add_flow(ends[source], name)
         for node in nodes:
             left_out.update(f"attribute {name}" for name in {*node.attributes} - _USED)
-
-    def _own_machine(self, rank: int, about: Data) -> None:
-        """Put a rank on the machine that its trace names, with the NIC it states."""
-        name, machines = str(about["machine"]), self.workload.machines
-        if all("nic" not in one for one in machines):
-            machines.clear()
-        self.workload.places[f"r{rank}"] = name
-        if all(one["name"] != name for one in machines):
-            nic: Data = {w: RATE.exact(float(about[f"nic_{w}"])) for w in ("in", "out")}
-            nic["latency"] = {
-                way: DURATION.exact(float(about[f"latency_{way}"]))
-                for way in ("in", "out")
-            }
-            has_nic = float(about["nic_in"]) > 0
-            machines.append({"name": name, "nic": nic if has_nic else "none"})
 
     def order_edges(self, nodes: list[Node], origin: str) -> list[tuple[int, int]]:
         """Return the dependencies of a rank, by places in the file.
@@ -164,11 +186,11 @@ class _Job:
     def _add_node(self, rank: int, node: Node) -> str:
         """Add the task of a node; return the one that ends with it."""
         name, attributes = f"r{rank}.{node.number}", node.attributes
-        is_whole = node.kind == "COMM_COLL"
         # An operator that calls a collective is of its type, and has no size.
-        if is_whole and not attributes.keys() & {"comm_size"} and not _is_barrier(node):
-            is_whole = False
-        elif is_whole and len(self._files) == 1:
+        stated = "comm_size" in attributes
+        stated |= attributes.get("comm_type") in (9, "9", "BARRIER")
+        is_whole = node.kind == "COMM_COLL" and stated
+        if is_whole and len(self._files) == 1:
             self.workload.left_out["collective of one rank, as long as it took"] += 1
             is_whole = False
         if not is_whole and node.kind not in ("COMM_SEND", "COMM_RECV"):
@@ -176,13 +198,13 @@ class _Job:
         size = float(attributes.get("comm_size", 0))
         if size < 0:
             problem = f"node {node.number} has comm_size {size:g}"
-            raise DataError(problem, path=str(self._files[rank]))
+            raise DataError(problem, path=self._files[rank])
         self._task(rank, name, node.kind, 0)
         if is_whole:
             self._task(rank, f"{name}.done", node.kind, 0)
-            kind = collective_of(attributes.get("comm_type", 0), name)
-            row = Exchange(kind, size, int(attributes.get("root", 0)), name)
-            self.groups[str(attributes.get("pg_name", ""))][rank].append(row)
+            kind = _collective_of(attributes.get("comm_type", 0), name)
+            row = _Exchange(kind, size, int(attributes.get("root", 0)), name)
+            self._groups[str(attributes.get("pg_name", ""))][rank].append(row)
             return f"{name}.done"
         sends = node.kind == "COMM_SEND"
         other = int(attributes.get("comm_dst" if sends else "comm_src", 0))
@@ -190,11 +212,11 @@ class _Job:
         if not 0 <= other < len(self._files):
             problem = f"node {node.number} names rank {other}, whose file is missing: "
             problem += f"{len(self._files)} are there"
-            raise DataError(problem, path=str(self._files[rank]))
+            raise DataError(problem, path=self._files[rank])
         key = (rank, other, tag) if sends else (other, rank, tag)
         about = (str(attributes.get("channel", "")), bool(attributes.get("control")))
-        table = self.sends if sends else self.receives
-        table[key].append(Message(name, size, *about))
+        table = self._sends if sends else self._receives
+        table[key].append(_Message(name, size, *about))
         return name
 
     def _add_timed(self, rank: int, node: Node, name: str) -> str:
@@ -210,6 +232,93 @@ class _Job:
     def _task(self, rank: int, name: str, kind: str, seconds: float) -> None:
         self.workload.add_task(name, seconds, kind=kind.lower(), process=f"r{rank}")
 
+    def _add_gate(self, task: str, kind: str) -> str:
+        """Add the gate of a task; return its name."""
+        gate, process = f"{task}.gate", task.partition(".")[0]
+        self.workload.add_task(gate, 0, kind=kind, gate=True, process=process)
+        return gate
 
-def _is_barrier(node: Node) -> bool:
-    return node.attributes.get("comm_type") in (9, "9", "BARRIER")
+    def join_messages(self) -> None:
+        """Add the flow of every message.
+
+        Raises DataError when one has no other end, or another size there.
+        """
+        workload = self.workload
+        for key in {**self._sends, **self._receives}:
+            sends, receives = self._sends[key], self._receives[key]
+            if len(sends) != len(receives):
+                source, destination, tag = key
+                problem = f"rank {source} sends {len(sends)} messages of tag {tag} to "
+                problem += f"rank {destination}, which receives {len(receives)}"
+                raise DataError(problem, path=workload.origin)
+            way = "-".join(map(str, key)) if len(sends) > 1 else ""
+            for sent, got in zip(sends, receives, strict=True):
+                if got.size not in (0, sent.size):
+                    problem = f"{got.task} receives {got.size:g} bytes of "
+                    problem += f"{sent.size:g} of {sent.task}"
+                    raise DataError(problem, path=workload.origin)
+                if sent.control:  # over a gate nothing goes
+                    gate = self._add_gate(sent.task, "order")
+                    workload.add_flow(sent.task, gate)
+                    workload.add_flow(gate, got.task)
+                    continue
+                workload.add_flow(sent.task, got.task, sent.size)
+                if channel := (sent.channel or way):
+                    workload.flows[-1]["channel"] = plain_name(channel)
+
+    def join_collectives(self) -> None:
+        """Add the collectives: of a group the first of each rank, the second, ...
+
+        Raises DataError when they differ between ranks.
+        """
+        for ranks in self._groups.values():
+            counts = {len(some): rank for rank, some in ranks.items()}
+            if len(counts) > 1:
+                few, many = min(counts), max(counts)
+                problem = f"rank {counts[few]} takes part in {few} collectives, rank "
+                problem += f"{counts[many]} of its group in {many}"
+                raise DataError(problem, path=self.workload.origin)
+            for together in zip(*ranks.values(), strict=True):
+                first = together[0]
+                for row in together:
+                    if row[:3] != first[:3]:
+                        problem = f"{first.task} is {first.kind} of {first.size:g} "
+                        problem += f"bytes, {row.task} beside it {row.kind} of "
+                        problem += f"{row.size:g}"
+                        raise DataError(problem, path=self.workload.origin)
+                    self.workload.add_flow(row.task, f"{row.task}.done")
+                if len(together) > 1 and (first.size or first.kind == "BARRIER"):
+                    self._join(together)
+
+    def _join(self, together: Sequence[_Exchange]) -> None:
+        kind, size, root, task = together[0]
+        root %= len(together)
+        ranks = [row.task for row in (*together[root:], *together[:root])]
+        ends_of, workload = [f"{name}.done" for name in ranks], self.workload
+        if kind in _SECTIONS:
+            section: Data = {"among": ranks, "volume": f"{size!r} B", "then": ends_of}
+            section |= {"lag": 0, **({"segments": 1} if kind == "ALL_REDUCE" else {})}
+            workload.collectives.append({_SECTIONS[kind]: section})
+        elif kind == "BARRIER":
+            gate = self._add_gate(task, "barrier")
+            for name, end in zip(ranks, ends_of, strict=True):
+                workload.add_flow(name, gate)
+                workload.add_flow(gate, end)
+        elif kind == "SCATTER":
+            for end in ends_of[1:]:
+                workload.add_flow(ranks[0], end, size / len(ranks))
+        else:  # REDUCE, GATHER
+            for name in ranks[1:]:
+                workload.add_flow(name, ends_of[0], size)
+
+
+def _collective_of(stated: Any, name: str) -> str:
+    """Return the collective of an attribute, by number or name.
+
+    Raises DataError when there is none such.
+    """
+    text = str(stated).upper().replace("_", "")
+    for number, kind in enumerate(COLLECTIVES):
+        if text in (str(number), kind.replace("_", "")):
+            return kind
+    raise DataError(f"is a collective of type {stated!r:.40}", path=name)

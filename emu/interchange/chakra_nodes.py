@@ -98,19 +98,27 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
             if not row.keys() & {"id", "type", "nodetype"}:
                 trace.metadata.update(attributes)
                 continue
-            trace.nodes.append(_node(row, attributes))
-            numbers.add(trace.nodes[-1].number)
+            kind = str(row.get("type", row.get("nodetype", 0))).removesuffix("_NODE")
+            if kind.isdecimal():
+                is_known = int(kind) < len(KINDS)
+                kind = KINDS[int(kind)] if is_known else f"type {kind}"
+            micros = float(row.get("durationmicros") or row.get("runtime") or 0)
+            keys = ("datadeps", "ctrldeps")
+            data, control = ([int(n) for n in row.get(key, [])] for key in keys)
+            number = int(row.get("id", 0))
+            node = Node(number, kind, data, control, micros, attributes)
+            trace.nodes.append(node)
+            numbers.add(node.number)
             if len(numbers) > MOST_NODES and not large:
                 problem = f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
-                raise DataError(problem + "each: add --large", path=str(path))
+                raise DataError(problem + "each: add --large", path=path)
         if schema := trace.metadata.get("schema"):
             _check_version([schema])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        problem = f"is no Chakra trace: {error!s:.200}"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(f"is no Chakra trace: {error!s:.200}", path=path) from error
     if not trace.nodes or len(numbers) < len(trace.nodes):
         problem = "has two nodes of one id" if trace.nodes else "holds no node"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     return trace
 
 
@@ -160,15 +168,3 @@ def _attribute(message: Data) -> tuple[str, Any]:
     if isinstance(name, list):  # as `decode` has it
         name, value = name[0], value[0] if isinstance(value, list) else value
     return str(name), value.get("values", []) if isinstance(value, dict) else value
-
-
-def _node(row: Data, attributes: Data) -> Node:
-    stated = str(row.get("type", row.get("nodetype", 0)))
-    kind = stated.removesuffix("_NODE")
-    if stated.isdecimal():
-        kind = KINDS[int(stated)] if int(stated) < len(KINDS) else f"type {stated}"
-    micros = float(row.get("durationmicros") or row.get("runtime") or 0)
-    data, control = (
-        [int(n) for n in row.get(key, [])] for key in ("datadeps", "ctrldeps")
-    )
-    return Node(int(row.get("id", 0)), kind, data, control, micros, attributes)

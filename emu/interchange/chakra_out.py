@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,16 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
     """
     job, cluster = problem.job, problem.cluster
     folder.mkdir(parents=True, exist_ok=True)
-    ranks = _ranks(problem)
+    # Ranks go by name, as flows that get ready at once do.
+    names = [
+        [int(part) if place % 2 else part for place, part in enumerate(parts)]
+        for parts in (re.split(r"(\d+)", task.name) for task in job.tasks)
+    ]
+    order = sorted(range(len(names)), key=names.__getitem__)
+    ranks = sorted(range(len(names)), key=order.__getitem__)
     for number, task in enumerate(job.tasks):
         machine = cluster.machines[problem.placement.machine_of[number]]
-        about: dict[str, Any] = {
-            "schema": "1.0.0",
-            "task": task.name,
-            "gate": task.gate,
-        }
+        about = {"schema": "1.0.0", "task": task.name, "gate": task.gate}
         about |= {"machine": machine.name, "nic_in": machine.bandwidth_in}
         about |= {"nic_out": machine.bandwidth_out, "latency_in": machine.latency_in}
         about |= {"latency_out": machine.latency_out}
@@ -44,26 +46,13 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
         content = b"".join(write_varint(len(one)) + one for one in messages)
         with whole_file(folder / f"task.{ranks[number]}.et") as partial:
             partial.write_bytes(content)
-    left_out = Counter(
-        {
-            "link between machines": len(cluster.shared_links),
-            "change of a machine": len(cluster.changes),
-            "pool that tasks share": len(problem.pools),
-            "flow that reads the newest": sum(edge.latest for edge in job.edges),
-        }
-    )
-    return +left_out
-
-
-def _ranks(problem: Problem) -> list[int]:
-    """Return the rank of every task: by name, as flows that get ready at once go."""
-    names = [
-        [int(part) if place % 2 else part for place, part in enumerate(parts)]
-        for parts in (re.split(r"(\d+)", task.name) for task in problem.job.tasks)
-    ]
-    order = sorted(range(len(names)), key=names.__getitem__)
-    ranks = {task: rank for rank, task in enumerate(order)}
-    return [ranks[task] for task in range(len(names))]
+    counts = {
+        "link between machines": len(cluster.shared_links),
+        "change of a machine": len(cluster.changes),
+        "pool that tasks share": len(problem.pools),
+        "flow that reads the newest": sum(edge.latest for edge in job.edges),
+    }
+    return +Counter(counts)
 
 
 def _attributes(values: dict[str, Any]) -> list[bytes]:
@@ -88,6 +77,17 @@ def _nodes(
     job = problem.job
     into, out = job.in_edges(task), job.out_edges(task)
     step = 1 + len(into) + len(out)
+
+    def message(edge: int, iteration: int, number: int, *after: int) -> bytes:
+        """Return the send of a flow after a node, or its receive."""
+        here, control = job.edges[edge], job.control[edge]
+        end = ("comm_dst", here.destination) if after else ("comm_src", here.source)
+        about: dict[str, Any] = {end[0]: ranks[end[1]], "comm_tag": edge}
+        size = 0.0 if control else float(taken.volumes[edge, iteration])
+        about |= {"control": control, "comm_size": size}
+        about["channel"] = here.channel or f"edge {edge}"
+        return _node(number, _SEND if after else _RECEIVE, after, 0.0, about)
+
     for n in range(job.rounds[task]):
         first = n * step
         # One iteration follows another, whatever else it waits for.
@@ -95,39 +95,18 @@ def _nodes(
         for place, edge in enumerate(into):
             source = n - job.edges[edge].lag
             if job.sends(edge, source):
-                got = first + place, None
-                yield _message(problem, taken, (edge, source), got, ranks)
+                yield message(edge, source, first + place)
                 before.append(first + place)
         seconds = float(taken.times[task, n])
         work = first + len(into)
         yield _node(work, _COMP, before, seconds, {"seconds": seconds})
         for place, edge in enumerate(out, 1):
             if job.sends(edge, n):
-                sends = work + place, work
-                yield _message(problem, taken, (edge, n), sends, ranks)
-
-
-def _message(
-    problem: Problem,
-    taken: Realization,
-    flow: tuple[int, int],
-    place: tuple[int, int | None],
-    ranks: list[int],
-) -> bytes:
-    """Return the send of a flow after a node, or its receive."""
-    job, (edge, iteration), (number, after) = problem.job, flow, place
-    here, control = job.edges[edge], job.control[edge]
-    end = {"comm_dst": ranks[here.destination]} if after is not None else {}
-    about: dict[str, Any] = end or {"comm_src": ranks[here.source]}
-    about |= {"comm_tag": edge, "control": control}
-    size = 0.0 if control else float(taken.volumes[edge, iteration])
-    about |= {"comm_size": size, "channel": here.channel or f"edge {edge}"}
-    kind = _RECEIVE if after is None else _SEND
-    return _node(number, kind, [] if after is None else [after], 0.0, about)
+                yield message(edge, n, work + place, work)
 
 
 def _node(
-    number: int, kind: int, deps: list[int], seconds: float, about: dict[str, Any]
+    number: int, kind: int, deps: Iterable[int], seconds: float, about: dict[str, Any]
 ) -> bytes:
     numbers = b"".join(map(write_varint, deps))
     fields = {1: number, 3: kind, 5: numbers, 7: round(seconds * 1e6)}

@@ -31,8 +31,7 @@ def read_trace(path: Path) -> Workload:
     ports, count = map(int, next(lines).split())
     rows = [line.split() for line in lines if line.strip()]
     if len(rows) != count:
-        problem = f"announces {count} coflows and holds {len(rows)}"
-        raise DataError(problem, path=str(path))
+        raise DataError(f"announces {count} coflows and holds {len(rows)}", path=path)
     machines = [{"name": "p", "count": ports}] if ports > 1 else [{"name": "p0"}]
     workload = Workload(str(path), machines)
     coflows = []
@@ -42,7 +41,7 @@ def read_trace(path: Path) -> Workload:
         except (ValueError, IndexError) as error:
             problem = f"line {number} is no coflow: id, arrival in ms, number of "
             problem += f"mappers, their ports, number of reducers, port:MB ({error})"
-            raise DataError(problem, path=str(path)) from error
+            raise DataError(problem, path=path) from error
     numbers = {port for _, _, _, *ends in coflows for part in ends for port in part}
     first = 0 if 0 in numbers or ports not in numbers else 1
     names = set[str]()
@@ -54,12 +53,11 @@ def read_trace(path: Path) -> Workload:
         problem = f"is a second coflow {name}" if name in names else problem
         if problem or not mappers or not sizes:
             problem = problem or "has no mappers or no reducers"
-            raise DataError(f"line {number} {problem}", path=str(path))
+            raise DataError(f"line {number} {problem}", path=path)
         names.add(name)
         by_port = {port - first: size for port, size in sizes.items()}
-        _add(
-            workload, f"c{name}", arrival / 1000, [p - first for p in mappers], by_port
-        )
+        ports_of = [port - first for port in mappers]
+        _add(workload, f"c{name}", arrival / 1000, ports_of, by_port)
     processes = {task["process"]: 0 for task in workload.tasks if "process" in task}
     workload.places = {process: f"p{process[4:]}" for process in processes}
     flows = sum(len(mappers) * len(sizes) for *_, mappers, sizes in coflows)
@@ -87,9 +85,8 @@ def _add(
     mappers: list[int],
     sizes: dict[int, float],
 ) -> None:
-    workload.add_task(
-        name, arrival, kind="release", gate=True, process=f"port{mappers[0]}"
-    )
+    process = f"port{mappers[0]}"
+    workload.add_task(name, arrival, kind="release", gate=True, process=process)
     sources = [f"{name}.m{number}" for number in range(len(mappers))]
     for task, port in zip(sources, mappers, strict=True):
         workload.add_task(task, 0, kind="mapper", process=f"port{port}")

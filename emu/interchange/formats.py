@@ -27,21 +27,20 @@ def read_workload(path: Path, *, copies: int = 0, large: bool = False) -> Worklo
         with open_input(path) as file:
             head = file.read(4096)
     except OSError as error:
-        raise DataError(error.strerror or "cannot be read", path=str(path)) from error
+        raise DataError(error.strerror or "cannot be read", path=path) from error
     text = head.decode("utf-8", "replace")
     if b'"schemaVersion"' in head or b'"workflow"' in head:
-        kind, workload = "WfCommons", read_workflow
+        kind, read = "WfCommons", read_workflow
     elif is_trace(text):
-        kind, workload = "coflow-benchmark", read_trace
+        kind, read = "coflow-benchmark", read_trace
     elif path.suffix in (".et", ".json") or b"schema" in head:
         return read_chakra(path, copies=copies, large=large)
     else:
         problem = "is no trace of coflow-benchmark (text), Chakra (.et, .json) or "
-        raise DataError(problem + "WfCommons (.json)", path=str(path))
+        raise DataError(problem + "WfCommons (.json)", path=path)
     if copies:
-        problem = f"is of {kind}: --copies is for one Chakra trace"
-        raise DataError(problem, path=str(path))
-    return workload(path)
+        raise DataError(f"is of {kind}: --copies is for one Chakra trace", path=path)
+    return read(path)
 
 
 def read_topology(path: Path, head: str, content: Any = None) -> Topology | None:

@@ -32,7 +32,7 @@ def read_matrix(path: Path) -> Topology:
             topology.wires |= {f"{name} pcie {way}": Wire(_PCIE) for name in names}
         for one in names:
             if len(rows.get(one, ())) < len(names):
-                raise DataError(f"has no whole row of {one}", path=str(path))
+                raise DataError(f"has no whole row of {one}", path=path)
             for other, word in zip(names, rows[one], strict=False):
                 if one == other:
                     continue
@@ -41,15 +41,13 @@ def read_matrix(path: Path) -> Topology:
                     topology.wires[name] = Wire(_LANE * int(lanes[1]))
                     topology.routes[one, other] = [name]
                 elif word in _WORDS:
-                    topology.routes[one, other] = [
-                        f"{one} pcie up",
-                        f"{other} pcie down",
-                    ]
+                    ways = [f"{one} pcie up", f"{other} pcie down"]
+                    topology.routes[one, other] = ways
                     topology.left_out[f"{word}: which PCIe switches are between"] += 1
                 else:
                     problem = f"{one} to {other} is {word!r}: NV1, ..., "
                     problem += ", ".join(sorted(_WORDS))
-                    raise DataError(problem, path=str(path))
+                    raise DataError(problem, path=path)
         others = [word for word in rows if re.fullmatch(r"(NIC|mlx)\w*", word)]
         topology.left_out["NIC of the box"] += len(others)
         return topology

@@ -46,13 +46,9 @@ def read_infrastructure(content: Data, origin: str) -> Topology:
                 stated = edge[key]["instance"]
                 one = counts[stated.partition("[")[0]]
                 inner = devices[one["device"]]
-                ends.append(
-                    [
-                        f"{place}.{part}"
-                        for place in _expand(stated, int(one.get("count", 1)))
-                        for part in _parts(devices, inner, edge[key]["component"])
-                    ]
-                )
+                places = _expand(stated, int(one.get("count", 1)))
+                parts = _parts(devices, inner, edge[key]["component"])
+                ends.append([".".join(words) for words in product(places, parts)])
             _connect(topology, edge, ends, links)
         for kind in _MACHINES:
             topology.machines = [name for name, one in kinds.items() if one == kind]

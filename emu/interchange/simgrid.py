@@ -7,6 +7,7 @@ or one flat cluster. Hosts' speeds are left out: times of tasks are stated.
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree as ET
 from xml.etree.ElementTree import Element
@@ -30,23 +31,23 @@ def read_platform(path: Path) -> Topology:
     with one_error(path):
         text = read_text(path)
         if "<!ENTITY" in text:
-            raise DataError("defines entities, which are not read", path=str(path))
+            raise DataError("defines entities, which are not read", path=path)
         platform = ET.fromstring(text)  # noqa: S314 - without entities
         if not platform.get("version", "").startswith("4"):
             problem = f"is of version {platform.get('version')}, 4 is read"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         zone = platform
         while any(one.tag in _ZONES for one in zone):
             inner = [one for one in zone if one.tag in (*_ZONES, "cluster", "host")]
             if len(inner) > 1:
                 problem = f"has several zones within {zone.get('id') or 'the whole'}: "
-                raise DataError(f"{problem}one alone is read", path=str(path))
+                raise DataError(f"{problem}one alone is read", path=path)
             zone = inner[0]
         topology = Topology(str(path))
         clusters = [one for one in zone if one.tag == "cluster"]
         if len(clusters) > 1 or (clusters and zone.find("host") is not None):
             problem = "has several clusters, or hosts beside one: one alone is read"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         for one in zone:
             if one.tag not in _WORDS:
                 topology.left_out[one.tag] += 1
@@ -59,9 +60,8 @@ def read_platform(path: Path) -> Topology:
 
 def _rate(text: str) -> float:
     """Return bytes per second of 125MBps, 1Gbps, 1.25e8."""
-    match = re.fullmatch(
-        r"\s*([\d.]+(?:[eE][-+]?\d+)?)\s*(?:([kKMGTi]*)([bB])ps)?", text
-    )
+    number, unit = r"[\d.]+(?:[eE][-+]?\d+)?", r"([kKMGTi]*)([bB])ps"
+    match = re.fullmatch(rf"\s*({number})\s*(?:{unit})?", text)
     if match is None or (match[2] or "") not in _PREFIXES:
         raise ValueError(f"found {text!r} for a bandwidth")
     bits = 8 if match[3] == "b" else 1
@@ -91,67 +91,56 @@ def _read_cluster(topology: Topology, cluster: Element) -> None:
     for name in back:
         lag = _seconds(cluster.get("bb_lat", "0"))
         topology.wires[name] = Wire(_rate(cluster.get("bb_bw", "")), lag)
-    apart = policy == "SPLITDUPLEX"
+    up, down = (" up", " down") if policy == "SPLITDUPLEX" else ("", "")
     for name in topology.machines:
-        for way in (" up", " down") if apart else ("",):
-            topology.wires[f"{name} link{way}"] = wire
-    up, down = (" up", " down") if apart else ("", "")
-    for one in topology.machines:
-        for other in topology.machines:
-            ways = [f"{one} link{up}", *back, f"{other} link{down}"]
-            topology.routes[one, other] = ways
+        topology.wires |= {f"{name} link{way}": wire for way in (up, down)}
+    for one, other in product(topology.machines, repeat=2):
+        ways = [f"{one} link{up}", *back, f"{other} link{down}"]
+        topology.routes[one, other] = ways
 
 
 def _read_zone(topology: Topology, zone: Element) -> None:
-    split = _read_links(topology, zone)
+    opposite = _read_links(topology, zone)
     for host in zone.iter("host"):
         topology.machines.append(host.get("id", ""))
         topology.left_out["speed of a host"] += 1
     places = {*topology.machines, *(router.get("id") for router in zone.iter("router"))}
     for route in zone.iter("route"):
         ends = route.get("src", ""), route.get("dst", "")
-        for end in ends:
-            if end not in places:
-                raise ValueError(f"a route ends at {end!r}, which is not there")
-        wires = [_wire(topology, one, split) for one in route.iter("link_ctn")]
+        if strange := [end for end in ends if end not in places]:
+            raise ValueError(f"a route ends at {strange[0]!r}, which is not there")
+        wires = []
+        for one in route.iter("link_ctn"):
+            name = one.get("id", "")
+            if f"{name} up" in opposite:
+                name += f" {one.get('direction', 'UP').lower()}"
+            if name not in topology.wires:
+                raise ValueError(f"a route names link {name!r}, which is not there")
+            wires.append(name)
         if ends[0] == ends[1]:
             topology.left_out["route of a host to itself"] += 1
             continue
         topology.routes[ends] = wires
         if route.get("symmetrical", "YES").upper() in ("YES", "TRUE", "1"):
-            back = [_reverse(wire, split) for wire in reversed(wires)]
+            back = [opposite.get(wire, wire) for wire in reversed(wires)]
             topology.routes.setdefault(ends[::-1], back)
     if zone.get("routing", "Full").lower() in ("floyd", "dijkstra", "dijkstracache"):
         topology.join()
 
 
-def _read_links(topology: Topology, zone: Element) -> set[str]:
-    """Add the links; return those that have a wire of each direction."""
-    split = set[str]()
+def _read_links(topology: Topology, zone: Element) -> dict[str, str]:
+    """Add the links; return the other way of each wire of one direction."""
+    opposite = dict[str, str]()
     for link in zone.iter("link"):
         name, policy = link.get("id", ""), link.get("sharing_policy", "SHARED")
-        wire = Wire(
-            _rate(link.get("bandwidth", "")), _seconds(link.get("latency", "0"))
-        )
+        rate, lag = link.get("bandwidth", ""), link.get("latency", "0")
+        wire = Wire(_rate(rate), _seconds(lag))
         if policy == "FATPIPE":
             topology.left_out["sharing_policy FATPIPE of a link, taken as shared"] += 1
         if policy == "SPLITDUPLEX":
-            split.add(name)
-            topology.wires |= {f"{name} up": wire, f"{name} down": wire}
+            ways = f"{name} up", f"{name} down"
+            topology.wires |= dict.fromkeys(ways, wire)
+            opposite |= {ways[0]: ways[1], ways[1]: ways[0]}
         else:
             topology.wires[name] = wire
-    return split
-
-
-def _wire(topology: Topology, stated: Element, split: set[str]) -> str:
-    name = stated.get("id", "")
-    if name in split:
-        name += f" {stated.get('direction', 'UP').lower()}"
-    if name not in topology.wires:
-        raise ValueError(f"a route names link {name!r}, which is not there")
-    return name
-
-
-def _reverse(wire: str, split: set[str]) -> str:
-    name, _, way = wire.rpartition(" ")
-    return f"{name} {'down' if way == 'up' else 'up'}" if name in split else wire
+    return opposite

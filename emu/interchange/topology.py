@@ -80,9 +80,8 @@ class Topology:
         for ends in pairs:
             wires = self.routes.get(ends)
             if not wires:
-                raise DataError(
-                    f"has no route {ends[0]} to {ends[1]}", path=self.origin
-                )
+                problem = f"has no route {ends[0]} to {ends[1]}"
+                raise DataError(problem, path=self.origin)
             if len({*wires}) < len(wires):
                 twice = next(wire for wire in wires if wires.count(wire) > 1)
                 problem = f"the route {ends[0]} to {ends[1]} runs in a loop: it takes "

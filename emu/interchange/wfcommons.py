@@ -32,33 +32,26 @@ def read_workflow(path: Path) -> Workload:
         version = str(content.get("schemaVersion", ""))
         if not version.startswith("1."):
             problem = f"is no WfCommons workflow of version 1, found {version!r:.20}"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         whole = content["workflow"]
         stated = whole.get("specification", whole)
         done = whole.get("execution", whole)
         runs = {task["id"]: task for task in done.get("tasks", []) if "id" in task}
         tasks = {task.get("id", task["name"]): task for task in stated["tasks"]}
         if len(tasks) < len(stated["tasks"]):
-            raise DataError("has two tasks of one id", path=str(path))
-        machines = {
-            machine["nodeName"]: machine.get("cpu", {})
-            for machine in done.get("machines", whole.get("machines", []))
-        }
-        workload = Workload(str(path), _machines(machines))
-        places = {name: f"m{number}" for number, name in enumerate(machines)}
+            raise DataError("has two tasks of one id", path=path)
+        rows = done.get("machines", whole.get("machines", []))
+        cpus = {row["nodeName"]: row.get("cpu", {}) for row in rows}
+        places = {name: f"m{number}" for number, name in enumerate(cpus)}
+        machines: list[Data] = [{"name": name} for name in places.values()]
+        for machine, cpu in zip(machines, cpus.values(), strict=True):
+            if cores := int(cpu.get("coreCount") or cpu.get("count") or 0):
+                machine["slots"] = {"core": cores}
+        workload = Workload(str(path), machines or [{"name": "m0"}])
         for key, task in tasks.items():
             _add(workload, key, {**task, **runs.get(key, {})}, places)
         _join(workload, tasks, stated.get("files", []))
         return workload
-
-
-def _machines(machines: Mapping[str, Data]) -> list[Data]:
-    rows = []
-    for number, cpu in enumerate(machines.values()):
-        cores = int(cpu.get("coreCount") or cpu.get("count") or 0)
-        slots = {"slots": {"core": cores}} if cores else {}
-        rows.append({"name": f"m{number}", **slots})
-    return rows or [{"name": "m0"}]
 
 
 def _add(workload: Workload, key: str, task: Data, places: Mapping[str, str]) -> None:
@@ -97,23 +90,16 @@ def _edges(tasks: Mapping[str, Data], origin: str) -> Iterator[tuple[str, str]]:
             yield source, destination
 
 
-def _own_files(task: Data) -> dict[str, float]:
-    """Return the sizes of the files that a task has itself; name them as since 1.5."""
-    sizes = {}
-    for file in task.get("files", []):
-        name = file.get("id", file.get("name"))
-        sizes[name] = float(file.get("sizeInBytes", file.get("size", 0)))
-        link = "outputFiles" if file["link"] == "output" else "inputFiles"
-        task.setdefault(link, []).append(name)
-    return sizes
-
-
 def _join(workload: Workload, tasks: Mapping[str, Data], files: list[Data]) -> None:
     """Add a flow per pair of tasks: the files that one makes and the other reads."""
     sizes = {file["id"]: float(file["sizeInBytes"]) for file in files}
     makers, readers = dict[str, str](), defaultdict[str, list[str]](list)
     for key, task in tasks.items():
-        sizes |= _own_files(task)
+        for file in task.get("files", []):  # its own, as before 1.5
+            name = file.get("id", file.get("name"))
+            sizes[name] = float(file.get("sizeInBytes", file.get("size", 0)))
+            link = "outputFiles" if file["link"] == "output" else "inputFiles"
+            task.setdefault(link, []).append(name)
         for file in task.get("outputFiles", []):
             makers[file] = key
         for file in task.get("inputFiles", []):
@@ -124,10 +110,9 @@ def _join(workload: Workload, tasks: Mapping[str, Data], files: list[Data]) -> N
             raise DataError(f"has no size of file {file!r}", path=workload.origin)
         if file not in makers:
             workload.left_out["read of a file that no task makes"] += len(keys)
-        for key in keys if file in makers else ():
-            if makers[file] != key:
-                pair = makers[file], key
-                flows[pair] = flows.get(pair, 0.0) + sizes[file]
+            continue
+        for pair in ((makers[file], key) for key in keys if key != makers[file]):
+            flows[pair] = flows.get(pair, 0.0) + sizes[file]
     for (source, destination), size in flows.items():
         workload.add_flow(plain_name(source), plain_name(destination), size)
     workload.notes.append(f"{len(tasks)} tasks, {len(flows)} pairs of them with files")

@@ -40,16 +40,21 @@ _ARRAYS = ("parameters", "names", "shapes", "offsets")
 _NONE = -1  # stands in ``shapes`` for the dimensions that a part does not have
 
 
-def _read(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
-    """Return arrays of a run; NaN stands for what did not happen.
+def _read(
+    path: Path, names: Collection[str], /, **shapes: tuple[int, ...]
+) -> dict[str, NDArray[Any]]:
+    """Return arrays of a run, some of numbers in a shape; NaN: it did not happen.
 
-    Raises DataError as `read_arrays`, and when a number is so large that sums of such
-    are none.
+    Raises DataError as `read_arrays`, when a number is so large that sums of such are
+    none, and when an array has another shape.
     """
     arrays = read_arrays(path, names)
     for name, array in arrays.items():
         if array.dtype.kind == "f" and (np.abs(array.astype(np.float64)) >= MOST).any():
-            raise DataError(f"{name} holds what is no number", path=str(path))
+            raise DataError(f"{name} holds what is no number", path=path)
+        shape = shapes.get(name, array.shape)
+        if array.shape != shape or (name in shapes and array.dtype != np.float64):
+            raise DataError(f"{name} has shape {array.shape}, not {shape}", path=path)
     return arrays
 
 
@@ -60,7 +65,7 @@ def read_realization(job: Job, path: Path) -> Realization:
         realization = Realization(arrays["times"], arrays["volumes"])
         realization.check_shapes(job)
     except ValueError as error:
-        raise DataError(f"cannot be used: {error}", path=str(path)) from error
+        raise DataError(f"cannot be used: {error}", path=path) from error
     return realization
 
 
@@ -72,16 +77,14 @@ def read_frames(job: Job, path: Path) -> dict[str, NDArray[Any]]:
     when (task, iteration) began to compute, NaN in runs of an earlier emu.
     """
     shape = len(job.tasks), job.iterations
+    names = ("sent", "received", "notified", *({"began"} & {*array_names(path)}))
+    flows = len(job.edges), job.iterations
     arrays = {"began": np.full(shape, np.nan)}
-    arrays |= _read(path, ("sent", "received", "notified"))
-    if "began" in array_names(path):
-        arrays |= _read(path, ("began",))
+    arrays |= _read(path, names, notified=flows, began=shape)
     out_rows, in_rows = arrays["sent"], arrays["received"]
     rows = out_rows.dtype == in_rows.dtype == FRAME_ROWS
     if not rows or not out_rows.ndim == in_rows.ndim == 1:
-        raise DataError("holds no rows of frames", path=str(path))
-    shapes = {"notified": (len(job.edges), job.iterations), "began": shape}
-    _check_floats(arrays, shapes, path)
+        raise DataError("holds no rows of frames", path=path)
     return arrays
 
 
@@ -96,51 +99,35 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     """
     job, tuners = problem.job, len(problem.cluster.tuners)
     names = (*_OF_TASKS, *_OF_FLOWS, "reads", "sends", *(["quotas"] if tuners else []))
-    arrays = _read(path, names)
     tasks = len(job.tasks), job.iterations
     edges = len(job.edges), job.iterations
     shapes = dict.fromkeys(_OF_TASKS, tasks) | dict.fromkeys(_OF_FLOWS, edges)
-    _check_floats(arrays, shapes, path)
+    arrays = _read(path, names, **shapes)
     reads, sends = arrays["reads"], arrays["sends"]
     fits = reads.size == 0 or reads.shape == edges
     if not fits or reads.dtype != np.int64 or sends.dtype != np.float64:
-        raise DataError("holds no iterations that were read", path=str(path))
+        raise DataError("holds no iterations that were read", path=path)
     quotas = arrays.get("quotas", np.empty((0, tuners), np.int64))
     if quotas.dtype != np.int64 or quotas.shape[1:] != (tuners,) or (quotas < 0).any():
-        raise DataError(f"holds no quotas of {tuners} tuners", path=str(path))
+        raise DataError(f"holds no quotas of {tuners} tuners", path=path)
     return arrays
-
-
-def _check_floats(
-    arrays: Mapping[str, NDArray[Any]],
-    shapes: Mapping[str, tuple[int, ...]],
-    path: Path,
-) -> None:
-    for name, shape in shapes.items():
-        array = arrays[name]
-        if array.shape != shape or array.dtype != np.float64:
-            text = f"{name} has shape {array.shape}, not {shape}"
-            raise DataError(text, path=str(path))
 
 
 def read_rates(job: Job, path: Path) -> RateHistory:
     """Return the content of rates.npz."""
-    arrays = _read(path, ("time", "edge", "iteration", "rate"))
+    types: dict[str, Any] = dict.fromkeys(("time", "rate"), np.float64)
+    types |= dict.fromkeys(("edge", "iteration"), np.int64)
+    arrays = _read(path, types)
     try:
-        rates = RateHistory(
-            time=arrays["time"].astype(np.float64),
-            edge=arrays["edge"].astype(np.int64),
-            iteration=arrays["iteration"].astype(np.int64),
-            rate=arrays["rate"].astype(np.float64),
-        )
+        rates = RateHistory(**{k: a.astype(types[k]) for k, a in arrays.items()})
     except ValueError as error:
-        raise DataError(f"holds no numbers: {error}", path=str(path)) from error
+        raise DataError(f"holds no numbers: {error}", path=path) from error
     if len({array.shape for array in arrays.values()}) != 1:
-        raise DataError("holds arrays of different lengths", path=str(path))
+        raise DataError("holds arrays of different lengths", path=path)
     is_edge = (rates.edge >= 0) & (rates.edge < len(job.edges))
     is_edge &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
     if not is_edge.all():
-        raise DataError("names flows that the job does not have", path=str(path))
+        raise DataError("names flows that the job does not have", path=path)
     return rates
 
 
@@ -166,9 +153,9 @@ def read_samples(run: Path) -> dict[str, NDArray[Any]]:
         fits = array.shape[:1] == (samples,) and array.ndim == _SAMPLED_AXES[name]
         if not samples or not fits or array.dtype.kind not in "iuf":
             problem = f"{name} has shape {array.shape} for {samples} samples"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         if not (np.abs(array.astype(np.float64)) < MOST).all():
-            raise DataError(f"{name} holds what is no number", path=str(path))
+            raise DataError(f"{name} holds what is no number", path=path)
     return arrays
 
 
@@ -191,9 +178,9 @@ def read_lines(run: Path) -> dict[str, NDArray[Any]]:
     arrays = _read(path, ("program", "time"))
     program, time = arrays["program"], arrays["time"]
     if program.shape != time.shape or time.ndim != 1:
-        raise DataError("is damaged: holds no times of lines", path=str(path))
+        raise DataError("is damaged: holds no times of lines", path=path)
     if (program.dtype.kind, time.dtype.kind) != ("u", "f") or not (time >= 0).all():
-        raise DataError("is damaged: a line has no time", path=str(path))
+        raise DataError("is damaged: a line has no time", path=path)
     return arrays
 
 
@@ -202,12 +189,10 @@ def read_traffic(run: Path) -> Traffic:
     path = run / FILE
     if not path.exists():
         if not run.is_dir():
-            raise DataError("there is no such run directory", path=str(run))
+            raise DataError("there is no such run directory", path=run)
         if (run / "lab.json").exists():
-            raise DataError(
-                f"has no {FILE}: the lab ran with capture: false", path=str(run)
-            )
-        raise DataError("is no run of a lab: `emu lab FILE` writes one", path=str(run))
+            raise DataError(f"has no {FILE}: the lab ran with capture: false", path=run)
+        raise DataError("is no run of a lab: `emu lab FILE` writes one", path=run)
     with one_error(path):
         arrays = read_arrays(path, _TRAFFIC, inflation=1)
         traffic = Traffic(
@@ -262,20 +247,19 @@ def read_weights(run: Path) -> dict[str, NDArray[Any]]:
     good = good and (flat.dtype.kind, names.dtype.kind) == ("f", "U")
     good = good and shapes.dtype == offsets.dtype == np.int64
     if not (good and len(names) == len(shapes) == len(offsets) == len({*names})):
-        raise DataError("is damaged: holds no named parts", path=str(path))
+        raise DataError("is damaged: holds no named parts", path=path)
     parts: dict[str, NDArray[Any]] = {}
     end = 0
-    for name, name_bytes, offset in zip(
-        names.tolist(), shapes.tolist(), offsets.tolist(), strict=True
-    ):
-        shape = tuple(extent for extent in name_bytes if extent != _NONE)
+    rows = zip(names.tolist(), shapes.tolist(), offsets.tolist(), strict=True)
+    for name, extents, offset in rows:
+        shape = tuple(extent for extent in extents if extent != _NONE)
         size = prod(shape)
         if min(shape, default=0) < 0 or offset != end or end + size > len(flat):
             problem = f"is damaged: {name!r:.60} is not within its parameters"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         parts[name] = flat[end : end + size].reshape(shape)
         end += size
     if end != len(flat):
         problem = f"is damaged: {len(flat) - end} parameters have no name"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     return parts

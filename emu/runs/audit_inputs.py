@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,6 @@ from emu.trust.verdict import host_figures
 from emu.trust.violation import AuditReport
 
 Floats = NDArray[np.float64]
-
-
 #: Files that an audit must be able to read where they are.
 _COMPARED = ("manifest.json", "result.json", "rates.npz", "realization.npz")
 
@@ -50,8 +48,6 @@ class ToAudit:
     """Run directory or result file."""
     name: str
     schedule: Schedule
-    tolerance: float
-    """Seconds by which its times may usually be off."""
     policy: str
     """Rate policy that is stated, or that a portfolio chose."""
     makespan: float | None
@@ -71,6 +67,8 @@ class ToAudit:
     """Run directory, of an emulated run."""
     silent: tuple[str, ...] = ()
     """One sentence per thing that could not be compared."""
+    tolerance: ClassVar[float] = ROUNDING
+    """Seconds by which its times may usually be off."""
 
     @property
     def payloads(self) -> dict[str, float]:
@@ -91,15 +89,11 @@ class ToAudit:
     ) -> AuditReport:
         """Return the violations of (5)-(15), and the findings of the guards.
 
-        Parameters
-        ----------
-        rule
-            True to recompute the rates, too, where there are any; a rule of one's own
-            is asked again.
-        training
-            True to train again in one process, and compare the losses.
+        ``rule``: whether to recompute the rates, too, where there are any; a rule of
+        one's own is asked again. ``training``: whether to train again in one process,
+        and compare the losses.
 
-        Raises DataError when nothing was trained, or the data set is missing. Raises
+        Raises DataError when nothing was trained, or the data set is missing;
         ValueError when a tolerance is negative.
         """
         report = audit(
@@ -119,7 +113,7 @@ class ToAudit:
             report = report.adding("rule", found)
         if training:
             if self.scenario is None:
-                raise DataError("says no scenario", path=str(self.path))
+                raise DataError("says no scenario", path=self.path)
             found = training_audit(self.path, build_job(self.scenario))
             report = report.adding("training", found)
         if self.evidence is None:
@@ -132,8 +126,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     """Return a run directory or result file with all that it must agree with.
 
     ``scenario``: file that states times and volumes, instead of the copy in the run.
-
-    Raises DataError when it cannot be read, or is not whole. Raises ScenarioError when
+    Raises DataError when a run cannot be read, or is not whole; ScenarioError when
     ``scenario`` cannot be used.
     """
     scenario_of_run = None if scenario is None else load(scenario, [])
@@ -147,7 +140,6 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         path,
         own.name,
         schedule,
-        ROUNDING,
         own.schedule.rule,
         _makespan(read_json(path / "result.json" if path.is_dir() else path)),
         times=None if realization is None else realization.times,
@@ -190,7 +182,6 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run.path,
         run.name,
         schedule,
-        ROUNDING,
         policy,
         _makespan(run.result),
         times=None if run.measured is None else run.measured.times,
@@ -213,7 +204,7 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     schedule, path = run.emulated, run.path / REPORTS
     torn = [s for s in run.missing if s.startswith(_COMPARED) and "is missing" not in s]
     if schedule is None or torn:
-        raise DataError("; ".join(run.missing), path=str(run.path))
+        raise DataError("; ".join(run.missing), path=run.path)
     if not path.exists():
         note = f"{REPORTS} is missing: every end is taken to have been known at once"
         return schedule, [note]
@@ -239,14 +230,11 @@ def _evidence(
     statistics = processes["statistics"]
     edges = len(run.problem.job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
-        raise DataError("counts payloads of an edge that is not there", path=str(path))
-    frames = read_frames(run.problem.job, run.path / "frames.npz")
+        raise DataError("counts payloads of an edge that is not there", path=path)
+    frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
     return Evidence(
         schedule=schedule,
-        sent=frames["sent"],
-        received=frames["received"],
-        notified=frames["notified"],
-        began=frames["began"],
+        **frames,
         statistics=statistics,
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,

@@ -72,40 +72,34 @@ def log_name(program: str, machine: str) -> str:
     return f"{program}-{machine}.log"
 
 
-def duration_of(lab: dict[str, Any]) -> float:
+def duration_of(lab: LabResult) -> float:
     """Return how long the programs of lab.json ran, in their own time."""
-    seconds: float = lab["wall_seconds"] / lab.get("time_scale", 1.0)
-    return seconds
+    return float(lab["wall_seconds"] / lab.get("time_scale", 1.0))
 
 
-def read_lab(run: Path) -> dict[str, Any]:
+def read_lab(run: Path) -> LabResult:
     """Return the content of lab.json."""
     path = run / FILE
-    lab: dict[str, Any] = read_json(path)
+    lab: LabResult = read_json(path)
     check_shape(lab, _lab_shape(), path)
     machines = lab["nics"].keys()
-    named = {
-        "programs": {one["machine"] for one in lab["programs"]},
-        "events": {one["machine"] for one in lab["events"]},
-        "dropped": lab["dropped"].keys(),
-        "traffic": lab["traffic"].keys(),
-        "tcp": lab["tcp"].keys(),
+    rows = ("programs", "events")
+    named = {key: {one["machine"] for one in lab[key]} for key in rows} | {
+        **{key: lab[key].keys() for key in ("dropped", "traffic", "tcp")},
         "measured": lab.get("measured", {}).get("shares", {}).keys(),
         "cpu": lab.get("cpu", {}).keys(),
         "crossed.bytes": lab.get("crossed", {}).get("bytes", {}).keys(),
     }
     for key, names in named.items():
         if unknown := sorted(names - machines):
-            problem = f"{key}: names {unknown[0]!r}, which nics lacks"
-            raise DataError(problem, path=str(path))
+            raise DataError(f"{key}: names {unknown[0]!r}, which nics lacks", path=path)
     for key in ("tcp", "dropped"):
         if missing := sorted(lab["traffic"].keys() - lab[key].keys()):
-            raise DataError(f"{key}: lacks {missing[0]!r}", path=str(path))
+            raise DataError(f"{key}: lacks {missing[0]!r}", path=path)
     times = [lab["wall_seconds"], *(one["start"] for one in lab["programs"])]
     rates = [rate for ways in lab["nics"].values() for rate in ways.values()]
     if min(times) < 0 or min(rates, default=1.0) <= 0:
-        problem = "holds a time before 0, or a NIC without a rate"
-        raise DataError(problem, path=str(path))
+        raise DataError("holds a time before 0, or a NIC without a rate", path=path)
     return lab
 
 
@@ -125,7 +119,7 @@ def running_lab(run: Path, holders: Mapping[str, int]) -> Iterator[None]:
 def holder_of(run: Path, machine: str) -> int:
     """Return the process that holds a machine of a lab that runs."""
     if not run.is_dir():
-        raise DataError("there is no such run directory", path=str(run))
+        raise DataError("there is no such run directory", path=run)
     is_locked = False
     try:
         with open_input(run / _FILE) as file:
@@ -135,16 +129,11 @@ def holder_of(run: Path, machine: str) -> int:
     except OSError:
         pass  # it is not there, or another user's
     if not is_locked:
-        raise DataError(
-            "no lab runs here: it has ended, or none began; `emu lab` prints where "
-            "its own goes",
-            path=str(run),
-        )
+        problem = "no lab runs here: it has ended, or none began; `emu lab` prints "
+        raise DataError(problem + "where its own goes", path=run)
     holders: dict[str, int] = read_json(run / _FILE)
     check_shape(holders, dict[str, int], run / _FILE)
     if machine not in holders:
-        raise DataError(
-            f"{machine} is no machine of this lab; there are {', '.join(holders)}",
-            path=str(run),
-        )
+        problem = f"{machine} is no machine of this lab; there are "
+        raise DataError(problem + ", ".join(holders), path=run)
     return holders[machine]

@@ -50,8 +50,6 @@ _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 _Amount = Annotated[float, Field(ge=0, lt=MOST, allow_inf_nan=False)]
 NUMBER = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
 _Scale = Annotated[float, Field(gt=0, lt=MOST, allow_inf_nan=False)]
-
-
 T = TypeVar("T")
 VERSION = 1
 #: Keys of problem.json with rows, of the fields of which class.
@@ -274,10 +272,9 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
             reads[e, : job.rounds[edge.destination]] = row
         quotas = _quotas(problem, data.get("quotas", {}))
         return replace(schedule, reads=reads if latest else None, quotas=quotas)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise DataError(
-            f"not a schedule of this problem: {error}", path=path
-        ) from error
+    except (LookupError, TypeError, ValueError) as error:
+        problem_text = f"not a schedule of this problem: {error}"
+        raise DataError(problem_text, path=path) from error
 
 
 def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
@@ -289,15 +286,14 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
     job = problem.job
     count, iterations = len(data["tasks"]), job.iterations
     if iterations > max(count, _MANY):  # before memory is taken for them
-        raise ValueError(
-            f"the job has {iterations} iterations, and {count} of all tasks"
-        )
-    start, end = _fill(
-        (len(job.tasks), job.iterations),
-        data["tasks"],
-        lambda row: job.index(row["task"]),
-        ("start", "end"),
-    )
+        text = f"the job has {iterations} iterations, and {count} of all tasks"
+        raise ValueError(text)
+    sizes = [(len(parts), iterations) for parts in (job.tasks, job.edges)]
+
+    def index(row: dict[str, Any]) -> int:
+        return job.index(row["task"])
+
+    start, end = _fill(sizes[0], data["tasks"], index, ("start", "end"))
 
     def remote_edge(row: dict[str, Any]) -> int:
         edge = job.edge_positions[str(row["edge"])]
@@ -305,12 +301,8 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
             raise ValueError(f"flow {row['edge']} stays on one machine")
         return edge
 
-    ready, began, over, size = _fill(
-        (len(job.edges), job.iterations),
-        data["flows"],
-        remote_edge,
-        ("ready", "start", "end", "bytes"),
-    )
+    names = ("ready", "start", "end", "bytes")
+    ready, began, over, size = _fill(sizes[1], data["flows"], remote_edge, names)
     for task, rounds in enumerate(job.rounds):
         _hold_all(f"task {job.tasks[task].name}", end[task, :rounds])
     for e, edge in enumerate(job.edges):

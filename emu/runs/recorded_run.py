@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,12 +20,13 @@ from emu.host.foreign_code import (
     code_of_others,
     import_library,
 )
-from emu.host.input_file import check_shape, one_error, read_json
+from emu.host.input_file import MOST_TEXT, check_shape, one_error, open_input, read_json
 from emu.names import html_table
 from emu.prediction.analysis.explanation import Explanation, explain
+from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import simulate
-from emu.problem import Problem, RateHistory, Realization, Schedule
+from emu.problem import Problem, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import (
     manifest_shape,
@@ -51,31 +51,21 @@ _RATIOS = ("makespan_error", "replay_error")
 
 @dataclass(frozen=True, eq=False)
 class RecordedRun:
-    """Readable content of a run directory.
-
-    Parameters
-    ----------
-    path
-        The directory.
-    manifest, result
-        Content of those files, empty when missing.
-    emulated, simulated
-        The run, with its rates where they are known, and the simulation of its own
-        times and volumes; None when missing.
-    measured
-        Times and volumes of realization.npz; None when missing.
-    missing
-        One sentence per part that could not be read.
-    """
+    """Readable content of a run directory."""
 
     path: Path
     manifest: dict[str, Any]
     problem: Problem
     result: dict[str, Any]
+    """Content of manifest.json and result.json, empty when missing."""
     emulated: Schedule | None
     simulated: Schedule | None
+    """The run, with its rates where they are known, and the simulation of its own times
+    and volumes; None when missing."""
     measured: Realization | None
+    """Times and volumes of realization.npz; None when missing."""
     missing: tuple[str, ...]
+    """One sentence per part that could not be read."""
 
     @property
     def name(self) -> str:
@@ -127,7 +117,7 @@ class RecordedRun:
         """The emulated schedule, else the simulated one."""
         schedule = self.emulated or self.simulated
         if schedule is None:
-            raise DataError("; ".join(self.missing), path=str(self.path))
+            raise DataError("; ".join(self.missing), path=self.path)
         return schedule
 
     @property
@@ -180,36 +170,127 @@ class RecordedRun:
 
     @property
     def tasks(self) -> pd.DataFrame:
-        """One row per (task, iteration): machine, kind, start and end in seconds."""
-        return _frames().task_frame(self.emulated, self.simulated)
+        """One row per (task, iteration) of both schedules.
+
+        Columns run (``emulated`` or ``simulated``), task, kind, machine, iteration,
+        start, end (seconds).
+        """
+        columns = ["run", "task", "kind", "machine", "iteration", "start", "end"]
+        return self._stack(lambda schedule: schedule.tasks, columns)
 
     @property
     def flows(self) -> pd.DataFrame:
-        """One row per flow between machines: ends, bytes, ready, start, end."""
-        return _frames().flow_frame(self.emulated, self.simulated)
+        """One row per flow between machines, of both schedules.
+
+        Columns run, edge (its name), source, destination, from_kind, to_kind,
+        from_machine, to_machine, iteration (of the source), bytes, ready, start, end
+        (seconds).
+        """
+        ends = ["source", "destination", "from_kind", "to_kind"]
+        machines = ["from_machine", "to_machine", "iteration", "bytes"]
+        columns = ["run", "edge", *ends, *machines, "ready", "start", "end"]
+        return self._stack(_flows, columns)
+
+    def _stack(
+        self, rows: Callable[[Schedule], pd.DataFrame], columns: list[str]
+    ) -> pd.DataFrame:
+        both = ("emulated", self.emulated), ("simulated", self.simulated)
+        frames = [rows(made).assign(run=run) for run, made in both if made is not None]
+        pandas = _import_pandas()
+        if not frames:
+            return pandas.DataFrame(columns=columns)
+        return pandas.concat(frames, ignore_index=True)[columns]
 
     @property
     def ports(self) -> pd.DataFrame:
-        """One row per change of a port's rate: time, port, allocated bytes/s, flows."""
-        return _frames().port_frame(self.best)
+        """One row per change of a port's rate.
+
+        Columns port, machine, direction (both empty where it is no NIC), capacity, time
+        (seconds), rate (bytes per second) and source: ``assigned`` by the scheduler or,
+        where that is not recorded, ``mean`` of what was moving.
+        """
+        pandas, schedule, problem = _import_pandas(), self.best, self.best.problem
+        assigned = sum_rates(schedule)
+        machines = [machine.name for machine in problem.cluster.machines]
+        rates_of = zip(problem.links, assigned or mean_rates(schedule), strict=True)
+        frames = [
+            pandas.DataFrame(
+                {
+                    "port": link.name,
+                    "machine": machines[link.machine] if link.direction else "",
+                    "direction": link.direction,
+                    "capacity": problem.links.steps.at(port, times),
+                    "time": times,
+                    "rate": rates,
+                    "source": "mean" if assigned is None else "assigned",
+                }
+            )
+            for port, (link, (times, rates)) in enumerate(rates_of)
+        ]
+        columns = ("port", "machine", "direction", "capacity", "time", "rate", "source")
+        none = [pandas.DataFrame(columns=columns)]  # where no machine has a NIC
+        return pandas.concat(frames or none, ignore_index=True)
 
     @property
     def training(self) -> pd.DataFrame:
         """Rows of training.csv: time, task, iteration, figure, value; else none."""
-        return _frames().training_frame(self.path / "training.csv")
+        return training_frame(self.path / "training.csv")
 
 
-def _frames() -> ModuleType:
-    """Return `emu.runs.frames`, which takes half a second to import."""
-    import_library("pandas", "a frame of a run", INSTALL_FIGURES)
-    return importlib.import_module("emu.runs.frames")
+def _import_pandas() -> ModuleType:
+    """Return pandas, which takes half a second to import."""
+    library: ModuleType = import_library("pandas", "a frame of a run", INSTALL_FIGURES)
+    return library
+
+
+def training_frame(path: Path) -> pd.DataFrame:
+    """Return training.csv: time, task, iteration, figure, value; no rows if missing."""
+    pandas, columns = _import_pandas(), ["time", "task", "iteration", "figure", "value"]
+    if not path.exists():
+        return pandas.DataFrame(columns=columns)
+    try:
+        with open_input(path, MOST_TEXT) as file:
+            frame: pd.DataFrame = pandas.read_csv(file, on_bad_lines="skip")
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read: {error}", path=path) from error
+    if list(frame.columns) != columns:
+        raise DataError(f"has the columns {', '.join(frame.columns)}", path=path)
+    return frame.dropna().reset_index(drop=True)
+
+
+def _flows(schedule: Schedule) -> pd.DataFrame:
+    problem, job = schedule.problem, schedule.problem.job
+    flows = schedule.flows()
+    at, edges = tuple(flows.T), flows[:, 0]
+    machine_of = np.array(problem.placement.machine_of)
+    machines = np.array([machine.name for machine in problem.cluster.machines])
+    names = np.array([task.name for task in job.tasks])
+    kinds = np.array([task.kind for task in job.tasks])
+    source = np.array([edge.source for edge in job.edges], dtype=np.int64)[edges]
+    to = np.array([edge.destination for edge in job.edges], dtype=np.int64)[edges]
+    return _import_pandas().DataFrame(
+        {
+            "edge": np.array(job.edge_names)[edges],
+            "source": names[source],
+            "destination": names[to],
+            "from_kind": kinds[source],
+            "to_kind": kinds[to],
+            "from_machine": machines[machine_of[source]],
+            "to_machine": machines[machine_of[to]],
+            "iteration": flows[:, 1],
+            "bytes": schedule.flow_bytes[at],
+            "ready": schedule.flow_ready[at],
+            "start": schedule.flow_start[at],
+            "end": schedule.flow_end[at],
+        }
+    )
 
 
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
     if not path.is_dir():
-        raise DataError("is not a run directory", path=str(path))
+        raise DataError("is not a run directory", path=path)
     with one_error(file := path / "problem.json"):
         problem = problem_from_json(read_json(file), str(file))
     missing: list[str] = []
@@ -222,7 +303,9 @@ def load_run(path: str | Path) -> RecordedRun:
             missing.append(f"{name} {error.problem}")
             return None
 
-    read_schedule = partial(_schedule, problem)
+    def read_schedule(file: Path) -> Schedule:
+        return schedule_from_json(problem, _object(file), str(file))
+
     manifest = try_read("manifest.json", read_manifest)
     result = try_read("result.json", _read_result) or {}
     emulation = try_read("result.json", read_schedule) if result else None
@@ -233,43 +316,34 @@ def load_run(path: str | Path) -> RecordedRun:
         rates = try_read("rates.npz", partial(read_rates, problem.job))
     simulation = try_read("simulated.json", read_schedule)
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
-        realization = try_read(
-            "realization.npz", partial(read_realization, problem.job)
-        )
+        read_times = partial(read_realization, problem.job)
+        realization = try_read("realization.npz", read_times)
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
     if emulation is not None and rates is not None:
-        emulation = with_rates(emulation, rates)
+        emulation = replace(emulation, rates=rates)
     made = emulation, simulation, realization
     return RecordedRun(path, manifest or {}, problem, result, *made, tuple(missing))
-
-
-def with_rates(schedule: Schedule, rates: RateHistory) -> Schedule:
-    """Return ``schedule`` with its rate history."""
-    return replace(schedule, rates=rates)
 
 
 def with_simulated_rates(run: RecordedRun) -> Schedule:
     """Return the simulation of a run with its rates, which no file holds.
 
-    They come from simulating again; where that gives another makespan (a run
-    without its result), or a rule of others may not run, the schedule is returned
-    without rates.
+    They come from simulating again; where that gives another makespan (a run without
+    its result), or a rule of others may not run, it is returned without rates.
     """
     schedule = run.simulated
     if schedule is None:
-        raise DataError("; ".join(run.missing), path=str(run.path))
-    problem = run.problem.following(schedule)
+        raise DataError("; ".join(run.missing), path=run.path)
+    what = run.problem.following(schedule), realization_of(schedule)
     try:
-        again = simulate(
-            problem, realization_of(schedule), run.policy, record_rates=True
-        )
+        again = simulate(*what, run.policy, record_rates=True)
     except CodeWithheld:
         return schedule
     alike = np.isclose(again.makespan, schedule.length, rtol=1e-9, atol=0.0)
     if again.rates is None or not alike:
         return schedule
-    return with_rates(schedule, again.rates)
+    return replace(schedule, rates=again.rates)
 
 
 def realization_of(schedule: Schedule) -> Realization:
@@ -296,33 +370,23 @@ def realization_of(schedule: Schedule) -> Realization:
 def _object(path: Path) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
-        raise DataError("holds no JSON object", path=str(path))
+        raise DataError("holds no JSON object", path=path)
     return content
 
 
-def _schedule(problem: Problem, path: Path) -> Schedule:
-    return schedule_from_json(problem, _object(path), str(path))
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the content of manifest.json."""
-    return _read_versioned(path, manifest_shape())
+def read_manifest(path: Path, shape: Any = None) -> dict[str, Any]:
+    """Return the content of manifest.json, or of a file of another shape like it."""
+    content = _object(path)
+    if (version := content.get("version")) != VERSION:
+        problem = f"is of version {version!r}, this emu reads {VERSION}"
+        raise DataError(problem, path=path)
+    check_shape(content, shape or manifest_shape(), path)
+    return content
 
 
 def _read_result(path: Path) -> dict[str, Any]:
-    content = _read_versioned(path, result_shape())
+    content = read_manifest(path, result_shape())
     policy = content.get("policy")
     if policy is not None and not is_policy(policy):
-        raise DataError(f"names the unknown policy {policy!r}", path=str(path))
-    return content
-
-
-def _read_versioned(path: Path, shape: Any) -> dict[str, Any]:
-    content = _object(path)
-    if content.get("version") != VERSION:
-        raise DataError(
-            f"is of version {content.get('version')!r}, this emu reads {VERSION}",
-            path=str(path),
-        )
-    check_shape(content, shape, path)
+        raise DataError(f"names the unknown policy {policy!r}", path=path)
     return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -44,9 +45,9 @@ def task_rows(
     table: dict[str, dict[str, float]] = {}
     tasks = problem.job.tasks
     kinds = np.array([task.kind for task in tasks])
-    depth: dict[str, int] = {}
+    depth = Counter[str]()
     for task in tasks:
-        depth[task.job_name] = max(depth.get(task.job_name, 0), task.behind)
+        depth[task.job_name] = max(depth[task.job_name], task.behind)
     first = np.array([task.behind for task in tasks], dtype=np.int64)
     last = first + problem.job.rounds - [depth[task.job_name] for task in tasks]
     cycle = np.arange(problem.job.iterations)
@@ -74,13 +75,12 @@ def flow_rows(
     ``simulated``: the simulation that stands beside a run.
     """
     job = schedule.problem.job
-    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    groups = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
     for e, n in schedule.flows():
-        if schedule.flow_bytes[e, n] == 0:
-            continue
-        edge = job.edges[e]
-        kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
-        groups.setdefault(kinds, []).append((int(e), int(n)))
+        if schedule.flow_bytes[e, n] != 0:
+            edge = job.edges[e]
+            kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+            groups[kinds].append((int(e), int(n)))
     rows = []
     for (source, destination), flows in groups.items():
         at = tuple(np.array(flows).T)
@@ -125,34 +125,28 @@ def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
 
 def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
     """Return the distances of flow ends in the two, seconds: median, 95th, greatest."""
-    flows = emulated.flows()
-    if not len(flows):
-        return {"median_seconds": 0.0, "p95_seconds": 0.0, "max_seconds": 0.0}
-    at = tuple(flows.T)
+    at = tuple(emulated.flows().T)
     apart = np.abs(emulated.flow_end[at] - simulated.flow_end[at])
-    median, high = np.percentile(apart, [50, 95])
-    return {
-        "median_seconds": float(median),
-        "p95_seconds": float(high),
-        "max_seconds": float(apart.max()),
-    }
+    names = ("median_seconds", "p95_seconds", "max_seconds")
+    figures = np.percentile(apart, [50, 95, 100]).tolist() if len(apart) else [0.0] * 3
+    return dict(zip(names, figures, strict=True))
 
 
 def training_curve(
     reports: list[tuple[float, str, int, dict[str, float]]],
 ) -> list[dict[str, float]]:
     """Return per iteration the run time of its last report and the mean loss."""
-    by_iteration: dict[int, list[tuple[float, float]]] = {}
+    times, losses = (
+        defaultdict[int, list[float]](list),
+        defaultdict[int, list[float]](list),
+    )
     for time, _, iteration, figures in reports:
         if "loss" in figures:
-            by_iteration.setdefault(iteration, []).append((time, figures["loss"]))
+            times[iteration].append(time)
+            losses[iteration].append(figures["loss"])
     return [
-        {
-            "iteration": iteration,
-            "time": max(time for time, _ in values),
-            "loss": float(np.mean([value for _, value in values])),
-        }
-        for iteration, values in sorted(by_iteration.items())
+        {"iteration": n, "time": max(times[n]), "loss": float(np.mean(losses[n]))}
+        for n in sorted(times)
     ]
 
 
@@ -181,8 +175,8 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
         # Epochs would need the data set; the result itself has its iterations.
         by_data = scenario.job.shaped_by_data
         job = scenario.to_job(train_vertices=1, opened=by_data)
-        iterations = 1 + max(entry["iteration"] for entry in content["tasks"])
-        job = replace(job, iterations=iterations)
+        last = max(entry["iteration"] for entry in content["tasks"])
+        job = replace(job, iterations=1 + last)
         places = content["placement"]
         machines = tuple(cluster.index(places[task.name]) for task in job.tasks)
         placed = Problem(cluster, job, Placement(machines))
@@ -192,10 +186,9 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     except (
         AttributeError,
         ValueError,
-        KeyError,
+        LookupError,
         TypeError,
-        IndexError,
         RecursionError,
     ) as error:
         problem = f"is not a whole result: {type(error).__name__} {error}"
-    raise DataError(problem, path=str(file))
+    raise DataError(problem, path=file)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.problem import Job
 from emu.runs.array_files import read_weights
+from emu.runs.recorded_run import RecordedRun, training_frame
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, virtual_training
 from emu.scenario.run_sections import UntilSection
@@ -24,8 +25,6 @@ from emu.trust.violation import Findings, Violation
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from emu.runs.recorded_run import RecordedRun
 
 
 #: Share of a loss by which it may be off, by precision: sums of gradients differ in
@@ -42,27 +41,20 @@ def training_audit(run: Path, job: Job) -> Findings:
     All steps are taken again in one process, where nothing is sent. A gradient or a
     parameter that arrived with other content changes the next loss, and the weights in
     the end. Sampling, models and optimisers are the same code in both: their faults
-    change neither, and only their own tests find them.
-
-    ``run``: run directory, of which training.csv and weights.npz are read. ``job``: job
-    of its scenario, not of the run.
+    change neither, and only their own tests find them. Of the run training.csv and
+    weights.npz are read; ``job`` is that of its scenario.
     """
-    from emu.runs.frames import training_frame  # noqa: PLC0415 - pandas takes 0.5 s
-
     count, violations = 0, []
     frame = training_frame(run / "training.csv")
     for name, settings in list_training(job):
         mine = frame[(frame.figure == "loss") & frame.task.str.startswith(name)]
         losses = mine.groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
-            raise DataError("holds no losses", path=str(run / "training.csv"))
+            raise DataError("holds no losses", path=run / "training.csv")
         system = system_of(settings)
         if system is not None and system.asynchronous(settings):
-            problem = (
-                "trained asynchronously: its losses follow from what was read when, "
-                "audit a run of mode: pipe"
-            )
-            raise DataError(problem, path=str(run))
+            problem = "trained asynchronously: its losses follow from what was read "
+            raise DataError(problem + "when, audit a run of mode: pipe", path=run)
         misses = system.updates_missed(settings) if system else 0
         parts = read_weights(run).items()
         parts_of_job = [part.ravel() for key, part in parts if key.startswith(name)]
@@ -70,25 +62,21 @@ def training_audit(run: Path, job: Job) -> Findings:
         wrong = _first_wrong(losses, weights, settings, misses)
         count += len(losses) + 1
         if wrong is not None:
-            off, subject, words = wrong
-            sentence = f"{name}{subject} {words}"
-            violations.append(
-                Violation("training", name + subject, off, "values", sentence)
+            off, subject, words = (
+                wrong[0],
+                name + wrong[1],
+                f"{name}{wrong[1]} {wrong[2]}",
             )
+            violations.append(Violation("training", subject, off, "values", words))
     if not count:
-        raise DataError("trained nothing, so no loss can be compared", path=str(run))
+        raise DataError("trained nothing, so no loss can be compared", path=run)
     return count, violations
 
 
 def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the prefix of task names, and the settings, of every part that trains."""
-    parts = job.settings.get("jobs")
-    names = (
-        [("", job.settings)]
-        if parts is None
-        else [(f"{name}/", settings) for name, settings in parts.items()]
-    )
-    for name, settings in names:
+    parts = {f"{k}/": own for k, own in job.settings.get("jobs", {}).items()}
+    for name, settings in (parts or {"": job.settings}).items():
         if "model" in settings and settings.get("compute") != "timed":
             yield name, settings
 
@@ -144,33 +132,28 @@ def _alone(
 def progress_of(
     runs: Sequence[RecordedRun], watch: Callable[[int, int], None] = lambda *_: None
 ) -> list[Progress]:
-    """Return the training of every run; those of equal weights are trained once.
+    """Return the training of every run, and leave it in each run directory.
 
-    It is left in every run directory.
-
-    ``watch``: called with steps so far and in all while something is trained.
+    Those of equal weights are trained once. ``watch``: called with steps so far and in
+    all while something is trained.
     """
     curves = []
     for run in runs:
         if not trains(run):
-            problem = "has no validation accuracy over time"
-            raise DataError(problem, path=str(run.path))
+            raise DataError("has no validation accuracy over time", path=run.path)
         scenario = Scenario.model_validate(run.manifest["scenario"])
         stated = run.manifest.get("until")
         until = UntilSection.model_validate(stated) if stated else None
         schedule = partial(getattr, run, "best")
         curves.append(progress_along(scenario, schedule, watch, until))
         if not (run.path / FILE).exists():
-            RunDirectory(run.path).write_lines(FILE, _lines(curves[-1]))
+            last, lines = curves[-1], ["step,loss,accuracy"]
+            shares = last.accuracy["valid"].tolist()
+            at = dict(zip(last.looks.tolist(), shares, strict=True))
+            for number, loss in enumerate(last.loss.tolist()):
+                lines.append(f"{number},{loss!r},{at.get(number + 1, math.nan)!r}")
+            RunDirectory(run.path).write_lines(FILE, lines)
     return curves
-
-
-def _lines(progress: Progress) -> Iterator[str]:
-    looks, shares = progress.looks.tolist(), progress.accuracy["valid"].tolist()
-    at = dict(zip(looks, shares, strict=True))
-    yield "step,loss,accuracy"
-    for number, loss in enumerate(progress.loss.tolist()):
-        yield f"{number},{loss!r},{at.get(number + 1, math.nan)!r}"
 
 
 def step_ends(run: RecordedRun) -> NDArray[np.float64]:
@@ -179,7 +162,7 @@ def step_ends(run: RecordedRun) -> NDArray[np.float64]:
     That is the end of the last parameter server, or of the last worker without one.
     """
     if not trains(run):
-        raise DataError("has no training steps", path=str(run.path))
+        raise DataError("has no training steps", path=run.path)
     return virtual_training.step_ends(run.best, _step_kinds(run))
 
 

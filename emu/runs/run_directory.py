@@ -46,13 +46,7 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.host.files import whole_file
-from emu.host.input_file import (
-    one_error,
-    open_input,
-    read_arrays,
-    read_json,
-    read_text,
-)
+from emu.host.input_file import one_error, open_input, read_arrays, read_json, read_text
 from emu.host.limits import limit
 from emu.names import file_part
 from emu.problem.job import Cut
@@ -65,8 +59,6 @@ from emu.scenario.scenario_file import load_again
 from emu.trust.violation import differences
 
 Arrays = Mapping[str, NDArray[Any]]
-
-
 #: Files that result.json follows from, and names the digests of.
 RECORDS = (
     "manifest.json", "scenario.txt", "problem.json", "simulated.json",
@@ -95,8 +87,7 @@ def _digest(path: Path) -> str:
         with open_input(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
 
 
 class RunDirectory:
@@ -114,21 +105,17 @@ class RunDirectory:
         """Make ``parent/name-<time>`` and return it."""
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for attempt in range(100):
-            path = (
-                parent / f"{file_part(name)}-{stamp}{f'-{attempt}' if attempt else ''}"
-            )
+            suffix = f"-{attempt}" if attempt else ""
+            path = parent / f"{file_part(name)}-{stamp}{suffix}"
             try:
                 path.mkdir(parents=True)
             except FileExistsError:
                 continue
             except OSError as error:
-                raise DataError(
-                    f"cannot make a run directory here: {error.strerror}; choose "
-                    "another with --runs",
-                    path=str(path),
-                ) from error
+                problem = f"cannot make a run directory here: {error.strerror}; choose "
+                raise DataError(problem + "another with --runs", path=path) from error
             return cls(path)
-        raise DataError("every name for a run directory is taken", path=str(parent))
+        raise DataError("every name for a run directory is taken", path=parent)
 
     @classmethod
     @contextlib.contextmanager
@@ -157,13 +144,13 @@ class RunDirectory:
             handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             problem = f"cannot be opened: {error.strerror}"
-            raise DataError(problem, path=str(self.path)) from error
+            raise DataError(problem, path=self.path) from error
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 problem = "another emu is writing here: wait for its end"
-                raise DataError(problem, path=str(self.path)) from error
+                raise DataError(problem, path=self.path) from error
             except OSError:
                 pass  # a file system without locks
             yield
@@ -232,19 +219,19 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
 def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
     """Return the scenario that the text in a run directory states.
 
-    Raises DataError when the manifest names no text, or it cannot be read. Raises
+    Raises DataError when the manifest names no text, or it cannot be read;
     ScenarioError when it states no scenario.
     """
     path = run / NAME
     stated = manifest.get("source")
     if not isinstance(stated, dict):
         problem = "names no scenario text: nothing but itself says what was to be run"
-        raise DataError(problem, path=str(run / "manifest.json"))
+        raise DataError(problem, path=run / "manifest.json")
     with one_error(path):
         try:
             text = read_text(path, limit(_MOST_BYTES))
         except FileNotFoundError as error:
-            raise DataError("is missing", path=str(path)) from error
+            raise DataError("is missing", path=path) from error
         keys = ("file", "folder", "overrides")
         source = Source(text, *(stated[key] for key in keys))
         return load_again(source, manifest.get("scenario"))
@@ -255,11 +242,10 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
 
     Scales that are left to emu may be any number; what was measured of a model's
     program, or read of its file, is not in the text.
-
     """
     content = stated.to_json()
+    there = noted.get("emulation", {}) if isinstance(noted, dict) else {}
     for key in ("time_scale", "byte_scale"):
-        there = noted.get("emulation", {}) if isinstance(noted, dict) else {}
         if content["emulation"][key] == AUTO and isinstance(there, dict):
             content["emulation"][key] = there.get(key)
     return [*differences(_without(noted), _without(content), "the scenario text")]
@@ -310,7 +296,7 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
         folder.mkdir(parents=True)
     except OSError as error:
         problem = f"cannot be written: {error.strerror or error}"
-        raise DataError(problem, path=str(folder)) from error
+        raise DataError(problem, path=folder) from error
     parts: dict[str, _Part] = {}
     for name, arrays in cut.states.items():
         file, content = f"{file_part(name)}.npz", npz_content(arrays)
@@ -347,7 +333,7 @@ def drop_cuts(run: Path) -> None:
             _remove(folder)
     except OSError as error:
         problem = f"cannot be removed: {error.strerror or error}"
-        raise DataError(problem, path=str(run / FOLDER)) from error
+        raise DataError(problem, path=run / FOLDER) from error
 
 
 def newest_cut(
@@ -355,21 +341,16 @@ def newest_cut(
 ) -> Cut:
     """Return the last committed cut of a run; that before iteration 0 where none is.
 
-    One that is damaged is passed over if there is an older one.
-
-    ``owners``: tasks whose state must be there. ``notify``: called with a sentence on
-    every cut that was passed over.
+    One that is damaged is passed over if there is an older one. ``owners``: tasks whose
+    state must be there. ``notify``: called with a sentence on every one passed over.
     """
-    cuts = _list_cuts(run)
     wrong: list[DataError] = []
-    for folder in reversed(cuts):
+    for folder in reversed(_list_cuts(run)):
         try:
-            cut = _read(folder, job, owners)
+            return _read(folder, job, owners)
         except DataError as error:
             wrong.append(error)
             notify(f"passed over a checkpoint: {error}")
-        else:
-            return cut
     if wrong:
         raise wrong[0]
     return Cut(0, {})
@@ -381,14 +362,13 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
         record: _Record = read_shape(read_json(path), _Record, path)
     iteration, parts = record.iteration, record.parts
     if record.job != job or parts.keys() != {*owners}:
-        raise DataError("is of another job than the run", path=str(path))
+        raise DataError("is of another job than the run", path=path)
     if folder.name != f"{iteration:08d}":
-        raise DataError(f"is of iteration {iteration}", path=str(path))
+        raise DataError(f"is of iteration {iteration}", path=path)
     states: dict[str, Arrays] = {}
     for name, part in parts.items():
         path = folder / file_part(part.file)
         if _digest(path) != part.sha256:
-            problem = "is not what was committed: its digest differs"
-            raise DataError(problem, path=str(path))
+            raise DataError("is not what was committed: its digest differs", path=path)
         states[name] = read_arrays(path, part.arrays)
     return Cut(iteration, states)

@@ -32,12 +32,16 @@ def share_run(run: Path, out: Path) -> None:
     ran; the digests are of what stands there then.
     """
     problem = load_run(run).problem
-    contents = _read(run)
+    contents, room = dict[str, bytes](), MOST
+    for name in (name for name in _NAMES if (run / name).exists()):
+        with open_input(run / name, room) as file:
+            contents[name] = file.read()
+        room -= len(contents[name])
     if "result.json" not in contents or "processes.json" not in contents:
-        raise DataError("holds no emulated run that has ended", path=str(run))
+        raise DataError("holds no emulated run that has ended", path=run)
     result = parse_json(contents["result.json"].decode())
     if result.get("records") != RunDirectory(run).digests():
-        raise DataError("is not what the run has written: it was edited", path=str(run))
+        raise DataError("is not what the run has written: it was edited", path=run)
     rows = read_json(run / "processes.json")["hosts"]
     hosts = {str(row.get(key)) for row in rows for key in ("host", "name")}
     hosts -= {"None", "localhost", *(one.name for one in problem.cluster.machines)}
@@ -48,11 +52,9 @@ def share_run(run: Path, out: Path) -> None:
             text = re.sub(alone, f"host-{number}", text)
         contents[name] = text.encode()
     result = parse_json(contents["result.json"].decode())
-    result["records"] = {
-        name: hashlib.sha256(contents[name]).hexdigest()
-        for name in RECORDS
-        if name in contents
-    }
+    names = [name for name in RECORDS if name in contents]
+    digests = {n: hashlib.sha256(contents[n]).hexdigest() for n in names}
+    result["records"] = digests
     contents["result.json"] = json.dumps(result, indent=1).encode()
     with (
         whole_file(out) as partial,
@@ -60,15 +62,6 @@ def share_run(run: Path, out: Path) -> None:
     ):
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
-
-
-def _read(run: Path) -> dict[str, bytes]:
-    contents, room = dict[str, bytes](), MOST
-    for name in (name for name in _NAMES if (run / name).exists()):
-        with open_input(run / name, room) as file:
-            contents[name] = file.read()
-        room -= len(contents[name])
-    return contents
 
 
 @contextlib.contextmanager
@@ -87,20 +80,14 @@ def unpack_shared(path: Path) -> Iterator[Path]:
                 for name in archive.namelist():
                     if name not in _NAMES:
                         text = f"holds {printable(name)}, which is no record of a run"
-                        raise DataError(text, path=str(path))
+                        raise DataError(text, path=path)
                     with archive.open(name) as member:
                         content = member.read(room + 1)
                     if (room := room - len(content)) < 0:
-                        text = f"holds more than {MOST:,} bytes"
-                        raise DataError(text, path=str(path))
+                        raise DataError(f"holds more than {MOST:,} bytes", path=path)
                     there = Path(folder, name)
                     there.parent.mkdir(exist_ok=True)
                     there.write_bytes(content)
-        except (
-            zipfile.BadZipFile,
-            OSError,
-            RuntimeError,
-            NotImplementedError,
-        ) as error:
-            raise DataError(f"is no shared run: {error}", path=str(path)) from error
+        except (zipfile.BadZipFile, OSError, RuntimeError) as error:
+            raise DataError(f"is no shared run: {error}", path=path) from error
         yield Path(folder)

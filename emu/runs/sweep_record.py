@@ -39,10 +39,7 @@ def _row_shape() -> Any:
 class SweepRecord:
     """The finished points of a sweep, in ``points.jsonl`` of a directory.
 
-    Attributes
-    ----------
-    rows
-        Key of a point to its row, in the order of finishing.
+    ``rows``: key of a point to its row, in the order of finishing.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -59,20 +56,19 @@ class SweepRecord:
             if whole < len(content):
                 os.truncate(self.path, whole)
         except OSError as error:
-            raise DataError(
-                f"cannot be used: {error.strerror}", path=str(self.path)
-            ) from error
+            problem = f"cannot be used: {error.strerror}"
+            raise DataError(problem, path=self.path) from error
         for number, line in enumerate(content[:whole].splitlines(), start=1):
             try:
                 row = parse_json(line.decode("utf-8"))
             except (ValueError, RecursionError) as error:
                 problem = f"line {number} is not JSON: {error}"
-                raise DataError(problem, path=str(self.path)) from error
+                raise DataError(problem, path=self.path) from error
             version = row.get("version") if isinstance(row, dict) else None
             if version != VERSION or "key" not in row:
                 problem = f"line {number} is of version {version!r}, this emu writes "
                 problem += f"{VERSION}; choose another --out"
-                raise DataError(problem, path=str(self.path))
+                raise DataError(problem, path=self.path)
             check_shape(row, _row_shape(), self.path, f"line {number}: ")
             self.rows[row["key"]] = row
 
@@ -86,7 +82,7 @@ class SweepRecord:
             )
             problem = f"has a point as {before or 'stated'} that this sweep has as"
             problem = f"{problem} {now or 'stated'}: write --out DIR, of another one"
-            raise DataError(problem, path=str(self.path))
+            raise DataError(problem, path=self.path)
         return row
 
     def add(
@@ -95,26 +91,19 @@ class SweepRecord:
         """Append a finished point.
 
         ``values``: values that were varied, and the seed. ``figures``: results of the
-        point; finite numbers or text.
-
-        Raises DataError when the disk refuses. Raises ValueError when a figure is NaN
-        or infinite.
+        point; finite numbers or text. Raises DataError when the disk refuses,
+        ValueError when a figure is NaN or infinite.
         """
-        row = {
-            "version": VERSION,
-            "key": key,
-            "values": dict(values),
-            "figures": dict(figures),
-        }
+        row = {"version": VERSION, "key": key}
+        row |= {"values": dict(values), "figures": dict(figures)}
         line = json.dumps(row, allow_nan=False) + "\n"
         try:
             with self.path.open("ab", buffering=0) as file:
                 file.write(line.encode())
                 os.fsync(file.fileno())
         except OSError as error:
-            raise DataError(
-                f"cannot be written: {error.strerror}", path=str(self.path)
-            ) from error
+            problem = f"cannot be written: {error.strerror}"
+            raise DataError(problem, path=self.path) from error
         self.rows[key] = row
 
     def write_table(self, keys: Iterable[str]) -> Path:
@@ -126,8 +115,7 @@ class SweepRecord:
         text = io.StringIO()
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
-        for row in rows:
-            writer.writerow({**row["values"], **row["figures"]})
+        writer.writerows({**row["values"], **row["figures"]} for row in rows)
         directory = RunDirectory(self.directory)
         directory.write_lines("points.csv", text.getvalue().splitlines())
         return self.directory / "points.csv"

@@ -5,13 +5,11 @@ processes and sockets; `emu.testing.strategies` needs Hypothesis.
 Start at ``problems.py``, then ``trials/trial.py``.
 """
 
-from emu.testing.problems import two_machine_example
-from emu.testing.scheduler_state import validate_state
-from emu.testing.workloads import bench_directory, load_workload
+from emu.testing.problems import (
+    bench_directory,
+    load_workload,
+    two_machine_example,
+    validate_state,
+)
 
-__all__ = [
-    "bench_directory",
-    "load_workload",
-    "two_machine_example",
-    "validate_state",
-]
+__all__ = ["bench_directory", "load_workload", "two_machine_example", "validate_state"]

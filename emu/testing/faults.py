@@ -34,25 +34,17 @@ _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "runs", "site", "*.egg-i
 
 @dataclass(frozen=True)
 class Fault:
-    """One small change of a package that a test should see.
-
-    Parameters
-    ----------
-    file
-        From the root of the package's tree.
-    old, new
-        Text that occurs once in the file, and what stands there instead.
-    means
-        Its meaning to a user.
-    tests
-        Tests that should see it, as pytest names them.
-    """
+    """One small change of a package that a test should see."""
 
     file: str
+    """From the root of the package's tree."""
     old: str
     new: str
+    """Text that occurs once in the file, and what stands there instead."""
     means: str = ""
+    """Its meaning to a user."""
     tests: tuple[str, ...] = ()
+    """Tests that should see it, as pytest names them."""
 
     @property
     def case(self) -> str:
@@ -66,25 +58,17 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Fate of a fault.
-
-    Parameters
-    ----------
-    case
-        As `Fault.case`.
-    fate
-        ``killed``; ``alive``; ``hung``; ``skipped``, where this host cannot run its
-        tests; ``gone``, where its text is.
-    seen_by
-        The first test that failed.
-    seconds
-        Wall time of its tests.
-    """
+    """Fate of a fault."""
 
     case: str
+    """As `Fault.case`."""
     fate: str
+    """``killed``; ``alive``; ``hung``; ``skipped``, where this host cannot run its
+    tests; ``gone``, where its text is."""
     seen_by: str
+    """The first test that failed."""
     seconds: float
+    """Wall time of its tests."""
 
 
 def read_faults(table: Path) -> list[Fault]:
@@ -96,12 +80,8 @@ def read_faults(table: Path) -> list[Fault]:
 def plant(root: Path, faults: Sequence[Fault]) -> Iterator[Outcome]:
     """Plant one fault after the other in a copy of a tree; yield what became of each.
 
-    ``root`` itself stays as it is. Its ``src`` counts as a place to import from.
-
-    Raises
-    ------
-    ValueError
-        When a test fails without a fault: what it kills would be no kill.
+    ``root`` itself stays as it is. Its ``src`` counts as a place to import from. Raises
+    ValueError when a test fails without a fault: what it kills would be no kill.
     """
     with tempfile.TemporaryDirectory(prefix="emu-faults-") as folder:
         copy = Path(folder, "tree")
@@ -117,11 +97,8 @@ def attempt(
 ) -> Outcome:
     """Plant ``fault`` in ``copy``, run its tests, and take it out again.
 
-    Parameters
-    ----------
-    build
-        Called with the changed file; returns True where it has built something of it,
-        which has to look changed afterwards as well.
+    ``build``: called with the changed file; returns True where it has built something
+    of it, which has to look changed afterwards as well.
     """
     began, path = time.monotonic(), copy / fault.file
     text = path.read_text(encoding="utf-8") if path.exists() else ""

@@ -1,11 +1,15 @@
-"""Problems with known answers."""
+"""Problems with known answers, and a check of what a scheduler keeps of one."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from emu.host.input_file import read_json
+from emu.prediction.scheduling import Scheduler
 from emu.problem import (
     Cluster,
     Edge,
@@ -19,6 +23,8 @@ from emu.problem import (
     Task,
 )
 from emu.problem.workloads.all_reduce import phase_of
+
+_KINDS = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
 
 
 def two_machine_example(
@@ -48,7 +54,7 @@ def two_machine_example(
         Bytes per second of a link called ``core`` between the NICs, both ways.
     """
     names = ["g0", "g1", "s0", "s1", "w0", "p0"]
-    kinds = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
+    kinds = [_KINDS[name[0]] for name in names]
     flows = [
         ("g0", "s0", 0, 40.0),
         ("g0", "s1", 0, 40.0),
@@ -64,16 +70,11 @@ def two_machine_example(
     if credit is not None:
         edges += [Edge(4, store, credit, credit=True) for store in (0, 1)]
         volumes += [0.0, 0.0]
-    job = Job(
-        tuple(
-            Task(name, kinds[name[0]], phase=phase_of(kinds[name[0]])) for name in names
-        ),
-        tuple(edges),
-        iterations,
-    )
-    cluster = Cluster(
-        (Machine("m0", 10.0, 10.0), Machine("m1", second_nic, second_nic))
-    )
+    pairs = zip(names, kinds, strict=True)
+    tasks = tuple(Task(name, kind, phase=phase_of(kind)) for name, kind in pairs)
+    job = Job(tasks, tuple(edges), iterations)
+    machines = Machine("m0", 10.0, 10.0), Machine("m1", second_nic, second_nic)
+    cluster = Cluster(machines)
     if shared_link is not None:
         cluster = replace(
             cluster,
@@ -87,3 +88,46 @@ def two_machine_example(
         np.repeat(np.array(volumes)[:, None], iterations, axis=1),
     )
     return Problem(cluster, job, Placement(machine_of)), realization
+
+
+def bench_directory() -> Path | None:
+    """Return the directory that ``EMU_BENCH`` names, None unless it is there."""
+    folder = os.environ.get("EMU_BENCH", "")
+    return Path(folder) if folder and Path(folder).is_dir() else None
+
+
+def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:
+    """Return a workload of the peer benchmark and its makespans by policy, seconds.
+
+    ``name``: ``workload_a`` (4 machines, 916 flows) or ``workload_b`` (16, 24,942).
+    Raises FileNotFoundError when ``EMU_BENCH`` does not name a directory that holds it.
+    """
+    directory = bench_directory()
+    if directory is None:
+        raise FileNotFoundError("EMU_BENCH does not name a directory")
+    text = read_json(directory / f"{name}.json")
+    names, iterations = text["tasks"], text["n_iterations"]
+    position = {task: j for j, task in enumerate(names)}
+    cluster = Cluster(
+        tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(text["machines"]))
+    )
+    job = Job(
+        tuple(Task(task, _KINDS[task[0]]) for task in names),
+        tuple(Edge(position[a], position[b], lag) for a, b, lag in text["edges"]),
+        iterations,
+    )
+    placement = Placement(tuple(text["placement"][task] for task in names))
+    times = np.array([[text["exec_times"][task]] * iterations for task in names])
+    realization = Realization(times, np.array(text["volumes"]))
+    return Problem(cluster, job, placement), realization, text["expected_makespan_s"]
+
+
+def validate_state(scheduler: Scheduler) -> None:
+    """Raise AssertionError where something does not hold of a scheduler's state.
+
+    Every count, list and rate that the core keeps up to date is compared with what it
+    follows from: call it after `Scheduler.settle`, once per event. A simulation checks
+    the same at its events where the core is built with ``SANITIZE``.
+    """
+    if sentence := scheduler.broken:
+        raise AssertionError(f"this does not hold: {sentence}")

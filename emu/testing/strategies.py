@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -61,30 +62,18 @@ def random_problem(
     ----------
     ties
         Whether times and volumes come from a few round numbers, some of them 0.
-    links
-        Whether machines are joined by shared links as well, and may have no NIC.
-    own
-        Whether tasks have numbers of iterations of their own.
-    slots
-        Whether tasks of a machine share slots.
-    channels
-        Whether some edges share a channel.
-    latest
-        Whether some edges read the newest.
-    jobs
-        Whether there are two jobs.
-    changes
-        Whether capacities change.
-    cuts
-        Whether they do, and some links are cut for a time.
-    speeds
-        Whether machines are slow, or stand still, for a time.
-    tuned
-        Whether quotas of slots are tuned; of use with ``slots``.
-    latencies
-        Whether links add latencies to the way of a flow.
-    coflows
-        Whether some edges share a coflow.
+    links, slots, channels, coflows
+        Whether machines are joined by shared links as well, and may have no NIC;
+        whether tasks of a machine share slots, and edges a channel, or a coflow.
+    own, latest, jobs
+        Whether tasks have numbers of iterations of their own; whether some edges read
+        the newest; whether there are two jobs.
+    changes, cuts, speeds
+        Whether capacities change; links are cut for a time; machines are slow, or stand
+        still, for a time.
+    tuned, latencies
+        Whether quotas of slots are tuned, of use with ``slots``; whether links add
+        latencies to the way of a flow.
     """
     machines, tasks = int(rng.integers(1, 3 if tuned else 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -155,10 +144,9 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with up to three shared links that some routes cross."""
     count = int(rng.integers(1, 4))
     links = tuple(Link(f"l{i}", float(rng.choice(_RATES))) for i in range(count))
+    none: dict[str, Any] = {"bandwidth_in": 0.0, "bandwidth_out": 0.0}
     machines = [
-        replace(machine, bandwidth_in=0.0, bandwidth_out=0.0)
-        if rng.random() < 0.2
-        else machine
+        replace(machine, **none) if rng.random() < 0.2 else machine
         for machine in cluster.machines
     ]
     routes = []
@@ -198,21 +186,19 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     drawn = {
         (float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6) if names
     }
-    changes = tuple(
-        CapacityChange(time, name, float(rng.choice(_RATES)))
-        for time, name in sorted(drawn)
-    )
+
+    def change(time: float, name: str) -> CapacityChange:
+        return CapacityChange(time, name, float(rng.choice(_RATES)))
+
+    changes = [change(time, name) for time, name in sorted(drawn)]
     if cuts and drawn:
         lasting = {link: time for time, link in sorted(drawn)}
         later = max(lasting.values()) + 1.0
-        changes = tuple(
+        changes = [
             replace(c, capacity=0.0) if rng.random() < 0.5 else c for c in changes
-        )
-        changes += tuple(
-            CapacityChange(later, link, float(rng.choice(_RATES)))
-            for link in sorted(lasting)
-        )
-    return replace(cluster, changes=changes)
+        ]
+        changes += [change(later, link) for link in sorted(lasting)]
+    return replace(cluster, changes=tuple(changes))
 
 
 def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
@@ -224,9 +210,7 @@ def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
         if rng.random() < 0.5:
             length = float(rng.choice([0.5, 1.0, 3.0]))
         factor = float(rng.choice([0.0, 0.0, 0.5, 1 / 3]))
-        until = since + length
-        if factor and rng.random() < 0.2:
-            until = math.inf
+        until = math.inf if factor and rng.random() < 0.2 else since + length
         name = str(rng.choice(names))
         faults.append(Fault(name, since, until, factor, of_machine=True))
     return faults
@@ -249,13 +233,9 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
 def problems(**shape: bool) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`, with and without ties.
 
-    Problems are kept by their seed: a test with a parameter draws the same ones for
-    every value of it, and drawing one takes half as long as the slow simulator does.
-
-    Parameters
-    ----------
-    shape
-        Its other parameters.
+    ``shape``: its other parameters. Problems are kept by their seed: a test with a
+    parameter draws the same ones for every value of it, and drawing one takes half as
+    long as the slow simulator does.
     """
 
     @lru_cache(maxsize=256)

@@ -61,9 +61,8 @@ class GraphModel(LayerTensors):
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
         Flat, in the model's precision; with it the mean cross-entropy, and the share of
-        the seeds whose label scores highest. Nothing is drawn, so that nothing follows
-        from worker and iteration, see `OwnModel.gradient`. Raises ValueError as
-        `Block`.
+        the seeds whose label scores highest. Nothing is drawn, so nothing follows from
+        worker and iteration, see `OwnModel.gradient`. Raises ValueError as `Block`.
         """
 
         def scores_of(batch: MiniBatch) -> Tensor:
@@ -140,5 +139,5 @@ def build_model(settings: Mapping[str, Any], dataset: Dataset) -> GraphModel | O
 
     Raises DataError as `OwnModel`.
     """
-    own = "program" in settings["model"]
-    return OwnModel(settings, dataset) if own else GraphModel(settings, dataset)
+    kind = OwnModel if "program" in settings["model"] else GraphModel
+    return kind(settings, dataset)

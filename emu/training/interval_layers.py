@@ -43,10 +43,8 @@ class RowSums:
         """Return the sums, shape (rows, columns of ``vectors``)."""
         if not len(self._starts):
             return np.zeros((0, vectors.shape[1]), vectors.dtype)
-        sums: Array = np.add.reduceat(
-            self._weights * vectors[self._columns], self._starts, axis=0
-        )
-        return sums
+        rows = self._weights * vectors[self._columns]
+        return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
 
 
 def activate(name: str, z: Array) -> Array:
@@ -112,19 +110,16 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
     ``kind``: of the model in ``Job.settings``.
     """
     below = len(PARTS[kind]) - 1  # rows of attention
-    pieces = []
-    for one in weights:
-        rows = len(one) - below
-        pieces += [one[:rows].T.ravel(), one[rows:].ravel()]
+    cuts = ((one, len(one) - below) for one in weights)
+    pieces = [part.ravel() for one, at in cuts for part in (one[:at].T, one[at:])]
     return np.concatenate(pieces)
 
 
 class InEdges:
-    """Edges into the vertices of an interval, vertex by vertex.
+    """Edges into the vertices of an interval, whose positions are ``rows``, by vertex.
 
     The adjacency has rows by destination, each with an entry: vertices attend to
-    themselves too. ``rows`` are positions of the interval's vertices, which are columns
-    as well.
+    themselves too.
     """
 
     def __init__(self, adjacency: Adjacency, rows: NDArray[np.int64]) -> None:
@@ -180,8 +175,7 @@ class Ends:
 
     def _sums(self, values: Array) -> Array:
         """Return the sum of every destination's edges."""
-        sums: Array = np.bincount(self.ends, values).astype(values.dtype, copy=False)
-        return sums
+        return np.bincount(self.ends, values).astype(values.dtype, copy=False)
 
     def attention(self) -> Array:
         """Return the attention of every edge, shape (edges,)."""

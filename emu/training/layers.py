@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from typing import Any, TypeAlias
 
@@ -50,12 +50,17 @@ def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
     )
 
 
+def sum_weighted(
+    aggregate: Callable[[Tensor], Tensor], hidden: Tensor, weight: Tensor
+) -> Tensor:
+    """Aggregate the shorter rows, of the inputs or of the outputs."""
+    if weight.shape[0] < weight.shape[1]:
+        return aggregate(linear(hidden, weight))
+    return linear(aggregate(hidden), weight)
+
+
 def _sage(block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor) -> Tensor:
-    narrower = neighbours.shape[1] > neighbours.shape[0]  # aggregates the shorter rows
-    if narrower:
-        mean = _aggregate(block, linear(hidden, neighbours), "mean")
-    else:
-        mean = linear(_aggregate(block, hidden, "mean"), neighbours)
+    mean = sum_weighted(lambda x: _aggregate(block, x, "mean"), hidden, neighbours)
     return linear(hidden[: block.inner], own) + mean
 
 
@@ -71,16 +76,11 @@ def _add_bias(_block: Block, summed: Tensor, bias: Tensor) -> Tensor:
     return summed + bias
 
 
-def _attention(
-    block: Block,
-    weighed: Tensor,
-    of_source: Tensor,
-    of_destination: Tensor,
-    bias: Tensor,
-) -> Tensor:
+def _attention(block: Block, weighed: Tensor, *tensors: Tensor) -> Tensor:
     """Weigh neighbours and the vertex itself by what each head attends to."""
     from torch.nn.functional import leaky_relu
 
+    of_source, of_destination, bias = tensors
     heads, width = of_source.shape
     rows = weighed.view(-1, heads, width)
     loops = np.arange(block.inner, dtype=block.source.dtype)
@@ -183,8 +183,7 @@ def make_blocks(
 ) -> list[Block]:
     """Return the blocks of a mini-batch, input side first, as of `SampledBatch`.
 
-    Raises ValueError as `Block`, or when there are not as many edge lists as sets but
-    one.
+    Raises ValueError as `Block`, or when edge lists are not one less than sets.
     """
     pairs = zip(pairwise(sizes), edges, strict=True)
     return [Block(*ends, outer, inner) for (outer, inner), ends in pairs]
@@ -193,10 +192,8 @@ def make_blocks(
 class LayerTensors:
     """Parameters of emu's layers in one flat tensor.
 
-    Building one gives this process a single torch thread: the machine's cores belong
-    to dozens of processes, and one thread sums in one order.
-
-    ``settings``: ``Job.settings``: model, precision.
+    Building one, of ``Job.settings``, gives this process a single torch thread: the
+    machine's cores belong to dozens of processes, and one thread sums in one order.
     """
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
@@ -267,9 +264,8 @@ class MiniBatch:
         """Return the arrays that travel, exactly d of the edge sampler -> worker."""
         named: dict[str, NDArray[Any]]
         named = {"features": self.features, "labels": self.labels}
-        for number, (source, destination) in enumerate(self.edges):
-            named[f"source_{number}"] = source
-            named[f"destination_{number}"] = destination
+        for number, (source, to) in enumerate(self.edges):
+            named |= {f"source_{number}": source, f"destination_{number}": to}
         return named
 
     @classmethod
@@ -281,14 +277,11 @@ class MiniBatch:
 
         Raises ValueError when a tensor is missing or they contradict each other.
         """
-        missing = {"features", "labels"} - named.keys()
-        edges = tuple(
-            (named[f"source_{number}"], named[f"destination_{number}"])
-            for number in range(layers)
-            if f"source_{number}" in named and f"destination_{number}" in named
-        )
-        if missing or len(edges) < layers:
+        names = [(f"source_{n}", f"destination_{n}") for n in range(layers)]
+        missing = {"features", "labels", *chain(*names)} - named.keys()
+        if missing:
             raise ValueError(f"a mini-batch of {layers} blocks is not {sorted(named)}")
+        edges = tuple((named[source], named[to]) for source, to in names)
         sizes = [len(named["labels"])]
         for source, destination in reversed(edges):
             sizes.append(max(sizes[-1], int(source.max(initial=-1)) + 1))
@@ -305,10 +298,7 @@ def add_gradients(
 ) -> tuple[float, float]:
     """Add the gradients of the mean loss over the seeds of all ``batches``.
 
-    Returns
-    -------
-    loss, accuracy
-        Mean cross-entropy; share of the seeds whose label scores highest.
+    Returns that mean cross-entropy, and the share of seeds whose label scores highest.
     """
     from torch.nn import functional
 

@@ -19,23 +19,22 @@ from typing_extensions import override
 class Optimizer(ABC):
     """Changes parameters in place, given their gradient."""
 
-    def __init__(
-        self, parameters: NDArray[Any], lr: float, half_life: float = math.inf
-    ) -> None:
+    #: Names of arrays of the size of the parameters, at first 0, that steps change.
+    moments: tuple[str, ...] = ()
+
+    def __init__(self, parameters: NDArray[Any], lr: float, half_life: float) -> None:
         self._parameters, self._lr, self._half_life = parameters, lr, half_life
+        own = {name: np.zeros_like(parameters) for name in self.moments}
+        self._arrays = {"parameters": parameters, **own}
         self._steps = 0
 
     @abstractmethod
     def step(self, gradient: NDArray[Any]) -> None:
         """Apply one step."""
 
-    def _list_state(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that every step changes in place."""
-        return {"parameters": self._parameters}
-
     def state(self) -> dict[str, NDArray[Any]]:
         """Return copies of the parameters, the number of steps, and any moments."""
-        copies = {name: array.copy() for name, array in self._list_state().items()}
+        copies = {name: array.copy() for name, array in self._arrays.items()}
         return {**copies, "steps": np.array([self._steps], np.int64)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -51,7 +50,7 @@ class Optimizer(ABC):
                 f"state of {', '.join(sorted(state))} is not that of an optimiser of "
                 f"{len(self._parameters)} parameters with {', '.join(sorted(own))}"
             )
-        for name, array in self._list_state().items():
+        for name, array in self._arrays.items():
             array[:] = state[name]
         self._steps = int(state["steps"][0])
 
@@ -72,28 +71,19 @@ class Sgd(Optimizer):
 class Adam(Optimizer):
     """Adam (Kingma, Ba, ICLR 2015, Algorithm 1) with the paper's constants."""
 
-    def __init__(
-        self, parameters: NDArray[Any], lr: float, half_life: float = math.inf
-    ) -> None:
-        super().__init__(parameters, lr, half_life)
-        self._first = np.zeros_like(parameters)
-        self._second = np.zeros_like(parameters)
-
-    @override
-    def _list_state(self) -> dict[str, NDArray[Any]]:
-        moments = {"first": self._first, "second": self._second}
-        return super()._list_state() | moments
+    moments = "first", "second"
 
     @override
     def step(self, gradient: NDArray[Any]) -> None:
         """Move along the bias-corrected first moment, scaled by the second."""
         decay, decay_square, epsilon = 0.9, 0.999, 1e-8
         rate = self._next_rate()
-        self._first += (1 - decay) * (gradient - self._first)
-        self._second += (1 - decay_square) * (gradient * gradient - self._second)
+        first, second = (self._arrays[name] for name in self.moments)
+        first += (1 - decay) * (gradient - first)
+        second += (1 - decay_square) * (gradient * gradient - second)
         rate /= 1 - decay**self._steps
-        scale = np.sqrt(self._second / (1 - decay_square**self._steps))
-        self._parameters -= rate * self._first / (scale + epsilon)
+        scale = np.sqrt(second / (1 - decay_square**self._steps))
+        self._parameters -= rate * first / (scale + epsilon)
 
 
 def make_optimizer(settings: Mapping[str, Any], parameters: NDArray[Any]) -> Optimizer:
@@ -103,11 +93,10 @@ def make_optimizer(settings: Mapping[str, Any], parameters: NDArray[Any]) -> Opt
     """
     section = settings["optimizer"]
     name, half_life = section["name"], section.get("half_life") or math.inf
-    if name == "adam":
-        return Adam(parameters, section["lr"], half_life)
-    if name == "sgd":
-        return Sgd(parameters, section["lr"], half_life)
-    raise ValueError(f"optimizer {name} is neither adam nor sgd")
+    kind = {"adam": Adam, "sgd": Sgd}.get(name)
+    if kind is None:
+        raise ValueError(f"optimizer {name} is neither adam nor sgd")
+    return kind(parameters, section["lr"], half_life)
 
 
 def mean_gradient(gradients: list[NDArray[Any]]) -> NDArray[Any]:

@@ -45,19 +45,19 @@ _ALONE = threading.RLock()
 _BUILT, _CALLED = 6, 7  # streams of the job's seed
 
 #: Arguments offered to a constructor, by the names that examples of dgl and PyTorch
-#: Geometric use.
-_OFFERED = {
-    "feature_length": {
+#: Geometric use: the length of features, the number of classes, that of layers.
+_OFFERED = (
+    {
         "in_feats", "in_feat", "in_size", "in_dim", "in_channels", "in_features",
         "input_size", "input_dim", "num_features", "num_node_features", "nfeat",
     },
-    "classes": {
+    {
         "num_classes", "n_classes", "classes", "out_size", "out_dim", "out_channels",
         "out_feats", "out_features", "output_size", "output_dim", "num_labels",
         "nclass",
     },
-    "layers": {"num_layers", "n_layers", "layers"},
-}  # fmt: skip
+    {"num_layers", "n_layers", "layers"},
+)  # fmt: skip
 
 
 class Adjacency(NamedTuple):
@@ -113,15 +113,10 @@ class OwnModel:
         self._seed: int = settings["seed"]
         self._classes = dataset.classes
         self._dtype = getattr(torch, settings["precision"])
-        arguments = {
-            name: value
-            for what, value in (
-                ("feature_length", dataset.feature_length),
-                ("classes", dataset.classes),
-                ("layers", model["layers"]),
-            )
-            for name in _OFFERED[what]
-        }
+        figures = dataset.feature_length, dataset.classes, model["layers"]
+        arguments = dict[str, Any]()
+        for names, value in zip(_OFFERED, figures, strict=True):
+            arguments |= dict.fromkeys(names, value)
         with self._running("does not build a model", _BUILT):
             module = _built(model, arguments)
             self._module = module.to(self._dtype)
@@ -249,9 +244,6 @@ class OwnModel:
         self._module.eval()
         with torch.no_grad(), self._running("fails in evaluation", _CALLED):
             return self.scores(sizes, edges, features).argmax(1)
-
-    def warm_up_scheduler(self) -> None:
-        """Do nothing: it was tried out before the run."""
 
 
 def _dgl() -> Any:

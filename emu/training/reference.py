@@ -32,10 +32,7 @@ Watch: TypeAlias = Callable[
 
 
 class WholeGraphModel:
-    """A model with the matrix of its graph.
-
-    ``settings``: ``Job.settings``: model, precision.
-    """
+    """A model of ``Job.settings`` with the matrix of its graph."""
 
     def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
         import torch
@@ -68,15 +65,12 @@ class WholeGraphModel:
         import torch
 
         pieces = flat.split([prod(shape) for shape in self._shapes.values()])
-        parts = [*zip(self._shapes.items(), pieces, strict=True)]
+        layers: list[dict[str, Tensor]] = [{} for _ in range(self._model["layers"])]
+        for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True):
+            _, place, part = name.split(".")
+            layers[int(place)][part] = piece.view(shape)
         hidden = self._features
-        for number in range(self._model["layers"]):
-            own = f"layers.{number}."
-            layer = {
-                name.removeprefix(own): piece.view(shape)
-                for (name, shape), piece in parts
-                if name.startswith(own)
-            }
+        for number, layer in enumerate(layers):
             if number:
                 hidden = getattr(torch, self._model["activation"])(hidden)
             hidden = self._layer(hidden, layer)
@@ -168,15 +162,9 @@ def reference_training(
     Nothing else may influence the weights. Returns flat parameters after the last step,
     and the mean loss over workers per iteration.
 
-    Raises DataError and ValueError as `open_for` and `BatchPlan.from_settings`.
-
-    Parameters
-    ----------
-    missed
-        Updates that the weights of a gradient lack: delayed descent, w_i = w_(i-1) -
-        lr * grad f_i(w_(i-1-missed)), where there is no w before w_0.
-    watch
-        See `Watch`.
+    ``missed``: updates that the weights of a gradient lack: delayed descent, w_i =
+    w_(i-1) - lr * grad f_i(w_(i-1-missed)), where there is no w before w_0. Raises
+    DataError and ValueError as `open_for` and `BatchPlan.from_settings`.
     """
     if trains_whole_graph(settings):
         return _train_whole_graph(settings, iterations, watch)
@@ -218,9 +206,8 @@ def evaluate(
     Full neighbourhoods, so the figure does not depend on any sample. Holds one value
     per (vertex, hidden unit) in memory; of a program, what it keeps of one call with
     the whole graph. Looks at one training share its data set, opened, and of a job on
-    the whole graph its model.
-
-    Raises DataError as `open_for`; ValueError when the parameters do not fit the model.
+    the whole graph its model. Raises DataError as `open_for`; ValueError when the
+    parameters do not fit the model.
     """
     dataset = dataset or open_for(settings)
     return _grade(dataset, predict(settings, dataset, parameters, whole))
@@ -241,10 +228,7 @@ def predict(
     parameters: NDArray[Any],
     whole: WholeGraphModel | None = None,
 ) -> NDArray[np.int64]:
-    """Return the predicted class of every vertex.
-
-    Raises ValueError when the parameters do not fit the model.
-    """
+    """Return the predicted class of every vertex; raises ValueError as `evaluate`."""
     import torch
 
     if trains_whole_graph(settings):

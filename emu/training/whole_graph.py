@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import Adjacency, Dataset, Part
-from emu.training.layers import LayerTensors, Tensor, as_tensor, linear
+from emu.training.layers import LayerTensors, Tensor, as_tensor, linear, sum_weighted
 
 Aggregate = Callable[[Tensor], Tensor]
 
@@ -28,14 +28,8 @@ def _bag(adjacency: Adjacency, dtype: Any) -> Aggregate:
     columns = as_tensor(adjacency.columns).long()
     offsets = as_tensor(adjacency.indptr)
     weights = as_tensor(adjacency.weights).to(dtype)
-    return lambda rows: embedding_bag(
-        columns,
-        rows,
-        offsets,
-        mode="sum",
-        per_sample_weights=weights,
-        include_last_offset=True,
-    )
+    how = {"per_sample_weights": weights, "include_last_offset": True}
+    return lambda rows: embedding_bag(columns, rows, offsets, mode="sum", **how)
 
 
 def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
@@ -64,42 +58,23 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
     return product
 
 
-def _sum_weighted(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor:
-    """Aggregate the shorter rows, of the inputs or of the outputs."""
-    if weight.shape[0] < weight.shape[1]:
-        return aggregate(linear(hidden, weight))
-    return linear(aggregate(hidden), weight)
-
-
 def _sage(
-    aggregate: Aggregate,
-    local: int,
-    hidden: Tensor,
-    neighbours: Tensor,
-    own: Tensor,
-    *bias: Tensor,
+    aggregate: Aggregate, local: int, hidden: Tensor, neighbours: Tensor, *own: Tensor
 ) -> Tensor:
-    sums = _sum_weighted(aggregate, hidden, neighbours)
-    return sums + linear(hidden[:local], own, *bias)
+    sums = sum_weighted(aggregate, hidden, neighbours)
+    return sums + linear(hidden[:local], *own)
 
 
-def _gin(
-    aggregate: Aggregate,
-    _local: int,
-    hidden: Tensor,
-    inner: Tensor,
-    inner_bias: Tensor,
-    outer: Tensor,
-    outer_bias: Tensor,
-) -> Tensor:
-    sums = _sum_weighted(aggregate, hidden, inner) + inner_bias
-    return linear(sums.relu(), outer, outer_bias)
+def _gin(aggregate: Aggregate, _local: int, hidden: Tensor, *tensors: Tensor) -> Tensor:
+    inner, inner_bias, *outer = tensors
+    sums = sum_weighted(aggregate, hidden, inner) + inner_bias
+    return linear(sums.relu(), *outer)
 
 
 #: Layers by kind, from rows of local then remote vertices; ``commnet`` has no bias.
 _LAYERS: dict[str, Callable[..., Tensor]] = {
     "gcn": lambda sums, _, hidden, weight, bias: (
-        _sum_weighted(sums, hidden, weight) + bias
+        sum_weighted(sums, hidden, weight) + bias
     ),
     "sage": _sage,
     "commnet": _sage,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
@@ -21,29 +20,11 @@ from emu_nodes.program import (
 )
 
 
-@dataclass(eq=False)
-class _Shared:
-    """Vectors that are summed up in place, and what was received for them.
-
-    Both by iteration: a rank that is ahead sends its part before this rank has a vector
-    of it, and where the sum is wanted later a next one begins before this one ends.
-    Parts wait for the step that takes them in.
-    """
-
-    vectors: dict[int, NDArray[Any]] = field(default_factory=dict)
-    parts: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
-
-
 def share_vector(
     process: Shared, task: str, vector: NDArray[Any], iteration: int
 ) -> None:
     """Let the steps of ``task`` sum ``vector`` up in place, rank by rank."""
-    _state_of(process, task).vectors[iteration] = vector
-
-
-def _state_of(process: Shared, task: str) -> _Shared:
-    common: _Shared = process.setdefault(f"all-reduce of {task}", _Shared())
-    return common
+    process.setdefault(f"vectors of {task}", {})[iteration] = vector
 
 
 class _Place(TaskProgram):
@@ -52,7 +33,13 @@ class _Place(TaskProgram):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         place = brief.settings
-        self._shared = _state_of(process, place["of"])
+        # Both by iteration: a rank that is ahead sends its part before this rank has a
+        # vector of it, and where the sum is wanted later a next one begins before this
+        # one ends. Parts wait for the step that takes them in.
+        vectors, parts = (f"{what} of {place['of']}" for what in ("vectors", "parts"))
+        self._vectors: dict[int, NDArray[Any]] = process.setdefault(vectors, {})
+        self._parts: dict[tuple[int, int], NDArray[Any]]
+        self._parts = process.setdefault(parts, {})
         self._rank: int = place["rank"]
         self._ranks: int = place["ranks"]
         self._step: int = place["step"]
@@ -68,11 +55,11 @@ class Step(_Place):
 
         Raises NodeMisbehaved when what came in is of another length.
         """
-        vector = self._shared.vectors[iteration]
+        vector = self._vectors[iteration]
         if (before := self._step - 1) >= 0:
             transfers = enumerate(self._steps[before])
             (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
-            part = self._shared.parts.pop((iteration, before))
+            part = self._parts.pop((iteration, before))
             here = self._part_of_step(before, sender, vector)
             if part.shape != here.shape:
                 raise NodeMisbehaved(
@@ -87,12 +74,12 @@ class Step(_Place):
         if self._step < len(self._steps):
             # A copy: what is on its way must not change when the vector does.
             return {"part": self._part_of_step(self._step, self._rank, vector).copy()}
-        del self._shared.vectors[iteration]
+        del self._vectors[iteration]
         return {}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return nothing for the tasks of this rank."""
+        # Nothing for the tasks of this rank.
         return made if output.peer.endswith(f".got{self._step}") else {}
 
     def _part_of_step(self, step: int, rank: int, vector: NDArray[Any]) -> NDArray[Any]:
@@ -103,12 +90,11 @@ class Step(_Place):
 
 
 class Receive(_Place):
-    """Keeps what another rank sent for the step that follows."""
+    """Keeps what another rank sent for the step that follows, in the process."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return nothing for that step: it looks in the memory of the process."""
         (source,) = self._brief.inputs
         part = tensor(inputs[source.edge], "part", source)
-        self._shared.parts[iteration, self._step] = part.copy()
+        self._parts[iteration, self._step] = part.copy()
         return {}

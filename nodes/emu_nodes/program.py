@@ -9,8 +9,9 @@ from typing import Any, Protocol, TypeAlias
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.emulation.wire.process_spec import EdgeEnd
+from emu.emulation.wire.process_spec import ProcessTask
 from emu.errors import NodeMisbehaved
+from emu.problem.workloads import CHECKPOINT
 
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
 Payload: TypeAlias = dict[str, NDArray[Any]]
@@ -35,27 +36,11 @@ class EdgeSpec:
     """Iterations of the source that it carries, from the first on."""
 
 
-def own_name(name: str) -> str:
-    """Return the name of a task in its own job, of several or the only one."""
-    return name.rpartition("/")[2]
-
-
-def edge_brief(end: EdgeEnd, first: int) -> EdgeSpec:
-    """Return the specification of an edge for a program that begins at ``first``."""
-    return EdgeSpec(
-        edge=end.edge,
-        peer=own_name(end.peer),
-        peer_kind=end.peer_kind,
-        lag=end.lag,
-        sent=end.sent + first,
-    )
-
-
 @dataclass(frozen=True)
 class TaskSpec:
     """Specification of a task for its program: credit edges are not among its edges.
 
-    Names are those in its own job, `own_name`: it knows of no other.
+    Names are those in its own job, of several or the only one: it knows of no other.
     """
 
     name: str
@@ -67,6 +52,27 @@ class TaskSpec:
     job_settings: Mapping[str, Any]
     first: int = 0
     """Its first iteration: the others are done, of an attempt before."""
+
+
+def task_brief(
+    task: ProcessTask, job_settings: Mapping[str, Any], first: int
+) -> TaskSpec:
+    """Return the specification of a task for its program, which begins at ``first``."""
+
+    def own_name(name: str) -> str:
+        return name.rpartition("/")[2]
+
+    inputs, outputs = (
+        tuple(
+            EdgeSpec(e.edge, own_name(e.peer), e.peer_kind, e.lag, e.sent + first)
+            for e in edges
+            if e.peer_kind != CHECKPOINT  # to copies of its state the runner sends
+        )
+        for edges in (task.inputs, task.outputs)
+    )
+    name, count = own_name(task.name), task.iterations + first
+    settings = task.settings, job_settings
+    return TaskSpec(name, task.kind, count, inputs, outputs, *settings, first)
 
 
 class Program(Protocol):
@@ -94,15 +100,12 @@ class Program(Protocol):
         ...
 
     def result(self) -> Payload:
-        """Return the arrays left after the last iteration; may be empty."""
-        ...
+        """Return the arrays left after the last iteration; by default none."""
+        return {}
 
 
-class TaskProgram:
-    """Base of programs: an iteration is `work`, then a `payload` per out-edge.
-
-    Most report nothing, and leave nothing after the run.
-    """
+class TaskProgram(Program):
+    """Base of programs: an iteration is `work`, then a `payload` per out-edge."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         self._brief, self._process = brief, process
@@ -113,8 +116,8 @@ class TaskProgram:
         """Take which iteration every in-edge brings that reads the newest."""
         self._reads = iterations
 
+    @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
-        """Return the payload of every out-edge that sends in an iteration."""
         made = self.work(iteration, inputs)
         return {
             out.edge: self.payload(out, iteration, made)
@@ -131,13 +134,9 @@ class TaskProgram:
         own: Payload = made
         return own
 
+    @override
     def report(self) -> dict[str, float]:
-        """Return figures of the last iteration."""
         return self._figures
-
-    def result(self) -> Payload:
-        """Return nothing."""
-        return {}
 
 
 class Copy(TaskProgram):
@@ -151,7 +150,6 @@ class Copy(TaskProgram):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Copy what has come; send nothing."""
         (payload,) = inputs.values()
         state = {name: array.copy() for name, array in payload.items()}
         self.kept = {iteration - self._brief.settings["missed"]: state} if state else {}
@@ -159,10 +157,15 @@ class Copy(TaskProgram):
 
 
 class KeepsState(Protocol):
-    """Further methods of a program that a job can go on from after a cut.
+    """Further members of a program that a job can go on from after a cut.
 
     Everything else that it holds must follow from its settings and the iteration.
+    ``missed`` and ``late_updates`` it has only where updates of earlier iterations are
+    on their way at a cut.
     """
+
+    missed: int
+    """Iterations from a cut until the last of them has come."""
 
     def state(self, iteration: int) -> Payload:
         """Return copies of all that it has before an iteration; not empty."""
@@ -175,23 +178,13 @@ class KeepsState(Protocol):
         """
         ...
 
-
-class KeepsUpdatesUnderWay(KeepsState, Protocol):
-    """Further members where updates of earlier iterations are on their way at a cut."""
-
-    missed: int
-    """Iterations from a cut until the last of them has come."""
-
     def late_updates(self, iteration: int) -> Payload:
         """Return, before iteration cut + ``missed``, what has come since the cut."""
         ...
 
 
 def tensor(
-    payload: Payload,
-    name: str,
-    sender: EdgeSpec,
-    shape: tuple[int, ...] | None = None,
+    payload: Payload, name: str, sender: EdgeSpec, shape: tuple[int, ...] | None = None
 ) -> NDArray[Any]:
     """Return one tensor of an input.
 
@@ -200,7 +193,7 @@ def tensor(
     if name not in payload:
         raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
     array = payload[name]
-    if shape is not None and array.shape != shape:
+    if shape not in (None, array.shape):
         text = f"{sender.peer} sent {name} of shape {array.shape}, not {shape}"
         raise NodeMisbehaved(text)
     return array

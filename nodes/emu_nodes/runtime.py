@@ -20,7 +20,7 @@ import uvloop
 
 from emu.emulation.network.authentication import Identity
 from emu.emulation.network.clock import BEAT, RunClock
-from emu.emulation.network.control import ControlConnection, connect_control
+from emu.emulation.network.control import connect_control
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.rx_timestamps import arrival_device
@@ -57,17 +57,9 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.host.this_host import cpu_times, this_host
-from emu.problem.workloads import CHECKPOINT
-from emu_nodes.edge_ends import EdgeEnds
-from emu_nodes.program import (
-    KeepsState,
-    Program,
-    Shared,
-    TaskSpec,
-    edge_brief,
-    own_name,
-)
+from emu_nodes.program import KeepsState, Program, Shared, task_brief
 from emu_nodes.task_runner import (
+    EdgeEnds,
     TaskContext,
     TaskRunner,
     WallClockTimer,
@@ -85,8 +77,7 @@ T = TypeVar("T", bound=Message)
 def load_program(path: str) -> type:
     """Return the class of a program, ``module:Class``.
 
-    Raises NodeMisbehaved when it is anything else than a class with a method ``run``:
-    not called then.
+    Raises NodeMisbehaved when it is no class with a method ``run``: not called then.
     """
     module, name = path.split(":")
     target = getattr(importlib.import_module(module), name, None)
@@ -100,7 +91,6 @@ class HostMetrics:
 
     def __init__(self) -> None:
         # Made when the barrier falls: what came before is no one's fault.
-        self._handle: asyncio.TimerHandle | None = None
         self._samples, self._sum, self._max = 0, 0.0, 0.0
         self._began = this_host.monotonic()
         self._host, self._waited = host_cpu(), seconds_without_core()
@@ -125,9 +115,7 @@ class HostMetrics:
 
     def close(self) -> None:
         """Stop sampling."""
-        if self._handle is not None:
-            self._handle.cancel()
-            self._handle = None
+        self._handle.cancel()
 
     def use(self) -> HostUse:
         """Return the figures since the start."""
@@ -151,10 +139,7 @@ def host_cpu() -> dict[str, float]:
 
 
 def seconds_without_core() -> float:
-    """Return the seconds that this process's main thread was ready without a core.
-
-    0 where the system does not count it.
-    """
+    """Return seconds that the main thread was ready without a core; 0: not counted."""
     try:
         return int(_OF_MAIN_THREAD.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -215,14 +200,7 @@ class Surroundings:
 class NodeProcess:
     """All that one process of a run does."""
 
-    # Made one after the other while it joins the run.
     _failure: asyncio.Future[None]
-    _control: ControlConnection
-    _board: RateBoard
-    _pacer: Pacer
-    _timer: WallClockTimer
-    _ends: EdgeEnds
-    _clock: RunClock
 
     def __init__(self, spec: ProcessSpec, around: Surroundings) -> None:
         self._spec, self._settings, self._around = spec, spec.settings, around
@@ -234,8 +212,19 @@ class NodeProcess:
 
     async def exit_status(self) -> int:
         """Serve the run to its end, however it ends; return the exit status."""
+        self._failure = asyncio.get_running_loop().create_future()
         try:
-            await self.run()
+            self._control = await connect_control(
+                self._spec.here.coordinator,
+                identity=Identity("process", self._name, self._spec.here.key),
+                within=self._settings.deadline,
+            )
+            try:
+                self._send(ProcessHello(this_host.process_id()))
+                await self._serve()
+            finally:
+                await self._control.aclose()
+                self._compute.shutdown(wait=False, cancel_futures=True)
         except EmulatorError as error:  # the coordinator knows, or is gone
             if not self.stopped:
                 print(f"process {self._name}: {error}", file=sys.stderr)  # noqa: T201 -- the agent's log
@@ -245,28 +234,6 @@ class NodeProcess:
             return 1
         return 0
 
-    async def run(self) -> None:
-        """Serve the run to its end.
-
-        Raises
-        ------
-        EmulatorError
-            What ended it early; the coordinator knows if it can be reached.
-        """
-        tuning = {**self._around.tuning, "arrivals": arrival_device()}
-        self._failure = asyncio.get_running_loop().create_future()
-        self._control = await connect_control(
-            self._spec.here.coordinator,
-            identity=Identity("process", self._name, self._spec.here.key),
-            within=self._settings.deadline,
-        )
-        try:
-            self._send(ProcessHello(this_host.process_id()))
-            await self._serve(tuning)
-        finally:
-            await self._control.aclose()
-            self._compute.shutdown(wait=False, cancel_futures=True)
-
     def _send(self, message: Message) -> None:
         self._control.send(pack(message))
 
@@ -274,7 +241,7 @@ class NodeProcess:
         """Send what may leave with others of this turn of the loop, in one call."""
         self._control.send(pack(message), together=True)
 
-    async def _serve(self, tuning: dict[str, str]) -> None:
+    async def _serve(self) -> None:
         try:
             self._board = RateBoard.open(self._spec.here.board)
         except OSError as error:
@@ -283,7 +250,7 @@ class NodeProcess:
         self._timer = WallClockTimer()
         self._ends = EdgeEnds(self._spec, self._report, self._fail)
         try:
-            await self._take_part(tuning)
+            await self._take_part()
         except Exception as error:
             doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
             kind, trace = type(error).__name__, "".join(traceback.format_exc())
@@ -300,7 +267,7 @@ class NodeProcess:
             self._pacer.close()
             self._board.close()
 
-    async def _take_part(self, tuning: dict[str, str]) -> None:
+    async def _take_part(self) -> None:
         ends, pacer, loop = self._ends, self._pacer, asyncio.get_running_loop()
         host, port = await ends.server.start(
             self._spec.here.bind, ports=self._settings.ports
@@ -317,16 +284,15 @@ class NodeProcess:
         programs, _ = await asyncio.gather(loading, meet())
         await self._restore(programs)
         await self._around.warm_up(self._compute)
-        self._send(Ready({**tuning, "pacer": pacer.device}))
+        own = {"arrivals": arrival_device(), "pacer": pacer.device}
+        self._send(Ready({**self._around.tuning, **own}))
         begin = await self._next(Begin, "the start of iteration 0")
         scale, offset = self._settings.time_scale, offset_now(self._board)
-        self._clock = RunClock(begin.start_wall, scale, offset)
+        self._clock = ends.clock = RunClock(begin.start_wall, scale, offset)
         self._track(follow_host_clock(self._clock, self._board))
         pacer.start(self._clock)
-        ends.start(self._clock)
-        self._make_runners(programs)
         with contextlib.closing(self._around.metrics()) as host_metrics:
-            await self._obey()
+            await self._obey(programs)
             statistics = await self._count(host_metrics)
         await self._hand_over(statistics)
 
@@ -355,7 +321,6 @@ class NodeProcess:
         """Return the coordinator's next message, which is of this kind.
 
         It may wait as long as others may take, twice: its own deadline comes first.
-
         Raises NodeLost when it stops the run instead.
         """
         patience = 2 * self._settings.deadline
@@ -388,28 +353,22 @@ class NodeProcess:
 
     def _make_programs(self) -> dict[int, Program]:
         """Make the programs of all tasks; in the compute thread."""
-        common: Shared = {}
-        programs, first = {}, self._spec.first
+        programs, common = dict[int, Program](), Shared()
         for size in self._spec.reserved:
             self._ends.pool.reserve(size)
         for task in self._spec.tasks:
-            program_class = load_program(task.program)
-            # Over edges to copies of its state the runner sends.
-            outputs = (e for e in task.outputs if e.peer_kind != CHECKPOINT)
-            brief = TaskSpec(
-                name=own_name(task.name),
-                kind=task.kind,
-                iterations=task.iterations + first,
-                inputs=tuple(edge_brief(e, first) for e in task.inputs),
-                outputs=tuple(edge_brief(e, first) for e in outputs),
-                settings=task.settings,
-                job_settings=self._spec.job_settings,
-                first=first,
-            )
-            programs[task.task] = cast("Program", program_class(brief, common))
+            brief = task_brief(task, self._spec.job_settings, self._spec.first)
+            program = load_program(task.program)(brief, common)
+            programs[task.task] = cast("Program", program)
         return programs
 
-    def _make_runners(self, programs: dict[int, Program]) -> None:
+    async def _obey(self, programs: dict[int, Program]) -> None:
+        """Run tasks as ordered, until the run is finished.
+
+        Orders may be hours apart: who waits for them relies on the agent, which gets a
+        beat from the coordinator every second and takes its processes down otherwise.
+        Raises NodeLost when the coordinator ends the run early or goes away.
+        """
         around = TaskContext(
             inbox=self._ends.inbox,
             outputs=self._ends.outputs,
@@ -422,17 +381,8 @@ class NodeProcess:
             first=self._spec.first,
         )
         for task in self._spec.tasks:
-            program = programs[task.task]
-            self._runners[task.task] = TaskRunner(task, program, around)
-
-    async def _obey(self) -> None:
-        """Run tasks as ordered, until the run is finished.
-
-        Orders may be hours apart: who waits for them relies on the agent, which gets a
-        beat from the coordinator every second and takes its processes down otherwise.
-
-        Raises NodeLost when the coordinator ends the run early or goes away.
-        """
+            runner = TaskRunner(task, programs[task.task], around)
+            self._runners[task.task] = runner
         following = asyncio.ensure_future(
             self._control.follow(lambda order: self._carry_out(unpack(order)))
         )

@@ -1,4 +1,4 @@
-"""One iteration of one task: inputs in, program, hold, outputs out; and a rehearsal.
+"""Ends of edges, iterations of tasks between them, and a rehearsal of both.
 
 `warm_up_process` sends a few shaped frames to oneself before the run: whatever is slow
 only once is over. A process just forked copies each page that it writes to, runs every
@@ -14,6 +14,7 @@ import contextlib
 import heapq
 import itertools
 import secrets
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -32,14 +33,13 @@ from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.array_parts import state_parts
 from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
-from emu.emulation.wire.process_spec import ProcessTask
-from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec, ProcessTask
+from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
 from emu.problem.changes import end_of_work
 from emu.problem.workloads import CHECKPOINT
-from emu_nodes.program import Copy, KeepsUpdatesUnderWay, Payload, Program, TaskProgram
+from emu_nodes.program import Copy, KeepsState, Payload, Program, TaskProgram
 
-# Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 _ROUNDS = 8
 _BYTES = 1 << 18
 _RATE = 1e9  # bytes per second: a round takes 0.3 ms
@@ -80,6 +80,106 @@ class WallClockTimer:
         self._alarm.close()
 
 
+class EdgeEnds:
+    """Ends of all edges by which the tasks of one process receive and send.
+
+    An edge from another process has a connection, one between its own tasks none.
+    """
+
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        report: Callable[[FlowEnded], None],
+        fail: Callable[[EmulatorError], None],
+    ) -> None:
+        self._spec, self._report, self._fail = spec, report, fail
+        self._name, self._settings = spec.process, spec.settings
+        self.clock: RunClock | None = None
+        """Run time, by which arrivals are reported from its start on."""
+        self._inputs = [end for task in spec.tasks for end in task.inputs]
+        self._outputs = [end for task in spec.tasks for end in task.outputs]
+        self._expected = {end.edge: end.sent for end in self._inputs}
+        self._names = {end.edge: end.name for end in (*self._inputs, *self._outputs)}
+        self.pool = BufferPool(int(spec.settings.memory_limit))
+        self.inbox = Inbox(owner=self._name)
+        # Most real bytes per wall second of edges with bounded bursts.
+        scale = spec.settings.byte_scale / spec.settings.time_scale
+        bounded = self._inputs if spec.settings.limits_bursts else []
+        self.server = DataServer(
+            keys={e.edge: e.key for e in self._between_processes(self._inputs)},
+            inbox=self.inbox,
+            pool=self.pool,
+            on_arrival=self._on_arrival,
+            on_failure=self._broke,
+            rates={e.edge: e.capacity * scale for e in bounded if e.shaped},
+            certificate=spec.here.certificate,
+            notify=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
+        )
+        self.connections: dict[int, OutEdge] = {}
+        self.outputs: dict[int, OutEdge | Handoff] = {}
+
+    def _between_processes(self, ends: Sequence[EdgeEnd]) -> list[EdgeEnd]:
+        return [end for end in ends if end.peer_process != self._name]
+
+    def _on_arrival(
+        self, edge: int, n: int, wall: float, size: int, shaped: object
+    ) -> None:
+        self._expected[edge] -= 1  # after the last one an end is no failure
+        if shaped and self.clock is not None:
+            time = self.clock.to_emulated(wall)
+            self._report(FlowEnded(edge, n, time, size / self._settings.byte_scale))
+
+    def _broke(self, edge: int, error: EmulatorError) -> None:
+        # A reset may take along a frame that its sender has done with: nobody would
+        # miss it before the deadline.
+        if self._expected[edge] > 0:
+            self._fail(type(error)(f"flow {self._names[edge]}: {error}"))
+
+    async def meet(self, addresses: Mapping[str, Sequence[Any]], pacer: Pacer) -> None:
+        """Connect every edge, those that leave and those that arrive.
+
+        Raises DeadlineExceeded when a peer does not connect, EmulatorError when it
+        refuses: both name the edge.
+        """
+        within, first_port = self._settings.deadline, self._spec.source_port
+        for there in self._between_processes(self._outputs):
+            host, port = addresses[there.peer_process]
+            try:
+                self.connections[there.edge] = await open_edge(
+                    (host, port),
+                    there.edge,
+                    key=there.key,
+                    pacer=pacer,
+                    capacity=there.capacity,
+                    source_port=first_port + there.edge if first_port else 0,
+                    encrypted=self._settings.tls == "all",
+                    within=within,
+                )
+            except EmulatorError as error:
+                raise type(error)(f"flow {there.name}: {error}") from error
+        # Between two tasks of this process nothing crosses a socket, nor is it shaped.
+        self.outputs = {
+            edge: self.connections.get(edge)
+            or Handoff(edge, self.inbox, pacer.departures, self.server.log)
+            for edge in (there.edge for there in self._outputs)
+        }
+        try:
+            await self.server.wait_connected(within=within)
+        except TimeoutError:
+            late = (e for e in self.server.keys if e not in self.server.connected)
+            missing = [self._names[edge] for edge in late]
+            raise DeadlineExceeded(
+                f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
+                "to connect; iteration 0 cannot start"
+            ) from None
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for edge in self.connections.values():
+            await edge.aclose()
+        await self.server.aclose()
+
+
 class NewestInputs:
     """Payloads that a task has read last of every in-edge that reads the newest."""
 
@@ -88,9 +188,9 @@ class NewestInputs:
         self._held: dict[int, Delivery] = {}
 
     async def take(self, reads: Sequence[Sequence[int]]) -> dict[int, Delivery]:
-        """Return the payloads that an order names, as [edge, iteration].
+        """Return the payloads that an order names, as [edge, iteration], maybe again.
 
-        All older ones are released, read or not; an iteration may be read again.
+        All older ones are released, read or not.
         """
         for edge, iteration in reads:
             first = self._held[edge].iteration + 1 if edge in self._held else 0
@@ -149,12 +249,11 @@ class TaskRunner:
         """Run one iteration, report its end and queue what it sends.
 
         The task occupies [start, start + its time] of run time, or longer where its
-        machine is slow or paused, however late or early the order came; only when its
-        real work is not done by then does it end later.
-        Its time is the profiled one, or the CPU time of the work over the speed of the
-        emulated machine: neither depends on the time scale.
-        Its end is reported when its work is done: the coordinator keeps it until then,
-        and no payload goes before its flow is given a rate.
+        machine is slow or paused, however late or early the order came, and ends later
+        only where its real work does. Its time is the profiled one, or the CPU time of
+        the work over the speed of the emulated machine: neither depends on the time
+        scale. Its end is reported when its work is done: the coordinator keeps it until
+        then, and no payload goes before its flow is given a rate.
         """
         around, n = self._around, order.iteration
         self.doing = f"task {self.name}, iteration {n + around.first}"
@@ -192,15 +291,13 @@ class TaskRunner:
         cpu: float,
         payloads: dict[int, Payload],
     ) -> None:
-        """Report the end of an iteration of so long, and queue what it sends.
-
-        ``began`` is the wall time at which the program did.
-        """
+        """Report the end of an iteration of so long, and queue what it sends."""
         around, n = self._around, order.iteration
         steps = self._spec.speed_times, self._spec.speed_shares
         due, now = end_of_work(*steps, order.start, time), around.clock.now()
-        edges = [edge for edge in self._outputs if self._sends(edge, n)]
-        sizes = {edge: payload_bytes(payloads[edge]) for edge in edges}
+        edges = [edge for edge, there in self._outputs.items() if n < there.sent]
+        # Those of tensors, headers apart.
+        sizes = {e: sum(a.nbytes for a in payloads[e].values()) for e in edges}
         around.report(
             TaskEnded(
                 task=self.task,
@@ -217,8 +314,8 @@ class TaskRunner:
         )
         for edge in edges:  # no bytes need no rate
             is_shaped = self._outputs[edge].shaped and sizes[edge] > 0
-            sending = around.outputs[edge].send(n, payloads[edge], shaped=is_shaped)
-            around.track(sending)
+            out = around.outputs[edge]
+            around.track(out.send(n, payloads[edge], shaped=is_shaped))
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
         """Return an input, not before it has landed.
@@ -248,14 +345,12 @@ class TaskRunner:
     ) -> tuple[dict[int, Payload], float, float, dict[int, Payload]]:
         """Run the program; in the compute thread.
 
-        Returns what it sends, when it began and its CPU seconds, and what is kept.
-
-        The state before it is no work of the task's: its copy takes the emulated
-        machine no time.
+        Returns what it sends, when it began and its CPU seconds, and what is kept. To
+        copy the state before it is no work of the task's, and takes no time.
         """
         iteration, program = order.iteration, self.program
         n = iteration + self._around.first
-        keeper, every = cast("KeepsUpdatesUnderWay", program), self._spec.every
+        keeper, every = cast("KeepsState", program), self._spec.every
         # What begins with a cut copies it again: who had the copy may be who died.
         if every and (n if self._copy is not None else iteration) and n % every == 0:
             self._begun[n] = keeper.state(n)
@@ -274,24 +369,15 @@ class TaskRunner:
         elif isinstance(program, Copy):
             state = program.kept
         for edge, there in self._outputs.items():
-            if self._sends(edge, iteration) and edge not in payloads:
+            if iteration < there.sent and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
         return payloads, began, this_host.thread_time() - cpu, state
-
-    def _sends(self, edge: int, iteration: int) -> bool:
-        return iteration < self._outputs[edge].sent
-
-
-def payload_bytes(payload: Payload) -> int:
-    """Return the bytes of a flow: those of its tensors, headers apart."""
-    return sum(array.nbytes for array in payload.values())
 
 
 async def warm_up_process(compute: Executor) -> None:
     """Do what the run will do: compute, hold, send by a board, receive, report.
 
-    Raises EmulatorError when this host has no loopback address that can be connected
-    to.
+    Raises EmulatorError when this host has no loopback address to connect to.
     """
     inbox, keys = Inbox("warm-up"), edge_keys(secrets.token_hex(8), [0])
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}

@@ -41,11 +41,9 @@ def _pool(seed: int, longest: int) -> NDArray[np.uint8]:
 class Timed(TaskProgram):
     """A task that takes its profiled time and sends bytes of (seed, edge, iteration).
 
-    The bytes are a window into one random pool, repeated up to the longest payload of
-    the process; the window's start is a hash of the key. No payload is ever computed or
-    copied.
-
-    Raises ValueError when the settings lack the bytes of every out-edge.
+    They are a window into one random pool, repeated up to the longest payload of the
+    process; the window's start is a hash of the key. No payload is ever computed or
+    copied. Raises ValueError when the settings lack the bytes of every out-edge.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -65,11 +63,7 @@ class Timed(TaskProgram):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Compare what came.
-
-        Raises NodeMisbehaved when an input holds other bytes than its (seed, edge,
-        iteration).
-        """
+        """Raise NodeMisbehaved when an input holds other bytes than its own."""
         pool: NDArray[np.uint8] = self._process["timed bytes"]
         for sender in self._brief.inputs:
             if sender.edge not in inputs:
@@ -89,7 +83,6 @@ class Timed(TaskProgram):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return ``bytes``: the window of an edge in an iteration."""
         start = int(stream_key(self._seed, output.edge, iteration)) % _POOL
         pool: NDArray[np.uint8] = self._process["timed bytes"]
         return {"bytes": pool[start : start + self._rows[output.edge][iteration]]}

@@ -56,7 +56,7 @@ def test_a_bad_seed_is_told_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_job_that_fails_without_faults_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("emu.testing.trials.drawn.EXACT", -1.0)
+    monkeypatch.setattr("emu.testing.trials.trial.EXACT", -1.0)
     done = call("--count", "1")
 
     assert done.exit_code == 5

@@ -16,7 +16,7 @@ from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu.training import reference_training
-from emu_nodes.dgcl import carrier, programs
+from emu_nodes.dgcl import programs
 from tests.nodes.one_process import drive
 from tests.systems.sections import section_of
 
@@ -93,7 +93,7 @@ def run(
     settings = {**SETTINGS, "model": model, **changes}
     plan = plan_of(settings, planned=planned)
     plans = (plan,) * model["layers"]
-    monkeypatch.setattr(carrier, "open_plans", lambda _: plans)
+    monkeypatch.setattr(programs, "open_plans", lambda _: plans)
     section = section_of(
         "dgcl",
         model={"hidden": 4, "layers": model["layers"]},

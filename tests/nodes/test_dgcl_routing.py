@@ -15,7 +15,7 @@ from emu.graph_data import Aggregation, WholeGraph, split_graph
 from emu.graph_data.raw_graph import build_structure
 from emu.systems.dgcl.planner import Needs, Plan, peer_to_peer
 from emu.systems.dgcl.spst import spst
-from emu_nodes.dgcl.carrier import Rows, Tables
+from emu_nodes.dgcl.programs import Tables
 from tests.nodes.test_dgcl_job import line
 
 DEVICES = 4
@@ -47,15 +47,16 @@ def carry_out(
 ) -> list[NDArray[Any]]:
     """Return the rows of all devices; parts arrive in ascending order, or not."""
     tables = [Tables(n, whole.part(n), plan) for n in range(DEVICES)]
-    rows = [Rows(one, own) for one, own in zip(tables, values, strict=True)]
+    rows = [one.begin(own) for one, own in zip(tables, values, strict=True)]
     for stage in range(plan.stages):
         parts: list[dict[int, Any]] = [{} for _ in range(DEVICES)]
         for at, sender, receiver, _ in [*plan][::arrival]:
             if at == stage:
-                parts[receiver][sender] = rows[sender].outgoing(stage, receiver)
-        for own, found in zip(rows, parts, strict=True):
-            own.take_in(stage, found, add=add)
-    return [one.values for one in rows]
+                sent = tables[sender].sent[stage, receiver]
+                parts[receiver][sender] = rows[sender][sent]
+        for one, own, found in zip(tables, rows, parts, strict=True):
+            one.take_in(own, stage, found, add=add)
+    return rows
 
 
 @given(st.integers(0, 500), st.booleans())
@@ -117,16 +118,17 @@ def test_parts_are_taken_in_by_ascending_sender() -> None:
     for order in (1, -1):
         tables = Tables(0, whole.part(0), transfers[::order])
 
-        assert [sender for sender, _ in tables.rows_from(0)] == [1, 2, 3]
+        assert [sender for sender, _ in tables.received[0]] == [1, 2, 3]
 
 
 def test_missing_and_misshapen_rows_name_device_and_stage() -> None:
     whole = random_graph(3)
     plan = plan_of(whole, planned=False)
     part = whole.part(0)
-    rows = Rows(Tables(0, part, plan), np.zeros((len(part.local), 2)))
+    tables = Tables(0, part, plan)
+    rows = tables.begin(np.zeros((len(part.local), 2)))
 
     with pytest.raises(NodeMisbehaved, match="device 1 sent nothing in stage 0"):
-        rows.take_in(0, {}, add=False)
+        tables.take_in(rows, 0, {}, add=False)
     with pytest.raises(NodeMisbehaved, match=r"device 1 sent rows of shape \(1, 9\)"):
-        rows.take_in(0, {1: np.zeros((1, 9))}, add=False)
+        tables.take_in(rows, 0, {1: np.zeros((1, 9))}, add=False)

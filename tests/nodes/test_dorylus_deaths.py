@@ -94,10 +94,10 @@ def test_gradients_that_are_not_dropped_change_the_weights(
 
 def test_an_answer_of_an_earlier_lambda_is_dropped_by_its_number() -> None:
     server = GraphServer.__new__(GraphServer)
-    server._asked, server._values = {}, {}
+    server.asked, server._values = {}, {}
     chunk, step = (0, 3, 1), ("apply", 0)
     first, second = ({"h": np.full(1, float(n))} for n in (1, 2))
-    server.ask_again(chunk, 2)
+    server.asked[chunk] = 2
     assert not server.take(chunk, 1, step, first)
     assert server.take(chunk, 2, step, second)
     assert not server.take(chunk, 1, step, first)

@@ -183,3 +183,5 @@ def test_timed_machines_send_zeros() -> None:
     assert partial
     assert not any(part.any() for part in partial)
     assert run.reports["Df0", 2] == {}
+    # Versions of the weights are dropped as those that learn drop them.
+    assert max(run.reports["Mf0", cycle]["versions"] for cycle in range(6)) == 3

@@ -13,7 +13,6 @@ from emu.prediction.simulation import simulate
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import REALIZATION
 from emu.runs.problem_json import problem_to_json
-from emu.runs.recorded_run import with_rates
 from emu.runs.result import VERSION
 from emu.runs.run_directory import RunDirectory
 from emu.testing import two_machine_example
@@ -26,7 +25,7 @@ def schedules() -> tuple[Schedule, Schedule]:
     ideal = simulate(problem, realization, record_rates=True)
     run = distorted(ideal)
     replayed = simulate(problem, two_machine_realization(run))
-    return with_rates(run, slowed(ideal.rates)), replayed
+    return replace(run, rates=slowed(ideal.rates)), replayed
 
 
 def slowed(rates: RateHistory | None) -> RateHistory:

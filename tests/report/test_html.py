@@ -6,6 +6,7 @@ import base64
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from emu.report.html import page as sections
 from emu.report.html.chart_data import rates_by_bytes, thin, training_data
 from emu.report.html.page import report_page, write_report
 from emu.report.trace import pack, pack_lanes
-from emu.runs.recorded_run import RecordedRun, load_run, with_rates
+from emu.runs.recorded_run import RecordedRun, load_run
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser
 from tests.integration.scenarios import custom, flow, read
@@ -71,9 +72,9 @@ def test_moved_rates_amount_to_the_bytes_that_arrived(tmp_path: Path) -> None:
     schedule = load_run(run).emulated
     assert schedule is not None
     assert schedule.rates is not None
-    late = with_rates(schedule, schedule.rates)
+    late = replace(schedule, rates=schedule.rates)
     late.flow_end[...] += 0.25  # every flow arrives later than its rates say
-    moved = with_rates(late, rates_by_bytes(late, schedule.rates))
+    moved = replace(late, rates=rates_by_bytes(late, schedule.rates))
     curves = sum_rates(moved)
     assert curves is not None
     through = [float(np.sum(rate[:-1] * np.diff(time))) for time, rate in curves]

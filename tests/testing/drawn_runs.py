@@ -25,7 +25,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import find_errors
 from emu.testing.trials import Case, run_trial, wires, world
-from emu.testing.trials.drawn import EXACT
+from emu.testing.trials.trial import EXACT
 from tests.testing.drawn_scenarios import RULE, draw_scenario
 
 if TYPE_CHECKING:

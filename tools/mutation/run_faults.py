@@ -98,9 +98,7 @@ FAULTS: dict[str, RunFault] = {
         "return count, self._last - 0.005",
     ),
     "arrivals told 50 ms early": RunFault(
-        "nodes/emu_nodes/edge_ends.py",
-        "FlowEnded(edge, n, time,",
-        "FlowEnded(edge, n, time - 0.5,",
+        _TASK, "FlowEnded(edge, n, time,", "FlowEnded(edge, n, time - 0.5,"
     ),
     "arrivals do not count": RunFault(
         "emu/emulation/coordinator/scheduler_driver.py",

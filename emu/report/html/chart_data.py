@@ -18,7 +18,7 @@ from emu.prediction.analysis.link_load import fluid_bytes, mean_rates, pieces, s
 from emu.problem import Problem, RateHistory, Schedule, disturbances
 from emu.report.facts import death_bands
 from emu.report.trace import Crossings, crossings, pack
-from emu.runs.recorded_run import RecordedRun, with_rates
+from emu.runs.recorded_run import RecordedRun
 
 #: Of a link of the critical path, beside its cause.
 _OF_LINKS = ("start", "end", "task", "edge", "iteration", "port")
@@ -83,7 +83,7 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
     if rates is None or schedule.rates is None:
         curves = {"moved": mean_rates(schedule)}
     else:
-        by_bytes = with_rates(schedule, rates_by_bytes(schedule, schedule.rates))
+        by_bytes = replace(schedule, rates=rates_by_bytes(schedule, schedule.rates))
         curves = {"allocated": rates, "moved": sum_rates(by_bytes) or []}
     return {
         "name": name,

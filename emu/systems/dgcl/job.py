@@ -36,10 +36,8 @@ _LAYERS = range(1, 17)
 PROGRAMS = {
     **{f"layer{n}": "emu_nodes.dgcl.programs:Layer" for n in _LAYERS},
     **{f"gradient{n}": "emu_nodes.dgcl.programs:Gradient" for n in _LAYERS},
-    "gather": "emu_nodes.dgcl.programs:Gather",
-    "gathered": "emu_nodes.dgcl.programs:Gathered",
-    "scatter": "emu_nodes.dgcl.programs:Scatter",
-    "scattered": "emu_nodes.dgcl.programs:Scattered",
+    **dict.fromkeys(("gather", "scatter"), "emu_nodes.dgcl.programs:Stage"),
+    **dict.fromkeys(("gathered", "scattered"), "emu_nodes.dgcl.programs:Received"),
 }
 
 #: Content of flows.

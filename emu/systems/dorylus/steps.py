@@ -12,11 +12,11 @@ CALLS = ("call", "recall")
 #: Kinds of task whose program of ``nodes`` is called as they are.
 _SAME = (
     "apply", "apply_back", "begin", "gather", "scatter", "call", "answer", "recall",
-    "gather_back", "held", "late", "ghosts", "stash", "gradient_sum", "weight_update",
+    "held", "late", "ghosts", "stash", "gradient_sum", "weight_update",
 )  # fmt: skip
 #: The same in a GAT.
 _SAME_OF_ATTENTION = (
-    *TENSORS, "launch", "call", "gather", "scatter", "gather_back", "scatter_back",
+    *TENSORS, "launch", "call", "gather", "gather_back", "scatter_back",
 )  # fmt: skip
 
 
@@ -29,6 +29,7 @@ PROGRAMS = {
     **{kind: _program("programs", kind) for kind in _SAME},
     "launch": _program("programs", "nothing"),
     "scatter_back": _program("programs", "scatter"),
+    "gather_back": _program("programs", "gather"),
     **{f"attention {k}": _program("attention", k) for k in _SAME_OF_ATTENTION},
 }
 #: Content of flows by the kinds of their ends.

@@ -1,4 +1,7 @@
-"""A run of the product's own coordinator, agents and node processes in one process."""
+"""Runs of the product's own coordinator, agents and node processes in one process.
+
+Their faults are drawn from a seed, and what may come of them is judged.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ import contextlib
 import gc
 import importlib
 import io
+import random  # noqa: TID251 -- a draw takes 0.1 us, one of numpy 3
+import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PosixPath
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 from typing_extensions import override
 
 from emu.emulation.coordinator import Coordinator, EmulatedRun, Observer, RunSettings
@@ -25,12 +31,13 @@ from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import EmulatorError
 from emu.host.this_host import this_host, version_of_emu
+from emu.prediction.simulation import simulate
 from emu.problem import Kill, Problem, Realization
 from emu.problem.job import Cut
 from emu.scenario import Experiment
 from emu.scenario.realize import model_programs
 from emu.systems.system import tasks_with_state_of
-from emu.testing.trials.wires import EPOCH, Damage
+from emu.testing.trials.wires import EPOCH, Damage, Kinds
 from emu.testing.trials.world import Stuck, VirtualProcess, World
 
 #: Wall seconds, of virtual time, in which a run of any length has ended.
@@ -38,6 +45,14 @@ _ENDLESS = 100_000.0
 #: Wall seconds in which everybody has left once the coordinator has ended.
 _LEAVE = 90.0
 COORDINATOR = "coordinator"
+#: Seconds by which a run without faults may miss the simulated makespan, of one.
+EXACT = 1e-6
+#: Wall seconds in which a run ends, and everybody leaves, after processes have died.
+PROMPT = 3.0
+_LONGEST = 8.0  # wall seconds that a piece is late
+_KINDS: tuple[Literal["kill"] | Kinds, ...] = (
+    "kill", "kill", "reset", "truncate", "corrupt", "delay", "again"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,23 +85,13 @@ class Case:
             start=cut,
         )
 
-    @property
-    def begins(self) -> Mapping[str, tuple[str, ...]]:
-        """Tasks with whose state a task begins after a cut."""
-        return tasks_with_state_of(self.problem.job)
-
     @classmethod
     def of(cls, experiment: Experiment, *, hosts: int = 1, **changes: Any) -> Case:
         """Return the case of a scenario that was made ready.
 
-        Parameters
-        ----------
-        hosts
-            As the field.
-        changes
-            Fields of `emu.emulation.shaping.EmulationSettings` in place of the
-            scenario's. Its byte scale is in the programs already: change that where it
-            is loaded.
+        ``changes``: fields of `emu.emulation.shaping.EmulationSettings` in place of the
+        scenario's. Its byte scale is in the programs already: change that where it is
+        loaded.
         """
         settings = replace(experiment.scenario.emulation.settings, **changes)
         models = tuple(model.name for model in model_programs(experiment.scenario))
@@ -139,36 +144,32 @@ class Children:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._all: list[VirtualProcess] = []
-
-    def add(self, process: VirtualProcess) -> None:
-        """Take over a process."""
-        self._all.append(process)
+        self.all: list[VirtualProcess] = []
 
     async def aclose(self, grace: float) -> None:
         """End all: they have ``grace`` wall seconds to do so by themselves."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
-                for process in self._all:
+                for process in self.all:
                     await process.ended.wait()
-        for process in self._all:
+        for process in self.all:
             self._world.kill(process)
 
 
 class Forks(Children):
     """Starts node processes in a world, in place of a fork server."""
 
-    def kill(self, process: str) -> None:
-        """Kill a process, where it is one of these."""
-        for one in self._all:
-            if one.name == process:
-                self._world.kill(one)
-
     def __init__(
         self, world: World, on_end: Callable[[str, int], None], _lost: object
     ) -> None:
         super().__init__(world)
         self._on_end = on_end
+
+    def kill(self, process: str) -> None:
+        """Kill a process, where it is one of these."""
+        for one in self.all:
+            if one.name == process:
+                self._world.kill(one)
 
     async def start(self) -> None:
         """Do nothing: everything is imported."""
@@ -178,12 +179,9 @@ class Forks(Children):
         runtime = importlib.import_module(RUNTIME.partition(":")[0])
         around = runtime.Surroundings({}, _no_warm_up, _NoMetrics)
         for spec in specs:
-            process = runtime.NodeProcess(spec, around)
-            self.add(
-                self._world.start(
-                    spec.process, process.exit_status, on_end=self._on_end
-                )
-            )
+            work = runtime.NodeProcess(spec, around).exit_status
+            child = self._world.start(spec.process, work, on_end=self._on_end)
+            self.all.append(child)
 
 
 async def _no_warm_up(_: object) -> None:
@@ -194,14 +192,12 @@ class _NoMetrics:
     """Figures of a host that has no load."""
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
     def usage(self) -> tuple[float, int]:
-        """Return nothing used."""
         return 0.0, 0
 
     def use(self) -> HostUse:
-        """Return no lag."""
         none = dict.fromkeys(("busy", "idle", "steal"), 0.0)
         return HostUse(0.0, 0.0, 0.0, 0.0, none)
 
@@ -218,20 +214,35 @@ class VirtualLauncher(Launcher):
 
     @override
     async def start(
-        self,
-        address: tuple[str, int],
-        token: str,
-        log: Path,
-        allow: Collection[str],
+        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
     ) -> None:
         """Start an agent per host."""
         for name in self.hosts:
 
             async def serve(name: str = name) -> int:
-                return await _serve(self._world, address, token, name, allow)
+                """Be the agent of a host, as ``python -m emu.emulation.launch`` is."""
+
+                async def describe(_: str) -> dict[str, Any]:
+                    return {"name": name, "cpus": 2, "emu": version_of_emu()}
+
+                agent = Agent(
+                    address,
+                    token,
+                    name=name,
+                    allow=allow,
+                    patience=2.0,
+                    forks=lambda on_end, lost: Forks(self._world, on_end, lost),
+                    describe=describe,
+                )
+                try:
+                    await agent.run()
+                except EmulatorError as error:
+                    print(f"emu agent: {error}", file=sys.stderr)  # noqa: T201 -- its whole output
+                    return error.exit_code
+                return 0
 
             process = self._world.start(f"agent {name}", serve, on_end=self._note)
-            self._children.add(process)
+            self._children.all.append(process)
 
     def _note(self, name: str, code: int) -> None:
         self._ended.append(f"the {name} {describe_end(code)}")
@@ -247,35 +258,6 @@ class VirtualLauncher(Launcher):
     async def aclose(self, grace: float) -> None:
         """End the agents."""
         await self._children.aclose(grace)
-
-
-async def _serve(
-    world: World,
-    address: tuple[str, int],
-    token: str,
-    name: str,
-    allow: Collection[str],
-) -> int:
-    """Be the agent of a host, as ``python -m emu.emulation.launch`` is."""
-
-    async def describe(_: str) -> dict[str, Any]:
-        return {"name": name, "cpus": 2, "emu": version_of_emu()}
-
-    agent = Agent(
-        address,
-        token,
-        name=name,
-        allow=allow,
-        patience=2.0,
-        forks=lambda on_end, lost: Forks(world, on_end, lost),
-        describe=describe,
-    )
-    try:
-        await agent.run()
-    except EmulatorError as error:
-        print(f"emu agent: {error}", file=sys.stderr)  # noqa: T201 -- its whole output
-        return error.exit_code
-    return 0
 
 
 class _Log(PosixPath):
@@ -298,19 +280,10 @@ def run_trial(
 ) -> Trial:
     """Run a case once, under these faults; the same again is the same to the byte.
 
-    Parameters
-    ----------
-    observer
-        Of the run; no part of what is tried.
+    ``observer``: of the run; no part of what is tried.
     """
-    faults = faults or Faults()
-    trial = Trial(faults)
-    world = World(
-        faults.seed,
-        calm=faults.calm,
-        damages=faults.damages,
-        deaths=faults.deaths,
-    )
+    trial = Trial(faults or Faults())
+    world = World(**vars(trial.faults))
     log = _Log("trial.log")
     with contextlib.redirect_stderr(log.text), this_host.replace(world.host()):
         gc.disable()
@@ -337,7 +310,8 @@ def run_trial(
 def _carry_out(
     case: Case, world: World, trial: Trial, log: Path, observer: Observer | None
 ) -> None:
-    plan = CutPlan(case.begins, case.every, trial.cuts.append, case.start)
+    begins = tasks_with_state_of(case.problem.job)
+    plan = CutPlan(begins, case.every, trial.cuts.append, case.start)
     settings = RunSettings(
         launcher=VirtualLauncher(world, case.hosts),
         token="of this trial",  # noqa: S106 -- it guards nothing
@@ -373,3 +347,102 @@ def _carry_out(
         alive = [each.name for each in world.processes if each.code is None]
         trial.complaints.append(f"{', '.join(alive)} did not end: {error}")
     trial.complaints += [f"{COORDINATOR} left {task}" for task in first.left]
+
+
+@dataclass
+class Trials:
+    """Trials of one case: every seed is a run with one fault, or two.
+
+    A run without faults comes first: it says what there is to be damaged, and which
+    results every other run must have. Raises AssertionError when that run ends with an
+    error, or misses what was simulated.
+    """
+
+    case: Case
+
+    def __post_init__(self) -> None:
+        case, self.undisturbed = self.case, run_trial(self.case)
+        wrong, run = [*self.undisturbed.complaints], self.undisturbed.run
+        if run is None:
+            wrong.append(f"it ended with {self.undisturbed.error!r}")
+        else:
+            self.sound = run
+            makespan = simulate(case.problem, case.expected, case.policy).makespan
+            apart = run.schedule.makespan - makespan
+            if abs(apart) > EXACT * max(1.0, makespan):
+                wrong.append(f"its makespan is {apart:g} s off the simulated one")
+        if wrong:
+            raise AssertionError(f"without any fault: {'; '.join(wrong)}")
+
+    def faults(self, seed: int) -> Faults:
+        """Return the faults of a seed."""
+        draw, trial = random.Random(seed), self.undisturbed  # noqa: S311 -- to be repeated
+        damages: dict[int, Damage] = {}
+        deaths: dict[str, int] = {}
+        for _ in range(draw.choice((0, 1, 1, 1, 1, 2))):
+            kind = draw.choice(_KINDS)
+            if kind == "kill":
+                name = draw.choice(sorted(trial.steps))
+                deaths[name] = draw.randint(1, trial.steps[name])
+                continue
+            wire = draw.choice([w for w, n in enumerate(trial.carried) if n])
+            length = trial.carried[wire]
+            # What frames and handshakes are made of is at the beginning.
+            most = draw.choice((length, length, min(length, 400)))
+            late = draw.random() ** 3 * _LONGEST
+            damages[wire] = Damage(wire, draw.randrange(most), kind, late)
+        calm = draw.random() < 0.3
+        return Faults(seed, calm, tuple(damages.values()), deaths)
+
+    def run(self, seed: int) -> Trial:
+        """Carry out the trial of a seed; its complaints are all that is wrong."""
+        return self.judge(self.faults(seed))
+
+    def judge(self, faults: Faults) -> Trial:
+        """Carry out a trial of one's own."""
+        trial = run_trial(self.case, faults)
+        trial.complaints += list(self.wrong(trial))
+        return trial
+
+    def wrong(self, trial: Trial) -> Iterator[str]:
+        """Yield what is wrong with an outcome."""
+        if trial.run is not None:
+            yield from self._differences(trial.run)
+        elif trial.error is not None:
+            names = self.culprits(trial)
+            if not any(
+                re.search(rf"\b{re.escape(n)}\b", str(trial.error)) for n in names
+            ):
+                yield f"none of {names} is named in: {trial.error}"
+            deaths = all(isinstance(fault, str) for fault in trial.happened)
+            if deaths and trial.noticed > PROMPT:
+                yield f"it took {trial.noticed:.1f} s: {trial.error}"
+        elif COORDINATOR not in trial.happened:
+            yield "neither a result nor an error"
+
+    def culprits(self, trial: Trial) -> list[str]:
+        """Return the names of which an error must name one."""
+        names = set()
+        for fault in trial.happened:
+            if isinstance(fault, str):
+                names.add(fault)
+            elif fault.wire // 2 < len(trial.ends):
+                names.update(trial.ends[fault.wire // 2])
+        tasks = self.case.problem.job.processes
+        of_jobs = self.case.problem.job.tasks
+        for name in [n for n in names if n in tasks]:
+            names.update(of_jobs[task].name for task in tasks[name])
+        return sorted(names - {COORDINATOR})
+
+    def _differences(self, mine: EmulatedRun) -> Iterator[str]:
+        """Yield how a result differs from that without faults."""
+        theirs = self.sound
+        if mine.results.keys() != theirs.results.keys():
+            yield f"results of {sorted(mine.results)}, not {sorted(theirs.results)}"
+            return
+        for name, arrays in theirs.results.items():
+            for key, array in arrays.items():
+                if not np.array_equal(mine.results[name][key], array):
+                    yield f"{key} of {name} differs"
+        if not np.array_equal(mine.realization.volumes, theirs.realization.volumes):
+            yield "volumes differ"

@@ -50,14 +50,12 @@ def _error(number: int) -> OSError:
 class Draws:
     """Everything that is left to chance in a world, from its seed.
 
-    Parameters
-    ----------
-    calm
-        True where wires cut and hold back nothing, and who is ready first comes first.
+    ``calm``: wires cut and hold back nothing, and who is ready first comes first.
     """
 
     def __init__(self, seed: int, *, calm: bool) -> None:
-        self._random, self._secret = random.Random(seed), random.Random(-seed - 1)  # noqa: S311 -- all shall be guessed
+        self._random = random.Random(seed)  # noqa: S311 -- all shall be guessed
+        self.secret = random.Random(-seed - 1).randbytes  # noqa: S311 -- likewise
         self.calm = calm
         #: Share of pieces that are cut or held back, and how long, wall seconds.
         self._share = 0.0 if calm else self._random.choice((0.02, 0.1, 0.4))
@@ -81,10 +79,6 @@ class Draws:
         """Say who is served first."""
         if not self.calm:
             self._random.shuffle(ready)
-
-    def secret(self, count: int) -> bytes:
-        """Return bytes that were secret."""
-        return self._secret.randbytes(count)
 
 
 class Wire:
@@ -308,19 +302,11 @@ class Owner(Protocol):
 class Network:
     """All sockets of a world, and what is on its way between them.
 
-    Parameters
-    ----------
-    damages
-        Of wires, each once.
-    at
-        Calls back at a wall time.
+    ``damages``: of wires, each once; ``at``: calls back at a wall time.
     """
 
     def __init__(
-        self,
-        draws: Draws,
-        damages: Iterable[Damage],
-        at: Callable[..., object],
+        self, draws: Draws, damages: Iterable[Damage], at: Callable[..., object]
     ) -> None:
         self.now = EPOCH
         self.draws, self.at = draws, at

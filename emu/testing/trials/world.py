@@ -273,14 +273,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class World:
     """Virtual time, and everything in it.
 
-    Parameters
-    ----------
-    seed
-        Of all draws.
-    calm
-        As in `Draws`.
-    damages, deaths
-        Damages of wires, and the step at which a process dies by its name.
+    ``seed`` and ``calm``: as `Draws` has them; ``damages``: of wires; ``deaths``: the
+    step at which a process dies by its name.
     """
 
     def __init__(
@@ -310,7 +304,7 @@ class World:
             monotonic=lambda: self.network.now,
             thread_time=lambda: 0.0,
             name_of_clock=lambda: "virtual",
-            process_id=self._process_id,
+            process_id=lambda: getattr(_PROCESS.get(), "number", _FIRST_ID - 1),
             draw=self.network.draws.secret,
             open_socket=cast("Any", lambda *_, **__: self.open_socket()),
             listen=cast(
@@ -320,10 +314,6 @@ class World:
             open_memory=self._open_memory,
             precise_timers=lambda: False,
         )
-
-    def _process_id(self) -> int:
-        process = _PROCESS.get()
-        return process.number if process is not None else _FIRST_ID - 1
 
     def _create_memory(self) -> tuple[int, str]:
         fd, path = create_memory()[0], f"/proc/virtual/{len(self._memory)}"
@@ -434,13 +424,9 @@ class World:
 
     def close(self) -> None:
         """End everything; complain of what is left over."""
-        complaints = [f"a timer is left: {timer}" for timer in self.loop.timers()]
-        complaints += [
-            f"a socket of {sock.owner.name} is left"
-            for sock in self.network.sockets.values()
-            if sock.owner is not None
-        ]
-        self.complaints += complaints
+        self.complaints += [f"a timer is left: {one}" for one in self.loop.timers()]
+        owners = (sock.owner for sock in self.network.sockets.values())
+        self.complaints += [f"a socket of {o.name} is left" for o in owners if o]
         rest = [task for task in self._lives if not task.done()]
         for process in self.processes:
             process.dead, process.dies_at = False, 0

@@ -7,16 +7,18 @@ stage that follows takes them in. Tasks of a device share its process and its `D
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.errors import NodeMisbehaved
+from emu.graph_data import Adjacency, Part, open_layers
+from emu.systems.dgcl.plans import gradient_plan, open_plans
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.dgcl.carrier import Carrier, Host, Pass
 from emu_nodes.program import (
     EdgeSpec,
     Inputs,
@@ -27,14 +29,147 @@ from emu_nodes.program import (
     tensor,
 )
 
+#: Stage, sender, receiver, vertices in ascending order.
+Transfer = tuple[int, int, int, NDArray[np.int64]]
+#: (layer, backward, iteration): a pass along the plan, back with gradients.
+Pass = tuple[int, bool, int]
+
+
+class Tables:
+    """A device's tables of a plan: which of its rows it sends, which it gets.
+
+    Its rows are those of its part, then of vertices that it only relays.
+    """
+
+    def __init__(self, rank: int, part: Part, transfers: Iterable[Transfer]) -> None:
+        mine = [one for one in transfers if rank in one[1:3]]
+        mine.sort(key=lambda one: one[:3])
+        passing = [vertices for *_, vertices in mine]
+        every = np.unique(np.concatenate([part.local[:0], *passing]))
+        # Rows that pass through go last, so that those of the part keep their places.
+        relays = np.setdiff1d(every, part.vertices)
+        vertices = np.concatenate([part.vertices, relays])
+        order = np.argsort(vertices)
+        self._count = len(vertices)
+        self.sent: dict[tuple[int, int], NDArray[np.intp]] = {}
+        """Rows that go to a receiver in a stage, ascending by vertex."""
+        self.received: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
+        """(sender, rows) of a stage, senders in ascending order."""
+        for stage, sender, receiver, rows in mine:
+            at = order[np.searchsorted(vertices[order], rows)]
+            if sender == rank:
+                self.sent[stage, receiver] = at
+            else:
+                self.received.setdefault(stage, []).append((sender, at))
+
+    def begin(self, first: NDArray[Any]) -> NDArray[Any]:
+        """Return values of all rows for one pass of a layer: the first, then 0."""
+        values = np.zeros((self._count, first.shape[1]), first.dtype)
+        values[: len(first)] = first
+        return values
+
+    def take_in(
+        self,
+        values: NDArray[Any],
+        stage: int,
+        parts: Mapping[int, NDArray[Any]],
+        *,
+        add: bool,
+    ) -> None:
+        """Take in what a stage brought, in ascending order of the senders.
+
+        So sums of gradients have one order, whoever was first. ``parts``: rows by
+        sender, which are added to what is there, or replace it.
+
+        Raises NodeMisbehaved when a sender's rows are missing, or of another shape.
+        """
+        for sender, at in self.received.get(stage, ()):
+            expected = len(at), values.shape[1]
+            rows = parts.get(sender)
+            if rows is None or rows.shape != expected:
+                shape = "nothing" if rows is None else f"rows of shape {rows.shape}"
+                raise NodeMisbehaved(
+                    f"device {sender} sent {shape} in stage {stage}, not {expected}"
+                )
+            if add:
+                values[at] += rows
+            else:
+                values[at] = rows
+
+
+class Carrier:
+    """Rows on their way through one machine, pass by pass and stage by stage.
+
+    Raises DataError when the data set, its parts or the plans are missing or damaged.
+    """
+
+    def __init__(self, brief: TaskSpec) -> None:
+        settings = brief.job_settings
+        self.rank: int = brief.settings["rank"]
+        self.ranks: int = settings["parts"]
+        self._dataset, graphs = open_layers(settings)
+        holds = self.rank < self.ranks
+        none, few = np.empty(0, np.int64), np.empty(0, np.int32)
+        empty = Adjacency(np.zeros(1, np.int64), few, np.empty(0))
+        nothing = Part(none, none, few, empty, empty)
+        self.parts = [g.part(self.rank) if holds else nothing for g in graphs]
+        self.layers = len(graphs)
+        self._hidden: int = settings["model"]["hidden"]
+        self._precision = np.dtype(settings["precision"])
+        atomic = settings["backward"] == "atomic"
+        self._plans = {
+            (layer, backward): gradient_plan(p, atomic=atomic) if backward else p
+            for layer, p in enumerate(open_plans(settings))
+            for backward in (False, True)
+        }
+        self._tables = {
+            key: Tables(self.rank, self.parts[key[0]], plan)
+            for key, plan in self._plans.items()
+        }
+        self._rows: dict[Pass, NDArray[Any]] = {}
+        self._arrived: dict[tuple[Pass, int], dict[int, NDArray[Any]]] = {}
+
+    def _width(self, layer: int) -> int:
+        """Return the length of a layer's input rows."""
+        return self._hidden if layer else self._dataset.feature_length
+
+    def send(self, of: Pass, stage: int, receiver: int) -> NDArray[Any]:
+        """Return the rows that go to a receiver in a stage of a pass."""
+        return self._rows[of][self._tables[of[:2]].sent[stage, receiver]]
+
+    def receive(self, of: Pass, stage: int, sender: int, rows: NDArray[Any]) -> None:
+        """Keep what a sender's stage brought: this machine may be behind it."""
+        self._arrived.setdefault((of, stage), {})[sender] = rows.copy()
+
+    def enter(self, of: Pass, stage: int) -> None:
+        """Take in what the stage before has brought."""
+        if stage > 0:
+            arrivals = self._arrived.pop((of, stage - 1), {})
+            tables = self._tables[of[:2]]
+            tables.take_in(self._rows[of], stage - 1, arrivals, add=of[1])
+
+    def _begin(self, of: Pass, values: NDArray[Any]) -> None:
+        self._rows[of] = self._tables[of[:2]].begin(values)
+
+
+class Host(Carrier):
+    """A machine that has no vertices and keeps rows for others."""
+
+    @override
+    def enter(self, of: Pass, stage: int) -> None:
+        """Begin with nothing, and forget the rows after the last stage."""
+        if of not in self._rows:
+            self._begin(of, np.zeros((0, self._width(of[0])), self._precision))
+        super().enter(of, stage)
+        if stage == self._plans[of[:2]].stages:
+            del self._rows[of]
+
 
 class Device(Carrier):
     """The state that the tasks of a device share.
 
     With ``compute: timed`` nothing is learnt and torch is not loaded: rows of layers
-    beyond the features are zeros of the right size.
-
-    Raises DataError as `Carrier`.
+    beyond the features are zeros of the right size. Raises DataError as `Carrier`.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -48,26 +183,23 @@ class Device(Carrier):
         vertices = part.vertices if self._cached else own
         self._features = dataset.gather(vertices).astype(self._precision)
         self.parameters = initial_parameters(settings, dataset)
-        self._optimizer = make_optimizer(settings, self.parameters)
+        self.optimizer = make_optimizer(settings, self.parameters)
         self._gradient = np.zeros_like(self.parameters)
         self._steps = brief.first
         self._model: PartModel | None = None
         if settings["compute"] != "timed":
-            self._model = PartModel(settings, dataset, *self.parts)
-            self._rehearse(self._model)
-
-    def _rehearse(self, model: PartModel) -> None:
-        """Go through all layers once, before the start barrier."""
-        model.load(self.parameters)
-        out = np.zeros((0, self._classes), self._precision)
-        for layer in range(self.layers):
-            shape = len(self.parts[layer].vertices), self._width(layer)
-            out = model.forward(layer, np.zeros(shape, self._precision))
-        gradient = model.score(out).gradient
-        for layer in reversed(range(self.layers)):
-            gradients = model.backward(layer, gradient)
-            if gradients is not None:
-                gradient = gradients[: len(self.parts[layer - 1].local)]
+            model = self._model = PartModel(settings, dataset, *self.parts)
+            model.load(self.parameters)
+            # All layers once, before the start barrier.
+            out = np.zeros((0, self._classes), self._precision)
+            for layer in range(self.layers):
+                shape = len(self.parts[layer].vertices), self._width(layer)
+                out = model.forward(layer, np.zeros(shape, self._precision))
+            gradient = model.score(out).gradient
+            for layer in reversed(range(self.layers)):
+                gradients = model.backward(layer, gradient)
+                if gradients is not None:
+                    gradient = gradients[: len(self.parts[layer - 1].local)]
 
     @override
     def enter(self, of: Pass, stage: int) -> None:
@@ -78,17 +210,17 @@ class Device(Carrier):
 
     def gather(self, layer: int, iteration: int) -> NDArray[Any]:
         """Return the input rows of a layer: of local, then of remote vertices."""
-        if layer == 0 and self._cached:
+        rows = None
+        if layer or not self._cached:
+            rows = self._rows.pop((layer, False, iteration), None)
+        if rows is None:  # cached, or of one device, which gathers no features
             return self._features
-        rows = self._rows.pop((layer, False, iteration), None)
-        if rows is None:  # one device gathers no features
-            return self._features
-        return rows.values[: len(self.parts[layer].vertices)]
+        return rows[: len(self.parts[layer].vertices)]
 
     def forward(self, layer: int, iteration: int) -> dict[str, float]:
         """Compute a layer; after the last one its gradient, and return figures."""
         if layer == 0:
-            self._step(iteration)
+            self.step(iteration)
         rows = self.gather(layer, iteration)
         last = layer == self.layers - 1
         width = self._classes if last else self._hidden
@@ -102,29 +234,26 @@ class Device(Carrier):
         if self._model is None:
             self._backward(layer, iteration, out)
             return {}
-        loss = self._model.score(out)
-        self._backward(layer, iteration, loss.gradient)
-        return {
-            "loss": loss.loss * self.ranks,
-            "accuracy": loss.accuracy * self.ranks,
-        }
+        score = self._model.score(out)
+        self._backward(layer, iteration, score.gradient)
+        own = {"loss": score.loss, "accuracy": score.accuracy}
+        return {name: figure * self.ranks for name, figure in own.items()}
 
-    def _step(self, epochs: int) -> None:
+    def step(self, epochs: int) -> None:
         """Step with the sum of all devices' gradients of the epochs before."""
         if self._model is None:
             return
         # The sum is there once an epoch's all-reduce has ended: it is taken late, at
         # the next one's first layer, or when a cut or the end asks.
         for _ in range(self._steps, epochs):
-            self._optimizer.step(self._gradient)
+            self.optimizer.step(self._gradient)
             self._steps += 1
         self._model.load(self.parameters)
 
     def backward(self, layer: int, iteration: int) -> None:
         """Go back through a layer, whose gradient all consumers have sent."""
         rows = self._rows.pop((layer + 1, True, iteration))
-        local = len(self.parts[layer].local)
-        self._backward(layer, iteration, rows.values[:local])
+        self._backward(layer, iteration, rows[: len(self.parts[layer].local)])
 
     def _backward(self, layer: int, iteration: int, gradient: NDArray[Any]) -> None:
         if self._model is not None:
@@ -140,24 +269,6 @@ class Device(Carrier):
         if self.ranks > 1:
             name = f"w{self.rank}"
             share_vector(self._process, name, self._gradient, iteration)
-
-    def state(self, epochs: int) -> Payload:
-        """Return parameters and moments after the step of every epoch before one.
-
-        The first layer of an epoch waits for the sum of all gradients of the epoch
-        before: nothing else is left of it.
-        """
-        self._step(epochs)
-        return self._optimizer.state()
-
-    def restore(self, state: Payload) -> None:
-        """Go on from the state of a device, which all hold alike."""
-        self._optimizer.restore(state)
-
-    def finish(self, epochs: int) -> NDArray[Any]:
-        """Return the parameters after the step of every epoch."""
-        self._step(epochs)
-        return self.parameters
 
 
 class _CarrierTask(TaskProgram):
@@ -175,65 +286,60 @@ class _CarrierTask(TaskProgram):
         self._layer: int = brief.settings["layer"] - 1  # the job counts from 1
 
 
-class _DeviceTask(_CarrierTask):
-    """A task that computes."""
-
-    @property
-    def _device(self) -> Device:
-        assert isinstance(self._carrier, Device)  # noqa: S101 - for mypy
-        return self._carrier
-
-
-class Layer(_DeviceTask):
+class Layer(_CarrierTask):
     """Forward pass of a layer, of the last one with loss and backward pass.
 
     Its loss and accuracy are the device's shares of the graph's, times the number of
     devices: the mean over devices is that of the graph.
     """
 
+    _carrier: Device
+
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Compute the layer."""
-        self._figures = self._device.forward(self._layer, iteration)
+        self._figures = self._carrier.forward(self._layer, iteration)
         return {}
 
     def state(self, iteration: int) -> Payload:
-        """Return what the device has before an epoch; asked of the first layer."""
-        return self._device.state(iteration)
+        """Return parameters and moments before an epoch; asked of the first layer.
+
+        It waits for the sum of all gradients of the epoch before: nothing else is left
+        of that.
+        """
+        self._carrier.step(iteration)
+        return self._carrier.optimizer.state()
 
     def restore(self, state: Mapping[str, Payload]) -> None:
-        """Have the device go on from it."""
+        """Have the device go on from the state of one, which all hold alike."""
         (one,) = state.values()
-        self._device.restore(one)
+        self._carrier.optimizer.restore(one)
 
     @override
     def result(self) -> Payload:
-        """Return the parameters, from the first layer."""
+        # All layers of a device have the same: the first hands it over.
         if self._layer:
             return {}
-        return {"parameters": self._device.finish(self._brief.iterations)}
+        self._carrier.step(self._brief.iterations)
+        return {"parameters": self._carrier.parameters}
 
 
-class Gradient(_DeviceTask):
+class Gradient(_CarrierTask):
     """Backward pass of a layer below the last."""
+
+    _carrier: Device
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Go back through the layer."""
-        self._device.backward(self._layer, iteration)
+        self._carrier.backward(self._layer, iteration)
         return {}
 
 
-class _Stage(_CarrierTask):
+class Stage(_CarrierTask):
     """Takes in what the stage before brought, and sends the rows of its own."""
-
-    #: True where gradients go back along the plan.
-    backward = False
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Pass:
-        """Return the pass, once what the stage before has brought is taken in."""
-        of = self._layer, self.backward, iteration
+        of = self._layer, self._brief.kind == "scatter", iteration
         self._carrier.enter(of, self._brief.settings["stage"])
         return of
 
@@ -248,34 +354,14 @@ class _Stage(_CarrierTask):
         return {"rows": self._carrier.send(made, stage, int(to[1]))}
 
 
-class Gather(_Stage):
-    """A stage of a gather of embeddings."""
-
-
-class Scatter(_Stage):
-    """A stage of the way back of their gradients."""
-
-    backward = True
-
-
-class Gathered(_CarrierTask):
+class Received(_CarrierTask):
     """Keeps what a peer's stage sent for the stage of this device that follows."""
-
-    #: True where it is gradients.
-    backward = False
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep the rows."""
         place = self._brief.settings
         (source,) = self._brief.inputs
         rows = tensor(inputs[source.edge], "rows", source)
-        of = self._layer, self.backward, iteration
+        of = self._layer, self._brief.kind == "scattered", iteration
         self._carrier.receive(of, place["stage"], place["sender"], rows)
         return {}
-
-
-class Scattered(Gathered):
-    """The same of gradients."""
-
-    backward = True

@@ -95,9 +95,8 @@ class GraphStore(TaskProgram):
     """Feature rows of one partition, mapped from the prepared data set.
 
     In ``oneshot`` sampling no one asks: the store derives each sampler's S_0 by itself.
-    In ``multiround`` it returns the rows of the ids that it is sent.
-
-    Raises DataError when the data set cannot be used.
+    In ``multiround`` it returns the rows of the ids that it is sent. Raises DataError
+    when the data set cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -115,11 +114,13 @@ class GraphStore(TaskProgram):
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``features`` for every sampler, rows in the order of its S_0."""
-        count = 0
         payloads: dict[int, Payload] = {}
         for sampler, output in enumerate(self._brief.outputs):
-            if self._oneshot:
-                owned = self._derive_rows(sampler, iteration)
+            if self._oneshot:  # what the sampler needs of this store and does not have
+                vertices = self._data.batch(sampler, iteration).vertices
+                if (cache := self._caches[sampler]) is not None:
+                    vertices = vertices[~cache.look(vertices)]
+                owned = self._select_own(vertices)
             else:
                 sender = self._brief.inputs[sampler]
                 owned = tensor(inputs[sender.edge], "vertices", sender)
@@ -130,18 +131,10 @@ class GraphStore(TaskProgram):
                         f"{sender.peer} asked {self._brief.name} for vertices of "
                         "other stores"
                     )
-            rows = self._collect_features(owned)
-            payloads[output.edge] = {"features": rows}
-            count += len(rows)
-        self._figures = {"rows": float(count)}
+            payloads[output.edge] = {"features": self._collect_features(owned)}
+        counts = (len(sent["features"]) for sent in payloads.values())
+        self._figures = {"rows": float(sum(counts))}
         return payloads
-
-    def _derive_rows(self, sampler: int, iteration: int) -> NDArray[np.int64]:
-        """Return what a sampler needs of this store, and does not have."""
-        vertices = self._data.batch(sampler, iteration).vertices
-        if (cache := self._caches[sampler]) is not None:
-            vertices = vertices[~cache.look(vertices)]
-        return self._select_own(vertices)
 
     def _select_own(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = vertices[self._dataset.owner[vertices] == self._index]
@@ -168,7 +161,6 @@ class GraphStoreHop(TaskProgram):
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``source`` and ``destination`` ids of the sampled edges, int64."""
-        count = 0
         payloads: dict[int, Payload] = {}
         ends = zip(self._brief.inputs, self._brief.outputs, strict=True)
         for sampler, (sender, output) in enumerate(ends):
@@ -184,8 +176,8 @@ class GraphStoreHop(TaskProgram):
             except ValueError as error:
                 raise NodeMisbehaved(f"{sender.peer}: {error}") from error
             payloads[output.edge] = {"source": source, "destination": destination}
-            count += len(source)
-        self._figures = {"edges": float(count)}
+        counts = (len(sent["source"]) for sent in payloads.values())
+        self._figures = {"edges": float(sum(counts))}
         return payloads
 
 
@@ -214,10 +206,7 @@ class _SamplerTask(TaskProgram):
         self._index: int = brief.settings["sampler"]
         self._growing: dict[int, GrowingBatch] = process.setdefault("growing", {})
         self._own = np.random.default_rng()
-        self._rehearse()
-
-    def _rehearse(self) -> None:
-        """Open every array and load every library before the start barrier."""
+        # Before the start barrier every array is opened and every library loaded.
         batch = self._data.batch(self._index, 0)
         self._by_owner(batch.vertices, "vertices")
         make_blocks(batch.sizes, batch.edges)
@@ -239,14 +228,10 @@ class SamplerHop(_SamplerTask):
     Raises DataError when the data set cannot be used.
     """
 
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        super().__init__(brief, process)
-        self._hop: int = brief.settings["hop"]
-
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
-        if self._hop == 1:
+        if self._brief.settings["hop"] == 1:
             seeds = self._data.seeds(self._index, iteration)
             self._growing[iteration] = GrowingBatch(seeds)
         else:  # the stores' replies to the last hop
@@ -316,30 +301,22 @@ class Sampler(_SamplerTask):
                 )
             self._compare(sender, vertices[mine], rows)
             features[mine] = rows
-        if self._cache is not None and self._cache.held is not held:
-            self._hold(held, self._cache.held, vertices, features)
-        mini_batch = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
+        if self._cache is not None and (now := self._cache.held) is not held:
+            # Hold the rows of what it has now, from before this batch or of it.
+            kept, order = np.isin(now, held, assume_unique=True), np.argsort(vertices)
+            rows = np.empty((len(now), length), features.dtype)
+            rows[kept] = self._rows[np.searchsorted(held, now[kept])]
+            at = np.searchsorted(vertices, now[~kept], sorter=order)
+            rows[~kept] = features[order[at]]
+            self._rows = rows
+        made = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
         self._figures = {
             "input_vertices": float(batch.sizes[0]),
             "edges": float(sum(len(source) for source, _ in batch.edges)),
         }
         if self._cache is not None:
             self._figures["hits"] = float(hits.sum())
-        return mini_batch.tensors()
-
-    def _hold(
-        self,
-        before: NDArray[np.int64],
-        now: NDArray[np.int64],
-        batch: NDArray[np.int64],
-        features: NDArray[Any],
-    ) -> None:
-        """Hold the rows of what a cache has now, from before a batch or of it."""
-        order, kept = np.argsort(batch), np.isin(now, before, assume_unique=True)
-        rows = np.empty((len(now), features.shape[1]), features.dtype)
-        rows[kept] = self._rows[np.searchsorted(before, now[kept])]
-        rows[~kept] = features[order[np.searchsorted(batch, now[~kept], sorter=order)]]
-        self._rows = rows
+        return made.tensors()
 
     def _compare(
         self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]
@@ -357,15 +334,12 @@ class Sampler(_SamplerTask):
 
 
 def version_name(version: int) -> str:
-    """Return the tensor name of parameters after step ``version``.
-
-    The version travels in the name: a flow's bytes are exactly its parameters.
-    """
+    """Return the tensor name of parameters after a step: a flow has no other bytes."""
     return f"parameters.{version}"
 
 
 class _Trainer(TaskProgram):
-    """Trainer that computes gradients on the mini-batches of the samplers.
+    """Computes gradients on the mini-batches of the samplers.
 
     With ``compute: timed`` nothing is learnt, torch is not even loaded: gradients are
     zeros of the right size, and no loss is reported. Batches are looked at instead.
@@ -384,10 +358,14 @@ class _Trainer(TaskProgram):
         self._own = np.random.default_rng()
         self._model: GraphModel | OwnModel | None = None
         if settings["compute"] == "timed":
-            self._rehearse()
+            # Opens every array that a look needs before the start barrier.
+            self._draw_neighbours(dataset.train[0], 1, np.uint64(0))
+            dataset.look_at(dataset.train[:1])
+            _ = dataset.labels
         else:
             self._model = build_model(settings, dataset)
-            self._model.warm_up_scheduler()
+            if isinstance(self._model, GraphModel):  # a user's was tried out before
+                self._model.warm_up_scheduler()
 
     def _gradient(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
         """Return the gradient of the mean loss over all mini-batches."""
@@ -403,11 +381,9 @@ class _Trainer(TaskProgram):
                 self._compare(number, iteration, batch)
             return np.zeros_like(self._parameters)
         self._model.load(self._parameters)
-        gradient, loss, accuracy = self._model.gradient(
-            batches, self._worker, iteration
-        )
-        self._figures = {"loss": loss, "accuracy": accuracy}
-        return gradient
+        found = self._model.gradient(batches, self._worker, iteration)
+        self._figures = dict(zip(("loss", "accuracy"), found[1:], strict=True))
+        return found[0]
 
     def _compare(self, number: int, iteration: int, batch: MiniBatch) -> None:
         """Hold some seeds of a batch, with edges below them, against the data set.
@@ -424,13 +400,6 @@ class _Trainer(TaskProgram):
                     f"features below seed {at} than it draws in iteration {iteration}"
                 )
 
-    def _rehearse(self) -> None:
-        """Open every array that a look needs before the start barrier."""
-        dataset = self._data.dataset
-        self._draw_neighbours(dataset.train[0], 1, np.uint64(0))
-        dataset.look_at(dataset.train[:1])
-        _ = dataset.labels
-
     def _follow(self, sampler: int, iteration: int, at: int, batch: MiniBatch) -> bool:
         """Return whether a batch has a seed's label, and a path from it to features."""
         dataset, stream = self._data.dataset, self._data.plan.stream(sampler, iteration)
@@ -445,10 +414,8 @@ class _Trainer(TaskProgram):
             if len(neighbours):
                 one = int(self._own.integers(len(neighbours)))
                 at, vertex = int(source[first + one]), neighbours[one]
-        features = self._data.dataset.look_at(np.array([vertex]))
-        return np.array_equal(
-            batch.features[at], features[0].astype(self._data.precision)
-        )
+        features = dataset.look_at(np.array([vertex]))[0].astype(self._data.precision)
+        return np.array_equal(batch.features[at], features)
 
     def _draw_neighbours(
         self, vertex: np.int64, hop: int, stream: np.uint64
@@ -460,11 +427,6 @@ class _Trainer(TaskProgram):
             stream=stream,
             hop=hop,
         )[0]
-
-    @property
-    def parameters(self) -> NDArray[Any]:
-        """The parameters of the last iteration, flat."""
-        return self._parameters
 
 
 class Worker(_Trainer):
@@ -480,7 +442,6 @@ class Worker(_Trainer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
-        """Return the gradient of the mean loss."""
         # The first parameters follow from the seed, or from a cut.
         if iteration > self._brief.first:
             name = version_name(iteration - 1)
@@ -491,7 +452,6 @@ class Worker(_Trainer):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: NDArray[Any]) -> Payload:
-        """Return a server's shard of it, the ``gradient``."""
         first, last = self._shards[output.edge]
         return {"gradient": made[first:last]}
 
@@ -517,7 +477,6 @@ class Replica(_Trainer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Leave the gradient to the all-reduce, which needs no byte."""
         self._step()
         self._sum[:] = self._gradient(iteration, inputs)
         if self._workers > 1:
@@ -542,7 +501,6 @@ class Replica(_Trainer):
 
     @override
     def result(self) -> Payload:
-        """Return the ``parameters``, which all replicas hold alike."""
         self._step()
         return {"parameters": self._parameters}
 
@@ -551,9 +509,8 @@ class ParameterServer(TaskProgram):
     """One shard of the parameters and its optimiser.
 
     Workers are summed in the order of the edges, which is their rank: floating-point
-    sums depend on the order, and the weights must not depend on who came first.
-
-    Raises DataError when the data set cannot be used.
+    sums depend on the order, and the weights must not depend on who came first. Raises
+    DataError when the data set cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -568,8 +525,6 @@ class ParameterServer(TaskProgram):
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the stepped ``parameters.<iteration>`` for every worker."""
-        # In the order of the job's edges, not of arrival: floating-point sums depend on
-        # it, and weights must not depend on the host.
         shape = self._parameters.shape
         gradients = [
             tensor(inputs[worker.edge], "gradient", worker, shape)

@@ -10,34 +10,28 @@ from typing_extensions import override
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
-from emu_nodes.program import EdgeSpec, Inputs, Payload, Shared, TaskSpec
+from emu_nodes.program import EdgeSpec, Inputs, Payload
 
 
-def take_rows(
-    task: programs.OnServer | programs.ApplyBack,
-    server: AttentionServer,
-    iteration: int,
-    inputs: Inputs,
-) -> None:
-    """Keep the rows that a layer's edges read, where they come to this task."""
-    if rows := [payload for payload in task.rows(inputs) if payload]:
-        read = {f"{READ}{task.layer}": server.assemble(rows)}
-        server.keep(task.interval, iteration, **read)
+class _Reader(programs.Nothing):
+    def take_rows(self, iteration: int, inputs: Inputs) -> None:
+        """Keep the rows that a layer's edges read, where they come to this task."""
+        server: AttentionServer = self._process["server"]
+        if rows := [payload for payload in self.rows(inputs) if payload]:
+            read = {f"{READ}{self.layer}": server.assemble(rows)}
+            server.keep(self.interval, iteration, **read)
 
 
 class _OnServer(programs.OnServer):
-    """A task of a graph server."""
-
     server: AttentionServer
 
 
-class Launch(_OnServer):
+class Launch(_Reader, programs.OnServer):
     """Launch a lambda; that of edges has the rows that came until then."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep the rows that came."""
-        take_rows(self, self.server, iteration, inputs)
+        self.take_rows(iteration, inputs)
         return {}
 
 
@@ -46,11 +40,10 @@ class Call(Launch, programs.Call):
 
 
 class Gather(_OnServer):
-    """Sum the rows that an interval has read, by attention."""
+    """Sum the rows that an interval has read, by attention, and keep the sums."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep the sums; return nothing."""
         read, attention = (
             self.server.recall(self.interval, iteration, f"{name}{self.layer}")
             for name in (READ, ATTENTION)
@@ -61,22 +54,13 @@ class Gather(_OnServer):
 
 
 class GatherBack(_OnServer):
-    """Add up the gradients of an interval's rows."""
+    """Add up the gradients of an interval's rows, and keep the sums."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep the sums; return nothing."""
         sums = self.server.sum_gradients(self.interval, self.rows(inputs))
         self.server.keep(self.interval, iteration, gathered=sums)
         return {}
-
-
-class Scatter(_OnServer, programs.Scatter):
-    """Send the rows of an interval to who has edges from them."""
-
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        super().__init__(brief, process)
-        self.value = f"{Z}{self.layer}"
 
 
 class ScatterBack(_OnServer, programs.Scatter):
@@ -84,25 +68,22 @@ class ScatterBack(_OnServer, programs.Scatter):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Sum them by source; return nothing."""
-        self.server.push(self.interval, iteration)
+        self.server.push(self.interval, iteration)  # sums them by source
         return {}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return those of a server's vertices."""
         server = self.servers.get(output.edge, self._own)
         return self.server.push_gradients(self.interval, iteration, server)
 
 
 class Apply(programs.Apply):
-    """Multiply the activations of what was summed with the weights."""
+    """Multiply the activations of what was summed with the weights, to z."""
 
     compares = False  # the loss follows from a gather after it
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
-        """Return z."""
         rows, width = pulled["rows"], pulled["rows"].shape[1]
         if self.layer:
             rows = activate(self.activation, rows)
@@ -125,21 +106,22 @@ class ApplyBack(programs.ApplyBack):
         return {"gradient": of_z @ weights.T * slope}, gradient, 0.0
 
 
-class EdgeApply(programs.ApplyBack):
-    """Compute the attention of an interval's edges."""
+class EdgeApply(_Reader, programs.ApplyBack):
+    """Compute the attention of an interval's edges.
+
+    On a server it keeps the rows that came first.
+    """
 
     compares = False
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return the answer; on a server keep the rows that came first."""
         if "server" in self._process:
-            take_rows(self, self._process["server"], iteration, inputs)
+            self.take_rows(iteration, inputs)
         return super().work(iteration, inputs)
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
-        """Return the attention."""
         return {ATTENTION: _ends(pulled, weights).attention()}, None, 0.0
 
 

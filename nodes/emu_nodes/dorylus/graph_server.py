@@ -8,7 +8,7 @@ GA has summed (``out0``, ..), and the gradient of that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,6 @@ from emu_nodes.program import Payload
 
 #: Name of the rows of interval i, and of their vertices where these are not all.
 ROWS, IDS = "rows", "ids"
-
-
 #: Interval, epoch, and number of a tensor task within an interval.
 Chunk = tuple[int, int, int]
 #: What every interval's tasks keep on their server, of a layer.
@@ -34,28 +32,27 @@ Z, READ, ATTENTION, OUT = "z", "read", "attention", "out"
 class GraphServer:
     """One part of the graph and the values of its intervals, by epoch.
 
-    Epochs of one interval may overlap, so that values stay until the last task of
-    their epoch.
+    Epochs of an interval may overlap: values stay until the last task of their epoch.
     """
 
     def __init__(self, settings: Mapping[str, Any], server: int) -> None:
         self._settings, self._server = settings, server
-        self._each: int = settings["intervals"]
         self._dtype = np.dtype(settings["precision"])
         self._dataset, self._graph = open_parts(settings)
         self._part = self._graph.part(server)
         dataset = self._dataset
-        self._interval = cut_intervals(
-            dataset.structure,
-            dataset.owner,
-            dataset.parts,
-            self._each,
-            settings["interval_cut"],
+        parts = dataset.structure, dataset.owner, dataset.parts
+        how = settings["intervals"], settings["interval_cut"]
+        self._interval = cut_intervals(*parts, *how)
+        # Made once: all of these follow from the graph.
+        self.sums, self.ghost_rows = cache(self._make_sums), cache(self._find_ghosts)
+        self.targets = cache(
+            lambda interval: training_targets(
+                dataset, self._part.local[self.rows_of(interval)], self._dtype
+            )
         )
-        self._sums: dict[tuple[int, bool], RowSums] = {}
-        self._targets: dict[int, NDArray[Any]] = {}
-        self._ghosts: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
-        self._asked: dict[Chunk, int] = {}
+        self.asked: dict[Chunk, int] = {}
+        """Number of the lambda that was launched last for a chunk, if not the first."""
         self._values: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
 
     @cached_property
@@ -68,26 +65,23 @@ class GraphServer:
         """Return the positions of an interval's vertices in this part."""
         return np.flatnonzero(self._interval[self._part.local] == interval)
 
-    def sums(self, interval: int, *, backward: bool) -> RowSums:
+    def _make_sums(self, interval: int, *, backward: bool) -> RowSums:
         """Return the rows of A, or of A transposed, of an interval."""
-        key = interval, backward
-        if key not in self._sums:
-            adjacency = self._part.backward if backward else self._part.forward
-            rows = self.rows_of(interval)
-            self._sums[key] = RowSums(adjacency, rows, self._dtype)
-        return self._sums[key]
+        adjacency = self._part.backward if backward else self._part.forward
+        return RowSums(adjacency, self.rows_of(interval), self._dtype)
 
-    def prepare_ghosts(self, interval: int, server: int) -> None:
-        """Find the rows of an interval that a server needs."""
+    def _find_ghosts(
+        self, interval: int, server: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+        """Return the vertices of an interval that a server needs, and their rows."""
         ghosts = self._graph.ghosts_of(self._server, server)
         ghosts = ghosts[self._interval[ghosts] == interval]
         mine = self._part.local[self.rows_of(interval)]
-        rows = np.searchsorted(mine, ghosts)  # both ascend
-        self._ghosts[interval, server] = ghosts.astype(np.int32), rows
+        return ghosts.astype(np.int32), np.searchsorted(mine, ghosts)  # both ascend
 
     def ghosts(self, interval: int, server: int, rows: NDArray[Any]) -> Payload:
         """Return what a server needs of the rows of an interval."""
-        ids, places = self._ghosts[interval, server]
+        ids, places = self.ghost_rows(interval, server)
         return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows[places]}
 
     def assemble(self, payloads: Iterable[Payload]) -> NDArray[Any]:
@@ -125,18 +119,6 @@ class GraphServer:
         """Return a value that `keep` holds."""
         return self._values[interval, epoch][name]
 
-    def forget(self, interval: int, epoch: int) -> None:
-        """Drop the values of an epoch that has ended."""
-        self._values.pop((interval, epoch), None)
-
-    def targets(self, interval: int) -> NDArray[Any]:
-        """Return the training targets of an interval."""
-        if interval not in self._targets:
-            vertices = self._part.local[self.rows_of(interval)]
-            found = training_targets(self._dataset, vertices, self._dtype)
-            self._targets[interval] = found
-        return self._targets[interval]
-
     def pull(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
         """Return what a tensor task, of a kind and layer, needs of the server."""
         kind, layer = step
@@ -154,19 +136,14 @@ class GraphServer:
             arrays["gradient"] = self.recall(interval, epoch, "gathered")
         return arrays
 
-    def ask_again(self, chunk: Chunk, number: int) -> None:
-        """Take the answers of earlier lambdas no more."""
-        self._asked[chunk] = number
-
     def take(
         self, chunk: Chunk, number: int, step: tuple[str, int], answer: Payload
     ) -> bool:
         """Take what a lambda has returned; return False where it was dropped.
 
-        ``number``: which lambda of those that were launched for the chunk, of which the
-        last counts.
+        Of the lambdas of a chunk the last counts; this one is the ``number``-th.
         """
-        if number < self._asked.get(chunk, 1):
+        if number < self.asked.get(chunk, 1):
             return False
         self.take_back(step, *chunk[:2], answer)
         return True
@@ -178,8 +155,8 @@ class GraphServer:
         kind, layer = step
         names = {"z": f"z{layer}"} if kind == "apply" else {}
         self.keep(interval, epoch, **{names.get(k, k): a for k, a in answer.items()})
-        if kind == "apply_back" and layer == 0:
-            self.forget(interval, epoch)
+        if kind == "apply_back" and layer == 0:  # the epoch of the interval ends
+            self._values.pop((interval, epoch), None)
 
 
 class AttentionServer(GraphServer):
@@ -187,15 +164,18 @@ class AttentionServer(GraphServer):
 
     def __init__(self, settings: Mapping[str, Any], server: int) -> None:
         super().__init__(settings, server)
-        self._edges: dict[int, InEdges] = {}
-        self._sources: dict[tuple[int, int], NDArray[np.int64]] = {}
+        into, self._sources = self._part.forward, cache(self._find_sources)
+        self.edges = cache(lambda interval: InEdges(into, self.rows_of(interval)))
 
-    def edges(self, interval: int) -> InEdges:
-        """Return the edges into an interval."""
-        if interval not in self._edges:
-            rows = self.rows_of(interval)
-            self._edges[interval] = InEdges(self._part.forward, rows)
-        return self._edges[interval]
+    def _find_sources(self, interval: int, server: int) -> NDArray[np.int64]:
+        """Return the places of a server's vertices with edges into an interval."""
+        places = np.unique(self.edges(interval).columns).astype(np.int64)
+        count = len(self._part.local)
+        found: NDArray[np.int64] = places[places < count]
+        if server != self._server:
+            remote = places[places >= count]
+            found = remote[self._part.owners[remote - count] == server]
+        return found
 
     def push(self, interval: int, epoch: int) -> None:
         """Sum what the edges of an interval give each vertex here or elsewhere."""
@@ -208,17 +188,7 @@ class AttentionServer(GraphServer):
 
     def push_gradients(self, interval: int, epoch: int, server: int) -> Payload:
         """Return the gradients that a server's vertices get of an interval."""
-        key = interval, server
-        if key not in self._sources:
-            places = np.unique(self.edges(interval).columns).astype(np.int64)
-            count = len(self._part.local)
-            if server == self._server:
-                self._sources[key] = places[places < count]
-            else:
-                remote = places[places >= count]
-                theirs = self._part.owners[remote - count] == server
-                self._sources[key] = remote[theirs]
-        places = self._sources[key]
+        places = self._sources(interval, server)
         rows = self.recall(interval, epoch, "pushed")[places]
         ids = self._part.vertices[places].astype(np.int32)
         return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows}
@@ -242,10 +212,9 @@ class AttentionServer(GraphServer):
         kind, layer = step
         if kind in {"apply", "apply_back"}:
             if layer:
-                rows = self.recall(interval, epoch, f"{OUT}{layer - 1}")
+                arrays = {"rows": self.recall(interval, epoch, f"{OUT}{layer - 1}")}
             else:
-                rows = self.features[self.rows_of(interval)]
-            arrays = {"rows": rows}
+                arrays = {"rows": self.features[self.rows_of(interval)]}
             if kind == "apply_back":
                 arrays["gradient"] = self.recall(interval, epoch, "gathered")
             return arrays

@@ -25,7 +25,7 @@ from emu.training.interval_layers import (
     initial_weights,
 )
 from emu.training.optimizers import make_optimizer
-from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer
+from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer, Z
 from emu_nodes.program import (
     EdgeSpec,
     Inputs,
@@ -47,9 +47,13 @@ Weights: TypeAlias = tuple[NDArray[Any], int]
 class Nothing(TaskProgram):
     """A task that takes its time and hands nothing on."""
 
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
+        super().__init__(brief, process)
+        self.interval: int = brief.settings.get("interval", -1)
+        self.layer: int = brief.settings.get("layer", -1)
+
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
-        """Return what `work` made, for every out-edge that sends."""
         made, is_apply = self.work(iteration, inputs), self._brief.kind == "apply"
         # A stash is asked, by nothing; its version comes from who used the weights.
         return {
@@ -82,6 +86,11 @@ class Nothing(TaskProgram):
         return [one for kinds in both for _, one in self.input_of(kinds, inputs)]
 
 
+def copy_all(inputs: Inputs) -> Payload:
+    """Return copies of the arrays that came: their memory is overwritten."""
+    return {k: a.copy() for payload in inputs.values() for k, a in payload.items()}
+
+
 def attention_rows(brief: TaskSpec) -> int:
     """Return how many rows of attention stand below the weights of a layer."""
     kind: str = brief.job_settings["model"]["kind"]
@@ -97,8 +106,6 @@ class OnServer(Nothing):
             kind = AttentionServer if attention_rows(brief) else GraphServer
             process["server"] = kind(brief.job_settings, brief.settings["server"])
         self.server: GraphServer = process["server"]
-        self.interval: int = brief.settings.get("interval", -1)
-        self.layer: int = brief.settings.get("layer", -1)
 
 
 class Begin(OnServer):
@@ -106,23 +113,21 @@ class Begin(OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return all rows that came."""
         return {k: a for payload in self.rows(inputs) for k, a in payload.items()}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return them for the gather alone."""
         return made if output.peer_kind.startswith("gather") else {}
 
 
 class Gather(OnServer):
-    """Sum the neighbours of an interval: A H."""
-
-    backward = False
+    """Sum the neighbours of an interval, A H, or their gradients by A transposed."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._sums = self.server.sums(self.interval, backward=self.backward)
+        backward = brief.kind == "gather_back"
+        self._name = "gathered" if backward else f"ah{self.layer}"
+        self._sums = self.server.sums(self.interval, backward=backward)
         self._constant: NDArray[Any] | None = None
         if self.layer == 0:  # of features, which never change
             self._constant = self._sums(self.server.features)
@@ -133,15 +138,8 @@ class Gather(OnServer):
         sums = self._constant
         if sums is None:
             sums = self._sums(self.server.assemble(self.rows(inputs)))
-        name = "gathered" if self.backward else f"ah{self.layer}"
-        self.server.keep(self.interval, iteration, **{name: sums})
+        self.server.keep(self.interval, iteration, **{self._name: sums})
         return {}
-
-
-class GatherBack(Gather):
-    """Sum the gradients of an interval's neighbours: A transposed times them."""
-
-    backward = True
 
 
 class Scatter(OnServer):
@@ -150,7 +148,8 @@ class Scatter(OnServer):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._own: int = brief.settings["server"]
-        self.value = "gradient" if brief.kind == "scatter_back" else "h"
+        rows = f"{Z}{self.layer}" if attention_rows(brief) else "h"
+        self._value = "gradient" if brief.kind == "scatter_back" else rows
         #: Server that an edge leads to, where that is another task's.
         self.servers = {
             one.edge: int(one.peer.rpartition("_")[2])
@@ -158,12 +157,12 @@ class Scatter(OnServer):
             if one.peer_kind == "ghosts"
         }
         for server in {*self.servers.values()} - {self._own}:
-            self.server.prepare_ghosts(self.interval, server)
+            self.server.ghost_rows(self.interval, server)
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
-        rows = self.server.recall(self.interval, iteration, self.value)
+        rows = self.server.recall(self.interval, iteration, self._value)
         server = self.servers.get(output.edge, self._own)
         if server != self._own:
             return self.server.ghosts(self.interval, server, rows)
@@ -171,24 +170,18 @@ class Scatter(OnServer):
 
 
 class Ghosts(OnServer):
-    """Hand on the rows that came from other servers."""
+    """Hand on copies of the rows that came from other servers."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return copies: what came is overwritten."""
-        return {
-            name: array.copy()
-            for payload in inputs.values()
-            for name, array in payload.items()
-        }
+        return copy_all(inputs)
 
 
 class Call(OnServer):
-    """Send a lambda what it pulls."""
+    """Send a lambda what it pulls: the rows, or those of its part of them."""
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return the rows, or those of the lambda's part of them."""
         if output.peer_kind not in TENSORS:
             return {}
         step = output.peer_kind, self.layer
@@ -208,22 +201,20 @@ class Recall(Call):
         """Expect the answer of this one from now on."""
         if self.end_of(iteration) != IDLE:
             chunk = self.interval, iteration, self._brief.settings["tensor"]
-            self.server.ask_again(chunk, self._brief.settings["attempt"])
+            self.server.asked[chunk] = self._brief.settings["attempt"]
         return {}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return the rows where it is launched at all."""
-        is_idle = self.end_of(iteration) == IDLE
+        is_idle = self.end_of(iteration) == IDLE  # not launched at all
         return {} if is_idle else super().payload(output, iteration, made)
 
 
 class Answer(OnServer):
-    """Take what a lambda returns."""
+    """Take what a lambda returns, for the tasks that follow."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Keep it for the tasks that follow."""
         parts = [*self.input_of(TENSORS, inputs)]
         # Of several lambdas one has answered; of the last step it answers with nothing.
         parts = [part for part in parts if part[1]] or parts[:1]
@@ -241,12 +232,11 @@ class Held(Nothing):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return what the lambda has made."""
         return next(iter(inputs.values()), {})
 
 
 class Late(OnServer):
-    """Take an answer that came too late."""
+    """Take an answer that came too late: it is dropped by its number."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
@@ -254,18 +244,15 @@ class Late(OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Drop it by its number."""
         own = self._brief.settings
         if self.end_of(iteration) == LATE:
             chunk = self.interval, iteration, own["tensor"]
-            arrays = {k: a.copy() for one in inputs.values() for k, a in one.items()}
-            step = own["of"], self.layer
-            self._dropped += not self.server.take(chunk, own["attempt"], step, arrays)
+            answer, step = copy_all(inputs), (own["of"], self.layer)
+            self._dropped += not self.server.take(chunk, own["attempt"], step, answer)
         return {}
 
     @override
     def result(self) -> Payload:
-        """Return how many answers were dropped."""
         return {"dropped": np.array([self._dropped])}
 
 
@@ -278,8 +265,6 @@ class _Tensor(Nothing):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
-        self.layer: int = brief.settings["layer"]
-        self.interval: int = brief.settings["interval"]
         self.activation: str = settings["model"]["activation"]
         self.last: bool = self.layer == settings["model"]["layers"] - 1
         self.count = settings["parts"] * settings["intervals"]
@@ -343,6 +328,8 @@ class _Tensor(Nothing):
     @property
     def computes_loss(self) -> bool:
         """True where the scores are compared with the labels here."""
+        if self._brief.kind == "apply" and not self._brief.job_settings["fuse"]:
+            return False  # its backward pass does
         return self.last and self.compares
 
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
@@ -368,15 +355,9 @@ class Apply(_Tensor):
     Its answer holds z and h, h alone where they are rematerialized, z of the last.
     """
 
-    @property
-    @override
-    def computes_loss(self) -> bool:
-        """True where it is fused: it computes its own backward pass as well."""
-        return super().computes_loss and bool(self._brief.job_settings["fuse"])
-
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        """Return the newest weights that had come, or those of a lambda before."""
+        # The newest that had come, or those of a lambda before.
         for sender, payload in self.input_of(("stash",), inputs):
             # Pooled memory, which the next part of a stream cannot use.
             return tensor(payload, "weights", sender).copy(), 0
@@ -393,7 +374,6 @@ class Apply(_Tensor):
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
-        """Return z and h, or the backward pass of the loss."""
         z = pulled["ah"] @ weights
         if self.computes_loss:
             loss = cross_entropy(z, pulled["targets"])
@@ -409,18 +389,19 @@ class Apply(_Tensor):
 
 
 class ApplyBack(_Tensor):
-    """Backward pass of a layer with the weights of its forward pass."""
+    """Backward pass of a layer with the weights of its forward pass, stashed.
+
+    Layer 0 needs none, unless it computes z.
+    """
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        """Return the stashed weights; layer 0 needs none, unless it computes z."""
         for sender, payload in self.input_of(("stash",), inputs):
             return tensor(payload, "weights", sender).copy(), 0
         return self._process["initial"][self.layer][:0], -1
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
-        """Return the gradient of the gathered rows, and that of the weights."""
         z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
         needs = weights if self.layer else None
         if self.last:
@@ -443,7 +424,7 @@ class Stash(Nothing):
             return {}
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
-        held = versions(self._process, self._brief)[self._brief.settings["layer"]]
+        held = versions(self._process, self._brief)[self.layer]
         if version not in held:
             raise NodeMisbehaved(
                 f"{sender.peer} used version {version} of the weights, held are "
@@ -456,11 +437,10 @@ class Stash(Nothing):
 
 
 class GradientSum(Nothing):
-    """Sum the gradients of one parameter server's intervals."""
+    """Sum the gradients of one parameter server's intervals, in their order."""
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Return their sum, in the order of the intervals."""
         return {"gradient": sum_gradients(self._brief, inputs)}
 
 
@@ -469,8 +449,7 @@ class WeightUpdate(Nothing):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._layer: int = brief.settings["layer"]
-        self._held = versions(process, brief)[self._layer]
+        self._held = versions(process, brief)[self.layer]
         self._weights = self._held[-1].copy()
         flat = self._weights.reshape(-1)
         self._optimizer = make_optimizer(brief.job_settings, flat)
@@ -503,7 +482,6 @@ class WeightUpdate(Nothing):
 
     @override
     def result(self) -> Payload:
-        """Return the weights after the last step."""
         return {"weights": self._weights}
 
 
@@ -513,8 +491,8 @@ def versions(process: Shared, brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
         settings = brief.job_settings
         first = initial_weights(settings, open_for(settings))
         process["versions"] = [{-1: one} for one in first]
-    versions_of_process: list[dict[int, NDArray[Any]]] = process["versions"]
-    return versions_of_process
+    held: list[dict[int, NDArray[Any]]] = process["versions"]
+    return held
 
 
 def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
@@ -526,13 +504,10 @@ def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
     totals: dict[bool, NDArray[Any]] = {}
     senders = set()
     for sender in brief.inputs:
-        chunk = sender.peer.partition(".")[0]
-        if chunk in senders:
-            continue
-        if sender.edge in inputs and "gradient" in inputs[sender.edge]:
+        chunk, came = sender.peer.partition(".")[0], inputs.get(sender.edge, {})
+        if chunk not in senders and "gradient" in came:
             senders.add(chunk)
-            gradient = tensor(inputs[sender.edge], "gradient", sender)
-            of_edges = sender.peer_kind in EDGE_TENSORS
+            gradient, of_edges = came["gradient"], sender.peer_kind in EDGE_TENSORS
             total = totals.get(of_edges)
             total = gradient.copy() if total is None else total + gradient
             totals[of_edges] = total
