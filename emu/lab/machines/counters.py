@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from emu.lab.machines.cpu_plan import CpuQuota
 from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.programs import PROGRAM
 
@@ -17,12 +18,7 @@ _PERIODS = 25
 _DRAINED, _LOOK = 1.0, 2e-3
 
 
-def tcp_counts(process: int) -> dict[str, int]:
-    """Return TCP's counts in the network of a process since its start.
-
-    ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of which
-    stops a connection for 0.2 s or more.
-    """
+def _tcp_counts(process: int) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name in ("snmp", "netstat"):
         lines = Path(f"/proc/{process}/net/{name}").read_text().splitlines()
@@ -90,8 +86,12 @@ class Counters:
         return _since(now, self._before[0])
 
     def tcp(self) -> dict[str, dict[str, int]]:
-        """Return the `tcp_counts` of each machine."""
-        now = {holder.name: tcp_counts(holder.process) for holder in self._holders}
+        """Return TCP's counts in the network of each machine.
+
+        ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of
+        which stops a connection for 0.2 s or more.
+        """
+        now = {holder.name: _tcp_counts(holder.process) for holder in self._holders}
         return _since(now, self._before[1])
 
     def queues(self) -> tuple[list[list[int]], list[list[int]]]:
@@ -142,19 +142,19 @@ class CoreWaits:
                 self.seen[process, int(thread.parent.name)] = ran, wait
 
     #: As of `QuotaWaits`: nothing has a quota here.
-    early: Sequence[float] = (0.0,)
+    early = (0.0,)
 
     def judge(self) -> None:
         """Compare with nothing: there is no quota."""
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that threads ran, and waited for a core though ready."""
-        ran, waits = (
-            sum(each[i] for each in self.seen.values())
-            - sum(each[i] for each in self._before.values())
-            for i in (0, 1)
-        )
-        return ran / 1e9, waits / 1e9
+        totals = [
+            [sum(column) for column in zip((0, 0), *seen.values(), strict=True)]
+            for seen in (self.seen, self._before)
+        ]
+        ran, waited = (1e-9 * (now - then) for now, then in zip(*totals, strict=True))
+        return ran, waited
 
 
 def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
@@ -171,65 +171,50 @@ def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
     return late if late > 0 else min(0.0, sum(ready) - due)
 
 
-class _Machine:
-    """A machine with a quota: its threads, and how far it was off since last judged."""
-
-    def __init__(self, root: int, cores: float, period: float) -> None:
-        self.waits, self.cores, self.period = CoreWaits(root), cores, period
-        self._since = dict(self.waits.seen)
-
-    def off(self) -> float:
-        """Return what `off_quota` says of the time since the last call."""
-        before, self._since = self._since, dict(self.waits.seen)
-        threads = [
-            (1e-9 * (ran - was_ran), 1e-9 * (wait - had_waited))
-            for one, (ran, wait) in self._since.items()
-            for was_ran, had_waited in [before.get(one, (0, 0))]
-        ]
-        return off_quota(threads, self.cores)
-
-
 class QuotaWaits:
     """CPU time of machines with quotas, sampled likewise, and how far these were kept.
 
     Used up quota is no wait: by it a machine is as slow as it is to be. The kernel's
     own count of that (``throttled_time``) was 0.19 s where a thread waited for 1.5.
 
-    ``machines``: process that holds each, its cores of this computer, its period in
-    seconds.
+    ``machines``: process that holds each, and its quota.
     """
 
-    def __init__(self, machines: Sequence[tuple[int, float, float]]) -> None:
-        self._machines = [_Machine(*each) for each in machines]
-        self._late, self._early = 0.0, [0.0] * len(machines)
-        self._pause = _PERIODS * max(each.period for each in self._machines)
+    def __init__(self, machines: Sequence[tuple[int, CpuQuota]]) -> None:
+        self._machines = [(CoreWaits(root), quota) for root, quota in machines]
+        self._before = [dict(waits.seen) for waits, _ in self._machines]
+        self._late = 0.0
+        self.early = [0.0] * len(machines)
+        """Seconds by which each machine computed in less than it needs."""
+        self._pause = _PERIODS * 1e-6 * max(quota.period for _, quota in machines)
         self._judged = time.monotonic()
 
     def sample(self) -> None:
         """Read the counts of every thread that lives now."""
-        for machine in self._machines:
-            machine.waits.sample()
+        for waits, _ in self._machines:
+            waits.sample()
         if time.monotonic() >= self._judged + self._pause:
             self.judge()
 
     def judge(self) -> None:
         """Compare what was computed since the last time with the quotas."""
         self._judged = time.monotonic()
-        for number, machine in enumerate(self._machines):
-            off = machine.off()
+        for number, (waits, quota) in enumerate(self._machines):
+            before, self._before[number] = self._before[number], dict(waits.seen)
+            threads = [
+                (1e-9 * (ran - was_ran), 1e-9 * (wait - had_waited))
+                for one, (ran, wait) in waits.seen.items()
+                for was_ran, had_waited in [before.get(one, (0, 0))]
+            ]
+            off, period = off_quota(threads, quota.cores), 1e-6 * quota.period
             # A wait counts when it is over: of one that goes on a period is missing.
-            self._late += max(0.0, off - machine.period)
-            self._early[number] += max(0.0, -off - machine.period)
+            self._late += max(0.0, off - period)
+            self.early[number] += max(0.0, -off - period)
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that machines needed for what they computed, and were late."""
-        needed = sum(one.waits.seconds()[0] / one.cores for one in self._machines)
+        needed = sum(one.seconds()[0] / quota.cores for one, quota in self._machines)
         return needed, self._late
-
-    @property
-    def early(self) -> Sequence[float]:
-        """Seconds by which each machine computed in less than it needs."""
-        return self._early
 
 
 def processes_below(root: int) -> list[int]:

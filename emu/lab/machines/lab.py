@@ -142,7 +142,6 @@ class Lab:
         }
         if 0 < len(self._quotas) < len(machines):
             raise ValueError("cores of every machine are needed, or of none")
-        self._groups: CpuGroups | None = None
         self._plan = functools.partial(
             plan_nic,
             sharing=sharing,
@@ -160,7 +159,8 @@ class Lab:
         self._index = {name: number for number, name in enumerate(names)}
         self._holders: list[Holder] = []
         self._switch: Holder
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._keeper: subprocess.Popen[bytes]
+        self._ends: contextlib.ExitStack
         self._programs: list[Program] = []
         self.startup_seconds = 0.0
 
@@ -169,11 +169,8 @@ class Lab:
 
         Raises ValueError when no kernel here carries such a rate.
         """
-        out, into = self._own[machine.name, 0], self._own[machine.name, 1]
-        return (
-            self._plan(machine.nic_out, own=out),
-            self._plan(machine.nic_in, own=into),
-        )
+        out = self._plan(machine.nic_out, own=self._own[machine.name, 0])
+        return out, self._plan(machine.nic_in, own=self._own[machine.name, 1])
 
     def address(self, machine: str, network: str = DATA) -> str:
         """Return the IPv4 address of a machine in one of the two networks."""
@@ -184,12 +181,6 @@ class Lab:
         """Return how this process opens what a machine's processes open at a path."""
         return f"/proc/{self._holders[self._index[machine]].process}/root{path}"
 
-    @property
-    def hosts(self) -> str:
-        """Content of ``/etc/hosts`` in every machine."""
-        lines = [f"{self.address(m.name)} {m.name}" for m in self.machines]
-        return "\n".join(["127.0.0.1 localhost", *lines, ""])
-
     def __enter__(self) -> Self:
         """Start the machines.
 
@@ -197,34 +188,34 @@ class Lab:
         no quotas.
         """
         began = time.monotonic()
-        try:
-            self._start_keeper()
+        with contextlib.ExitStack() as ends:
+            groups = CpuGroups(self._quotas) if self._quotas else None
+            if groups is not None:
+                ends.callback(groups.close)  # last: its processes have to have gone
+            self._start_keeper(ends)
             self._wire()
-            if self._quotas:
-                self._groups = CpuGroups(self._quotas)
-                for holder in self._holders:
-                    self._groups.take(holder.name, holder.process)
-        except BaseException:
-            self._end()
-            raise
+            for holder in self._holders if groups is not None else ():
+                groups.take(holder.name, holder.process)
+            self._ends = ends.pop_all()
         self.startup_seconds = time.monotonic() - began
         return self
 
     def __exit__(self, *_: object) -> None:
         """End every program and every machine."""
-        self._end()
+        self._ends.close()
 
-    def _start_keeper(self) -> None:
+    def _start_keeper(self, ends: contextlib.ExitStack) -> None:
         pairs = [
             socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             for _ in range(len(self.machines) + 1)
         ]
         theirs = [pair[1].fileno() for pair in pairs]
+        hosts = [f"{self.address(name)} {name}" for name in self._index]
         spec = {
             "parent": os.getpid(),
             "sockets": theirs,
             "machines": {name: self._sysctl(name) for name in self._index},
-            "hosts": self.hosts,
+            "hosts": "\n".join(["127.0.0.1 localhost", *hosts, ""]),
             "user": os.geteuid() != 0,
         }
         self._keeper = subprocess.Popen(
@@ -232,7 +223,10 @@ class Lab:
             pass_fds=theirs,
             stdin=subprocess.PIPE,
         )
-        for _, other in pairs:
+        ends.enter_context(self._keeper)
+        ends.callback(self._keeper.kill)  # everything below dies with it
+        for mine, other in pairs:
+            ends.enter_context(mine)
             other.close()
         names = ["the switch", *(machine.name for machine in self.machines)]
         self._switch, *self._holders = (
@@ -241,9 +235,8 @@ class Lab:
 
     def _sysctl(self, machine: str) -> dict[str, str]:
         """Return the kernel settings of a machine's TCP, by name."""
-        settings = {"tcp_congestion_control": self._tcp}
-        # Else a connection begins with what the one before had learned.
-        settings["tcp_no_metrics_save"] = "1"
+        # Without metrics: a connection begins with what the one before had learned.
+        settings = {"tcp_congestion_control": self._tcp, "tcp_no_metrics_save": "1"}
         out, into = self._plans[self._index[machine]]
         if out.unsent is not None:
             settings["tcp_notsent_lowat"] = str(out.unsent)
@@ -263,12 +256,10 @@ class Lab:
         at = {CONTROL: f"{_NETWORKS[CONTROL]}.{_SWITCH}"}
         self._switch.ask(do="address", addresses=at)
         # All at once: one after the other, 16 machines took three times as long.
-        for number, machine in enumerate(self.machines):
-            holder = self._holders[number]
-            at = {network: self.address(machine.name, network) for network in _NETWORKS}
+        for holder, (out, _) in zip(self._holders, self._plans, strict=True):
+            at = {network: self.address(holder.name, network) for network in _NETWORKS}
             holder.post(do="address", addresses=at)
-            out = dataclasses.asdict(self._plans[number][0])
-            holder.post(do="shape", device=DATA, plan=out)
+            holder.post(do="shape", device=DATA, plan=dataclasses.asdict(out))
         for number, (_, into) in enumerate(self._plans):
             plan = dataclasses.asdict(into)
             self._switch.ask(do="shape", device=f"{DATA}-{number}", plan=plan)
@@ -279,10 +270,9 @@ class Lab:
     def core_waits(self) -> CoreWaits | QuotaWaits:
         """Return the reader of what programs computed and waited for, from now on."""
         if not self._quotas:
-            return CoreWaits(self.process)
-        quotas = [(holder, self._quotas[holder.name]) for holder in self._holders]
+            return CoreWaits(self._keeper.pid)
         return QuotaWaits(
-            [(one.process, limit.cores, 1e-6 * limit.period) for one, limit in quotas]
+            [(one.process, self._quotas[one.name]) for one in self._holders]
         )
 
     def check_nics(self, most: float = MOST_OFF) -> NicCheck:
@@ -316,8 +306,7 @@ class Lab:
         """Connect a machine and the switch, in the direction that is tried."""
         number = self._index[of.machine]
         machine, plan = self._holders[number], self._plans[number][of.way == "in"]
-        host = f"{_NETWORKS[DATA]}.{_SWITCH}"
-        sends, reads = machine, self._switch
+        host, sends, reads = f"{_NETWORKS[DATA]}.{_SWITCH}", machine, self._switch
         if of.way == "in":
             sends, reads, host = self._switch, machine, self.address(of.machine)
         answer, (listening,) = reads.ask(do="listen", host=host, port=0)
@@ -352,7 +341,8 @@ class Lab:
             (self._holders[number], DATA, out),
             (self._switch, f"{DATA}-{number}", into),
         ):
-            holder.ask(do="reshape", device=device, plan=dataclasses.asdict(plan))
+            what = dataclasses.asdict(plan)
+            holder.ask(do="shape", device=device, plan=what, again=True)
         self._plans[number] = out, into
         self._holders[number].ask(do="set_tcp", settings=self._sysctl(new.name))
 
@@ -454,13 +444,6 @@ class Lab:
             self.signal(program, number)
 
     @property
-    def process(self) -> int:
-        """Process id of what holds the machines; every program is below it."""
-        if self._keeper is None:
-            raise RunError("the lab has not been started")
-        return self._keeper.pid
-
-    @property
     def holders(self) -> dict[str, int]:
         """Process id of what holds each machine's namespaces, as seen from here."""
         return {holder.name: holder.process for holder in self._holders}
@@ -473,32 +456,19 @@ class Lab:
         """
         from emu.lab.machines.capture import Capture  # noqa: PLC0415 - numpy: 0.1 s
 
-        captures = []
+        taps = []
         for number in range(len(self.machines)):
             device, whole = f"{DATA}-{number}", pcap is not None
             _, (tap,) = self._switch.ask(do="open_tap", device=device, whole=whole)
-            captures.append(socket.socket(fileno=tap))
-        return Capture(captures, pcap)
+            taps.append(socket.socket(fileno=tap))
+        return Capture(taps, pcap)
 
     @functools.cached_property
     def counters(self) -> Counters:
         """Reader of the counts of all machines."""
-        return Counters(self._switch, self._holders, DATA)
-
-    def _end(self) -> None:
-        if "counters" in self.__dict__:
-            self.counters.close()
-        for holder in self._holders:
-            holder.socket.close()
-        if self._keeper is not None:
-            with contextlib.suppress(OSError):
-                self._keeper.stdin and self._keeper.stdin.close()
-            self._keeper.kill()  # everything below dies with it
-            self._keeper.wait()
-            self._switch.socket.close()
-        if self._groups is not None:
-            self._groups.close()
-            self._groups = None
+        counters = Counters(self._switch, self._holders, DATA)
+        self._ends.callback(counters.close)
+        return counters
 
 
 def missing_needs() -> list[str]:
@@ -512,15 +482,14 @@ def missing_needs() -> list[str]:
         with Lab([LabMachine("a", 1e7, 1e7), LabMachine("b", 1e7, 1e7)]):
             return []
     except RunError as error:
-        return [f"{error}; {_remedy(str(error))}"]
-
-
-def _remedy(problem: str) -> str:
+        problem = str(error)
+    remedy = "run it as root"
     switch = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if os.geteuid() and "user namespace" in problem:
         if switch.exists() and switch.read_text().strip() == "1":
-            return "Ubuntu's AppArmor forbids user namespaces: run it as root"
-        return "run it as root, or allow user namespaces (Docker: another seccomp)"
-    if "No such file" in problem:
-        return "the kernel lacks HTB, bfifo, cls_bpf, veth or bridge: load the module"
-    return "run it as root"
+            remedy = "Ubuntu's AppArmor forbids user namespaces: run it as root"
+        else:
+            remedy += ", or allow user namespaces (Docker: another seccomp)"
+    elif "No such file" in problem:
+        remedy = "the kernel lacks HTB, bfifo, cls_bpf, veth or bridge: load the module"
+    return [f"{problem}; {remedy}"]

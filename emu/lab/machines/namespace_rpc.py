@@ -176,13 +176,12 @@ class Responder:
             kernel.send([netlink.address(name, at, 16), netlink.change_link(name)])
         kernel.send([netlink.change_link("lo")])
 
-    def _shape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
-        """Make a device a NIC."""
-        self._network.send(netlink.shape(device, NicPlan(**plan)))
-
-    def _reshape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
-        """Change the NIC that a device is."""
-        self._network.send(netlink.reshape(device, NicPlan(**plan)))
+    def _shape(
+        self, _: list[int], device: str, plan: dict[str, Any], *, again: bool = False
+    ) -> None:
+        """Make a device a NIC, or change the one that it is."""
+        messages = netlink.shape(device, NicPlan(**plan), again=again)
+        self._network.send(messages)
 
     def _set_tcp(self, _: list[int], settings: dict[str, str]) -> None:
         """Set TCP."""

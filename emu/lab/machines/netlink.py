@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from emu.lab.machines.nic import (
     ETHERNET,
@@ -37,6 +38,8 @@ _ETHERNET_LAYER = 1
 _ALL_PROTOCOLS = socket.htons(3)
 _NANOSECONDS_PER_TICK = 64
 _WIDE = 2**32 - 1
+#: Kind of a message, its flags, its body.
+Message: TypeAlias = tuple[int, int, bytes]
 
 
 def attribute(kind: int, data: bytes) -> bytes:
@@ -60,7 +63,7 @@ def _link(index: int = 0, *, up: bool = False) -> bytes:
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, flags)
 
 
-def bridge(name: str, mtu: int) -> tuple[int, int, bytes]:
+def bridge(name: str, mtu: int) -> Message:
     """Return the message that makes a bridge without delay or multicast snooping.
 
     What it sends itself has the segments of a fast NIC: two packets more had every one
@@ -73,7 +76,7 @@ def bridge(name: str, mtu: int) -> tuple[int, int, bytes]:
     return _NEW_LINK, _CREATE, _link(up=True) + text(3, name) + size + info
 
 
-def veth(name: str, peer: str, process: int, mtu: int) -> tuple[int, int, bytes]:
+def veth(name: str, peer: str, process: int, mtu: int) -> Message:
     """Return the message for a pair of devices, one of them in a process's network."""
     there = _link() + text(3, peer) + number(19, process) + number(4, mtu)
     info = attribute(18, text(1, "veth") + attribute(2, attribute(1, there)))
@@ -82,7 +85,7 @@ def veth(name: str, peer: str, process: int, mtu: int) -> tuple[int, int, bytes]
 
 def change_link(
     name: str, *, master: str | None = None, plan: NicPlan | None = None
-) -> tuple[int, int, bytes]:
+) -> Message:
     """Return the message that takes a device up, into a bridge, with short segments."""
     body = _link(socket.if_nametoindex(name), up=True)
     if master is not None:
@@ -92,12 +95,10 @@ def change_link(
     return _NEW_LINK, 0, body
 
 
-def address(name: str, at: str, prefix: int) -> tuple[int, int, bytes]:
+def address(name: str, at: str, prefix: int) -> Message:
     """Return the message that gives a device an IPv4 address."""
-    raw = socket.inet_aton(at)
-    head = struct.pack(
-        "=BBBBI", socket.AF_INET, prefix, 0, 0, socket.if_nametoindex(name)
-    )
+    raw, index = socket.inet_aton(at), socket.if_nametoindex(name)
+    head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
     return _NEW_ADDRESS, _CREATE, head + attribute(2, raw) + attribute(1, raw)
 
 
@@ -128,9 +129,7 @@ def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     return _what("htb", options_of_bucket)
 
 
-def pace(
-    index: int, leaf: int, plan: NicPlan, payload: float
-) -> tuple[int, int, bytes]:
+def pace(index: int, leaf: int, plan: NicPlan, payload: float) -> Message:
     """Return the message that limits a leaf of a NIC to a rate of payload.
 
     Packets that wait do so at the rate of before: a segment over that rate. So a leaf
@@ -142,8 +141,11 @@ def pace(
     return NEW_CLASS, 0, place + _bucket(plan, own, rate)
 
 
-def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
-    """Return the messages that make a device a NIC: a token bucket and its classes."""
+def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
+    """Return the messages that make a device a NIC: a token bucket and its classes.
+
+    ``again`` gives one that it is already another rate; it has as many leaves then.
+    """
     index, rate = socket.if_nametoindex(name), plan.rate
     glob = attribute(2, struct.pack("=IIIII", 3, 10, SHARED & 0xFFFF, 0, 0))
     free = round(10 * FASTEST)
@@ -166,17 +168,10 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
     bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, code)
     place = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)
+    if again:
+        return [(m[0], 0, m[2]) for m in messages if not m[1] & _EXCLUSIVE]
     messages.append((_NEW_FILTER, _CREATE, place + _what("bpf", bpf)))
     return messages
-
-
-def reshape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
-    """Return the messages that give a NIC another rate; it has as many leaves."""
-    return [
-        (kind, 0, body)
-        for kind, flags, body in shape(name, plan)
-        if kind != _NEW_FILTER and not flags & _EXCLUSIVE
-    ]
 
 
 def open_netlink() -> socket.socket:
@@ -195,42 +190,34 @@ class Netlink:
         """Close the socket."""
         self._socket.close()
 
-    def send(self, messages: Iterable[tuple[int, int, bytes]]) -> None:
+    def send(self, messages: Iterable[Message]) -> None:
         """Have the kernel carry out messages in order; it answers once per batch.
 
         Raises OSError when the kernel refuses one; those after it may have been carried
         out.
         """
-        batch: list[tuple[int, int, bytes]] = []
-        size = 0
-        for message in messages:
-            batch.append(message)
-            size += len(message[2])
-            if size > _BATCH:
-                self._carry_out(batch)
-                batch, size = [], 0
-        if batch:
-            self._carry_out(batch)
+        todo, packets = [*messages], bytearray()
+        for position, (kind, flags, body) in enumerate(todo, 1):
+            is_last = position == len(todo) or len(packets) > _BATCH
+            how = flags | _REQUEST | (_ACKNOWLEDGE if is_last else 0)
+            number = next(self._sequence)
+            head = struct.pack("=IHHII", 16 + len(body), kind, how, number, 0)
+            packets += head + body
+            if is_last:
+                self._socket.send(packets)
+                packets.clear()
+                self._await(number)
 
-    def _carry_out(self, batch: list[tuple[int, int, bytes]]) -> None:
-        packets, last = [], 0
-        for position, (kind, flags, body) in enumerate(batch):
-            last = next(self._sequence)
-            how = flags | _REQUEST
-            if position == len(batch) - 1:
-                how |= _ACKNOWLEDGE
-            packets.append(struct.pack("=IHHII", 16 + len(body), kind, how, last, 0))
-            packets.append(body + b"\0" * (-len(body) % 4))
-        self._socket.send(b"".join(packets))
+    def _await(self, number: int) -> None:
+        """Wait until the kernel has acknowledged a message."""
         while True:
             answer = self._socket.recv(65536)
             length, kind, _, sequence, _ = struct.unpack_from("=IHHII", answer)
             if kind != _ERROR or length < 20:
                 continue
-            code = struct.unpack_from("=i", answer, 16)[0]
-            if code:
+            if code := struct.unpack_from("=i", answer, 16)[0]:
                 raise OSError(-code, os.strerror(-code))
-            if sequence == last:
+            if sequence == number:
                 return
 
     def queue(self, index: int) -> tuple[int, int]:
