@@ -100,19 +100,11 @@ _MAX_PACING_RATE, _ENDLESS = 47, 2**32 - 1
 class Lab:
     """Machines joined by a switch, from `__enter__` until `__exit__`.
 
-    Parameters
-    ----------
-    mtu, queue
-        Bytes of a packet without its Ethernet header, and seconds of its rate that one
-        queue of a NIC holds; as `plan_nic`.
-    congestion_control
-        Of TCP, for every program: one that the kernel has.
-    connections
-        Machines that send and receive, of connections with consecutive source ports,
-        each of which gets a leaf of its own; none where ports are arbitrary.
-    time_scale
-        Wall seconds of an emulated one: what NICs carry, and cores compute, is as much
-        less.
+    ``sharing``, ``mtu`` and ``queue`` are as in `plan_nic`; ``congestion_control`` is
+    one that the kernel has. ``connections`` are machines that send and receive, of
+    connections with consecutive source ports, each of which gets a leaf of its own;
+    none where ports are arbitrary. With ``time_scale`` wall seconds of an emulated one
+    NICs carry, and cores compute, as much less.
 
     Raises ValueError when there are no machines, too many, two of a name, or a NIC or a
     quota of CPU time is out of range.
@@ -194,8 +186,9 @@ class Lab:
                 ends.callback(groups.close)  # last: its processes have to have gone
             self._start_keeper(ends)
             self._wire()
-            for holder in self._holders if groups is not None else ():
-                groups.take(holder.name, holder.process)
+            if groups is not None:
+                for holder in self._holders:
+                    groups.take(holder.name, holder.process)
             self._ends = ends.pop_all()
         self.startup_seconds = time.monotonic() - began
         return self
