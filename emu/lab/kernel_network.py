@@ -232,48 +232,41 @@ def check_network(scenario: Scenario) -> None:
 
     Raises ScenarioError, which names the key.
     """
-    policy = scenario.schedule.rule
-    if scenario.emulation.network != "kernel":
+    emulation, policy = scenario.emulation, scenario.schedule.rule
+    if emulation.network != "kernel":
         return
-    for key in ("links", "routes", "racks"):
-        if getattr(scenario.cluster, key):
-            raise ScenarioError(
-                "is for simulations and runs with network: userspace; the kernel joins "
-                "machines by their NICs alone, remove it",
-                key=f"cluster.{key}",
-            )
-    for number, event in enumerate(scenario.events):
-        if event.cut is not None:
-            instead = f"slow: {event.cut}, direction: both, by: 100"
-            raise _uncut(f"events[{number}].cut", instead)
+    problems = {
+        f"cluster.{key}": "is for simulations and runs with network: userspace; the "
+        "kernel joins machines by their NICs alone, remove it"
+        for key in ("links", "routes", "racks")
+        if getattr(scenario.cluster, key)
+    }
+    instead = {
+        f"events[{number}].cut": f"slow: {event.cut}, direction: both, by: 100"
+        for number, event in enumerate(scenario.events)
+        if event.cut is not None
+    }
     if scenario.failures is not None and scenario.failures.cuts:
-        raise _uncut("failures.machine.what", "what: pause")
-    if scenario.emulation.flow_ends == "fluid":
-        raise ScenarioError(
-            "is fluid, but on kernel NICs no rate says when a flow would end: state "
-            "arrival, or network: userspace",
-            key="emulation.flow_ends",
+        instead["failures.machine.what"] = "what: pause"
+    for key, possible in instead.items():
+        problem = "no limit of the kernel lets nothing through: write for example "
+        problems[key] = f"{problem}{possible}, or network: userspace"
+    if emulation.flow_ends == "fluid":
+        problem = "is fluid, but on kernel NICs no rate says when a flow would end: "
+        problem += "state arrival, or network: userspace"
+        problems["emulation.flow_ends"] = problem
+    if emulation.catch_up != "unlimited":
+        problem = (
+            "is the depth of the buckets of senders, but on kernel NICs these are "
         )
-    if scenario.emulation.catch_up != "unlimited":
-        raise ScenarioError(
-            "is the depth of the buckets of senders, but on kernel NICs these are not "
-            "paced: remove it, or state network: userspace",
-            key="emulation.catch_up",
-        )
-    if scenario.emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
-        raise ScenarioError(
-            f"is {policy}, but kernel NICs share by themselves, max-min: state "
-            "maxmin, or emulation.sharing: assigned, or network: userspace",
-            key="schedule.policy",
-        )
-
-
-def _uncut(key: str, instead: str) -> ScenarioError:
-    return ScenarioError(
-        f"no limit of the kernel lets nothing through: write for example {instead}, or "
-        "network: userspace",
-        key=key,
-    )
+        problem += "not paced: remove it, or state network: userspace"
+        problems["emulation.catch_up"] = problem
+    if emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
+        problem = f"is {policy}, but kernel NICs share by themselves, max-min: state "
+        problem += "maxmin, or emulation.sharing: assigned, or network: userspace"
+        problems["schedule.policy"] = problem
+    for key, problem in problems.items():
+        raise ScenarioError(problem, key=key)
 
 
 def burst_of(scenario: Scenario) -> tuple[float, float]:

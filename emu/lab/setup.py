@@ -15,7 +15,6 @@ from emu.lab.machines.nic import plan_nic
 from emu.lab.machines.programs import PLACES, LabProgram, starts
 from emu.problem.fields.cluster_section import Nic
 from emu.problem.fields.section import Trail
-from emu.scenario.events_section import EventSection
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import load_lab
 
@@ -171,16 +170,6 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
         except ValueError as error:
             so = "" if scale == 1 else f"at time scale {scale:g}, "
             yield trail, f"{so}{error}"
-
-
-def event_nic(event: EventSection) -> LabMachine:
-    """Return the machine of an event as it is from then on.
-
-    Raises ValueError when the event changes no NIC.
-    """
-    if event.nic is None or event.machine is None:
-        raise ValueError(f"an event at {event.time} s that changes no NIC")
-    return LabMachine(event.machine, event.nic.outward, event.nic.inward)
 
 
 def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:

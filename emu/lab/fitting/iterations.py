@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -347,3 +348,55 @@ def _ring_seconds(ring: Ring, volume: float, nics: NDArray[np.float64]) -> float
     machines = [machine for machine, _ in ring.members]
     hops = 2 * (len(machines) - 1)
     return hops * volume / len(machines) / float(nics[:, machines].min())
+
+
+class Template(StrEnum):
+    """The kind of a job whose iterations are all the mean one: few numbers say it."""
+
+    DISTDGL = "distdgl"
+    """Rounds of requests to servers, then an all-reduce."""
+    ALLREDUCE = "allreduce"
+    """All-reduces, and nothing else between machines."""
+
+
+def mean_iterations(
+    found: FittedIterations | FittedSteps, template: Template
+) -> FittedIterations:
+    """Return as many iterations, all like the mean of those that were found.
+
+    Raises Unfittable when the run is none of the template's kind.
+    """
+    if isinstance(found, FittedSteps):
+        raise Unfittable(
+            f"template {template} is of iterations that end with all-reduces: it goes "
+            "without --mark, in runs that have such"
+        )
+    if template is Template.ALLREDUCE and found.requests:
+        raise Unfittable(
+            "its processes ask those of another program, and template allreduce has "
+            "none; distdgl has"
+        )
+    if template is Template.DISTDGL and not found.requests:
+        raise Unfittable(
+            "its processes ask no servers, as in template distdgl; allreduce is for "
+            "such runs"
+        )
+    count = found.count
+
+    def mean_bytes(
+        sizes: dict[Asked, NDArray[np.int64]],
+    ) -> dict[Asked, NDArray[np.int64]]:
+        return {key: np.full(count, round(each.mean())) for key, each in sizes.items()}
+
+    return replace(
+        found,
+        stages={
+            one: np.repeat(times.mean(1, keepdims=True), count, axis=1)
+            for one, times in found.stages.items()
+        },
+        requests=mean_bytes(found.requests),
+        answers=mean_bytes(found.answers),
+        services={
+            key: np.full(count, times.mean()) for key, times in found.services.items()
+        },
+    )

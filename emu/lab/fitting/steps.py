@@ -127,12 +127,13 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         some = packets.some(pair == way)
         # Something ended behind a silence, and behind a packet that is not full.
         over = (np.diff(some.time) > silence) | _short(some.bytes[:-1])
-        cut = _Way(some.time, some.bytes, np.append(True, over))
+        crossed = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
         total = float(packets.bytes.sum())
         clock, starts = clock_of(marks, ends, traffic)
-        for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
-            crossing = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
-            step = Step(*ends, number, clock, *parts, crossed=crossing)
+        who = describe_ends(ends, traffic)
+        parts = _parts(crossed, np.append(True, over), starts, who, total)
+        for number, rows in enumerate(parts):
+            step = Step(*ends, number, clock, *rows, crossed=crossed)
             seen = np.flatnonzero(~np.isnan(step.first))
             late = np.searchsorted(starts, step.first[seen], "right") - 1 - seen
             steps.append(step.roll(int(np.median(late))))
@@ -162,16 +163,6 @@ def clock_of(
     return own[0], marks[own[0]]
 
 
-@dataclass(frozen=True)
-class _Way:
-    """Packets of one process to another: times, bytes, and if something ended there."""
-
-    time: NDArray[np.float64]
-    bytes: NDArray[np.int64]
-    ended: NDArray[np.bool_]
-    """Per packet: what came before it was over."""
-
-
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which packets are not full, as the last of a message."""
     values, places = np.unique(sizes, return_inverse=True)
@@ -181,46 +172,48 @@ def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _parts(
-    way: _Way,
+    crossed: Crossed,
+    ended: NDArray[np.bool_],
     marks: NDArray[np.float64],
-    ends: tuple[Process, Process],
-    traffic: Traffic,
+    who: str,
     total: float,
 ) -> Iterator[_Rows]:
-    """Yield the rows `_BY_ITERATION` of every step."""
-    edges = np.searchsorted(way.time, marks + _quiet(way.time, marks))
-    before = np.append(0, np.cumsum(way.bytes))
+    """Yield the rows `_BY_ITERATION` of every step.
+
+    ``ended``: per packet, if what came before it was over. Raises Unfittable where
+    ``who`` sends neither as many bytes in every iteration, nor as often.
+    """
+    time, before = crossed.time, crossed.before
+    edges = np.searchsorted(time, marks + _quiet(time, marks))
     sent = np.diff(before[edges])
     if np.mean(sent > 0) < 0.5:
         if sent.sum() > _RARE * total:
             raise Unfittable(
-                f"{describe_ends(ends, traffic)} sent {sent.sum():,} bytes in "
+                f"{who} sent {sent.sum():,} bytes in "
                 f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
                 "common; --mark LINE states others, --skip leaves the first ones out"
             )
         return
     joints = [
-        before[first + np.flatnonzero(way.ended[first:last])] - before[first]
+        before[first + np.flatnonzero(ended[first:last])] - before[first]
         for first, last in pairwise(edges.tolist())
     ]
     bounds = _bounds([each[each > 0] for each in joints], sent)
     if bounds is None:
         raise Unfittable(
-            f"{describe_ends(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
+            f"{who} sent {np.quantile(sent, 0.1):,.0f} to "
             f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
             f"{min(map(len, joints))} to {max(map(len, joints))} pieces: these are no "
             "iterations that repeat; --mark LINE states others"
         )
     for begin, end in pairwise(bounds):
-        sizes = end - begin
+        sizes, until = end - begin, before[edges[:-1]] + end
         at = np.searchsorted(before[1:], before[edges[:-1]] + begin, "right")
-        to = np.searchsorted(before[1:], before[edges[:-1]] + end, "left")
-        most = len(way.time) - 1
-        first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
+        to = np.searchsorted(before[1:], until, "left")
+        first, last = (time[np.minimum(place, len(time) - 1)] for place in (at, to))
         there = (sent > 0) & ~np.isnan(sizes)
-        rows = first, np.maximum(first, last), sizes, before[edges[:-1]] + end
-        first, last, sizes, until = (np.where(there, row, np.nan) for row in rows)
-        yield first, last, sizes, until
+        rows = first, np.maximum(first, last), sizes, until
+        yield tuple(np.where(there, row, np.nan) for row in rows)
 
 
 def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
