@@ -15,7 +15,7 @@ from emu.experiment.kernel_scale import KernelCosts, kernel_time_scale
 from emu.experiment.run_experiment import emulation_settings, replay
 from emu.experiment.scale_search import ScaleChoice, ScaleSearch, ScaleTrial
 from emu.host.files import scratch_folder
-from emu.lab.machines import Sharing
+from emu.lab.machines.nic import Sharing
 from emu.problem import Problem, Realization
 from emu.scenario import Experiment, Scenario, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO

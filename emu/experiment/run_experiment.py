@@ -29,7 +29,7 @@ from emu.experiment.training_results import Parts, by_mini_batch, learnt
 from emu.host.input_file import read_json
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
-from emu.lab.machines import Sharing
+from emu.lab.machines.nic import Sharing
 from emu.prediction.analysis.critical_path import (
     CriticalPath,
     before_first_bytes,

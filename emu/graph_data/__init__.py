@@ -6,8 +6,14 @@ Start at ``dataset.py``, then ``sampling.py``; ``readers/`` has one file per for
 """
 
 from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan
-from emu.graph_data.caches import CachePlan, SamplerCache, choose_rows
-from emu.graph_data.counts import batch_counts, count_job, count_samples
+from emu.graph_data.caches import (
+    CachePlan,
+    SamplerCache,
+    batch_counts,
+    choose_rows,
+    count_job,
+    count_samples,
+)
 from emu.graph_data.dataset import (
     Dataset,
     open_columns,

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from emu.graph_data.prepared import (
     PreparedArrays,
     prepare_arrays,
     write_arrays,
-    write_header,
+    write_rows,
 )
 from emu.graph_data.raw_graph import CHUNK, RawGraph
 from emu.graph_data.sampling import Structure
@@ -47,7 +46,7 @@ def partition(
     seed: int = 0,
     boxes: Sequence[int] = (),
 ) -> NDArray[np.int32]:
-    """Assign every vertex to one of ``parts`` stores.
+    """Assign every vertex to one of ``parts`` stores; returns int32, (vertices,).
 
     Parameters
     ----------
@@ -63,17 +62,8 @@ def partition(
     boxes
         Parts of each box, for ``hierarchical``: those of a box are consecutive.
 
-    Returns
-    -------
-    owner
-        int32, shape (vertices,).
-
-    Raises
-    ------
-    ValueError
-        When the partitioner is unknown, there are no parts, or boxes do not hold them.
-    DataError
-        When dgl is needed and not installed.
+    Raises ValueError when the partitioner is unknown, there are no parts, or boxes do
+    not hold them; DataError when dgl is needed and not installed.
     """
     if partitioner not in PARTITIONERS:
         raise ValueError(f"no partitioner is called {partitioner}; {PARTITIONERS}")
@@ -179,14 +169,6 @@ class DatasetSpec:
     parts: int = 1
     boxes: tuple[int, ...] = ()
 
-    @property
-    def identity(self) -> list[tuple[str, Any]]:
-        """Names and values that tell data sets apart, sorted."""
-        fields = asdict(self)
-        if not self.boxes:  # as before there were any: what is cached stays
-            del fields["boxes"]
-        return sorted(fields.items())
-
 
 def _map_once(name: str) -> Any:
     """Return a property of a data set: an array that is mapped once."""
@@ -205,8 +187,9 @@ class Dataset:
     def __init__(
         self, prepared: PreparedArrays, feature_length: int | None = None
     ) -> None:
-        self._prepared = prepared
-        facts = prepared.facts
+        self._prepared, facts = prepared, prepared.facts
+        self.folder = prepared.folder
+        """Directory of the prepared form."""
         self.vertices: int = facts["vertices"]
         self.edges: int = facts["edges"]
         self.classes: int = facts["classes"]
@@ -226,11 +209,6 @@ class Dataset:
     def __hash__(self) -> int:
         """Return the hash of the folder."""
         return hash(self.folder)
-
-    @property
-    def folder(self) -> Path:
-        """Directory of the prepared form."""
-        return self._prepared.folder
 
     @cached_property
     def structure(self) -> Structure:
@@ -257,8 +235,9 @@ class Dataset:
         if not 0 <= part < self.parts:
             raise ValueError(f"no partition {part}, there are {self.parts}")
         if part not in self._features:
-            whole = self._prepared.array(f"features_{part}")
-            self._features[part] = self._convert(whole)
+            self._features[part] = self._convert(
+                self._prepared.array(f"features_{part}")
+            )
         return self._features[part]
 
     def _convert(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -314,22 +293,21 @@ def open_dataset(
     normalise
         Scale every feature row to L2 length 1.
     partitioner, parts, boxes
-        See `partition`.
+        See `partition`, which raises ValueError for them.
     root
         Folder of the data files, instead of the one in ``EMU_DATA``.
     feature_length
         As of `Dataset`; nothing is prepared anew for it.
 
-    Raises
-    ------
-    DataError
-        When the data is missing, damaged, or wrong (NaN, vertex out of range).
-    ValueError
-        When the partitioner is unknown, there are no parts, or boxes do not hold them.
+    Raises DataError when the data is missing, damaged, or wrong (NaN, vertex out of
+    range).
     """
     spec = DatasetSpec(name, scale, seed, normalise, partitioner, parts, (*boxes,))
+    fields = asdict(spec)
+    if not boxes:  # as before there were any: what is cached stays
+        del fields["boxes"]
     source = find_source(name, scale=scale, seed=seed, root=root)
-    content = f"{_LAYOUT} {spec.identity} {source.fingerprint}"
+    content = f"{_LAYOUT} {sorted(fields.items())} {source.fingerprint}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
     return Dataset(
@@ -343,17 +321,11 @@ def open_for(settings: Mapping[str, Any]) -> Dataset:
 
     Raises DataError, ValueError as `open_dataset`.
     """
-    dataset = settings["dataset"]
     return open_dataset(
-        dataset["name"],
-        scale=dataset.get("scale") or 1.0,
-        seed=dataset.get("seed") or 0,
-        normalise=bool(dataset.get("normalise")),
-        root=dataset.get("root") or "",
+        **settings["dataset"],
         partitioner=settings["partitioner"],
         parts=settings["parts"],
         boxes=settings.get("boxes") or (),
-        feature_length=dataset.get("feature_length"),
     )
 
 
@@ -365,26 +337,22 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
             raise DataError(problem, path=graph.origin)
     owner = _assign_parts(graph, spec)
     local = np.empty(len(owner), np.int64)
+    shapes = {}
     for part in range(spec.parts):
         members = owner == part
         local[members] = np.arange(int(members.sum()))
-    arrays = {**graph.arrays, "owner": owner, "local": local}
-    write_arrays(folder, arrays)
-    with contextlib.ExitStack() as open_files:
-        files = []
-        for part in range(spec.parts):
-            path = folder / f"features_{part}.npy"
-            files.append(open_files.enter_context(path.open("wb")))
-            shape = int((owner == part).sum()), graph.feature_length
-            write_header(files[-1], np.dtype(np.float32), shape)
+        shapes[f"features_{part}"] = int(members.sum()), graph.feature_length
+    write_arrays(folder, {**graph.arrays, "owner": owner, "local": local})
+
+    def by_part() -> Iterator[list[NDArray[np.float32]]]:
         for vertices, read in graph.slices():
             rows = read
             if spec.normalise:
                 length = np.linalg.norm(rows, axis=1, keepdims=True)
                 rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
-            for part, file in enumerate(files):
-                mine = rows[owner[vertices] == part]
-                file.write(mine.astype(np.float32, copy=False).data)
+            yield [rows[owner[vertices] == part] for part in range(spec.parts)]
+
+    write_rows(folder, shapes, by_part())
     return {
         **asdict(spec),
         "vertices": graph.structure.vertices,
@@ -426,20 +394,14 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
 
     def write(folder: Path) -> dict[str, Any]:
-        ends = list(accumulate(blocks))
-        with contextlib.ExitStack() as open_files:
-            files = []
-            for number, size in enumerate(blocks):
-                path = folder / f"columns_{number}.npy"
-                files.append(open_files.enter_context(path.open("wb")))
-                shape = dataset.vertices, size
-                write_header(files[-1], np.dtype(np.float32), shape)
-            for start in range(0, dataset.vertices, CHUNK):
-                stop = min(start + CHUNK, dataset.vertices)
-                rows = dataset.gather(np.arange(start, stop))
-                for file, size, end in zip(files, blocks, ends, strict=True):
-                    file.write(np.ascontiguousarray(rows[:, end - size : end]).data)
-        return {"vertices": dataset.vertices, "blocks": [*blocks]}
+        count, cuts = dataset.vertices, np.cumsum(blocks)[:-1]
+        slices = (
+            dataset.gather(np.arange(start, min(start + CHUNK, count)))
+            for start in range(0, count, CHUNK)
+        )
+        shapes = {f"columns_{n}": (count, size) for n, size in enumerate(blocks)}
+        write_rows(folder, shapes, (np.split(rows, cuts, axis=1) for rows in slices))
+        return {"vertices": count, "blocks": [*blocks]}
 
     name = f"{dataset.folder.name}-columns-{key}"
     return prepare_arrays(dataset.folder.with_name(name), write)

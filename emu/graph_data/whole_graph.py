@@ -156,21 +156,13 @@ class WholeGraph:
 
 def split_graph(
     structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
-) -> WholeGraph:
-    """Return a graph in parts, held in memory.
+) -> Iterator[Part]:
+    """Yield a graph in parts: all at once need not fit in memory.
 
     The structure is symmetric, without loops; a vertex has a part, shape (vertices,).
     Raises ValueError when there is not an owner per vertex, or one is no part,
     DataError when a part owns no vertex.
     """
-    all_parts = [*_parts(structure, owner, parts, aggregation)]
-    return WholeGraph(structure.vertices, parts, all_parts.__getitem__)
-
-
-def _parts(
-    structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
-) -> Iterator[Part]:
-    """Yield the parts of `split_graph`: all at once need not fit in memory."""
     if len(owner) != structure.vertices:
         raise ValueError(f"{len(owner)} owners for {structure.vertices} vertices")
     if len(owner) and not 0 <= owner.min() <= owner.max() < parts:
@@ -234,12 +226,13 @@ def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
     Raises DataError when a part owns no vertex, or the cached form is damaged or cannot
     be written.
     """
+    parts, name = dataset.parts, f"whole-{aggregation.form}"
     read = open_prepared(
         dataset,
-        f"whole-{aggregation.form}",
-        lambda: _parts(dataset.structure, dataset.owner, dataset.parts, aggregation),
+        name,
+        lambda: split_graph(dataset.structure, dataset.owner, parts, aggregation),
     )
-    return WholeGraph(dataset.vertices, dataset.parts, read)
+    return WholeGraph(dataset.vertices, parts, read)
 
 
 def open_prepared(

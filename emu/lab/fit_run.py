@@ -14,17 +14,16 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from emu.errors import DataError
-from emu.lab.fitting import (
+from emu.lab.fitting.causes import FittedSteps, overtaken
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.fitted_job import write_fit
+from emu.lab.fitting.iterations import (
     FittedIterations,
-    FittedSteps,
     Template,
-    Unfittable,
-    describe_ends,
     fit_traffic,
     mean_iterations,
-    overtaken,
-    write_fit,
 )
+from emu.lab.fitting.steps import describe_ends
 from emu.lab.output_lines import marks_of
 from emu.lab.run import MORE_CORES, MOST_WAITS
 from emu.names import file_part

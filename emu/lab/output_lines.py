@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.host.input_file import open_input
-from emu.lab.fitting import ALL
-from emu.lab.fitting.steps import Marks
+from emu.lab.fitting.steps import ALL, Marks
 from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_lines
 from emu.runs.lab_file import log_name

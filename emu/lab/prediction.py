@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.lab.fitting import FittedIterations, FittedSteps, Unfittable, fit_traffic
+from emu.lab.fitting.causes import FittedSteps
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.iterations import FittedIterations, fit_traffic
 from emu.lab.fitting.steps import Marks
 from emu.prediction.analysis.link_load import FullQueues, full_queues
 from emu.prediction.analysis.traffic import CONNECTION, Traffic, messages

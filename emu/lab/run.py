@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import Lab, LabMachine, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
+from emu.lab.machines.lab import Lab, LabMachine
+from emu.lab.machines.nic import leaf_of, leaves_among
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
 from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of

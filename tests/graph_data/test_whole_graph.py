@@ -66,6 +66,13 @@ def graphs(draw: st.DrawFn) -> tuple[NDArray[Any], int, NDArray[np.int32], int]:
     return ends, vertices, np.array(owner, np.int32), parts
 
 
+def whole_of(
+    structure: Structure, owner: NDArray[np.int32], parts: int, form: Aggregation
+) -> WholeGraph:
+    every = [*split_graph(structure, owner, parts, form)]
+    return WholeGraph(structure.vertices, parts, every.__getitem__)
+
+
 def structure_of(edges: NDArray[Any], vertices: int) -> Structure:
     sources, destinations = edges[:, 0], edges[:, 1]
     return build_structure(sources, destinations, vertices=vertices, origin="test")
@@ -77,7 +84,7 @@ def test_rows_of_all_parts_are_those_of_the_graph(
 ) -> None:
     edges, vertices, owner, parts = graph
     expected = normalised(edges, vertices, form)
-    whole = split_graph(structure_of(edges, vertices), owner, parts, form)
+    whole = whole_of(structure_of(edges, vertices), owner, parts, form)
 
     for number in range(parts):
         part = whole.part(number)
@@ -104,7 +111,7 @@ def test_needed_vertices_are_the_ends_of_edges_between_two_parts(
 ) -> None:
     edges, vertices, owner, parts = graph
     form = Aggregation("sum", loops=False)
-    whole = split_graph(structure_of(edges, vertices), owner, parts, form)
+    whole = whole_of(structure_of(edges, vertices), owner, parts, form)
 
     both = [*edges, *edges[:, ::-1]]
     for reader in range(parts):
@@ -125,7 +132,7 @@ def path(vertices: int) -> Structure:
 def test_a_part_without_edges_to_others_has_no_remote_vertex() -> None:
     edges = np.array([[0, 1], [2, 3]], np.int32)
     owner = np.array([0, 0, 1, 1], np.int32)
-    whole = split_graph(structure_of(edges, 4), owner, 2, Aggregation("mean", True))
+    whole = whole_of(structure_of(edges, 4), owner, 2, Aggregation("mean", True))
 
     assert [len(whole.part(number).remote) for number in (0, 1)] == [0, 0]
     assert len(whole.ghosts_of(0, 1)) == 0
@@ -142,14 +149,12 @@ def test_a_part_without_edges_to_others_has_no_remote_vertex() -> None:
 )
 def test_wrong_owners_are_refused(owner: list[int], parts: int, problem: str) -> None:
     with pytest.raises((ValueError, DataError), match=problem):
-        split_graph(
-            path(4), np.array(owner, np.int32), parts, Aggregation("mean", True)
-        )
+        whole_of(path(4), np.array(owner, np.int32), parts, Aggregation("mean", True))
 
 
 def test_unknown_parts_vertices_and_norms_are_refused() -> None:
     form = Aggregation("mean", loops=True)
-    whole = split_graph(path(6), np.repeat([0, 1], 3).astype(np.int32), 2, form)
+    whole = whole_of(path(6), np.repeat([0, 1], 3).astype(np.int32), 2, form)
 
     with pytest.raises(ValueError, match="no part 2, there are 2"):
         whole.part(2)
@@ -163,7 +168,7 @@ def test_unknown_parts_vertices_and_norms_are_refused() -> None:
 def test_what_is_cached_is_what_was_split() -> None:
     form = Aggregation("symmetric", loops=True)
     dataset = open_dataset("products-like", scale=0.0005, parts=3)
-    split = split_graph(dataset.structure, dataset.owner, 3, form)
+    split = whole_of(dataset.structure, dataset.owner, 3, form)
 
     for _ in range(2):
         assert_equal(open_whole_graph(dataset, form), split)

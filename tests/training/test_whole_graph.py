@@ -286,9 +286,9 @@ def test_integer_valued_sums_are_exact_in_any_order() -> None:
     rng = np.random.default_rng(2)
     structure = Structure(np.arange(0, 41, 4), _ring(10))
     owner = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0], np.int32)
-    whole = split_graph(structure, owner, 3, Aggregation("sum", loops=False))
+    parts = [*split_graph(structure, owner, 3, Aggregation("sum", loops=False))]
     job = Parts.__new__(Parts)
-    job.whole, job.parts = whole, [whole.part(n) for n in range(3)]
+    job.whole, job.parts = WholeGraph(10, 3, parts.__getitem__), parts
     shares = [rng.integers(-9, 9, (len(p.vertices), 4)) * 1.0 for p in job.parts]
 
     found = {}

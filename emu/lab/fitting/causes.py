@@ -8,7 +8,8 @@ for that request alone. Gaps behind the last cause are the processes' own time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -44,9 +45,6 @@ class FittedSteps(Measured):
     """Per step."""
     held: tuple[float, ...]
     """Bytes of a step that the kernel holds when its sender goes on; 0 if all."""
-    gaps: NDArray[np.float64]
-    """Seconds by step and iteration: behind the last cause that is an iteration of the
-    fit, for the first iterations since its beginning."""
     starts: NDArray[np.float64]
     ends: NDArray[np.float64]
     """Seconds of the run, shape (iterations,): of the last where each has its own."""
@@ -56,14 +54,23 @@ class FittedSteps(Measured):
     def part(self, first: int, last: int) -> FittedSteps:
         """Return the iterations from ``first`` until before ``last``."""
         some = slice(first, last)
-        return _with_gaps(
-            tuple(step.part(some) for step in self.steps),
-            self.causes,
-            self.held,
-            self.starts[some],
-            self.ends[some],
-            self.first + first,
+        return replace(
+            self,
+            steps=tuple(step.part(some) for step in self.steps),
+            starts=self.starts[some],
+            ends=self.ends[some],
+            first=self.first + first,
         )
+
+    @cached_property
+    def gaps(self) -> NDArray[np.float64]:
+        """Seconds of every step behind the last of its causes, by iteration.
+
+        Of a first iteration, whose causes are before the fit, since its beginning.
+        """
+        times, began = _Times(self.steps, self.held), float(self.starts[0])
+        gaps = [times.gap(number, own, began) for number, own in enumerate(self.causes)]
+        return np.maximum(np.array(gaps), 0.0)
 
 
 def overtaken(found: FittedSteps) -> list[Step]:
@@ -101,7 +108,7 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     latest = np.max([*begins.values()], axis=0)
     starts, ends = latest[:-1][kept], latest[1:][kept]
     causes, holds = _behind_senders(some, _Order(some, phases).causes())
-    return _with_gaps(some, causes, holds, starts, ends, kept.start + skip)
+    return FittedSteps(some, causes, holds, starts, ends, kept.start + skip)
 
 
 def longest(steps: Sequence[Step]) -> slice:
@@ -116,22 +123,6 @@ def longest_run(good: NDArray[np.bool_]) -> slice:
     edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
     stretches = edges.reshape(-1, 2).tolist()
     return slice(*max(stretches, key=lambda one: one[1] - one[0], default=(0, 0)))
-
-
-def _with_gaps(
-    steps: tuple[Step, ...],
-    causes: tuple[tuple[Cause, ...], ...],
-    held: tuple[float, ...],
-    starts: NDArray[np.float64],
-    ends: NDArray[np.float64],
-    first: int,
-) -> FittedSteps:
-    times = _Times(steps, held)
-    gaps = np.array(
-        [times.gap(number, own, float(starts[0])) for number, own in enumerate(causes)]
-    )
-    gaps = np.maximum(gaps, 0.0)
-    return FittedSteps(steps, causes, held, gaps, starts, ends, first)
 
 
 class _Times:
@@ -189,11 +180,19 @@ class _Order(_Times):
                 for c in before
                 if c[1] and self._steps[c[0]].source == step.destination
             ]
-            request = max(requests, key=self._when, default=None)
-            if request is not None and self._is_answer(number, request):
-                alone = [request]
-                if step.source[1] == step.destination[1]:
-                    alone += [c for c in before if not c[1] and c[2] == 0]
+            if requests:
+                request = max(requests, key=self._when)
+                gap = self.gap(number, [request], np.nan)[request[2] :]
+                others = self.gap(number, alone, np.nan)
+                others = others[~np.isnan(others)]
+                peers = step.source[1] == step.destination[1]
+                # An answer is as steady behind its request as behind all causes.
+                if _spread(gap) <= _spread(others) + STEADIER and (
+                    not peers or float(np.median(gap)) < TOGETHER
+                ):
+                    alone = [request]
+                    if peers:
+                        alone += [c for c in before if not c[1] and c[2] == 0]
             causes.append(alone)
         return tuple(
             tuple(self._least[number] if self._has_peers(number, causes) else one)
@@ -265,15 +264,6 @@ class _Order(_Times):
             elif peer not in latest or self._when(latest[peer]) < self._when(cause):
                 latest[peer] = cause
         return [*causes, *latest.values()]
-
-    def _is_answer(self, number: int, request: Cause) -> bool:
-        """Return True if a step is as steady behind a request as behind all causes."""
-        step = self._steps[number]
-        gap = self.gap(number, [request], np.nan)[request[2] :]
-        others = self.gap(number, self._least[number], np.nan)
-        steady = _spread(gap) <= _spread(others[~np.isnan(others)]) + STEADIER
-        peers = step.source[1] == step.destination[1]
-        return steady and (not peers or float(np.median(gap)) < TOGETHER)
 
     def _has_peers(self, number: int, chosen: Sequence[Sequence[Cause]]) -> bool:
         """Return True if a step is one of several that wait for more than its request.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,11 +55,9 @@ class FittedIterations(Measured):
     stages: dict[Process, NDArray[np.float64]]
     """Seconds by process of the ring, shape (rounds + 1, iterations): before the
     request of each round, and before the all-reduce."""
-    requests: dict[Asked, NDArray[np.int64]]
-    answers: dict[Asked, NDArray[np.int64]]
-    """Bytes by client, round and server, shape (iterations,); 0 where none was sent."""
-    services: dict[Asked, NDArray[np.float64]]
-    """Seconds of the server likewise, without those in which it served others."""
+    asked: dict[Asked, NDArray[np.float64]]
+    """Bytes of the request, of the answer, and seconds of the server without those in
+    which it served others, shape (3, iterations); 0 where none was sent."""
     volume: float
     """Bytes that every process brings to an all-reduce."""
     overhead: float
@@ -72,13 +70,15 @@ class FittedIterations(Measured):
 
     def part(self, first: int, last: int) -> FittedIterations:
         """Return the iterations from ``first`` until before ``last``."""
-        some, rows_of = slice(first, last), dict[str, Any]()
-        for name in ("stages", "requests", "answers", "services"):
-            rows = getattr(self, name).items()
-            rows_of[name] = {key: row[..., some] for key, row in rows}
-        starts, ends = self.starts[some], self.ends[some]
-        whole = replace(self, starts=starts, ends=ends, first=self.first + first)
-        return replace(whole, **rows_of)
+        some = slice(first, last)
+        return replace(
+            self,
+            stages={one: times[:, some] for one, times in self.stages.items()},
+            asked={key: rows[:, some] for key, rows in self.asked.items()},
+            starts=self.starts[some],
+            ends=self.ends[some],
+            first=self.first + first,
+        )
 
 
 @dataclass(frozen=True)
@@ -305,9 +305,7 @@ def _fit_rounds(
     count = sums.summed.shape[1] - 1
     most = max(len(each) for one in rounds.values() for each in one)
     stages = {one: np.zeros((most + 1, count)) for one in ring.members}
-    requests: dict[Asked, NDArray[np.int64]] = {}
-    answers: dict[Asked, NDArray[np.int64]] = {}
-    times: dict[Asked, NDArray[np.float64]] = {}
+    asked: dict[Asked, NDArray[np.float64]] = {}
     ready = sums.asked[:, first + 1 : first + 1 + count]
     for place, one in enumerate(ring.members):
         for number, iteration in enumerate(rounds[one]):
@@ -318,13 +316,9 @@ def _fit_rounds(
                 in_bytes = max(exchange.answered[1] for exchange in exchanges)
                 for exchange in exchanges:
                     key = (one, turn, exchange.server)
-                    for series, value in (
-                        (requests, exchange.request),
-                        (answers, exchange.answer),
-                        (times, services[exchange]),
-                    ):
-                        row = series.setdefault(key, np.zeros(count, type(value)))
-                        row[number] += value
+                    rows = asked.setdefault(key, np.zeros((3, count)))
+                    sizes = exchange.request, exchange.answer
+                    rows[:, number] += *sizes, services[exchange]
             stages[one][-1, number] = max(ready[place, number] - in_bytes, 0.0)
     took = sums.summed[:, 1:].max(0) - ready.max(0)
     overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
@@ -332,9 +326,7 @@ def _fit_rounds(
     return FittedIterations(
         ring.members,
         stages,
-        requests,
-        answers,
-        times,
+        asked,
         sums.volume,
         overhead,
         mean[:-1],
@@ -371,32 +363,25 @@ def mean_iterations(
             f"template {template} is of iterations that end with all-reduces: it goes "
             "without --mark, in runs that have such"
         )
-    if template is Template.ALLREDUCE and found.requests:
+    if template is Template.ALLREDUCE and found.asked:
         raise Unfittable(
             "its processes ask those of another program, and template allreduce has "
             "none; distdgl has"
         )
-    if template is Template.DISTDGL and not found.requests:
+    if template is Template.DISTDGL and not found.asked:
         raise Unfittable(
             "its processes ask no servers, as in template distdgl; allreduce is for "
             "such runs"
         )
-    count = found.count
 
-    def mean_bytes(
-        sizes: dict[Asked, NDArray[np.int64]],
-    ) -> dict[Asked, NDArray[np.int64]]:
-        return {key: np.full(count, round(each.mean())) for key, each in sizes.items()}
+    def mean(rows: NDArray[np.float64], whole: int = 0) -> NDArray[np.float64]:
+        """Return the mean of each row in all iterations, the first rows in bytes."""
+        means = rows.mean(1, keepdims=True)
+        means[:whole] = np.rint(means[:whole])
+        return np.repeat(means, found.count, axis=1)
 
     return replace(
         found,
-        stages={
-            one: np.repeat(times.mean(1, keepdims=True), count, axis=1)
-            for one, times in found.stages.items()
-        },
-        requests=mean_bytes(found.requests),
-        answers=mean_bytes(found.answers),
-        services={
-            key: np.full(count, times.mean()) for key, times in found.services.items()
-        },
+        stages={one: mean(times) for one, times in found.stages.items()},
+        asked={key: mean(rows, whole=2) for key, rows in found.asked.items()},
     )

@@ -21,20 +21,13 @@ from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
 from emu.host.this_host import module_command
+from emu.lab.machines import nic_check
 from emu.lab.machines.counters import CoreWaits, Counters, QuotaWaits
 from emu.lab.machines.cpu_groups import CpuGroups
 from emu.lab.machines.cpu_plan import plan_cpu
 from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.netlink import Netlink, pace
 from emu.lab.machines.nic import NicPlan, Sharing, leaves_among, plan_nic
-from emu.lab.machines.nic_check import (
-    MOST_OFF,
-    NicCheck,
-    NicDirection,
-    NicTrial,
-    NicTries,
-    measure_throughput,
-)
 
 if TYPE_CHECKING:
     from emu.lab.machines.capture import Capture
@@ -268,7 +261,7 @@ class Lab:
             [(one.process, self._quotas[one.name]) for one in self._holders]
         )
 
-    def check_nics(self, most: float = MOST_OFF) -> NicCheck:
+    def check_nics(self, most: float = nic_check.MOST_OFF) -> nic_check.NicCheck:
         """Measure what every direction of every NIC carries, before programs start.
 
         One may be off by a share ``most``. What the counters have counted until then is
@@ -280,22 +273,22 @@ class Lab:
             # The switch would send slow machines 64 kB at a time: steps of 20 %.
             self._switch.ask(do="set_tcp", settings={"tcp_tso_rtt_log": "0"})
         directions = [
-            NicDirection(machine.name, way, rate, self.time_scale)
+            nic_check.NicDirection(machine.name, way, rate, self.time_scale)
             for machine in self.machines
             for way, rate in (("out", machine.nic_out), ("in", machine.nic_in))
         ]
-        tries = NicTries(directions, most)
+        tries = nic_check.NicTries(directions, most)
         together = [directions]
         while together:
             for some in together:
-                trials = [self._trial(one) for one in some]
-                for one, rate in zip(some, measure_throughput(trials), strict=True):
+                rates = nic_check.measure_throughput([*map(self._trial, some)])
+                for one, rate in zip(some, rates, strict=True):
                     tries.note(one, rate)
             together = [[one] for one in tries.again]
         self.counters.restart()
         return tries.check(time.monotonic() - began)
 
-    def _trial(self, of: NicDirection) -> NicTrial:
+    def _trial(self, of: nic_check.NicDirection) -> nic_check.NicTrial:
         """Connect a machine and the switch, in the direction that is tried."""
         number = self._index[of.machine]
         machine, plan = self._holders[number], self._plans[number][of.way == "in"]
@@ -316,7 +309,7 @@ class Lab:
         # No pace: TCP makes its segments no longer than 1 ms of it.
         if (limit := 2 * plan.rate) < _ENDLESS:
             sender.setsockopt(socket.SOL_SOCKET, _MAX_PACING_RATE, limit)
-        return NicTrial(of, sender, receiver)
+        return nic_check.NicTrial(of, sender, receiver)
 
     def change_nic(self, new: LabMachine) -> None:
         """Give a machine another NIC; what waits in its queues goes at the new rate.

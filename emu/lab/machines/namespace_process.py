@@ -19,36 +19,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from emu.lab.machines import namespaces
 from emu.lab.machines.namespace_rpc import Responder, report, set_tcp
-from emu.lab.machines.namespaces import (
-    NEW_IPC,
-    NEW_MOUNT,
-    NEW_NET,
-    NEW_PID,
-    NEW_UTS,
-    become_root,
-    die_with_parent,
-    furnish,
-    unshare,
-)
 
 
 def main() -> int:
     """Hold what the first argument describes until standard input ends."""
     spec: dict[str, Any] = json.loads(sys.argv[1])
-    die_with_parent(spec["parent"])
+    namespaces.die_with_parent(spec["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
     sockets = [socket.socket(fileno=number) for number in spec["sockets"]]
     switch, *machines = sockets
     try:
         if spec["user"]:
-            become_root()
+            namespaces.become_root()
     except OSError as error:
         report(switch, error=f"no user namespace: {error.strerror}")
         return 1
 
     def hold_switch() -> None:
-        unshare(NEW_NET)
+        namespaces.unshare(namespaces.NEW_NET)
         report(switch, pid=os.getpid())
         Responder(switch).serve()
 
@@ -69,7 +59,7 @@ def _fork(
     parent = os.getpid()
     if os.fork():
         return
-    die_with_parent(parent)
+    namespaces.die_with_parent(parent)
     os.setpgid(0, 0)
     os.close(0)
     for other in sockets:
@@ -93,7 +83,7 @@ def _leave_after(mine: socket.socket, work: Callable[[], None]) -> NoReturn:
 def _hold_machine(
     mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
 ) -> None:
-    unshare(NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC)
+    namespaces.unshare(namespaces.OF_MACHINES)
     # Process 1 sees its parent as process 0, so it cannot check who that is.
     ready, go = os.pipe()
     inner = os.fork()
@@ -105,12 +95,12 @@ def _hold_machine(
         os.waitpid(inner, 0)
         return
     os.close(go)
-    die_with_parent(0)
+    namespaces.die_with_parent(0)
     os.read(ready, 1)
     os.close(ready)
 
     def serve() -> None:
-        furnish(name, hosts)
+        namespaces.furnish(name, hosts)
         Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
         set_tcp(sysctl)
         Responder(mine).serve()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 NEW_MOUNT, NEW_UTS, NEW_IPC = 0x00020000, 0x04000000, 0x08000000
 NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
+#: What a machine has of its own.
+OF_MACHINES = NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC
 _DIE_WITH_PARENT = 1
 _BIND, _PRIVATE, _ALL_BELOW = 4096, 1 << 18, 16384
 
@@ -53,7 +55,7 @@ def enter(process: int, descriptor: int) -> None:
 
     ``descriptor`` is its pidfd. Raises OSError when it has gone, or this user may not.
     """
-    kinds = NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC
+    kinds = OF_MACHINES
     own, other = (Path(f"/proc/{which}/ns/user").stat() for which in ("self", process))
     if own.st_ino != other.st_ino:  # one's own is refused
         kinds |= NEW_USER

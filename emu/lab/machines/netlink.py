@@ -13,19 +13,8 @@ import struct
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from emu.lab.machines.nic import (
-    ETHERNET,
-    FASTEST,
-    FIRST_LEAF,
-    ROOT,
-    SEGMENT,
-    SHARED,
-    SLOWEST_LEAF,
-    SMALL_CLASS,
-    TOP,
-    NicPlan,
-    classifier,
-)
+from emu.lab.machines import nic
+from emu.lab.machines.nic import FIRST_LEAF, ROOT, SHARED, TOP, NicPlan
 
 _NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
 _REQUEST, _ACKNOWLEDGE, _ECHO = 1, 4, 8
@@ -71,8 +60,8 @@ def bridge(name: str, mtu: int) -> Message:
     """
     data = attribute(1, struct.pack("=I", 0)) + attribute(23, b"\0")
     info = attribute(18, text(1, "bridge") + attribute(2, data))
-    packets = SEGMENT // (mtu + ETHERNET)
-    size = number(4, mtu) + number(41, SEGMENT) + number(40, packets)
+    packets = nic.SEGMENT // (mtu + nic.ETHERNET)
+    size = number(4, mtu) + number(41, nic.SEGMENT) + number(40, packets)
     return _NEW_LINK, _CREATE, _link(up=True) + text(3, name) + size + info
 
 
@@ -133,9 +122,9 @@ def pace(index: int, leaf: int, plan: NicPlan, payload: float) -> Message:
     """Return the message that limits a leaf of a NIC to a rate of payload.
 
     Packets that wait do so at the rate of before: a segment over that rate. So a leaf
-    never stands still; see `SLOWEST_LEAF`.
+    never stands still; see `nic.SLOWEST_LEAF`.
     """
-    rate = round(max(payload * plan.wire, plan.rate * SLOWEST_LEAF))
+    rate = round(max(payload * plan.wire, plan.rate * nic.SLOWEST_LEAF))
     own = min(rate, max(1, plan.rate // (plan.leaves + 1)))
     place = _place(index, FIRST_LEAF + leaf, TOP)
     return NEW_CLASS, 0, place + _bucket(plan, own, rate)
@@ -148,12 +137,12 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
     """
     index, rate = socket.if_nametoindex(name), plan.rate
     glob = attribute(2, struct.pack("=IIIII", 3, 10, SHARED & 0xFFFF, 0, 0))
-    free = round(10 * FASTEST)
+    free = round(10 * nic.FASTEST)
     share = _bucket(plan, max(1, rate // (plan.leaves + 1)), rate)
     queue = _what("bfifo", struct.pack("=I", plan.queue))
     root = _place(index, ROOT, 0xFFFFFFFF) + _what("htb", glob)
     top = _place(index, TOP, ROOT) + _bucket(plan, rate, rate)
-    small = _place(index, SMALL_CLASS, ROOT) + _bucket(plan, free, free)
+    small = _place(index, nic.SMALL_CLASS, ROOT) + _bucket(plan, free, free)
     messages = [
         change_link(name, plan=plan),
         (_NEW_QDISC, _CREATE | _EXCLUSIVE, root),
@@ -164,7 +153,7 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
     for handle in (SHARED, *(FIRST_LEAF + n for n in leaves if plan.leaves)):
         messages.append((NEW_CLASS, _CREATE, _place(index, handle, TOP) + share))
         messages.append((_NEW_QDISC, _CREATE, _place(index, 0, handle) + queue))
-    program = classifier(plan.leaves, numbered=plan.numbered is not None)
+    program = nic.classifier(plan.leaves, numbered=plan.numbered is not None)
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
     bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, code)
     place = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)
