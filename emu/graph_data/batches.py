@@ -55,8 +55,7 @@ class BatchPlan:
     def from_settings(cls, settings: Mapping[str, Any]) -> BatchPlan:
         """Return the plan of a job, from ``Job.settings``.
 
-        Raises ValueError when the worker's batch does not divide among its samplers; as
-        the class.
+        Raises ValueError as the class, and when a batch does not divide among samplers.
         """
         size, samplers = settings["batch_size"], settings["samplers_per_worker"]
         each, remainder = divmod(size, samplers)
@@ -91,7 +90,7 @@ class BatchPlan:
     def seeds_after(self, train: int, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many seeds all samplers have had after so many ``steps``.
 
-        Raises ValueError when a sampler would have no training vertex.
+        Raises ValueError as `steps_per_epoch`.
         """
         each = self._seeds_per_epoch(train)
         whole = train if self.epoch == "local" else self.samplers * each
@@ -105,8 +104,7 @@ class BatchPlan:
 
         Under ``local`` every training vertex is a seed once per epoch: where shares
         part by one vertex, the last batch of the longer ones has one more. ``train``
-        are the training vertices, int64, as of `walk`. Raises ValueError when a
-        sampler would have no training vertex.
+        are the vertices of `walk`. Raises ValueError as `steps_per_epoch`.
         """
         count = self._seeds_per_epoch(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
@@ -168,12 +166,8 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> NDArray[np.int64]:
     of fewer samplers than stores each has as many stores. Shares are equal but for one
     vertex: what an owner has beyond its samplers' shares, its last vertices by number,
     goes to the first samplers whose owners have too few. That depends on no placement,
-    only on which store owns what.
-
-    References
-    ----------
-    .. [1] DistDGL's ``node_split`` sorts training vertices by their owner and cuts them
-       into equal ranges, so that one owner that is short shifts all behind it.
+    only on which store owns what. DistDGL's ``node_split`` sorts by owner and cuts
+    equal ranges, so that one owner that is short shifts all behind it.
     """
     train, stores = np.asarray(dataset.train), dataset.parts
     homes = min(plan.samplers, stores)

@@ -141,10 +141,8 @@ class SamplerCache:
         return hits
 
     def _keep(self, batch: NDArray[np.int64]) -> None:
-        """Keep what the next batches need, the nearest first, then what is newest.
-
-        Of a batch the vertices that were met last, farthest from its seeds, are newest.
-        """
+        # What the next batches need, the nearest first, then what is newest: of a batch
+        # the vertices that were met last, farthest from its seeds.
         stamps = self._used + np.arange(len(batch))
         self._used += len(batch)
         vertices = np.concatenate([batch, self.held])

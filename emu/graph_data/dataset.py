@@ -33,7 +33,6 @@ from emu.host.foreign_code import import_library
 from emu.host.stream_key import stream_key
 from emu.names import file_part
 
-PARTITIONERS = ("metis", "metis-dgl", "hash", "hierarchical")
 #: The parts that a graph was imported with; nothing is to be computed.
 AS_IMPORTED = "imported"
 
@@ -62,17 +61,9 @@ def partition(
     boxes
         Parts of each box, for ``hierarchical``: those of a box are consecutive.
 
-    Raises ValueError when the partitioner is unknown, there are no parts, or boxes do
-    not hold them; DataError when dgl is needed and not installed.
+    Raises ValueError when the partitioner is unknown, or boxes do not hold the parts;
+    DataError when dgl is needed and not installed.
     """
-    if partitioner not in PARTITIONERS:
-        raise ValueError(f"no partitioner is called {partitioner}; {PARTITIONERS}")
-    if parts < 1:
-        raise ValueError(f"{parts} parts cannot hold a graph")
-    if partitioner == "hierarchical" and (
-        sum(boxes) != parts or min(boxes, default=0) < 1
-    ):
-        raise ValueError(f"boxes {[*boxes]} do not hold {parts} parts")
     if parts == 1:
         return np.zeros(structure.vertices, np.int32)
     if partitioner == "metis":
@@ -80,7 +71,11 @@ def partition(
     if partitioner == "metis-dgl":
         return _metis_of_dgl(structure, parts)
     if partitioner == "hierarchical":
+        if sum(boxes) != parts or min(boxes) < 1:
+            raise ValueError(f"boxes {[*boxes]} do not hold {parts} parts")
         return _metis_by_box(structure, boxes)
+    if partitioner != "hash":
+        raise ValueError(f"no partitioner is called {partitioner}")
     keys = np.arange(structure.vertices, dtype=np.uint64) + stream_key(seed)
     keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
@@ -178,10 +173,9 @@ def _map_once(name: str) -> Any:
 class Dataset:
     """Structure, labels, split and partitioned features of one graph.
 
-    Every array is checked and mapped when it is first asked for; a worker that asks for
-    none reads only the manifest. ``feature_length`` stands for the columns that are
-    there: the first so many of them, or all repeated until there are so many, as the
-    paper of P3 varies them.
+    Every array is checked and mapped when it is first asked for. ``feature_length``
+    stands for the columns that are there: the first so many of them, or all repeated
+    until there are so many, as the paper of P3 varies them.
     """
 
     def __init__(
@@ -228,12 +222,7 @@ class Dataset:
     test: NDArray[np.int64] = _map_once("test")
 
     def features(self, part: int) -> NDArray[np.float32]:
-        """Map the features of one partition, float32, shape (owned, feature_length).
-
-        Raises ValueError when there is no such partition.
-        """
-        if not 0 <= part < self.parts:
-            raise ValueError(f"no partition {part}, there are {self.parts}")
+        """Map the features of one partition, float32, shape (owned, feature_length)."""
         if part not in self._features:
             self._features[part] = self._convert(
                 self._prepared.array(f"features_{part}")
@@ -384,13 +373,9 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     """Open the columns of a data set, cut into blocks on first use and cached.
 
     Arrays ``columns_0``, ... are float32, shape (vertices, columns of the block), each
-    checked when it is read: a reader of one block reads no other.
-
-    Raises DataError when they are damaged or cannot be written; ValueError when the
-    blocks are not all columns of the data set.
+    checked when it is read. Raises DataError when they are damaged or cannot be
+    written.
     """
-    if sum(blocks) != dataset.feature_length:
-        raise ValueError(f"{sum(blocks)} of {dataset.feature_length} columns")
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
 
     def write(folder: Path) -> dict[str, Any]:

@@ -104,7 +104,7 @@ def import_graph(
         graph = _read_file(path, choices, options, tell)
         own = {"features"} if graph.features else set()
         own |= {"labels"} if graph.labels is not None else set()
-        own |= {"split"} if graph.masks or graph.splits else set()
+        own |= {"split"} if graph.splits else set()
         instead = [t.kind for t in tables if t.kind in own]
         graph = vertex_table.join_tables(graph, tables)
         notes = [*graph.notes]
@@ -117,10 +117,9 @@ def import_graph(
 
 
 def source_of_import(folder: Path, *, seed: int) -> Source:
-    """Return an imported graph.
+    """Return an imported graph; the seed is for the split where it came without one.
 
-    The seed is for the random split where it came without one. Raises DataError when it
-    is damaged.
+    Raises DataError when it is damaged.
     """
     arrays = open_imported(folder)
 
@@ -131,7 +130,7 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
         graph = RawGraph(
             Structure(arrays.array("indptr"), arrays.array("indices")),
             arrays.array("labels"),
-            **split,
+            *(split[part] for part in SPLIT),
             classes=arrays.facts["classes"],
             feature_length=arrays.facts["feature_length"],
             rows=lambda start, stop: np.asarray(features[start:stop]),

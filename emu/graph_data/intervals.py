@@ -47,9 +47,7 @@ def cut_intervals(
     edges to other intervals, as the paper asks: vertices are dealt out by degree, there
     and back; then the intervals of a part that have most and fewest such edges swap
     vertices, until the two are within `CLOSE` times the mean or no swap brings them
-    closer.
-
-    Raises ValueError when a part has fewer vertices than intervals.
+    closer. Raises ValueError when a part has fewer vertices than intervals.
     """
     interval = np.empty(structure.vertices, np.int32)
     degree = np.diff(structure.indptr)

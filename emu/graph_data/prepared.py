@@ -154,11 +154,9 @@ def prepare_arrays(
 ) -> PreparedArrays:
     """Open ``folder``, made by ``build`` if it is not there yet.
 
-    Any number of processes may ask at once: one builds, the others wait for it. What a
-    killed builder left behind is removed by the next one. ``build`` writes ``*.npy``
-    files into the directory that it is given; returns facts for the manifest, JSON
-    values.
-
+    Any number of processes may ask at once: one builds, the others wait for it, and
+    what a killed builder left behind is removed. ``build`` writes ``*.npy`` files into
+    the directory that it is given, and returns facts for the manifest, JSON values.
     Raises DataError when what is there is damaged, or nothing can be written.
     """
     try:

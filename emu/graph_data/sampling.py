@@ -1,11 +1,9 @@
 """Neighbour sampling as a pure function of (seed, sampler, iteration).
 
 Every draw is a hash of (stream, hop, vertex, number of the draw): no generator state,
-so it does not matter where a vertex is sampled, in which order, or together with which
-others. A store that samples only its own vertices (multiround) and one that samples
-the whole batch (oneshot) draw the same neighbours.
-
-Must not know: features, files, processes.
+so it does not matter where a vertex is sampled, in which order, or with which others. A
+store that samples only its own vertices (multiround) and one that samples the whole
+batch (oneshot) draw the same neighbours. Must not know: features, files, processes.
 """
 
 from __future__ import annotations
@@ -94,9 +92,8 @@ def sample_neighbours(
     The frontier may be in any order, any part of the true one. ``stream`` is the key of
     (seed, sampler, iteration), see `stream_key`; hop 1 is next to the seeds, and a
     vertex draws afresh in every hop. Returns sources and destinations: int64 vertex ids
-    of the sampled edges, grouped in the order of ``frontier``.
-
-    Raises ValueError when the fanout is below 1 or a frontier vertex does not exist.
+    of the sampled edges, grouped in the order of ``frontier``. Raises ValueError when
+    the fanout is below 1 or a frontier vertex does not exist.
     """
     sources, positions = _sample_frontier(structure, frontier, fanout, stream, hop)
     return sources, frontier[positions]
@@ -201,8 +198,7 @@ def sample_batch(
     """Sample the blocks of one mini-batch.
 
     Seeds are distinct vertex ids, int64. Fanouts are in DGL's order: the last number
-    belongs to the seeds' hop. ``stream`` is the key of (seed, sampler, iteration), see
-    `stream_key`. Raises ValueError as `sample_neighbours`.
+    belongs to the seeds' hop. ``stream`` and errors are those of `sample_neighbours`.
     """
     batch = GrowingBatch(seeds)
     for hop, fanout in enumerate(reversed(fanouts), start=1):

@@ -115,11 +115,9 @@ def fit_run(
 
     ``skip`` iterations at the beginning are left out. With a template all iterations
     are like the mean one. ``mark`` is text in the lines that a program printed when an
-    iteration began. With ``force`` also of a lab that is not trusted.
-
-    Raises DataError when the directory is no run of a lab, its traffic was not noted,
-    NICs changed, programs waited for cores, or what crossed is none of what a fit
-    understands.
+    iteration began. With ``force`` also of a lab that is not trusted. Raises DataError
+    when the directory is no run of a lab, its traffic was not noted, NICs changed,
+    programs waited for cores, or a fit understands none of what crossed.
     """
     traffic = read_traffic(run)
     lab = read_lab(run)

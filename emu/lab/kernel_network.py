@@ -43,7 +43,7 @@ def list_nic_changes(
 ) -> list[tuple[float, LabMachine]]:
     """Return when a machine's NIC changes, and the machine from then on, in order.
 
-    ``per_second`` is real bytes per wall second, of one emulated byte per emulated
+    ``per_second`` is real bytes per wall second, of an emulated one per emulated
     second.
     """
     machines, links = problem.cluster.machines, problem.cluster.links
@@ -108,9 +108,8 @@ class LabNics:
         """Set rates at the times of their lines, where they are assigned.
 
         A connection without a rate keeps the one that it had, for what is still on its
-        way: its sender knows, and the NIC limits the sum.
-
-        Raises RunError when the kernel refuses.
+        way: its sender knows, and the NIC limits the sum. Raises RunError when the
+        kernel refuses.
         """
         if not self._paces:
             return
@@ -122,10 +121,9 @@ class LabNics:
         self._carry_out_due()
 
     def for_senders(self, lines: RateSegments) -> RateSegments:
-        """Return them as they are, without limits to speak of.
+        """Return them as they are; with assigned rates without limits to speak of.
 
-        Where rates are assigned, senders with one send at once, and the others nothing,
-        no bucket.
+        Senders with a rate send at once then, and the others nothing, no bucket.
         """
         if not self._paces:
             return lines
@@ -307,11 +305,9 @@ def emulate_on_kernel(
 
     NICs are measured before anything starts, and may be off by ``max_nic_error``. The
     schedule holds rates only where some were assigned; hosts hold what their NICs
-    carried beforehand, and what their TCP counted.
-
-    Raises RunError when the run could not be finished, or this computer cannot hold
-    machines. Raises ScenarioError when a NIC at these scales is one that no kernel, or
-    not this host, carries.
+    carried beforehand, and what their TCP counted. Raises RunError when the run could
+    not be finished, or this computer cannot hold machines. Raises ScenarioError when a
+    NIC at these scales is one that no kernel, or not this host, carries.
     """
     per_second = settings.byte_scale / settings.time_scale
     changes = list_nic_changes(problem, per_second)

@@ -107,9 +107,8 @@ def marks_of(
     """Return the seconds at which lines with this text were printed, by process.
 
     Of those that printed any; where none of these sent anything, of the first. Programs
-    have names of program and machine, in the order of lab.json.
-
-    Raises DataError when none did, or they all came at once.
+    have names of program and machine, in the order of lab.json. Raises DataError when
+    none did, or they all came at once.
     """
     times, count = read_lines(run), 0
     found: dict[tuple[str, str], NDArray[np.float64]] = {}

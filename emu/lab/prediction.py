@@ -1,9 +1,8 @@
 """Prediction of a lab: a scenario simulated at its NICs before it, judged after it.
 
 The scenario is of `emu fit`, from a lab with other NICs. Iterations are found in what
-crossed, and compared with the simulated ones; every message is compared with what
-max-min makes of it, from its own start on, so that the network's part is apart from the
-programs'.
+crossed, and compared with the simulated ones; every message with what max-min makes of
+it, from its own start on, so that the network's part is apart from the programs'.
 """
 
 from __future__ import annotations
@@ -102,9 +101,8 @@ def predict_lab(file: LabFile) -> Schedule | None:
 def forecast(predicted: Schedule, time_scale: float = 1.0) -> FullQueues:
     """Return where TCP may make a predicted lab differ, known before it starts.
 
-    It is predicted under max-min rates; queues are those of a lab that states none. A
-    NIC dilated by ``time_scale`` has the queue of an undilated one, while TCP's
-    timeouts are of wall time.
+    Under max-min rates; queues are those of a lab that states none. A NIC dilated by
+    ``time_scale`` has the queue of an undilated one, TCP's timeouts are of wall time.
     """
     times = Realization(predicted.work, np.nan_to_num(predicted.flow_bytes))
     queues = full_queues(

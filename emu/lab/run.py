@@ -187,8 +187,7 @@ class LabPrograms:
     def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
         """Start programs in order; the command takes the place of theirs.
 
-        Raises ValueError when one names a place that there is none of; `open_lab`
-        refuses that.
+        Raises ValueError when a place is none, which `open_lab` refuses.
         """
         addresses = {m.name: self._lab.address(m.name) for m in self._lab.machines}
         hosts = self._folder / "hosts.txt"
@@ -368,13 +367,11 @@ def run_lab(
 ) -> dict[str, Any]:
     """Run the programs of a lab to their end; return what ``lab.json`` says.
 
-    The directory takes that, and the output of every program in a file of its own.
-    ``command`` runs on every machine in place of the file's programs; ``pcap`` writes
-    the headers of all packets for Wireshark; ``watch`` gets a line when something has
-    started or ended.
-
-    Raises ScenarioError when the file describes no lab that can be had here. Raises
-    RunError when the lab cannot be started, or a machine dies.
+    The directory takes that, and the output of every program. ``command`` runs on every
+    machine in place of the file's programs; ``pcap`` writes the headers of all packets
+    for Wireshark; ``watch`` gets a line when something has started or ended. Raises
+    ScenarioError when the file describes no lab that can be had here, RunError when the
+    lab cannot be started, or a machine dies.
     """
     programs, prediction = programs_of(file, command), predict_lab(file)
     plain = file.lab.sharing == "tcp" and file.lab.queue is None

@@ -27,22 +27,15 @@ from emu.graph_data.readers.found_graph import (
     MATRICES,
     FoundGraph,
     check_rows,
-    edge_ends,
+    find_edges,
     graph_of_arrays,
     is_read,
 )
 from emu.graph_data.readers.split_arrays import NESTED, NO_CHOICES, Choices, split_part
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
+from emu.host import input_file
 from emu.host.foreign_code import INSTALL_TORCH, import_library
-from emu.host.input_file import (
-    ALWAYS_ALLOWED,
-    array_names,
-    check_inflation,
-    map_array,
-    one_error,
-    open_input,
-    read_arrays,
-)
+from emu.host.input_file import one_error, open_input
 from emu.names import printable
 
 
@@ -67,8 +60,8 @@ def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     Raises DataError when it is damaged or holds no edges.
     """
     with one_error(path):
-        names = array_names(path)
-        arrays = read_arrays(path, [name for name in names if is_read(name)])
+        names = input_file.array_names(path)
+        arrays = input_file.read_arrays(path, [name for name in names if is_read(name)])
         others = [name for name in names if name not in arrays]
         return graph_of_arrays(arrays, str(path), choices, others)
 
@@ -79,7 +72,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     Raises DataError when it is damaged, or neither of them.
     """
     with one_error(path):
-        array = map_array(path)
+        array = input_file.map_array(path)
         if array.shape == (2, 2):
             problem = "has shape (2, 2): save it as edges or adj of an npz file"
             raise DataError(problem, path=str(path))
@@ -141,8 +134,7 @@ class _StandIn:
 def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph that a file of torch states.
 
-    Raises DataError when it is damaged, holds no edges, or other objects than tensors
-    and a Data.
+    Raises DataError when it is damaged, or holds no edges, or other objects.
     """
     torch = import_library("torch", str(path), INSTALL_TORCH)
     with one_error(path):
@@ -160,7 +152,8 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
             if isinstance(key, tuple):
                 source, name, target = map(str, key)
                 arrays.pop("shape", None)  # of an adjacency between two types
-                edges[source, name, target] = edge_ends(arrays, f"{path} ({name})")
+                ends = find_edges(arrays, f"{path} ({name})")[:2]
+                edges[source, name, target] = np.stack(ends)
             else:
                 vertices[str(key)] = arrays
         typed_graph = TypedGraph(str(path), vertices, edges, (*unread,))
@@ -175,7 +168,7 @@ def _load(torch: Any, path: Path) -> Any:
         if zipfile.is_zipfile(file):
             size = os.fstat(file.fileno()).st_size
             unpacked = sum(info.file_size for info in zipfile.ZipFile(file).infolist())
-            check_inflation(path, size, unpacked)
+            input_file.check_inflation(path, size, unpacked)
         file.seek(0)
         try:
             with torch.serialization.safe_globals(stands_in), warnings.catch_warnings():
@@ -197,9 +190,8 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     """Return the attributes of the graph that is read, of one or several.
 
     Several are a list of graphs, or ``(data, slices)`` with the beginning of every
-    graph in each tensor, as a data set in memory is stored.
-
-    Raises DataError when it holds no graph, or several and none is chosen.
+    graph in each tensor, as a data set in memory is stored. Raises DataError when it
+    holds no graph, or several and none is chosen.
     """
     several = content if isinstance(content, (list, tuple)) else [content]
     graphs = [_mapping(one) for one in several]
@@ -322,7 +314,7 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
         raise DataError(problem, path=str(path))
     size = value.numel() * value.element_size()
     stored = value.untyped_storage().nbytes()
-    if size > max(stored, ALWAYS_ALLOWED):
+    if size > max(stored, input_file.ALWAYS_ALLOWED):
         problem = f"{name} would take {size / 1e9:.3g} GB and repeats {stored} bytes "
         problem += f"of the file: save {name}.contiguous(), or leave it out"
         raise DataError(problem, path=str(path))

@@ -18,18 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.graph_data.readers import text_table
 from emu.graph_data.readers.found_graph import FoundGraph
-from emu.graph_data.readers.text_table import (
-    Keys,
-    TableOptions,
-    Tell,
-    TextTable,
-    first_lines,
-    is_number,
-    is_whole,
-    open_table,
-    read_keys,
-)
+from emu.graph_data.readers.text_table import Keys, TableOptions, Tell, TextTable
 
 #: Names of the two ends of an edge; an earlier pair goes before a later one.
 _ENDS = (
@@ -72,12 +63,11 @@ def read_edge_list(
 ) -> FoundGraph:
     """Return the graph of an edge list; its ids are numbered in order.
 
-    Raises DataError with the line that is no edge, or with the option that states which
-    columns are the ends.
+    Raises DataError with the line that is no edge, or the option that states the ends.
     """
-    lines = first_lines(path, 2)
+    lines = text_table.first_lines(path, 2)
     konect = _KONECT.match(lines[0]) if lines else None
-    table = open_table(
+    table = text_table.open_table(
         path,
         header=False if konect and options.header is None else options.header,
         tell=tell,
@@ -95,7 +85,10 @@ def read_edge_list(
     sizes = _SIZES.match(lines[1]) if konect and len(lines) > 1 else None
     counts = (int(sizes[2]), int(sizes[3])) if sizes else (0, 0)
     if bipartite or bipartite is None:
-        sides = [read_keys(table, [column], words=options.words) for column in ends]
+        sides = [
+            text_table.read_keys(table, [column], words=options.words)
+            for column in ends
+        ]
         if bipartite is None and len(np.intersect1d(sides[0].ids, sides[1].ids)):
             raise table.error(
                 f"{' and '.join(map(table.name, ends))} have ids in common: two kinds "
@@ -104,7 +97,7 @@ def read_edge_list(
         names = [table.names[c] for c in ends] if table.names else ["left", "right"]
         left, right = map(_fill, sides, counts)
         return join_sides(left, right, (*names,), str(path), notes)
-    keys = read_keys(table, ends, words=options.words)
+    keys = text_table.read_keys(table, ends, words=options.words)
     if not konect:
         _check_first(table, keys, options)
     elif counts[0] == counts[1]:
@@ -133,6 +126,7 @@ def join_sides(
     """
     counts = len(left.ids), len(right.ids)
     ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
+    kinds = f"{counts[0]} of {names[0]}, {counts[1]} of {names[1]}"
     if len(np.unique(ids)) < len(ids):
         named = zip(np.repeat(names, counts), ids.tolist(), strict=True)
         ids = np.array([f"{name}:{one}" for name, one in named])
@@ -142,12 +136,7 @@ def join_sides(
         origin,
         ids=ids,
         vertices=len(ids),
-        types=np.repeat(np.arange(2, dtype=np.int32), counts),
-        type_names=names,
-        notes=(
-            *notes,
-            f"bipartite: {counts[0]} of {names[0]}, {counts[1]} of {names[1]}",
-        ),
+        notes=(*notes, f"bipartite: {kinds}"),
     )
 
 
@@ -194,12 +183,11 @@ def _ends(
 def _check_rows(table: TextTable) -> None:
     """Refuse a table without names that may be something else than edges.
 
-    Raises DataError when its first column may be an index or a time, the second a
-    relation, or it may be a matrix.
+    Its first column may be an index or a time, the second a relation, or it a matrix.
     """
     if table.width < 3:
         return
-    if not any(map(is_number, table.first_row[:3])):
+    if not any(map(text_table.is_number, table.first_row[:3])):
         raise table.error(
             "has three columns of words: which two are ids, is the second a relation? "
             "--columns 1,3 or --columns 1,2"
@@ -214,7 +202,7 @@ def _check_rows(table: TextTable) -> None:
         )
     last = -1.0
     for _, fields in table.rows() if len(rows) > 1 else ():
-        whole = len(fields) == table.width and all(map(is_whole, fields[:3]))
+        whole = len(fields) == table.width and all(map(text_table.whole, fields[:3]))
         if not whole or float(fields[0]) <= last:
             return
         last = float(fields[0])
@@ -237,11 +225,9 @@ def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
         one, other = ([c for c, each in fit if each & side] for side in sides)
         if len(one) == len(other) == 1 and one != other:
             return one[0], other[0]
-    stems = [_numbered(name) for name in names]
+    stems = [*enumerate(map(_numbered, names))]
     alike = [
-        (a, b)
-        for a, b in combinations(range(len(names)), 2)
-        if stems[a] == stems[b] != ""
+        (a, b) for (a, one), (b, other) in combinations(stems, 2) if one == other != ""
     ]
     if len(names) == 2 and names[0] == names[1]:  # geom-gcn's node_id, node_id
         return 0, 1
@@ -270,10 +256,7 @@ def _of_two_kinds(names: Sequence[str]) -> bool | None:
 
 
 def _check_first(table: TextTable, keys: Keys, options: TableOptions) -> None:
-    """Refuse a first line that may be something else than an edge.
-
-    Raises DataError when it may be a header of words, or the sizes of the graph.
-    """
+    """Refuse a first line that may be a header of words, or the sizes of the graph."""
     if options.header is not None:
         return
     first_line = " ".join(table.names or table.first_row)
@@ -286,7 +269,7 @@ def _check_first(table: TextTable, keys: Keys, options: TableOptions) -> None:
             f"is the first line, {first_line!r}, a header or an edge? "
             "--header or --no-header"
         )
-    numbers = not table.names and all(map(is_number, table.first_row))
+    numbers = not table.names and all(map(text_table.is_number, table.first_row))
     if numbers and keys.ids.dtype.kind == "i":
         first = [float(text) for text in table.first_row]
         rest = keys.codes[:, 1:]
@@ -307,7 +290,7 @@ def is_id(name: str) -> bool:
 
 def is_matrix(path: Path) -> bool:
     """Return True where the first line is that of MatrixMarket."""
-    first = "".join(first_lines(path)).lstrip("%").lower()
+    first = "".join(text_table.first_lines(path)).lstrip("%").lower()
     return first.startswith("matrixmarket")
 
 
@@ -348,8 +331,8 @@ def read_matrix(
 
 def _open(path: Path, tell: Tell | None) -> tuple[TextTable, list[str], list[int]]:
     """Return entries, their kind and symmetry, and rows, columns and entries."""
-    kind = first_lines(path)[0].lstrip("%").lower().split()[1:]
-    table = open_table(path, header=True, tell=tell)
+    kind = text_table.first_lines(path)[0].lstrip("%").lower().split()[1:]
+    table = text_table.open_table(path, header=True, tell=tell)
     if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
         words = " ".join(kind)
         raise table.error(f"is MatrixMarket of {words!r}, matrix coordinate is read")

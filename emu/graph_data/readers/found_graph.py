@@ -58,11 +58,8 @@ class FeatureRows:
                 "vertex and feature is needed",
                 path=origin,
             )
-        return cls(
-            array.shape[0],
-            array.shape[1],
-            lambda start, stop: np.asarray(array[start:stop], np.float32),
-        )
+        vertices, length = array.shape
+        return cls(vertices, length, lambda a, b: np.asarray(array[a:b], np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +75,12 @@ class FoundGraph:
     features: FeatureRows | None = None
     labels: NDArray[Any] | None = None
     """A class per vertex, as numbers or texts; NaN, -1 and "" where there is none."""
-    masks: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """``train``, ``valid``, ``test`` -> true or false per vertex."""
     splits: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """``train``, ``valid``, ``test`` -> ids of vertices, where there is no mask."""
+    """``train``, ``valid``, ``test`` -> ids of vertices, or truth values of all."""
     owner: NDArray[np.int32] | None = None
     """Part of every vertex, where the graph comes partitioned."""
     ids: NDArray[Any] | None = None
     """Ids in the file by vertex, numbers or words; None where they are the vertices."""
-    types: NDArray[np.int32] | None = None
-    """Type of every vertex, below the number of ``type_names``."""
-    type_names: tuple[str, ...] = ()
     split_origin: str = ""
     """Where the split is from, for people."""
     notes: tuple[str, ...] = ()
@@ -123,7 +115,7 @@ class FoundGraph:
                 self.sources, self.destinations, vertices=vertices, origin=self.origin
             ),
             labels,
-            **check_splits(self.masks, self.splits, vertices, self.origin),
+            **check_splits(self.splits, vertices, self.origin),
             classes=classes,
             feature_length=length,
             rows=self.features.rows,
@@ -146,7 +138,7 @@ class FoundGraph:
 def check_size(vertices: int, length: int, origin: str) -> None:
     """Refuse a graph whose features the disk of the cache cannot hold.
 
-    Raises DataError when they are larger; says by how much.
+    Raises DataError, which says by how much they are larger.
     """
     home = cache_home()
     while not home.exists():
@@ -166,10 +158,8 @@ def class_numbers(
 ) -> tuple[NDArray[np.int32], int, tuple[str, ...]]:
     """Return the class of every vertex, -1 for none, their number, and their words.
 
-    Numbers that begin above 0 (1 to 7, years) are words of classes.
-
-    Raises DataError when they are not one class per vertex, as a number, a text, or a
-    one-hot row.
+    Numbers that begin above 0 (1 to 7, years) are words of classes. Raises DataError
+    when they are not one class per vertex, as a number, a text, or a one-hot row.
     """
     labels, one_hot = stated, False
     if stated.ndim == 2 and stated.shape[1] > 1 and stated.dtype.kind in "biuf":
@@ -248,11 +238,10 @@ def graph_of_arrays(
 ) -> FoundGraph:
     """Return the graph that named arrays state; a file may hold others beside them.
 
-    Raises DataError when there are no edges, or parts of one matrix contradict each
-    other.
+    Raises DataError when there are no edges, or parts of a matrix do not fit.
     """
     arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
-    sources, destinations, vertices, edges = _edges(arrays, origin)
+    sources, destinations, vertices, edges = find_edges(arrays, origin)
     feature, label, count = (
         first_name(arrays, names) for names in (FEATURES, _LABELS, _COUNTS)
     )
@@ -262,7 +251,7 @@ def graph_of_arrays(
         features = _sparse_rows(arrays, origin)
     if count and vertices is None:
         vertices = int(arrays[count].reshape(-1)[0])
-    masks, splits = sort_splits(arrays, choices, origin)
+    splits = sort_splits(arrays, choices, origin)
     split = [name for name in arrays if split_part(name)]
     names_in_use = {*edges, feature, label, count, *split, "format"}
     if features and not feature:
@@ -280,7 +269,6 @@ def graph_of_arrays(
         vertices=vertices,
         features=features,
         labels=arrays[label] if label else None,
-        masks=masks,
         splits=splits,
         split_origin=f"{', '.join(split)} of the file" if split else "",
         notes=(*([", ".join(notes)] if notes else []), *name_unread(unread)),
@@ -295,14 +283,6 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
     return (*unused, *([f"not read: {others}"] if others else []))
 
 
-def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
-    """Return the edges that named arrays state, shape (2, edges).
-
-    Raises DataError when there are none, or ends are no whole numbers.
-    """
-    return np.stack(_edges(arrays, origin)[:2])
-
-
 def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:
     """Return the first of the names that is there."""
     return next((name for name in names if name in arrays), None)
@@ -311,8 +291,11 @@ def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:
 _Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", tuple[str, ...]]
 
 
-def _edges(arrays: Arrays, origin: str) -> _Edges:
-    """Return ends of edges, the number of vertices if it is stated, names read."""
+def find_edges(arrays: Arrays, origin: str) -> _Edges:
+    """Return ends of edges, the number of vertices if it is stated, names read.
+
+    Raises DataError when there are none, or ends are no whole numbers.
+    """
     ends: tuple[NDArray[Any], ...]
     vertices: int | None = None
     names: tuple[str, ...]
@@ -373,7 +356,7 @@ def _square(shape: Any, origin: str) -> int:
 def check_rows(
     indptr: NDArray[Any], indices: NDArray[Any], rows: int, kind: str, origin: str
 ) -> NDArray[np.int64]:
-    """Return the row pointers of a CSR matrix, int64, if they fit.
+    """Return the row pointers of a CSR matrix, int64.
 
     Raises DataError when they do not fit.
     """

@@ -23,7 +23,6 @@ def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
     """Return the graph of a file of METIS; None where it is none.
 
     It is one where lines, neighbours and their symmetry are as the first line says.
-
     Raises DataError when its name ends in .graph, and a line is not so; says which.
     """
     try:

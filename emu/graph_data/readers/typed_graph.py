@@ -44,8 +44,7 @@ class TypedGraph:
 def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     """Return one graph: of all types, or of the relation that is chosen.
 
-    Raises DataError when there are several types and neither is chosen, or they do not
-    fit.
+    Raises DataError when types do not fit, or are several and neither is chosen.
     """
     ends = (end for source, _, target in graph.edges for end in (source, target))
     types = tuple(dict.fromkeys([*graph.vertices, *ends]))
@@ -104,9 +103,8 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
     sources, destinations = _stack_edges(graph, {one.name: one for one in types})
     splits: dict[str, list[NDArray[np.int64]]] = {}
     for _, begin, size, own in types:
-        if own.masks or own.splits:
-            parts = check_splits(own.masks, own.splits, size, graph.origin)
-            for part, ids in parts.items():
+        if own.splits:
+            for part, ids in check_splits(own.splits, size, graph.origin).items():
                 splits.setdefault(part, []).append(ids + begin)
     owner = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
@@ -120,8 +118,6 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         split_origin="; ".join(
             f"{t.own.split_origin} for {t.name}" for t in types if t.own.split_origin
         ),
-        types=np.repeat(np.arange(len(types), dtype=np.int32), [t.size for t in types]),
-        type_names=names,
         owner=np.concatenate(owner) if owner else None,
         notes=(*_describe(types), *name_unread(graph.unread)),
     )
@@ -192,7 +188,7 @@ def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
         problem += "takes one type, --labels names others for all"
         raise DataError(problem, path=origin)
     labels = np.full(sum(one.size for one in types), -1, np.int32)
-    for _, begin, size, own in holders:
+    for _, begin, size, own in types:
         if own.labels is not None:
             labels[begin : begin + size] = class_numbers(own.labels, origin)[0]
     return labels if holders else None

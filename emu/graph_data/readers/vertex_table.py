@@ -14,20 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.readers import text_table
 from emu.graph_data.readers.edge_list import is_id, words_of
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.split_arrays import SPLIT
-from emu.graph_data.readers.text_table import (
-    TableOptions,
-    Tell,
-    TextTable,
-    first_lines,
-    is_number,
-    is_whole,
-    open_lines,
-    open_table,
-    read_keys,
-)
+from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
 from emu.host.input_file import map_array
 
 _CLASS = {
@@ -64,8 +55,7 @@ class VertexTable:
 def read_features(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
     """Return features: the numbers of every row, npy or text.
 
-    Raises DataError when a line is something else, or of another length; names the
-    line.
+    Raises DataError with the line that is something else, or of another length.
     """
     if path.suffix == ".npy":
         return VertexTable(path, "features", map_array(path), None, "rows in order")
@@ -75,7 +65,7 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
     others = [
         column
         for column, field in enumerate(table.first_row)
-        if (field and not is_number(field)) or (beside and beside[column])
+        if (field and not text_table.is_number(field)) or (beside and beside[column])
     ]
     if place is None and not table.names and options.ids is None:
         place = _number_column(table, others)
@@ -89,7 +79,8 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
     if not np.isfinite(values).all():
 
         def fits(fields: list[str]) -> bool:
-            return all(is_number(f) and np.isfinite(np.float32(f)) for f in fields)
+            are_numbers = all(map(text_table.is_number, fields))
+            return are_numbers and all(np.isfinite(np.float32(f)) for f in fields)
 
         raise table.bad_line(columns, fits, f"{len(columns)} numbers")
     ids, by = _ids(table, place, options)
@@ -101,15 +92,12 @@ def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
     """Return the first column of a table without names where it has ids.
 
     It has where it is of words, or has different whole numbers and words follow, the
-    classes.
-
-    Raises DataError when it has different whole numbers, and nothing says what they
-    are.
+    classes. Raises DataError when nothing says what its different whole numbers are.
     """
     if table.width == 1 or words[:1] == [0]:
         return words[0] if words else None
     first = [fields[0] for _, fields in table.rows()]
-    if not all(map(is_whole, first)) or len({*first}) < len(first):
+    if not all(map(text_table.whole, first)) or len({*first}) < len(first):
         return None
     if words:
         return 0
@@ -153,10 +141,8 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
 def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
     """Return the part of every vertex, by a table or by a folder of lists of ids.
 
-    Such a folder has a file each for train, valid and test.
-
-    Raises DataError when a vertex has two parts, or a part is none of train, valid and
-    test.
+    Such a folder has a file each for train, valid and test. Raises DataError when a
+    vertex has two parts, or a part is none of these.
     """
     if path.is_dir():
         stems = {file: file.name.split(".")[0].lower() for file in path.iterdir()}
@@ -169,7 +155,7 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
             if table.width != 1:
                 problem = f"has {table.width} columns, an id per line is needed"
                 raise table.error(problem)
-            keys = read_keys(table, [0], words=options.words)
+            keys = text_table.read_keys(table, [0], words=options.words)
             named.append(keys.ids[keys.codes[0]])
         parts = np.repeat([*lists.values()], [*map(len, named)])
         return VertexTable(path, "split", parts, np.concatenate(named), "lists of ids")
@@ -191,10 +177,10 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
 def _open(path: Path, tell: Tell | None) -> TextTable:
     if not path.exists():
         raise DataError("there is no such file", path=str(path))
-    if "".join(first_lines(path)).lstrip("%").startswith("MatrixMarket"):
+    if "".join(text_table.first_lines(path)).lstrip("%").startswith("MatrixMarket"):
         problem = "is MatrixMarket, a table with a row per vertex is needed"
         raise DataError(problem, path=str(path))
-    return open_table(
+    return text_table.open_table(
         path,
         tell=tell,
         names_columns=lambda names: any(
@@ -210,10 +196,7 @@ def _is_beside(name: str) -> bool:
 
 
 def _id_column(table: TextTable, options: TableOptions) -> int | None:
-    """Return the column that names vertices, where its name says so.
-
-    Raises DataError when a first column may do so.
-    """
+    """Return the column whose name says that it has ids; refuse one that may have."""
     if options.ids is False:
         return None
     columns = [column for column, name in enumerate(table.names) if is_id(name)]
@@ -234,10 +217,7 @@ def _id_column(table: TextTable, options: TableOptions) -> int | None:
 def _first_as_id(
     table: TextTable, place: int | None, column: int, options: TableOptions
 ) -> int | None:
-    """Return the column that names vertices beside a column of classes or parts.
-
-    Raises DataError when a header does not say so.
-    """
+    """Return the column of ids beside that of classes or parts; refuse if unclear."""
     if place is not None or options.ids is False or table.width == 1:
         return place
     if table.names and not table.names[0]:
@@ -265,7 +245,9 @@ def _class_column(table: TextTable, place: int | None, options: TableOptions) ->
         others = [1]
     else:
         first = table.first_row
-        others = [c for c in others if c and first[c] and not is_number(first[c])]
+        others = [
+            c for c in others if c and first[c] and not text_table.is_number(first[c])
+        ]
     if len(others) != 1:
         raise table.error(
             f"has {table.width} columns: name that of the classes with --label-column"
@@ -279,7 +261,7 @@ def _ids(
     """Return the vertex of every row, None where they are in order, and how so."""
     if column is None:
         return None, "rows in order"
-    keys = read_keys(table, [column], words=options.words)
+    keys = text_table.read_keys(table, [column], words=options.words)
     return keys.ids[keys.codes[0]], f"by id in {table.name(column)}"
 
 
@@ -290,7 +272,7 @@ def _read_column(table: TextTable, column: int) -> list[str]:
         if any(len(fields) != table.width for fields in rows):
             raise table.bad_line((), lambda _: True, f"{table.width} columns")
         return [fields[column] for fields in rows]
-    with open_lines(table.path, table.tell) as lines:
+    with text_table.open_lines(table.path, table.tell) as lines:
         words = [
             line.strip(' \t\r\n"')
             for number, line in enumerate(lines, 1)
@@ -304,7 +286,7 @@ def _read_column(table: TextTable, column: int) -> list[str]:
 def _classes(words: list[str]) -> tuple[NDArray[Any], str]:
     """Return classes as numbers from 0 where all are numbers, else as words."""
     words_known = [word for word in words if word.lower() not in _NO_CLASS]
-    if not all(map(is_number, words_known)):
+    if not all(map(text_table.is_number, words_known)):
         return np.array([w if w.lower() not in _NO_CLASS else "" for w in words]), ""
     numbers = [-1.0 if w.lower() in _NO_CLASS else float(w) for w in words]
     values = np.array(numbers)
@@ -323,10 +305,8 @@ def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
     """Return a graph with the features, labels and split of tables beside it.
 
     Vertices are numbered in order of their ids, those of tables among them. Where rows
-    are in order of vertices, ids are the numbers of rows.
-
-    Raises DataError when a table names a vertex twice, lacks one, or names one that is
-    not there.
+    are in order of vertices, ids are the numbers of rows. Raises DataError when a table
+    names a vertex twice, lacks one, or names one that is not there.
     """
     if graph.ids is None and not tables:
         return graph
@@ -424,4 +404,4 @@ def _add(graph: FoundGraph, table: VertexTable, ids: NDArray[Any]) -> FoundGraph
     if table.kind == "labels":
         return replace(graph, labels=values, notes=notes)
     masks, name = {part: values == part for part in SPLIT}, table.path.name
-    return replace(graph, masks=masks, splits={}, split_origin=name, notes=notes)
+    return replace(graph, splits=masks, split_origin=name, notes=notes)

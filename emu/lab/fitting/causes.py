@@ -268,8 +268,7 @@ class _Order(_Times):
     def _has_peers(self, number: int, chosen: Sequence[Sequence[Cause]]) -> bool:
         """Return True if a step is one of several that wait for more than its request.
 
-        Nothing is received between them: a server answers all whom it has received
-        from.
+        A server answers all whom it has received from: nothing comes between them.
         """
         if chosen[number] == self._least[number]:
             return False

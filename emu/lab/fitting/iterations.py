@@ -1,8 +1,7 @@
 """Iterations of what crossed: volumes, and the gaps between received and sent next.
 
 An iteration of a process ends when it has the sum of an all-reduce. In it come rounds
-of requests: one waits for all answers of the one before. Gaps are the processes' own
-time.
+of requests: one waits for all answers of the one before. Gaps are its own time.
 """
 
 from __future__ import annotations
@@ -97,10 +96,8 @@ def fit_traffic(
 
     ``skip`` iterations at the beginning are left out; ``marks`` are seconds at which
     iterations began, by process. All-reduces are looked for round a ring, where
-    ``ring``.
-
-    Raises Unfittable when nothing was sent, no iterations are found, or fewer than four
-    that are like one another.
+    ``ring``. Raises Unfittable when nothing was sent, no iterations are found, or fewer
+    than four that are like one another.
     """
     packets, why = by_process(traffic), ""
     if marks is None and ring:
@@ -133,10 +130,9 @@ def fit_traffic(
 def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     """Return the longest stretch of iterations that all-reduces end.
 
-    The first all-reduce only says when the first iteration begins.
-
-    Raises Unfittable when nothing was sent, no all-reduce is found, its processes do
-    not agree on their number, or fewer than four iterations are like one another.
+    The first all-reduce only says when the first iteration begins. Raises Unfittable
+    when nothing was sent, no all-reduce is found, its processes do not agree on their
+    number, or fewer than four iterations are like one another.
     """
     exchanges, ring = conversations(by_process(traffic))
     own = {
@@ -216,9 +212,7 @@ def _whole(
 
     A process that has the sum may still have packets of its own in a queue: before a
     slow NIC, and after a loss, they come behind answers of the next iteration, or with
-    the next all-reduce.
-
-    As many as can be are found, and of as many bytes.
+    the next all-reduce. As many as can be are found, and of as many bytes.
     """
     # By burst: all-reduces until its end, their bytes, where the last of them begin.
     best: list[tuple[int, int, int]] = [(0, 0, 0)]

@@ -2,8 +2,7 @@
 
 The bytes that one process sends another in an iteration are cut where it fell silent,
 and behind packets that are not full. What is cut at the same byte in many iterations
-ends a step, in the others too: packets wait here and there, programs where they always
-do.
+ends a step in all: packets wait here and there, programs where they always do.
 """
 
 from __future__ import annotations
@@ -113,8 +112,7 @@ _BY_ITERATION = ("first", "last", "sizes", "until")
 def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
     """Return all steps of the iterations between marks.
 
-    Raises Unfittable when two processes send neither as many bytes in every iteration,
-    nor as often.
+    Raises Unfittable as `_parts` and `clock_of`.
     """
     steps: list[Step] = []
     count = len(packets.processes)

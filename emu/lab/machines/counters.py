@@ -46,8 +46,7 @@ def _since(now: Counts, before: Counts) -> Counts:
 class Counters:
     """Reads what the kernel counts of all machines of a lab that is up.
 
-    The limited network has the name of every machine's NIC, and with the number of the
-    machine of the switch's devices.
+    ``network`` is the name of every machine's NIC, and with a number the switch's end.
     """
 
     def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:
@@ -97,9 +96,7 @@ class Counters:
     def queues(self) -> tuple[list[list[int]], list[list[int]]]:
         """Return packets that queues dropped so far, and bytes that wait in them now.
 
-        Each for out of and into every machine.
-
-        Raises OSError when a machine has gone.
+        Each out of and into every machine. Raises OSError when a machine has gone.
         """
         ways = (
             [kernel.queue(index) for kernel, (index,) in self._out],
@@ -120,8 +117,7 @@ class Counters:
 class CoreWaits:
     """CPU time and waits of all processes below one, sampled while they live.
 
-    The kernel counts both per thread; those of a thread that ended between two samples
-    are missing since the last one.
+    By thread: of one that ended what came since its last sample is missing.
     """
 
     def __init__(self, root: int) -> None:

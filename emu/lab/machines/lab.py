@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabMachine:
-    """A machine: its host name, payload bytes per second out of and into its NIC.
+    """A machine: host name, payload bytes out of and into its NIC per second.
 
     All as they are in emulated time.
     """
@@ -66,11 +66,10 @@ class Paces:
         self._kernel, self._index, self._plan = kernel, index, plan
 
     def set(self, rates: Mapping[int, float]) -> None:
-        """Limit leaves to payload bytes per second, by their numbers.
+        """Limit leaves to payload bytes per second, by their numbers; 8 us a leaf.
 
-        The NIC stays a limit of their sum; 8 us a leaf.
-
-        Raises OSError when the kernel refuses, or the machine has gone.
+        The NIC stays a limit of their sum. Raises OSError when the kernel refuses, or
+        the machine has gone.
         """
         self._kernel.send(
             pace(self._index, leaf, self._plan, rate) for leaf, rate in rates.items()
@@ -97,10 +96,8 @@ class Lab:
     one that the kernel has. ``connections`` are machines that send and receive, of
     connections with consecutive source ports, each of which gets a leaf of its own;
     none where ports are arbitrary. With ``time_scale`` wall seconds of an emulated one
-    NICs carry, and cores compute, as much less.
-
-    Raises ValueError when there are no machines, too many, two of a name, or a NIC or a
-    quota of CPU time is out of range.
+    NICs carry, and cores compute, as much less. Raises ValueError when there are no
+    machines, too many, two of a name, or a NIC or a quota of CPU time is out of range.
     """
 
     def __init__(
@@ -169,8 +166,7 @@ class Lab:
     def __enter__(self) -> Self:
         """Start the machines.
 
-        Raises RunError when the kernel refuses: no namespaces, no HTB, no classic BPF,
-        no quotas.
+        Raises RunError when the kernel lacks namespaces, HTB, classic BPF, or quotas.
         """
         began = time.monotonic()
         with contextlib.ExitStack() as ends:
@@ -336,7 +332,6 @@ class Lab:
         """Return an address of the control network, and a socket that listens there.
 
         The socket belongs to this process, which needs no address of its own there.
-
         Raises RunError when the port is taken.
         """
         host = f"{_NETWORKS[CONTROL]}.{_SWITCH}"

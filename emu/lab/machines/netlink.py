@@ -182,8 +182,7 @@ class Netlink:
     def send(self, messages: Iterable[Message]) -> None:
         """Have the kernel carry out messages in order; it answers once per batch.
 
-        Raises OSError when the kernel refuses one; those after it may have been carried
-        out.
+        Raises OSError when it refuses one; those after it may have been carried out.
         """
         todo, packets = [*messages], bytearray()
         for position, (kind, flags, body) in enumerate(todo, 1):

@@ -197,13 +197,9 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
 
     Small packets get `SMALL_CLASS`, TCP over IPv4 without IP options a leaf, all else
     `SHARED`. Where ``numbered``, the source port alone names the leaf, modulo their
-    number, so that no two of as many connections meet in one; else a hash of both ports
-    does.
-
-    Raises ValueError when the number of leaves is no power of two.
+    number, a power of two, so that no two of as many connections meet in one; else a
+    hash of both ports does.
     """
-    if leaves & (leaves - 1):
-        raise ValueError(f"{leaves} leaves: a power of two is needed")
     load_length, load_half, jump_greater, jump_equal = 0x80, 0x28, 0x25, 0x15
     multiply, to_x, add_x, and_k, add_k = 0x24, 0x07, 0x0C, 0x54, 0x04
     return_a, return_k = 0x16, 0x06
