@@ -9,42 +9,29 @@ from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan
 from emu.graph_data.caches import (
     CachePlan,
     SamplerCache,
-    batch_counts,
     choose_rows,
     count_job,
     count_samples,
 )
-from emu.graph_data.dataset import (
-    Dataset,
-    open_columns,
-    open_dataset,
-    open_for,
-    partition,
-)
+from emu.graph_data.dataset import Dataset, open_columns, open_for
 from emu.graph_data.sampling import (
     GrowingBatch,
     SampledBatch,
-    Structure,
     relabel,
     sample_batch,
     sample_neighbours,
 )
 from emu.graph_data.whole_graph import (
     Adjacency,
-    Aggregation,
     Part,
     WholeGraph,
     open_layers,
     open_parts,
-    open_whole_graph,
-    replicate_parts,
-    split_graph,
 )
 
 __all__ = [
     "ALL_NEIGHBOURS",
     "Adjacency",
-    "Aggregation",
     "BatchPlan",
     "CachePlan",
     "Dataset",
@@ -52,22 +39,15 @@ __all__ = [
     "Part",
     "SampledBatch",
     "SamplerCache",
-    "Structure",
     "WholeGraph",
-    "batch_counts",
     "choose_rows",
     "count_job",
     "count_samples",
     "open_columns",
-    "open_dataset",
     "open_for",
     "open_layers",
     "open_parts",
-    "open_whole_graph",
-    "partition",
     "relabel",
-    "replicate_parts",
     "sample_batch",
     "sample_neighbours",
-    "split_graph",
 ]

@@ -88,10 +88,7 @@ class BatchPlan:
         return -(-self._seeds_per_epoch(train) // self.batch_size)
 
     def seeds_after(self, train: int, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many seeds all samplers have had after so many ``steps``.
-
-        Raises ValueError as `steps_per_epoch`.
-        """
+        """Return the seeds drawn after so many ``steps``; raises as `steps_per_epoch`."""
         each = self._seeds_per_epoch(train)
         whole = train if self.epoch == "local" else self.samplers * each
         epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
@@ -146,10 +143,7 @@ class BatchPlan:
         sampler: int,
         iteration: int,
     ) -> SampledBatch:
-        """Sample the mini-batch of one (sampler, iteration).
-
-        Raises ValueError when a sampler would have no training vertex.
-        """
+        """Sample the batch of one (sampler, iteration); raises as `steps_per_epoch`."""
         return sample_batch(
             structure,
             self.seeds(train, sampler, iteration),

@@ -186,10 +186,7 @@ def batch_counts(
 def count_samples(
     dataset: Dataset, plan: BatchPlan, batches: int, cache: CachePlan | None = None
 ) -> tuple[tuple[SampleCounts, ...], ...]:
-    """Return the sample counts of every sampler, batch by batch.
-
-    Raises ValueError when a sampler would have no training vertex.
-    """
+    """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
     structure, train = dataset.structure, plan.walk(dataset)
 
     def count(

@@ -235,10 +235,7 @@ class Dataset:
         return rows[:, np.arange(self.feature_length) % self._columns]
 
     def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the features of a few vertices, in any partition.
-
-        Read row by row, past the checksums of whole partitions.
-        """
+        """Return features of a few vertices, past the checksums of whole partitions."""
         if not self._looks:
             names = (f"features_{part}" for part in range(self.parts))
             self._looks = [*map(self._prepared.map_unchecked, names)]
@@ -306,10 +303,7 @@ def open_dataset(
 
 
 def open_for(settings: Mapping[str, Any]) -> Dataset:
-    """Open the data set of a job from ``Job.settings``.
-
-    Raises DataError, ValueError as `open_dataset`.
-    """
+    """Open the data set of a job from ``Job.settings``; raises as `open_dataset`."""
     return open_dataset(
         **settings["dataset"],
         partitioner=settings["partitioner"],

@@ -91,7 +91,7 @@ def import_graph(
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
-    options, tables = table or TableOptions(), []
+    options, tables = replace(table or TableOptions(), tell=tell), []
     for file, read in (
         (features, vertex_table.read_features),
         (labels, vertex_table.read_labels),
@@ -99,9 +99,9 @@ def import_graph(
     ):
         if file is not None:
             with one_error(file):
-                tables.append(read(file, options, tell))
+                tables.append(read(file, options))
     with one_error(path):
-        graph = _read_file(path, choices, options, tell)
+        graph = _read_file(path, choices, options)
         own = {"features"} if graph.features else set()
         own |= {"labels"} if graph.labels is not None else set()
         own |= {"split"} if graph.splits else set()
@@ -117,10 +117,7 @@ def import_graph(
 
 
 def source_of_import(folder: Path, *, seed: int) -> Source:
-    """Return an imported graph; the seed is for the split where it came without one.
-
-    Raises DataError when it is damaged.
-    """
+    """Return an imported graph; DataError if damaged. The seed is for a split."""
     arrays = open_imported(folder)
 
     def load() -> RawGraph:
@@ -143,16 +140,11 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
 
 
 def open_imported(folder: Path) -> PreparedArrays:
-    """Open an imported graph.
-
-    Raises DataError when it is damaged.
-    """
+    """Open an imported graph. Raises DataError when it is damaged."""
     return PreparedArrays(folder, "import the graph again")
 
 
-def _read_file(
-    path: Path, choices: Choices, options: TableOptions, tell: Tell | None
-) -> FoundGraph:
+def _read_file(path: Path, choices: Choices, options: TableOptions) -> FoundGraph:
     description = path if path.suffix == ".json" else dgl_file.partition_json(path)
     folder = path.is_dir() or description is not None
     text = not folder and path.suffix not in _READERS
@@ -175,10 +167,10 @@ def _read_file(
         if answers != {None}:
             problem = "is MatrixMarket: leave --columns and --header out"
             raise DataError(problem, path=str(path))
-        return edge_list.read_matrix(path, options, tell)
+        return edge_list.read_matrix(path, options)
     is_open = answers | {options.bipartite} == {None}
-    graph = read_metis(path, tell) if is_open else None
-    return graph or edge_list.read_edge_list(path, options, tell)
+    graph = read_metis(path, options.tell) if is_open else None
+    return graph or edge_list.read_edge_list(path, options)
 
 
 def _make_up(
@@ -230,10 +222,7 @@ def _write(
 
 
 def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
-    """Return the facts of an import, JSON values.
-
-    ``split_origin`` is empty for the file itself.
-    """
+    """Return the facts of an import, JSON values; ``split_origin`` may be empty."""
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
     degrees = np.diff(graph.structure.indptr)
     pairs = len(graph.structure.indices) // 2

@@ -188,10 +188,7 @@ def interval_counts(
 def count_intervals(
     dataset: Dataset, each: int, how: Cut, *, sources: bool = False
 ) -> IntervalCounts:
-    """Return the sizes of the intervals of a data set's parts, as `interval_counts`.
-
-    Raises ValueError as `cut_intervals`.
-    """
+    """Return `interval_counts` of a data set's parts; raises as `cut_intervals`."""
     structure, owner, parts = dataset.structure, dataset.owner, dataset.parts
     cut = cut_intervals(structure, owner, parts, each, how)
     return interval_counts(structure, cut, parts, each, sources=sources)

@@ -79,10 +79,7 @@ class PreparedArrays:
         return sum(file["bytes"] for file in self._files.values())
 
     def array(self, name: str) -> NDArray[Any]:
-        """Map an array read-only after comparing it with its checksum.
-
-        Raises DataError when its content changed or it cannot be read.
-        """
+        """Map an array read-only; DataError when its content changed or is lost."""
         path = self.folder / f"{name}.npy"
         try:
             if _file_checksum(path) != self._files[path.name]["crc32"]:
@@ -92,10 +89,7 @@ class PreparedArrays:
         return self.map_unchecked(name)
 
     def map_unchecked(self, name: str) -> NDArray[Any]:
-        """Map an array read-only without reading all of it: for a look at some rows.
-
-        Raises DataError when it cannot be read.
-        """
+        """Map an array without reading all of it; DataError when it cannot be."""
         path = self.folder / f"{name}.npy"
         try:
             return map_array(path)

@@ -48,10 +48,7 @@ class RawGraph:
         return vars(self.structure) | {name: getattr(self, name) for name in names}
 
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Yield the features in slices of vertices.
-
-        Raises DataError when one of them is not finite; names it.
-        """
+        """Yield features in slices of vertices; DataError at one that is not finite."""
         vertices = self.structure.vertices
         for start in range(0, vertices, CHUNK):
             stop = min(start + CHUNK, vertices)
@@ -142,10 +139,7 @@ def random_split(
 
 
 def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
-    """Return a graph without a split with one: 60, 20 and 20 % of what has a label.
-
-    A graph that has one is returned as it is.
-    """
+    """Return a graph with its split, or with 60, 20 and 20 % of what has a label."""
     if len(graph.train):
         return graph
     vertices = np.flatnonzero(graph.labels >= 0)

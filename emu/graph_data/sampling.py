@@ -149,10 +149,7 @@ def relabel(
 
 
 class GrowingBatch:
-    """A batch under construction, hop by hop from its seeds.
-
-    ``seeds``: distinct vertex ids, int64.
-    """
+    """A batch under construction, hop by hop from its seeds: distinct ids, int64."""
 
     def __init__(self, seeds: NDArray[np.int64]) -> None:
         self.frontier = seeds

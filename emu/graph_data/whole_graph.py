@@ -71,10 +71,7 @@ class Adjacency:
         return len(self.indptr) - 1
 
     def transpose(self, columns: int) -> Adjacency:
-        """Return the transpose, each of its rows in ascending order.
-
-        ``columns``: number of columns, which are the rows of the transpose.
-        """
+        """Return the transpose, each row ascending; it has ``columns`` rows."""
         order = np.argsort(self.columns, kind="stable")
         rows = np.repeat(np.arange(self.rows, dtype=np.int32), np.diff(self.indptr))
         counts = np.bincount(self.columns, minlength=columns)
@@ -132,10 +129,7 @@ class WholeGraph:
         return self._read(number)
 
     def ghosts_of(self, owner: int, reader: int) -> NDArray[np.int64]:
-        """Return the vertices of ``owner`` that ``reader`` needs, ascending.
-
-        V_ij of DGCL (Cai et al., EuroSys 2021, section 4.1).
-        """
+        """Return what ``reader`` needs of ``owner``, ascending: V_ij of DGCL (4.1)."""
         part = self.part(reader)
         return np.asarray(part.remote[part.owners == owner])
 
@@ -166,10 +160,7 @@ def part_of(
     held: NDArray[np.int64],
     aggregation: Aggregation,
 ) -> Part:
-    """Return the part that computes ``local`` and holds ``held`` besides.
-
-    The others come from their owner.
-    """
+    """Return the part that computes ``local``, holds ``held``, and gets the rest."""
     indptr, neighbours = structure.neighbours(local)
     own = np.concatenate([local, held])
     position = np.full(structure.vertices, -1, np.int32)
@@ -218,10 +209,7 @@ def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
 def open_prepared(
     dataset: Dataset, name: str, parts: Callable[[], Iterator[Part]]
 ) -> Callable[[int], Part]:
-    """Return what reads parts by number, prepared on first use beside a data set.
-
-    Raises DataError as `open_whole_graph`.
-    """
+    """Return what reads parts by number, made once; raises as `open_whole_graph`."""
 
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):

@@ -170,10 +170,7 @@ class LabNics:
             self._failure = self._failure or error
 
     def check(self) -> None:
-        """Raise what changing a NIC has failed of.
-
-        Raises RunError when a machine has gone, or the kernel refused.
-        """
+        """Raise RunError if a NIC could not be changed, or its machine has gone."""
         if self._failure is not None:
             raise self._failure
 

@@ -39,10 +39,7 @@ _AT_ONCE = 1e-3
 
 
 class OutputLines:
-    """Copies what programs print to their files, in a thread of its own.
-
-    ``seconds``: says how late it is.
-    """
+    """Copies output of programs to files, in a thread; ``seconds`` says the time."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds, self._closing = seconds, threading.Event()

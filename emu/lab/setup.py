@@ -173,10 +173,7 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
 
 
 def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:
-    """Return the programs of a file; one command on every machine takes their place.
-
-    Raises ScenarioError when there are none.
-    """
+    """Return a file's programs, or a command on all machines; ScenarioError if none."""
     names = tuple(name for name, _ in file.cluster.names_and_positions())
     if command:
         return [LabProgram(COMMAND, names, 'exec "$@"')]

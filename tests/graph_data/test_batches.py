@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, Dataset, SampledBatch, batch_counts
+from emu.graph_data import BatchPlan, Dataset, SampledBatch
+from emu.graph_data.caches import batch_counts
 
 PLAN = BatchPlan(seed=1, samplers=3, batch_size=4, fanouts=(2, 3))
 SETTINGS = {

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data import open_columns, open_dataset
+from emu.graph_data import open_columns
+from emu.graph_data.dataset import open_dataset
 from emu.graph_data.prepared import prepare_arrays
 
 FORK = multiprocessing.get_context("fork")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data import open_dataset, partition
+from emu.graph_data.dataset import open_dataset, partition
 from emu.graph_data.raw_graph import RawGraph
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
 from tests.graph_data.imports import edge_cut

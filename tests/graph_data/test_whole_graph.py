@@ -11,18 +11,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data import (
-    Adjacency,
-    Aggregation,
-    Structure,
-    WholeGraph,
-    open_dataset,
-    open_whole_graph,
-    partition,
-    split_graph,
-)
+from emu.graph_data import Adjacency, WholeGraph
+from emu.graph_data.dataset import open_dataset, partition
 from emu.graph_data.raw_graph import build_structure
+from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import list_data
+from emu.graph_data.whole_graph import Aggregation, open_whole_graph, split_graph
 
 FORMS = st.builds(
     Aggregation, st.sampled_from(["mean", "symmetric", "sum"]), loops=st.booleans()

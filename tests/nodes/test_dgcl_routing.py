@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
-from emu.graph_data import Aggregation, WholeGraph, split_graph
+from emu.graph_data import WholeGraph
 from emu.graph_data.raw_graph import build_structure
+from emu.graph_data.whole_graph import Aggregation, split_graph
 from emu.systems.dgcl.planner import Needs, Plan, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu_nodes.dgcl.carrier import Rows, Tables

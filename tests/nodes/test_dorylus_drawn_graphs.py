@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.graph_data import Aggregation, split_graph
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.sampling import Structure
+from emu.graph_data.whole_graph import Aggregation, split_graph
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Machine, Placement, Problem, Realization, Schedule
 from emu.systems.dorylus.replay import replay_training

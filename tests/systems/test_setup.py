@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.graph_data import open_for, open_layers, split_graph
+from emu.graph_data import open_for, open_layers
 from emu.graph_data.sampling import Structure
-from emu.graph_data.whole_graph import Aggregation
+from emu.graph_data.whole_graph import Aggregation, split_graph
 from emu.problem import Job
 from emu.problem.workloads import parameter_count
 from emu.scenario import Scenario

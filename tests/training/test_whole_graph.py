@@ -12,17 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emu.graph_data import (
-    Aggregation,
-    Dataset,
-    Part,
-    Structure,
-    WholeGraph,
-    open_dataset,
-    open_for,
-    open_parts,
-    split_graph,
-)
+from emu.graph_data import Dataset, Part, WholeGraph, open_for, open_parts
+from emu.graph_data.dataset import open_dataset
+from emu.graph_data.sampling import Structure
+from emu.graph_data.whole_graph import Aggregation, split_graph
 from emu.problem.workloads import parameter_count
 from emu.training import (
     PartModel,

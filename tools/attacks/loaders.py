@@ -236,9 +236,9 @@ def read_text_graph(path: Path) -> None:
         if path.stem == "edges":
             read_edge_list(path, TableOptions())
         elif path.stem.startswith("labels"):
-            read_labels(path, TableOptions(), None)
+            read_labels(path, TableOptions())
         else:
-            read_features(path, TableOptions(), None)
+            read_features(path, TableOptions())
 
 
 def read_dgl_file(path: Path) -> None:

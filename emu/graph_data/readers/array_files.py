@@ -40,10 +40,7 @@ from emu.names import printable
 
 
 def npz_source(path: Path, *, seed: int) -> Source:
-    """Return the graph of an npz file; the seed is for a random split, if it has none.
-
-    Raises DataError when the file cannot be read.
-    """
+    """Return the graph of an npz file, DataError if none; the seed is for a split."""
     try:
         with open_input(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -55,10 +52,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
 
 
 def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
-    """Return the graph that an npz file states.
-
-    Raises DataError when it is damaged or holds no edges.
-    """
+    """Return the graph of an npz file; DataError when it is damaged or has no edges."""
     with one_error(path):
         names = input_file.array_names(path)
         arrays = input_file.read_arrays(path, [name for name in names if is_read(name)])
@@ -67,10 +61,7 @@ def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 
 
 def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
-    """Return the graph of an npy file: two ends per edge, or a square matrix.
-
-    Raises DataError when it is damaged, or neither of them.
-    """
+    """Return the graph of an npy file, edges or a square matrix; DataError if none."""
     with one_error(path):
         array = input_file.map_array(path)
         if array.shape == (2, 2):
@@ -82,10 +73,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 
 
 def refuse_pickle(path: Path) -> None:
-    """Refuse a file that Python's pickle has written; nothing of it is read.
-
-    Raises DataError when it is one.
-    """
+    """Raise DataError where Python's pickle has written a file; nothing is read."""
     with open_input(path) as file:
         begin = file.read(9)
     # Protocols 2 and later; 0 and 1, as Python 2 has written dictionaries and classes.

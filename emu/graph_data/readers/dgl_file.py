@@ -169,10 +169,7 @@ def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
 
 
 def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file of ``dgl.data.utils.save_tensors``.
-
-    Raises DataError when it is damaged.
-    """
+    """Return the arrays of ``dgl.data.utils.save_tensors``; DataError when damaged."""
     with one_error(path), open_input(path) as file:
         content = _Content(file)
         content.expect(_TENSORS, "tensors of dgl")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.found_graph import FoundGraph
-from emu.graph_data.readers.text_table import Keys, TableOptions, Tell, TextTable
+from emu.graph_data.readers.text_table import Keys, TableOptions, TextTable
 
 #: Names of the two ends of an edge; an earlier pair goes before a later one.
 _ENDS = (
@@ -58,9 +58,7 @@ def words_of(name: str) -> list[str]:
     return [w.removesuffix("id") if w[:-2] in ends_known else w for w in words]
 
 
-def read_edge_list(
-    path: Path, options: TableOptions, tell: Tell | None = None
-) -> FoundGraph:
+def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     """Return the graph of an edge list; its ids are numbered in order.
 
     Raises DataError with the line that is no edge, or the option that states the ends.
@@ -69,12 +67,12 @@ def read_edge_list(
     konect = _KONECT.match(lines[0]) if lines else None
     table = text_table.open_table(
         path,
+        options,
         header=False if konect and options.header is None else options.header,
-        tell=tell,
         # Letters above words may be vertices as well.
         names_columns=lambda n: len(max(n, key=len)) > 1 and _named_ends(n) is not None,
     )
-    ends, bipartite, how = _ends(table, options)
+    ends, bipartite, how = _ends(table)
     says = konect or table.names or options.columns is not None or "by" in how
     if not says and bipartite is not None:
         _check_rows(table)
@@ -85,10 +83,7 @@ def read_edge_list(
     sizes = _SIZES.match(lines[1]) if konect and len(lines) > 1 else None
     counts = (int(sizes[2]), int(sizes[3])) if sizes else (0, 0)
     if bipartite or bipartite is None:
-        sides = [
-            text_table.read_keys(table, [column], words=options.words)
-            for column in ends
-        ]
+        sides = [text_table.read_keys(table, [column]) for column in ends]
         if bipartite is None and len(np.intersect1d(sides[0].ids, sides[1].ids)):
             raise table.error(
                 f"{' and '.join(map(table.name, ends))} have ids in common: two kinds "
@@ -97,9 +92,9 @@ def read_edge_list(
         names = [table.names[c] for c in ends] if table.names else ["left", "right"]
         left, right = map(_fill, sides, counts)
         return join_sides(left, right, (*names,), str(path), notes)
-    keys = text_table.read_keys(table, ends, words=options.words)
+    keys = text_table.read_keys(table, ends)
     if not konect:
-        _check_first(table, keys, options)
+        _check_first(table, keys)
     elif counts[0] == counts[1]:
         keys = _fill(keys, counts[0])
     sources, destinations = keys.codes
@@ -141,15 +136,15 @@ def join_sides(
 
 
 def _ends(
-    table: TextTable, options: TableOptions
+    table: TextTable,
 ) -> tuple[tuple[int, ...], bool | None, str]:
     """Return the columns of the ends, whether they are of two kinds, and how so."""
-    two = options.bipartite
+    two = table.options.bipartite
     if two is None and not table.names:
         unclear = table.separator == "::" or _RATINGS.match(table.path.name)
         two = None if unclear else False
-    if options.columns is not None:
-        ends = tuple(table.column(name, "--columns") for name in options.columns)
+    if table.options.columns is not None:
+        ends = tuple(table.column(name, "--columns") for name in table.options.columns)
         if len({*ends}) != 2:
             raise table.error("--columns names two columns: --columns source,target")
         if two is None and table.names:
@@ -163,7 +158,7 @@ def _ends(
     names = table.names or table.comment_names
     named = _named_ends(names)
     if named is not None:
-        if options.bipartite is None:
+        if table.options.bipartite is None:
             two = _of_two_kinds([names[c] for c in named])
         numbers = ", ".join(str(column + 1) for column in named)
         ends_text = " and ".join(names[column] for column in named)
@@ -255,9 +250,9 @@ def _of_two_kinds(names: Sequence[str]) -> bool | None:
     return True if words[0] & _LEFT and words[1] & _RIGHT else None
 
 
-def _check_first(table: TextTable, keys: Keys, options: TableOptions) -> None:
+def _check_first(table: TextTable, keys: Keys) -> None:
     """Refuse a first line that may be a header of words, or the sizes of the graph."""
-    if options.header is not None:
+    if table.options.header is not None:
         return
     first_line = " ".join(table.names or table.first_row)
     unclear = keys.ids.dtype.kind == "U" and bool(np.isin(table.names, keys.ids).any())
@@ -294,14 +289,12 @@ def is_matrix(path: Path) -> bool:
     return first.startswith("matrixmarket")
 
 
-def read_matrix(
-    path: Path, options: TableOptions, tell: Tell | None = None
-) -> FoundGraph:
+def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
     """Return the graph of a sparse matrix; one that is not square is bipartite.
 
     Raises DataError when it is dense, or an entry is not as the first lines say.
     """
-    table, kind, (rows, columns, entries) = _open(path, tell)
+    table, kind, (rows, columns, entries) = _open(path, options)
     limits = np.array([[rows], [columns]])
     try:
         ends = table.read((0, 1), np.int64)
@@ -329,10 +322,10 @@ def read_matrix(
     return FoundGraph(ends[0], ends[1], str(path), rows, ids=ids, notes=(note,))
 
 
-def _open(path: Path, tell: Tell | None) -> tuple[TextTable, list[str], list[int]]:
+def _open(path: Path, options: TableOptions) -> tuple[TextTable, list[str], list[int]]:
     """Return entries, their kind and symmetry, and rows, columns and entries."""
     kind = text_table.first_lines(path)[0].lstrip("%").lower().split()[1:]
-    table = text_table.open_table(path, header=True, tell=tell)
+    table = text_table.open_table(path, options, header=True)
     if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
         words = " ".join(kind)
         raise table.error(f"is MatrixMarket of {words!r}, matrix coordinate is read")

@@ -48,10 +48,7 @@ class FeatureRows:
 
     @classmethod
     def dense(cls, array: NDArray[Any], origin: str) -> FeatureRows:
-        """Return the rows of a matrix.
-
-        Raises DataError when it is no matrix of real numbers.
-        """
+        """Return the rows of a matrix; DataError when it is none of real numbers."""
         if array.ndim != 2 or array.dtype.kind not in "fiub":
             raise DataError(
                 f"features are {array.dtype} of shape {array.shape}, a number per "
@@ -356,10 +353,7 @@ def _square(shape: Any, origin: str) -> int:
 def check_rows(
     indptr: NDArray[Any], indices: NDArray[Any], rows: int, kind: str, origin: str
 ) -> NDArray[np.int64]:
-    """Return the row pointers of a CSR matrix, int64.
-
-    Raises DataError when they do not fit.
-    """
+    """Return the row pointers of a CSR matrix, int64; DataError if they do not fit."""
     whole = (
         indptr.dtype.kind in "iu"
         and indptr.shape == (rows + 1,)

@@ -67,6 +67,8 @@ class TableOptions:
     """True where tables beside name their vertices, False where rows are in order."""
     label_column: str | None = None
     """Column of the classes, by name or number from 1."""
+    tell: Tell | None = None
+    """Takes a line from time to time while a long text is read."""
 
 
 class _Progress(io.BufferedIOBase):
@@ -92,10 +94,7 @@ class _Progress(io.BufferedIOBase):
 
 @contextlib.contextmanager
 def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
-    """Open the text of a file: UTF-8, UTF-16 where it says so, else Latin-1.
-
-    Raises OSError, DataError as `open_input`.
-    """
+    """Open text: UTF-8, UTF-16 if it says so, else Latin-1; raises as `open_input`."""
     with open_input(path) as file:  # no pipe, no folder
         is_gzip = file.read(2) == b"\x1f\x8b"
     open_content = open_gzip if is_gzip else open_input
@@ -139,7 +138,7 @@ class TextTable:
     names: tuple[str, ...]
     """Lines above the first row, names of the columns; none without a header."""
     first_row: tuple[str, ...]
-    tell: Tell | None = None
+    options: TableOptions
     open_header: bool = False
     """True where the first row may as well be a header: words above words."""
     comment_names: tuple[str, ...] = ()
@@ -163,10 +162,7 @@ class TextTable:
         return f"; skipped: {', '.join(names[:_SHOWN])}{more}" if names else ""
 
     def column(self, stated: str, option: str) -> int:
-        """Return the place of a column that an option states.
-
-        Raises DataError when there is none.
-        """
+        """Return the place of a column that an option states; DataError without one."""
         stated = stated.strip()
         if stated in self.names:
             return self.names.index(stated)
@@ -182,7 +178,7 @@ class TextTable:
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of every line with a row, and its fields."""
-        with open_lines(self.path, self.tell) as lines:
+        with open_lines(self.path, self.options.tell) as lines:
             for number, line in enumerate(lines, 1):
                 if number > self.lines_before:
                     fields = split_line(line, self.separator, self.comment)
@@ -198,7 +194,8 @@ class TextTable:
         # Of the others a letter is read, so that rows of other lengths are seen.
         kinds = [(f"f{c}", dtype if c in columns else "U1") for c in range(self.width)]
         are_all = len({*columns}) == self.width
-        with open_lines(self.path, self.tell) as lines, warnings.catch_warnings():
+        opened = open_lines(self.path, self.options.tell)
+        with opened as lines, warnings.catch_warnings():
             warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):
                 lines.readline()
@@ -252,9 +249,9 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
 
 def open_table(
     path: Path,
+    options: TableOptions,
     *,
     header: bool | None = None,
-    tell: Tell | None = None,
     names_columns: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> TextTable:
     """Return the table of a file, by its first lines.
@@ -284,7 +281,7 @@ def open_table(
     if not header:
         above = above if len(above) == len(first) else ()
         return TextTable(
-            path, comment, separator, at - 1, (), first, tell, unclear, above
+            path, comment, separator, at - 1, (), first, options, unclear, above
         )
     if not below:
         raise DataError("holds no line below its header", path=str(path))
@@ -294,11 +291,11 @@ def open_table(
         first, shift = (*first, *[""] * (len(below) - len(first))), False
     names = ("", *first) if shift else first
     if all(map(is_number, first)):
-        return TextTable(path, comment, separator, at, (), below, tell, sizes=first)
+        return TextTable(path, comment, separator, at, (), below, options, sizes=first)
     if len(names) != len(below):
         problem = f"has {len(first)} names of columns and {len(below)} columns"
         raise DataError(problem, path=str(path))
-    return TextTable(path, comment, separator, at, names, below, tell)
+    return TextTable(path, comment, separator, at, names, below, options)
 
 
 _Row = tuple[int, tuple[str, ...]]
@@ -340,13 +337,14 @@ class Keys:
     """Place in ``ids``, shape (columns, rows)."""
 
 
-def read_keys(table: TextTable, columns: Sequence[int], *, words: bool = False) -> Keys:
+def read_keys(table: TextTable, columns: Sequence[int]) -> Keys:
     """Return the ids in some columns: whole numbers from 0, or words.
 
     Ids are words if those of the first row are, or where they are asked to be. Numbers
     that int64 cannot hold are kept as words too, ``1.0`` is 1. Raises DataError when a
     line has no such ids; names it.
     """
+    words = table.options.words
     if not words and all(is_number(table.first_row[c]) for c in columns):
         try:
             numbers = table.read(columns, np.int64)

@@ -18,7 +18,7 @@ from emu.graph_data.readers import text_table
 from emu.graph_data.readers.edge_list import is_id, words_of
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.split_arrays import SPLIT
-from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
+from emu.graph_data.readers.text_table import TableOptions, TextTable
 from emu.host.input_file import map_array
 
 _CLASS = {
@@ -52,15 +52,15 @@ class VertexTable:
     """Columns taken and skipped, for people."""
 
 
-def read_features(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
+def read_features(path: Path, options: TableOptions) -> VertexTable:
     """Return features: the numbers of every row, npy or text.
 
     Raises DataError with the line that is something else, or of another length.
     """
     if path.suffix == ".npy":
         return VertexTable(path, "features", map_array(path), None, "rows in order")
-    table = _open(path, tell)
-    place = _id_column(table, options)
+    table = _open(path, options)
+    place = _id_column(table)
     beside = [not name or _is_beside(name) for name in table.names]  # or an index
     others = [
         column
@@ -83,7 +83,7 @@ def read_features(path: Path, options: TableOptions, tell: Tell | None) -> Verte
             return are_numbers and all(np.isfinite(np.float32(f)) for f in fields)
 
         raise table.bad_line(columns, fits, f"{len(columns)} numbers")
-    ids, by = _ids(table, place, options)
+    ids, by = _ids(table, place)
     how = f"{len(columns)} columns, {by}{table.skipped([*columns, place])}"
     return VertexTable(path, "features", np.ascontiguousarray(values), ids, how)
 
@@ -107,17 +107,17 @@ def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
     )
 
 
-def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
+def read_labels(path: Path, options: TableOptions) -> VertexTable:
     """Return the classes of a table, numbers from 0; -1 and "" where there is none.
 
     Raises DataError where several columns may have the classes, or the vertices' names.
     """
     if path.suffix == ".npy":
         return VertexTable(path, "labels", map_array(path), None, "rows in order")
-    table = _open(path, tell)
-    place = _id_column(table, options)
-    column = _class_column(table, place, options)
-    place = _first_as_id(table, place, column, options)
+    table = _open(path, options)
+    place = _id_column(table)
+    column = _class_column(table, place)
+    place = _first_as_id(table, place, column)
     words = _read_column(table, column)
     # A class that no other row has may be the number of classes.
     sizes = not table.names and table.width > 1 and words[0] not in words[1:]
@@ -133,12 +133,12 @@ def read_labels(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
         )
-    ids, by = _ids(table, place, options)
+    ids, by = _ids(table, place)
     how = f"{table.name(column)}, {by}{table.skipped([place, column])}{note}"
     return VertexTable(path, "labels", values, ids, how)
 
 
-def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexTable:
+def read_splits(path: Path, options: TableOptions) -> VertexTable:
     """Return the part of every vertex, by a table or by a folder of lists of ids.
 
     Such a folder has a file each for train, valid and test. Raises DataError when a
@@ -151,30 +151,30 @@ def read_splits(path: Path, options: TableOptions, tell: Tell | None) -> VertexT
             raise DataError("holds no list of ids called train.txt", path=str(path))
         named = []
         for file in lists:
-            table = _open(file, tell)
+            table = _open(file, options)
             if table.width != 1:
                 problem = f"has {table.width} columns, an id per line is needed"
                 raise table.error(problem)
-            keys = text_table.read_keys(table, [0], words=options.words)
+            keys = text_table.read_keys(table, [0])
             named.append(keys.ids[keys.codes[0]])
         parts = np.repeat([*lists.values()], [*map(len, named)])
         return VertexTable(path, "split", parts, np.concatenate(named), "lists of ids")
-    table = _open(path, tell)
-    place = _id_column(table, options)
+    table = _open(path, options)
+    place = _id_column(table)
     columns = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]
     if len(columns) > 1 or (table.width > 2 and not columns):
         raise table.error("needs one column with train, valid or test, and one of ids")
     column = columns[0] if columns else table.width - 1
-    place = _first_as_id(table, place, column, options)
+    place = _first_as_id(table, place, column)
     words = [word.lower() for word in _read_column(table, column)]
     wrong = next((word for word in words if word not in _PARTS), None)
     if wrong is not None:
         raise table.error(f"has a part {wrong!r}: train, valid or test")
     parts = np.array([_PARTS[word] for word in words])
-    return VertexTable(path, "split", parts, *_ids(table, place, options))
+    return VertexTable(path, "split", parts, *_ids(table, place))
 
 
-def _open(path: Path, tell: Tell | None) -> TextTable:
+def _open(path: Path, options: TableOptions) -> TextTable:
     if not path.exists():
         raise DataError("there is no such file", path=str(path))
     if "".join(text_table.first_lines(path)).lstrip("%").startswith("MatrixMarket"):
@@ -182,7 +182,7 @@ def _open(path: Path, tell: Tell | None) -> TextTable:
         raise DataError(problem, path=str(path))
     return text_table.open_table(
         path,
-        tell=tell,
+        options,
         names_columns=lambda names: any(
             (is_id(name) or _is_beside(name)) and name.lower() not in _PARTS
             for name in names
@@ -195,14 +195,14 @@ def _is_beside(name: str) -> bool:
     return {*words_of(name)} - {"node", "id"} <= _CLASS | _PART and bool(name)
 
 
-def _id_column(table: TextTable, options: TableOptions) -> int | None:
+def _id_column(table: TextTable) -> int | None:
     """Return the column whose name says that it has ids; refuse one that may have."""
-    if options.ids is False:
+    if table.options.ids is False:
         return None
     columns = [column for column, name in enumerate(table.names) if is_id(name)]
-    if columns or options.ids or (table.names and table.names[0]):
+    if columns or table.options.ids or (table.names and table.names[0]):
         exact = [c for c in columns if table.names[c].lower() in {"id", "node_id"}]
-        columns = exact or columns or [0] * bool(options.ids)
+        columns = exact or columns or [0] * bool(table.options.ids)
         return columns[0] if columns else None
     if table.names:  # an index of pandas, or names of rows in R
         ids = [fields[0] for _, fields in table.rows()]
@@ -214,11 +214,9 @@ def _id_column(table: TextTable, options: TableOptions) -> int | None:
     return None
 
 
-def _first_as_id(
-    table: TextTable, place: int | None, column: int, options: TableOptions
-) -> int | None:
+def _first_as_id(table: TextTable, place: int | None, column: int) -> int | None:
     """Return the column of ids beside that of classes or parts; refuse if unclear."""
-    if place is not None or options.ids is False or table.width == 1:
+    if place is not None or table.options.ids is False or table.width == 1:
         return place
     if table.names and not table.names[0]:
         return None  # an index that counts the rows
@@ -230,9 +228,9 @@ def _first_as_id(
     return 0
 
 
-def _class_column(table: TextTable, place: int | None, options: TableOptions) -> int:
-    if options.label_column is not None:
-        return table.column(options.label_column, "--label-column")
+def _class_column(table: TextTable, place: int | None) -> int:
+    if table.options.label_column is not None:
+        return table.column(table.options.label_column, "--label-column")
     others = [c for c in range(table.width) if c != place]
     if table.names and not table.names[0]:
         others.remove(0)
@@ -255,13 +253,11 @@ def _class_column(table: TextTable, place: int | None, options: TableOptions) ->
     return others[0]
 
 
-def _ids(
-    table: TextTable, column: int | None, options: TableOptions
-) -> tuple[NDArray[Any] | None, str]:
+def _ids(table: TextTable, column: int | None) -> tuple[NDArray[Any] | None, str]:
     """Return the vertex of every row, None where they are in order, and how so."""
     if column is None:
         return None, "rows in order"
-    keys = text_table.read_keys(table, [column], words=options.words)
+    keys = text_table.read_keys(table, [column])
     return keys.ids[keys.codes[0]], f"by id in {table.name(column)}"
 
 
@@ -272,7 +268,7 @@ def _read_column(table: TextTable, column: int) -> list[str]:
         if any(len(fields) != table.width for fields in rows):
             raise table.bad_line((), lambda _: True, f"{table.width} columns")
         return [fields[column] for fields in rows]
-    with text_table.open_lines(table.path, table.tell) as lines:
+    with text_table.open_lines(table.path, table.options.tell) as lines:
         words = [
             line.strip(' \t\r\n"')
             for number, line in enumerate(lines, 1)

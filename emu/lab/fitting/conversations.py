@@ -88,10 +88,7 @@ class Packets:
 
 
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
-    """Return the exchanges by the time of their requests, and the ring.
-
-    Raises Unfittable when no all-reduce is found.
-    """
+    """Return the exchanges by time of request, and the ring; Unfittable without one."""
     program = np.array([program for _, program in packets.processes])
     peers = program[packets.source] == program[packets.destination]
     others, exchanges = packets.some(~peers), []

@@ -48,10 +48,7 @@ def find_marks(packets: Packets, traffic: Traffic) -> Marks:
 
 
 def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
-    """Return the beginnings of as many iterations as can be of these packets.
-
-    Raises Unfittable when they have no period.
-    """
+    """Return beginnings of as many iterations as can be; Unfittable if aperiodic."""
 
     def unsteadiness(times: NDArray[np.float64]) -> float:
         apart = np.diff(times)

@@ -57,10 +57,7 @@ class Counters:
         self._before: tuple[Counts, Counts, list[list[int]]] = {}, {}, []
 
     def restart(self) -> None:
-        """Count from now on, once nothing waits in a queue.
-
-        Raises OSError when a machine has gone.
-        """
+        """Count from now on, once queues are empty; OSError when a machine has gone."""
         until = time.monotonic() + _DRAINED
         while sum(map(sum, self.queues()[1])) and time.monotonic() < until:
             time.sleep(_LOOK)

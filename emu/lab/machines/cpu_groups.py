@@ -40,10 +40,7 @@ class Hierarchy:
 
     @classmethod
     def find(cls) -> Self:
-        """Return this process's own.
-
-        Raises RunError when the kernel offers none.
-        """
+        """Return this process's own. Raises RunError when the kernel offers none."""
         mounts = Path("/proc/self/mountinfo").read_text()
         groups = Path("/proc/self/cgroup").read_text()
         hierarchies = [
@@ -87,10 +84,7 @@ class Hierarchy:
         return least
 
     def limit(self, group: Path, limit: CpuQuota) -> None:
-        """Give a group its quota.
-
-        Raises OSError when the kernel refuses.
-        """
+        """Give a group its quota. Raises OSError when the kernel refuses."""
         if self.version == 2:
             (group / "cpu.max").write_text(f"{limit.quota} {limit.period}")
         else:
@@ -98,10 +92,7 @@ class Hierarchy:
             (group / "cpu.cfs_quota_us").write_text(f"{limit.quota}")
 
     def weigh(self, top: Path) -> None:
-        """Put a lab's groups before whatever else wants a core.
-
-        Raises OSError when the kernel refuses.
-        """
+        """Put a lab's groups before whatever else wants a core; OSError if refused."""
         if self.version == 2:
             (top / "cpu.weight").write_text(_WEIGHT)
             (top / "cgroup.subtree_control").write_text("+cpu")
@@ -157,10 +148,7 @@ class CpuGroups:
             ) from error
 
     def take(self, machine: str, process: int) -> None:
-        """Put a process, and what it starts from now on, into a machine's group.
-
-        Raises RunError when it has ended.
-        """
+        """Put a process, and what it starts, in a group; RunError if it has ended."""
         try:
             (self._groups[machine] / "cgroup.procs").write_text(f"{process}")
         except OSError as error:
@@ -174,10 +162,7 @@ class CpuGroups:
 
 
 def _make_locked_folder(parent: Path) -> tuple[Path, int]:
-    """Return a new group of this process's own, and a lock on it.
-
-    Raises RunError when the kernel refuses.
-    """
+    """Return a new group of this process and a lock on it; RunError if refused."""
     number = 0
     while True:
         top = parent / f"{_NAME}{os.getpid()}-{number}"
@@ -232,10 +217,7 @@ def _remove(top: Path) -> None:
 
 
 def join_group_of(process: int) -> None:
-    """Enter the group of a lab that a process is in; nothing where it is in none.
-
-    Raises RunError when this user may not.
-    """
+    """Enter the lab's group of a process, if any; RunError when this user may not."""
     mounts = Path("/proc/self/mountinfo").read_text()
     groups = Path(f"/proc/{process}/cgroup").read_text()
     for controller in ("cpu", ""):

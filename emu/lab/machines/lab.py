@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabMachine:
-    """A machine: host name, payload bytes out of and into its NIC per second.
-
-    All as they are in emulated time.
-    """
+    """A machine: host name, payload bytes out and in per second of emulated time."""
 
     name: str
     nic_out: float
@@ -147,10 +144,7 @@ class Lab:
         self.startup_seconds = 0.0
 
     def plans(self, machine: LabMachine) -> tuple[NicPlan, NicPlan]:
-        """Return the kernel's plans for a machine's NIC, out and in.
-
-        Raises ValueError when no kernel here carries such a rate.
-        """
+        """Return the kernel's plans for a NIC, out and in; raises as `plan_nic`."""
         out = self._plan(machine.nic_out, own=self._own[machine.name, 0])
         return out, self._plan(machine.nic_in, own=self._own[machine.name, 1])
 
@@ -453,10 +447,7 @@ class Lab:
 
 
 def missing_needs() -> list[str]:
-    """Return the obstacles to a lab here: one sentence each, with a remedy.
-
-    Tries it: two machines are started and ended, in 0.2 s.
-    """
+    """Return obstacles to a lab here, with remedies; starts two machines, 0.2 s."""
     if platform.system() != "Linux":
         return ["machines are Linux namespaces; run it on Linux"]
     try:

@@ -44,10 +44,7 @@ class Holder:
             raise RunError(f"machine {self.name} has gone: {error.strerror}") from error
 
     def open_netlink(self, devices: Sequence[str]) -> tuple[Netlink, list[int]]:
-        """Return a socket to the kernel that acts there, and indices of devices.
-
-        Nothing there wakes when it is used.
-        """
+        """Return a socket to the kernel there, and indices of devices; wakes nobody."""
         answer, (descriptor,) = self.ask(do="open_netlink", devices=list(devices))
         return Netlink(socket.socket(fileno=descriptor)), answer["indices"]
 

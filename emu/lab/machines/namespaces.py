@@ -24,10 +24,7 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def unshare(kinds: int) -> None:
-    """Give this process namespaces of its own.
-
-    Raises OSError when the kernel refuses.
-    """
+    """Give this process namespaces of its own; OSError when the kernel refuses."""
     _call("unshare", kinds)
 
 
@@ -39,10 +36,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def become_root() -> None:
-    """Enter a user namespace in which this user is root.
-
-    Raises OSError when user namespaces are not allowed here.
-    """
+    """Enter a user namespace as its root; OSError where these are not allowed."""
     user, group = os.getuid(), os.getgid()
     unshare(NEW_USER)
     Path("/proc/self/setgroups").write_text("deny")

@@ -69,10 +69,7 @@ class NicTrial:
         return received
 
     def send(self, zeros: int) -> None:
-        """Send a file of zeros until the receiver is gone.
-
-        By few calls, none of which holds Python's lock.
-        """
+        """Send zeros until the receiver is gone, by few calls without Python's lock."""
         with contextlib.suppress(OSError):
             while True:
                 os.sendfile(self.sender.fileno(), zeros, 0, _SENT)
@@ -99,10 +96,7 @@ class NicTrial:
 
 
 def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
-    """Return payload bytes per wall second that each direction carries, all at once.
-
-    The trials are over then.
-    """
+    """Return payload bytes per wall second of all directions; the trials are over."""
     slowest = min(trial.of.stated / trial.of.time_scale for trial in trials)
     zeros = os.memfd_create("zeros")
     os.ftruncate(zeros, _SENT)
@@ -175,10 +169,7 @@ class NicCheck:
         return {"seconds": self.seconds, "shares": self.shares}
 
     def refusal(self, key: str) -> str:
-        """Return why these NICs cannot be used; empty where all are right.
-
-        The key states the share that one may be off.
-        """
+        """Return why these NICs are refused, if so; ``key`` says how far off one may be."""
         if not self.off:
             return ""
         more = f", and {len(self.off) - 1} more are off" if len(self.off) > 1 else ""
