@@ -88,7 +88,7 @@ class BatchPlan:
         return -(-self._seeds_per_epoch(train) // self.batch_size)
 
     def seeds_after(self, train: int, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the seeds drawn after so many ``steps``; raises as `steps_per_epoch`."""
+        """Return the seeds drawn after ``steps``; raises as `steps_per_epoch`."""
         each = self._seeds_per_epoch(train)
         whole = train if self.epoch == "local" else self.samplers * each
         epochs, rest = np.divmod(steps, self.steps_per_epoch(train))

@@ -178,11 +178,11 @@ class LabPrograms:
         self._ssh = SshServer(lab)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[tuple[float, LabMachine]] = []
-        self._events = sorted(  # `open_lab` refuses others
+        self._events = [  # `open_lab` refuses others
             (event.time, LabMachine(event.machine, event.nic.outward, event.nic.inward))
-            for event in file.events
+            for event in sorted(file.events, key=lambda event: event.time)
             if event.machine is not None and event.nic is not None
-        )
+        ]
 
     def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
         """Start programs in order; the command takes the place of theirs.

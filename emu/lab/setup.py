@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import RunError, ScenarioError, ScenarioErrors
-from emu.lab.machines.cpu_groups import CpuGroups, Hierarchy
-from emu.lab.machines.cpu_plan import plan_cpu, scale_for
+from emu.lab.machines.cpu_groups import CpuGroups, Hierarchy, plan_cpu, scale_for
 from emu.lab.machines.lab import Lab, LabMachine
 from emu.lab.machines.nic import Sharing, plan_nic
 from emu.lab.machines.programs import PLACES, LabProgram, starts

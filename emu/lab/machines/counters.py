@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from emu.lab.machines.cpu_plan import CpuQuota
+from emu.lab.machines.cpu_groups import CpuQuota
 from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.programs import PROGRAM
 

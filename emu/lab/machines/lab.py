@@ -23,8 +23,7 @@ from emu.errors import RunError
 from emu.host.this_host import module_command
 from emu.lab.machines import nic_check
 from emu.lab.machines.counters import CoreWaits, Counters, QuotaWaits
-from emu.lab.machines.cpu_groups import CpuGroups
-from emu.lab.machines.cpu_plan import plan_cpu
+from emu.lab.machines.cpu_groups import CpuGroups, plan_cpu
 from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.netlink import Netlink, pace
 from emu.lab.machines.nic import NicPlan, Sharing, leaves_among, plan_nic

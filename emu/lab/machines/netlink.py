@@ -209,7 +209,7 @@ class Netlink:
                 return
 
     def queue(self, index: int) -> tuple[int, int]:
-        """Return packets that a NIC's queues dropped, and bytes that wait, or OSError."""
+        """Return packets that a NIC's queues dropped, and bytes waiting, or OSError."""
         body = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, 0, 0xFFFFFFFF, 0)
         number = next(self._sequence)
         head = (16 + len(body), _GET_QDISC, _REQUEST | _ECHO, number, 0)

@@ -169,7 +169,7 @@ class NicCheck:
         return {"seconds": self.seconds, "shares": self.shares}
 
     def refusal(self, key: str) -> str:
-        """Return why these NICs are refused, if so; ``key`` says how far off one may be."""
+        """Return why NICs are refused, if so; ``key`` says how far off one may be."""
         if not self.off:
             return ""
         more = f", and {len(self.off) - 1} more are off" if len(self.off) > 1 else ""

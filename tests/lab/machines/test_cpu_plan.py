@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.lab.machines.counters import off_quota
-from emu.lab.machines.cpu_plan import LONGEST, QUOTA, SHORTEST, plan_cpu, scale_for
+from emu.lab.machines.cpu_groups import LONGEST, QUOTA, SHORTEST, plan_cpu, scale_for
 from emu.lab.machines.lab import LabMachine
 from emu.lab.run import summary
 
