@@ -91,35 +91,32 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
             f"{name}: at scale {scale} there are {vertices} vertices, and "
             f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
         )
-    fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
-    train = max(1, round(preset.split[0] * scale))
-    return Source(fingerprint, lambda: _generate(name, preset, scale, seed), train)
-
-
-def _generate(name: str, preset: Preset, scale: float, seed: int) -> RawGraph:
-    vertices, edges = round(preset.vertices * scale), round(preset.edges * scale)
-    rng = np.random.default_rng([seed, 1])
-    blocks = _Blocks(preset, vertices)
-    first, second = _draw_edges(preset, blocks, edges, rng)
-    ids = rng.permutation(vertices)  # the order of generation must not show
-    of_vertex = np.empty(vertices, np.int64)
-    of_vertex[ids] = np.arange(vertices)
-    vertex_class, vertex_block = blocks.classes[of_vertex], blocks.blocks[of_vertex]
-    labels = vertex_class.copy()
-    flips = rng.random(vertices) < preset.flip
-    labels[flips] = rng.integers(preset.classes, size=int(flips.sum()))
     train, valid, test = (max(1, round(part * scale)) for part in preset.split)
-    shares = train, valid, min(test, vertices - train - valid)
-    rows = _feature_rows(preset, vertex_class, vertex_block, seed)
-    return RawGraph(
-        build_structure(ids[first], ids[second], vertices=vertices, origin=name),
-        labels.astype(np.int32),
-        *random_split(vertices, shares, np.random.default_rng([seed, 3])),
-        classes=preset.classes,
-        feature_length=preset.feature_length,
-        rows=rows,
-        origin=name,
-    )
+
+    def generate() -> RawGraph:
+        rng = np.random.default_rng([seed, 1])
+        blocks = _Blocks(preset, vertices)
+        first, second = _draw_edges(preset, blocks, edges, rng)
+        ids = rng.permutation(vertices)  # the order of generation must not show
+        of_vertex = np.empty(vertices, np.int64)
+        of_vertex[ids] = np.arange(vertices)
+        vertex_class, vertex_block = blocks.classes[of_vertex], blocks.blocks[of_vertex]
+        labels = vertex_class.copy()
+        flips = rng.random(vertices) < preset.flip
+        labels[flips] = rng.integers(preset.classes, size=int(flips.sum()))
+        shares = train, valid, min(test, vertices - train - valid)
+        return RawGraph(
+            build_structure(ids[first], ids[second], vertices=vertices, origin=name),
+            labels.astype(np.int32),
+            *random_split(vertices, shares, np.random.default_rng([seed, 3])),
+            classes=preset.classes,
+            feature_length=preset.feature_length,
+            rows=_feature_rows(preset, vertex_class, vertex_block, seed),
+            origin=name,
+        )
+
+    fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
+    return Source(fingerprint, generate, train)
 
 
 class _Blocks:

@@ -198,7 +198,7 @@ class _Content:
             raise ValueError("more follows where it should end")
 
     def number(self) -> int:
-        return int.fromtake(self.take(8), "little")
+        return int.from_bytes(self.take(8), "little")
 
     def expect(self, mark: int, what: str) -> None:
         if self.number() != mark:
@@ -227,7 +227,7 @@ class _Content:
     def array(self) -> NDArray[Any]:
         self.expect(_ARRAY, "array")
         self.take(16)  # reserved, and the device
-        dimensions = int.fromtake(self.take(4), "little")
+        dimensions = int.from_bytes(self.take(4), "little")
         kind, bits, lanes = self.take(1)[0], self.take(1)[0], self.take(2)
         if dimensions > _MOST_DIMENSIONS or kind not in _KINDS or lanes != b"\x01\x00":
             raise ValueError(f"an array of {dimensions} dimensions and kind {kind}")
@@ -291,28 +291,20 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
             problem = "is JSON and describes no partitions of DistDGL: holds no part-0"
             raise DataError(problem, path=str(description))
         parts = [_Part(description, content, n) for n in range(content["num_parts"])]
-        vertices, origin = int(content["num_nodes"]), str(description)
-        ids = np.concatenate([part.ids for part in parts])
-        every = np.arange(len(ids))
-        if len(ids) != vertices or not np.array_equal(np.sort(ids), every):
-            problem = f"the parts do not hold each of {vertices} vertices once"
-            raise DataError(problem, path=origin)
-        return choose_types(_join(parts, content, ids, origin), choices)
+        return choose_types(_join(parts, content, str(description)), choices)
 
 
-def _join(
-    parts: list[_Part], content: dict[str, Any], owned: NDArray[Any], origin: str
-) -> TypedGraph:
-    """Return the graph of all parts.
-
-    dgl numbers the vertices of all types together, ``owned`` part by part.
-    """
+def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGraph:
+    """Return the graph of all parts; dgl numbers the vertices of all types together."""
+    owned = np.concatenate([part.ids for part in parts])
     kinds = np.concatenate([part.kinds for part in parts])
+    count = int(content["num_nodes"])
+    if len(owned) != count or (np.sort(owned) != np.arange(count)).any():
+        problem = f"the parts do not hold each of {count} vertices once"
+        raise DataError(problem, path=origin)
     counts = [len(part.ids) for part in parts]
     owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
-    within = np.empty(len(owned), np.int64)  # ids within the type
-    kind_of = np.empty(len(owned), np.int64)
-    kind_of[owned] = kinds
+    within = np.empty(count, np.int64)  # ids within the type
     vertices, owners = {}, {}
     for name, kind in content.get("ntypes", {_VERTEX: 0}).items():
         members = np.flatnonzero(kinds == kind)

@@ -294,13 +294,13 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
 
     Raises DataError when it is dense, or an entry is not as the first lines say.
     """
-    table, kind, (rows, columns, entries) = _open(path, options)
-    limits = np.array([[rows], [columns]])
+    table, kind = _open(path, options)
+    rows, columns, entries = map(int, table.sizes)
     try:
         ends = table.read((0, 1), np.int64)
     except (ValueError, OverflowError, UserWarning):
         ends = np.zeros((2, 1), np.int64)
-    if ((ends < 1) | (ends > limits)).any():
+    if (ends < 1).any() or (ends > [[rows], [columns]]).any():
 
         def fits(fields: list[str]) -> bool:
             numbers = [int(text) if text.isdecimal() else 0 for text in fields]
@@ -322,8 +322,8 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
     return FoundGraph(ends[0], ends[1], str(path), rows, ids=ids, notes=(note,))
 
 
-def _open(path: Path, options: TableOptions) -> tuple[TextTable, list[str], list[int]]:
-    """Return entries, their kind and symmetry, and rows, columns and entries."""
+def _open(path: Path, options: TableOptions) -> tuple[TextTable, list[str]]:
+    """Return a matrix in coordinates, and the kind and symmetry of its entries."""
     kind = text_table.first_lines(path)[0].lstrip("%").lower().split()[1:]
     table = text_table.open_table(path, options, header=True)
     if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
@@ -336,4 +336,4 @@ def _open(path: Path, options: TableOptions) -> tuple[TextTable, list[str], list
     if table.width != width:
         problem = f"has {table.width} columns of {width} of {kind[2]} entries"
         raise table.error(problem)
-    return table, kind[2:], [*map(int, table.sizes)]
+    return table, kind[2:]

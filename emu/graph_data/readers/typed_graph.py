@@ -24,6 +24,7 @@ from emu.names import printable
 Relation = tuple[str, str, str]
 
 _MOST_LISTED = 8
+_NO_EDGES = np.empty((2, 0), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,15 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         size = _count(graph, name, own)
         types.append(_Type(name, total, size, own))
         total += size
-    sources, destinations = _stack_edges(graph, {one.name: one for one in types})
+    edges, by_name = [_NO_EDGES], {one.name: one for one in types}
+    for (source, relation, target), ends in graph.edges.items():
+        ids = ends.astype(np.int64)
+        for end, row in zip((by_name[source], by_name[target]), ids, strict=True):
+            if len(row) and not 0 <= row.min() <= row.max() < end.size:
+                problem = f"an edge of {relation} leaves the {end.size} vertices of "
+                raise DataError(f"{problem}type {end.name}", path=graph.origin)
+            row[...] += end.begin
+        edges.append(ids)
     splits: dict[str, list[NDArray[np.int64]]] = {}
     for _, begin, size, own in types:
         if own.splits:
@@ -108,8 +117,7 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
                 splits.setdefault(part, []).append(ids + begin)
     owner = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
-        sources,
-        destinations,
+        *np.concatenate(edges, axis=1),
         graph.origin,
         vertices=total,
         features=_stack_features(types, total),
@@ -121,23 +129,6 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         owner=np.concatenate(owner) if owner else None,
         notes=(*_describe(types), *name_unread(graph.unread)),
     )
-
-
-_NO_EDGES = np.empty((2, 0), np.int64)
-
-
-def _stack_edges(graph: TypedGraph, types: dict[str, _Type]) -> NDArray[np.int64]:
-    """Return the edges of all relations, shape (2, edges), by vertices of one graph."""
-    edges = [_NO_EDGES]
-    for (source, name, target), ends in graph.edges.items():
-        ids = ends.astype(np.int64)
-        for end, row in zip((types[source], types[target]), ids, strict=True):
-            if len(row) and not 0 <= row.min() <= row.max() < end.size:
-                problem = f"an edge of {name} leaves the {end.size} vertices of type "
-                raise DataError(problem + end.name, path=graph.origin)
-            row[...] += end.begin
-        edges.append(ids)
-    return np.concatenate(edges, axis=1)
 
 
 def _count(graph: TypedGraph, name: str, own: FoundGraph) -> int:

@@ -160,7 +160,14 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         )
     rounds = {one: each[first:last] for one, each in rounds.items()}
     some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
-    return _fit_rounds(ring, rounds, some, _services(exchanges), traffic.nics, first)
+    # Seconds of every answer, without those before the one before.
+    services, free = {}, dict[Process, float]()
+    for exchange in sorted(exchanges, key=lambda one: one.answered):
+        answer = exchange.answered[0]
+        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
+        services[exchange] = max(answer - began, 0.0)
+        free[exchange.server] = answer
+    return _fit_rounds(ring, rounds, some, services, traffic.nics, first)
 
 
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
@@ -274,18 +281,6 @@ def _rounds(
         rounds[-1].append(exchange)
         until = max(exchange.answered[1], until)
     return rounds
-
-
-def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
-    """Return the seconds of every answer, without those before the one before."""
-    services = {}
-    free: dict[Process, float] = {}
-    for exchange in sorted(exchanges, key=lambda one: one.answered):
-        answer = exchange.answered[0]
-        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
-        services[exchange] = max(answer - began, 0.0)
-        free[exchange.server] = answer
-    return services
 
 
 def _fit_rounds(

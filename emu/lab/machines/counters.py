@@ -18,20 +18,6 @@ _PERIODS = 25
 _DRAINED, _LOOK = 1.0, 2e-3
 
 
-def _tcp_counts(process: int) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in ("snmp", "netstat"):
-        lines = Path(f"/proc/{process}/net/{name}").read_text().splitlines()
-        for keys, values in zip(lines[::2], lines[1::2], strict=True):
-            pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
-            counts |= {key: int(value) for key, value in pairs}
-    return {
-        "segments": counts["OutSegs"],
-        "retransmitted": counts["RetransSegs"],
-        "timeouts": counts["TCPTimeouts"],
-    }
-
-
 def _since(now: Counts, before: Counts) -> Counts:
     """Return counts by machine without those of before."""
     return {
@@ -87,7 +73,19 @@ class Counters:
         ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of
         which stops a connection for 0.2 s or more.
         """
-        now = {holder.name: _tcp_counts(holder.process) for holder in self._holders}
+        now = {}
+        for holder in self._holders:
+            counts: dict[str, int] = {}
+            for name in ("snmp", "netstat"):
+                lines = Path(f"/proc/{holder.process}/net/{name}").read_text()
+                for keys, values in zip(*[iter(lines.splitlines())] * 2, strict=True):
+                    pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
+                    counts |= {key: int(value) for key, value in pairs}
+            now[holder.name] = {
+                "segments": counts["OutSegs"],
+                "retransmitted": counts["RetransSegs"],
+                "timeouts": counts["TCPTimeouts"],
+            }
         return _since(now, self._before[1])
 
     def queues(self) -> tuple[list[list[int]], list[list[int]]]:

@@ -194,19 +194,13 @@ class Netlink:
             if is_last:
                 self._socket.send(packets)
                 packets.clear()
-                self._await(number)
-
-    def _await(self, number: int) -> None:
-        """Wait until the kernel has acknowledged a message."""
-        while True:
-            answer = self._socket.recv(65536)
-            length, kind, _, sequence, _ = struct.unpack_from("=IHHII", answer)
-            if kind != _ERROR or length < 20:
-                continue
-            if code := struct.unpack_from("=i", answer, 16)[0]:
-                raise OSError(-code, os.strerror(-code))
-            if sequence == number:
-                return
+            while is_last:  # until the kernel has acknowledged the last message
+                answer = self._socket.recv(65536)
+                length, said, _, sequence, _ = struct.unpack_from("=IHHII", answer)
+                if said == _ERROR and length >= 20:
+                    if code := struct.unpack_from("=i", answer, 16)[0]:
+                        raise OSError(-code, os.strerror(-code))
+                    is_last = sequence != number
 
     def queue(self, index: int) -> tuple[int, int]:
         """Return packets that a NIC's queues dropped, and bytes waiting, or OSError."""
