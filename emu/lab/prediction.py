@@ -68,27 +68,23 @@ def predict_lab(file: LabFile) -> Schedule | None:
     section = file.lab.prediction
     if section is None:
         return None
-    trail = ("lab", "prediction", "scenario")
     path = str(file.folder / section.scenario)
     scenario = load(path)
     places = dict(scenario.cluster.names_and_positions())
     lab = file.to_cluster().machines
-    if {machine.name for machine in lab} != places.keys():
-        raise file.origin.error(
-            trail,
-            f"{section.scenario} is of machines {', '.join(places)}, the lab of "
-            f"{', '.join(machine.name for machine in lab)}: name a fit of this lab",
-        )
-    if len(set(places.values())) < len(places):
-        problem = f"{section.scenario} counts machines: write one entry for each"
-        raise file.origin.error(trail, problem)
     cores = {m.name: file.cores.get(m.name, 1.0) for m in lab}
-    if {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
-        raise file.origin.error(
-            trail,
-            f"{section.scenario} goes by no speed, and machines of the lab have cores: "
-            "fit it again, or state job.times: measured there",
-        )
+    problem = ""
+    if cores.keys() != places.keys():
+        problem = f"is of machines {', '.join(places)}, the lab of {', '.join(cores)}: "
+        problem += "name a fit of this lab"
+    elif len(set(places.values())) < len(places):
+        problem = "counts machines: write one entry for each"
+    elif {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
+        problem = "goes by no speed, and machines of the lab have cores: fit it again, "
+        problem += "or state job.times: measured there"
+    if problem:
+        trail = ("lab", "prediction", "scenario")
+        raise file.origin.error(trail, f"{section.scenario} {problem}")
     nics = [
         f"cluster.machines[{places[m.name]}].nic="
         f"{{out: {m.bandwidth_out!r} B/s, in: {m.bandwidth_in!r} B/s}}"

@@ -112,7 +112,8 @@ _BY_ITERATION = ("first", "last", "sizes", "until")
 def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
     """Return all steps of the iterations between marks.
 
-    Raises Unfittable as `_parts` and `clock_of`.
+    Raises Unfittable as `_parts`, and when two processes both have iterations of their
+    own, or none has and there are several.
     """
     steps: list[Step] = []
     count = len(packets.processes)
@@ -127,8 +128,20 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         over = (np.diff(some.time) > silence) | _short(some.bytes[:-1])
         crossed = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
         total = float(packets.bytes.sum())
-        clock, starts = clock_of(marks, ends, traffic)
         who = describe_ends(ends, traffic)
+        own = [*marks] if len(marks) == 1 else [end for end in ends if end in marks]
+        if len(own) != 1:
+            lengths = {one: np.median(np.diff(marks[one])) for one in own or marks}
+            periods = ", ".join(
+                f"{describe_ends([one], traffic)} {seconds:.4g} s"
+                for one, seconds in lengths.items()
+            )
+            raise Unfittable(
+                f"{who}: iterations of processes do not go together ({periods}), and "
+                "it is not clear of which these are part: --mark LINE that one program "
+                "prints says it"
+            )
+        clock, starts = own[0], marks[own[0]]
         parts = _parts(crossed, np.append(True, over), starts, who, total)
         for number, rows in enumerate(parts):
             step = Step(*ends, number, clock, *rows, crossed=crossed)
@@ -136,29 +149,6 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
             late = np.searchsorted(starts, step.first[seen], "right") - 1 - seen
             steps.append(step.roll(int(np.median(late))))
     return steps
-
-
-def clock_of(
-    marks: Marks, ends: tuple[Process, Process], traffic: Traffic
-) -> tuple[Process, NDArray[np.float64]]:
-    """Return whose iterations the steps of two processes are part of, and the marks.
-
-    Raises Unfittable when both have their own, or none has and there are several.
-    """
-    if len(marks) == 1:
-        return next(iter(marks.items()))
-    own = [end for end in ends if end in marks]
-    if len(own) != 1:
-        periods = ", ".join(
-            f"{describe_ends([one], traffic)} {np.median(np.diff(marks[one])):.4g} s"
-            for one in own or marks
-        )
-        raise Unfittable(
-            f"{describe_ends(ends, traffic)}: iterations of processes do not go "
-            f"together ({periods}), and it is not clear of which these are part: "
-            "--mark LINE that one program prints says it"
-        )
-    return own[0], marks[own[0]]
 
 
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:

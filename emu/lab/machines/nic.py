@@ -77,41 +77,28 @@ FEWEST_IN_TURN = 3
 
 @dataclass(frozen=True)
 class NicPlan:
-    """One direction of one NIC, as the kernel's hierarchical token bucket takes it.
-
-    Parameters
-    ----------
-    rate
-        Bytes per second on the wire.
-    burst, queue, quantum, segment
-        Bytes: what may go at once, what one queue holds, what a leaf sends in its turn,
-        the largest segment of the device.
-    packets
-        Of the largest segment: TCP makes it of two, however short it is to be.
-    leaves
-        Number of leaves that `classifier` names; 0 for one queue.
-    numbered
-        Those of them that there are, where source ports name leaves; None for all.
-    wire
-        Bytes on the wire per byte of payload, in full packets.
-    unsent
-        Bytes that a connection takes from its program ahead; None for as many as the
-        kernel likes.
-    window
-        Bytes that a receiver behind this NIC has room for; likewise.
-    """
+    """One direction of one NIC, as the kernel's hierarchical token bucket takes it."""
 
     rate: int
+    """Bytes per second on the wire."""
     burst: int
     queue: int
     quantum: int
     segment: int
+    """Bytes: what may go at once, what one queue holds, what a leaf sends in its turn,
+    the largest segment of the device."""
     packets: int
+    """Of the largest segment: TCP makes it of two, however short it is to be."""
     leaves: int
+    """Number of leaves that `classifier` names; 0 for one queue."""
     numbered: tuple[int, ...] | None = None
+    """Those of them that there are, where source ports name leaves; None for all."""
     wire: float = 1.0
+    """Bytes on the wire per byte of payload, in full packets."""
     unsent: int | None = None
     window: int | None = None
+    """Bytes that a connection takes from its program ahead, and that a receiver behind
+    this NIC has room for; None for as many as the kernel likes."""
 
 
 def plan_nic(
