@@ -201,14 +201,13 @@ def count_samples(
         held = SamplerCache(dataset, plan, cache, sampler)
         return tuple(count(sampler, n, held) for n in range(batches))
 
-    pairs = [(s, n) for s in range(plan.samplers) for n in range(batches)]
+    samplers = range(plan.samplers)
     # Compiled sampling lets others run.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if cache is not None:
-            return tuple(pool.map(count_in_order, range(plan.samplers)))
-        counts = [*pool.map(count, *zip(*pairs, strict=True))]
-    firsts = range(0, len(counts), batches)
-    return tuple(tuple(counts[first : first + batches]) for first in firsts)
+            return tuple(pool.map(count_in_order, samplers))
+        rows = [[pool.submit(count, s, n) for n in range(batches)] for s in samplers]
+        return tuple(tuple(each.result() for each in row) for row in rows)
 
 
 def count_job(

@@ -19,12 +19,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.graph_data.prepared import (
-    PreparedArrays,
-    prepare_arrays,
-    write_arrays,
-    write_rows,
-)
+from emu.graph_data import prepared
 from emu.graph_data.raw_graph import CHUNK, RawGraph
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import find_source
@@ -179,10 +174,10 @@ class Dataset:
     """
 
     def __init__(
-        self, prepared: PreparedArrays, feature_length: int | None = None
+        self, arrays: prepared.PreparedArrays, feature_length: int | None = None
     ) -> None:
-        self._prepared, facts = prepared, prepared.facts
-        self.folder = prepared.folder
+        self._prepared, facts = arrays, arrays.facts
+        self.folder = arrays.folder
         """Directory of the prepared form."""
         self.vertices: int = facts["vertices"]
         self.edges: int = facts["edges"]
@@ -297,7 +292,9 @@ def open_dataset(
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
     return Dataset(
-        prepare_arrays(folder, lambda partial: _write(partial, source.load(), spec)),
+        prepared.prepare_arrays(
+            folder, lambda partial: _write(partial, source.load(), spec)
+        ),
         feature_length,
     )
 
@@ -325,7 +322,7 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
         members = owner == part
         local[members] = np.arange(int(members.sum()))
         shapes[f"features_{part}"] = int(members.sum()), graph.feature_length
-    write_arrays(folder, {**graph.arrays, "owner": owner, "local": local})
+    prepared.write_arrays(folder, {**graph.arrays, "owner": owner, "local": local})
 
     def by_part() -> Iterator[list[NDArray[np.float32]]]:
         for vertices, read in graph.slices():
@@ -335,7 +332,7 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
                 rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
             yield [rows[owner[vertices] == part] for part in range(spec.parts)]
 
-    write_rows(folder, shapes, by_part())
+    prepared.write_rows(folder, shapes, by_part())
     return {
         **asdict(spec),
         "vertices": graph.structure.vertices,
@@ -363,7 +360,7 @@ def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     return graph.owner
 
 
-def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
+def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedArrays:
     """Open the columns of a data set, cut into blocks on first use and cached.
 
     Arrays ``columns_0``, ... are float32, shape (vertices, columns of the block), each
@@ -379,8 +376,10 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
             for start in range(0, count, CHUNK)
         )
         shapes = {f"columns_{n}": (count, size) for n, size in enumerate(blocks)}
-        write_rows(folder, shapes, (np.split(rows, cuts, axis=1) for rows in slices))
+        prepared.write_rows(
+            folder, shapes, (np.split(rows, cuts, axis=1) for rows in slices)
+        )
         return {"vertices": count, "blocks": [*blocks]}
 
     name = f"{dataset.folder.name}-columns-{key}"
-    return prepare_arrays(dataset.folder.with_name(name), write)
+    return prepared.prepare_arrays(dataset.folder.with_name(name), write)

@@ -16,12 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.prepared import (
-    PreparedArrays,
-    prepare_arrays,
-    write_arrays,
-    write_rows,
-)
+from emu.graph_data import prepared
+from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import array_files, dgl_file, edge_list, vertex_table
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, check_size
@@ -111,7 +107,7 @@ def import_graph(
         notes += [f"{kind} of {path.name} itself are left out" for kind in instead]
         raw = _make_up(graph, feature_length, classes, notes).check()
         facts = {**summarize(raw, graph.split_origin), "notes": notes}
-        return prepare_arrays(
+        return prepared.prepare_arrays(
             folder, lambda partial: _write(partial, raw, path, facts, graph.ids)
         )
 
@@ -210,11 +206,11 @@ def _write(
 ) -> dict[str, Any]:
     arrays = {**graph.arrays, "owner": graph.owner, "ids": ids}
     left_out = set() if len(graph.train) else {*SPLIT}
-    write_arrays(
+    prepared.write_arrays(
         folder, {n: a for n, a in arrays.items() if a is not None and n not in left_out}
     )
     shapes = {"features": (graph.structure.vertices, graph.feature_length)}
-    write_rows(folder, shapes, ([rows] for _, rows in graph.slices()))
+    prepared.write_rows(folder, shapes, ([rows] for _, rows in graph.slices()))
     note = ""
     if ids is not None:
         note = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"

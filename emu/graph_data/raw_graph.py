@@ -147,5 +147,5 @@ def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
     train, valid = int(0.6 * count), int(0.2 * count)
     shares = train, valid, count - train - valid
     parts = random_split(count, shares, np.random.default_rng([seed, 3]))
-    ids = (vertices[part] for part in parts)
-    return replace(graph, **dict(zip(("train", "valid", "test"), ids, strict=True)))
+    first, second, third = (vertices[part] for part in parts)
+    return replace(graph, train=first, valid=second, test=third)

@@ -18,13 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.raw_graph import (
-    CHUNK,
-    RawGraph,
-    Source,
-    build_structure,
-    random_split,
-)
+from emu.graph_data import raw_graph
+from emu.graph_data.raw_graph import CHUNK, RawGraph, Source, build_structure
 from emu.prediction.core import ffi, lib, pointer
 
 _VERSION = 1  # of the generator; part of the cache key
@@ -108,7 +103,7 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
         return RawGraph(
             build_structure(ids[first], ids[second], vertices=vertices, origin=name),
             labels.astype(np.int32),
-            *random_split(vertices, shares, np.random.default_rng([seed, 3])),
+            *raw_graph.random_split(vertices, shares, np.random.default_rng([seed, 3])),
             classes=preset.classes,
             feature_length=preset.feature_length,
             rows=_feature_rows(preset, vertex_class, vertex_block, seed),

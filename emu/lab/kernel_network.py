@@ -218,10 +218,8 @@ def check_network(scenario: Scenario) -> None:
         problem += "state arrival, or network: userspace"
         problems["emulation.flow_ends"] = problem
     if emulation.catch_up != "unlimited":
-        problem = (
-            "is the depth of the buckets of senders, but on kernel NICs these are "
-        )
-        problem += "not paced: remove it, or state network: userspace"
+        problem = "is the depth of the buckets of senders, but on kernel NICs these "
+        problem += "are not paced: remove it, or state network: userspace"
         problems["emulation.catch_up"] = problem
     if emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
         problem = f"is {policy}, but kernel NICs share by themselves, max-min: state "

@@ -22,15 +22,8 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import Source, split_at_random
-from emu.graph_data.readers.found_graph import (
-    FEATURES,
-    MATRICES,
-    FoundGraph,
-    check_rows,
-    find_edges,
-    graph_of_arrays,
-    is_read,
-)
+from emu.graph_data.readers import found_graph
+from emu.graph_data.readers.found_graph import FoundGraph, graph_of_arrays, is_read
 from emu.graph_data.readers.split_arrays import NESTED, NO_CHOICES, Choices, split_part
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host import input_file
@@ -140,7 +133,7 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
             if isinstance(key, tuple):
                 source, name, target = map(str, key)
                 arrays.pop("shape", None)  # of an adjacency between two types
-                ends = find_edges(arrays, f"{path} ({name})")[:2]
+                ends = found_graph.find_edges(arrays, f"{path} ({name})")[:2]
                 edges[source, name, target] = np.stack(ends)
             else:
                 vertices[str(key)] = arrays
@@ -252,10 +245,10 @@ def _arrays(
             inner = by_name.pop(name)
             by_name |= {key: inner[key] for key in inner if split_part(str(key))}
     arrays: dict[str, NDArray[Any]] = {}
-    unread = []
+    unread, may_be_sparse = [], {*found_graph.MATRICES, *found_graph.FEATURES}
     for name, value in by_name.items():
         sparse = getattr(value, "layout", None) in (torch.sparse_coo, torch.sparse_csr)
-        if sparse and value.ndim == 2 and name in {*MATRICES, *FEATURES}:
+        if sparse and value.ndim == 2 and name in may_be_sparse:
             arrays |= _sparse_arrays(torch, name, value, path)
         elif is_read(name) and value is not None:
             arrays[name] = _array(torch, name, value, path)
@@ -278,9 +271,9 @@ def _sparse_arrays(
     else:
         parts = value.crow_indices(), value.col_indices()
         indptr, col = (_array(torch, name, part, path) for part in parts)
-        indptr = check_rows(indptr, col, rows, f"{name} ", str(path))
+        indptr = found_graph.check_rows(indptr, col, rows, f"{name} ", str(path))
         row, data = np.repeat(np.arange(rows), np.diff(indptr)), value.values()
-    if name in MATRICES:
+    if name in found_graph.MATRICES:
         return {"row": row, "col": col, "shape": shape}
     order = np.argsort(row, kind="stable")
     return {

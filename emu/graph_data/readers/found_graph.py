@@ -20,14 +20,8 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
-from emu.graph_data.readers.split_arrays import (
-    NESTED,
-    NO_CHOICES,
-    Choices,
-    check_splits,
-    sort_splits,
-    split_part,
-)
+from emu.graph_data.readers import split_arrays
+from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.host.files import cache_home
 from emu.names import printable
 
@@ -112,7 +106,7 @@ class FoundGraph:
                 self.sources, self.destinations, vertices=vertices, origin=self.origin
             ),
             labels,
-            **check_splits(self.splits, vertices, self.origin),
+            **split_arrays.check_splits(self.splits, vertices, self.origin),
             classes=classes,
             feature_length=length,
             rows=self.features.rows,
@@ -224,7 +218,8 @@ NAMES = {
 
 def is_read(name: str) -> bool:
     """Return True for the name of an array that may be read."""
-    return name in NAMES or name in NESTED or split_part(name) is not None
+    known = name in NAMES or name in split_arrays.NESTED
+    return known or split_arrays.split_part(name) is not None
 
 
 def graph_of_arrays(
@@ -248,8 +243,8 @@ def graph_of_arrays(
         features = _sparse_rows(arrays, origin)
     if count and vertices is None:
         vertices = int(arrays[count].reshape(-1)[0])
-    splits = sort_splits(arrays, choices, origin)
-    split = [name for name in arrays if split_part(name)]
+    splits = split_arrays.sort_splits(arrays, choices, origin)
+    split = [name for name in arrays if split_arrays.split_part(name)]
     names_in_use = {*edges, feature, label, count, *split, "format"}
     if features and not feature:
         names_in_use |= {f"attr_{part}" for part in (*_CSR, "data")}

@@ -10,14 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.readers.found_graph import (
-    Arrays,
-    FeatureRows,
-    FoundGraph,
-    class_numbers,
-    graph_of_arrays,
-    name_unread,
-)
+from emu.graph_data.readers import found_graph
+from emu.graph_data.readers.found_graph import Arrays, FeatureRows, FoundGraph
 from emu.graph_data.readers.split_arrays import Choices, check_splits
 from emu.names import printable
 
@@ -70,9 +64,9 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
         problem = f"--relation {named} joins two types of vertices: --flatten makes "
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
     arrays = {**graph.vertices.get(relation[0], {}), "edge_index": edges}
-    one = graph_of_arrays(arrays, graph.origin, choices)
+    one = found_graph.graph_of_arrays(arrays, graph.origin, choices)
     only = [f"only {named} was taken"] if len(graph.edges) > 1 else []
-    notes = (*only, *one.notes, *name_unread(graph.unread))
+    notes = (*only, *one.notes, *found_graph.name_unread(graph.unread))
     return replace(one, owner=graph.owner.get(relation[0]), notes=notes)
 
 
@@ -97,7 +91,7 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
     total = 0
     for name in names:
         arrays = {**graph.vertices.get(name, {}), "edge_index": _NO_EDGES}
-        own = graph_of_arrays(arrays, graph.origin, choices)
+        own = found_graph.graph_of_arrays(arrays, graph.origin, choices)
         size = _count(graph, name, own)
         types.append(_Type(name, total, size, own))
         total += size
@@ -127,7 +121,7 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
             f"{t.own.split_origin} for {t.name}" for t in types if t.own.split_origin
         ),
         owner=np.concatenate(owner) if owner else None,
-        notes=(*_describe(types), *name_unread(graph.unread)),
+        notes=(*_describe(types), *found_graph.name_unread(graph.unread)),
     )
 
 
@@ -181,7 +175,8 @@ def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
     labels = np.full(sum(one.size for one in types), -1, np.int32)
     for _, begin, size, own in types:
         if own.labels is not None:
-            labels[begin : begin + size] = class_numbers(own.labels, origin)[0]
+            numbers, *_ = found_graph.class_numbers(own.labels, origin)
+            labels[begin : begin + size] = numbers
     return labels if holders else None
 
 

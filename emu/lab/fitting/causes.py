@@ -45,11 +45,6 @@ class FittedSteps(Measured):
     """Per step."""
     held: tuple[float, ...]
     """Bytes of a step that the kernel holds when its sender goes on; 0 if all."""
-    starts: NDArray[np.float64]
-    ends: NDArray[np.float64]
-    """Seconds of the run, shape (iterations,): of the last where each has its own."""
-    first: int
-    """Number of the first of the iterations in the run."""
 
     def part(self, first: int, last: int) -> FittedSteps:
         """Return the iterations from ``first`` until before ``last``."""
@@ -108,7 +103,7 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     latest = np.max([*begins.values()], axis=0)
     starts, ends = latest[:-1][kept], latest[1:][kept]
     causes, holds = _behind_senders(some, _Order(some, phases).causes())
-    return FittedSteps(some, causes, holds, starts, ends, kept.start + skip)
+    return FittedSteps(starts, ends, kept.start + skip, some, causes, holds)
 
 
 def longest(steps: Sequence[Step]) -> slice:
@@ -131,7 +126,8 @@ class _Times:
     def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
         self._ends = [[step.first, step.last] for step in steps]
         for moments, step, some in zip(self._ends, steps, held, strict=False):
-            moments.append(step.drain_times(some))
+            bytes_come = step.until - np.minimum(some, step.sizes)
+            moments.append(step.crossed.when(bytes_come))
 
     def of(self, cause: Cause) -> NDArray[np.float64]:
         """Return the seconds of a cause by the iteration of its effect."""
@@ -307,7 +303,9 @@ def _behind_senders(
             if moment == BEGUN and holds[k] and np.median(gap) >= TOGETHER:
                 behind.append((number, k, lag))
                 until = steps[k].until[: len(gap)]
-                rest = steps[k].crossed.bytes_to_come(until, steps[number].first[lag:])
+                crossed, began = steps[k].crossed, steps[number].first[lag:]
+                came = crossed.before[np.searchsorted(crossed.time, began, "right")]
+                rest = np.maximum(until - came, 0.0)
                 holds[k] = max(holds[k], float(np.quantile(rest, ALWAYS)))
     drain_times = _Times(steps, holds)
     all_causes: list[list[Cause]] = [list(own) for own in causes]

@@ -25,12 +25,16 @@ MOST_UNKNOWN = 0.01
 MOST_BESIDE = 0.1
 
 
+@dataclass(frozen=True, eq=False)
 class Measured:
     """Iterations of a run, by when they began and ended."""
 
     starts: NDArray[np.float64]
     ends: NDArray[np.float64]
-    """Seconds of the run, shape (iterations,)."""
+    """Seconds of the run, shape (iterations,): mean over the processes of a ring, else
+    of the last where each has its own."""
+    first: int
+    """Number of the first of the iterations in the run."""
 
     @property
     def count(self) -> int:

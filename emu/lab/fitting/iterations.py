@@ -45,9 +45,12 @@ MORE_ROUNDS = 2
 FEWEST = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FittedIterations(Measured):
-    """Computing, requests, answers and all-reduces of every process, by iteration."""
+    """Computing, requests, answers and all-reduces of every process, by iteration.
+
+    The first is counted among all all-reduces of the run.
+    """
 
     ring: tuple[Process, ...]
     """Processes of the all-reduce: each sends to the next."""
@@ -61,11 +64,6 @@ class FittedIterations(Measured):
     """Bytes that every process brings to an all-reduce."""
     overhead: float
     """Seconds that an all-reduce took beyond what the NICs need for it, median."""
-    starts: NDArray[np.float64]
-    ends: NDArray[np.float64]
-    """Seconds of the run, shape (iterations,): means over the ring's processes."""
-    first: int
-    """Number of the first of the iterations among all all-reduces of the run."""
 
     def part(self, first: int, last: int) -> FittedIterations:
         """Return the iterations from ``first`` until before ``last``."""
@@ -312,15 +310,9 @@ def _fit_rounds(
     took = sums.summed[:, 1:].max(0) - ready.max(0)
     overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
     mean = sums.summed.mean(0)
+    ends = mean[:-1], mean[1:]
     return FittedIterations(
-        ring.members,
-        stages,
-        asked,
-        sums.volume,
-        overhead,
-        mean[:-1],
-        mean[1:],
-        first + 1,
+        *ends, first + 1, ring.members, stages, asked, sums.volume, overhead
     )
 
 

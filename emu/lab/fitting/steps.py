@@ -55,13 +55,6 @@ class Crossed:
     before: NDArray[np.int64]
     """Bytes before each of them, and of all."""
 
-    def bytes_to_come(
-        self, until: NDArray[np.float64], at: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return how many of the first ``until`` bytes are to come after ``at``."""
-        arrivals = self.before[np.searchsorted(self.time, at, "right")]
-        return np.maximum(until - arrivals, 0.0)
-
     def when(self, byte: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the seconds at which so many bytes had come."""
         place = np.searchsorted(self.before[1:], byte, "left")
@@ -99,10 +92,6 @@ class Step:
         for row in rows.values():
             row[slice(0, by) if by >= 0 else slice(by, None)] = np.nan
         return replace(self, **rows)
-
-    def drain_times(self, held: float) -> NDArray[np.float64]:
-        """Return the seconds at which all but so many bytes had come."""
-        return self.crossed.when(self.until - np.minimum(held, self.sizes))
 
 
 #: Fields of a step that have a value per iteration.

@@ -203,10 +203,8 @@ class Lab:
         for mine, other in pairs:
             ends.enter_context(mine)
             other.close()
-        names = ["the switch", *(machine.name for machine in self.machines)]
-        self._switch, *self._holders = (
-            Holder(name, pair[0]) for name, pair in zip(names, pairs, strict=True)
-        )
+        named = zip(["the switch", *self._index], pairs, strict=True)
+        self._switch, *self._holders = (Holder(name, mine) for name, (mine, _) in named)
 
     def _sysctl(self, machine: str) -> dict[str, str]:
         """Return the kernel settings of a machine's TCP, by name."""
@@ -246,9 +244,8 @@ class Lab:
         """Return the reader of what programs computed and waited for, from now on."""
         if not self._quotas:
             return CoreWaits(self._keeper.pid)
-        return QuotaWaits(
-            [(one.process, self._quotas[one.name]) for one in self._holders]
-        )
+        quotas = self._quotas
+        return QuotaWaits([(one.process, quotas[one.name]) for one in self._holders])
 
     def check_nics(self, most: float = nic_check.MOST_OFF) -> nic_check.NicCheck:
         """Measure what every direction of every NIC carries, before programs start.
