@@ -118,12 +118,16 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
 
     def load() -> RawGraph:
         nothing = np.empty(0, np.int64)
-        split = {p: arrays.array(p) if arrays.holds(p) else nothing for p in SPLIT}
+        train, valid, test = (
+            arrays.array(part) if arrays.holds(part) else nothing for part in SPLIT
+        )
         features = arrays.array("features")
         graph = RawGraph(
             Structure(arrays.array("indptr"), arrays.array("indices")),
             arrays.array("labels"),
-            *(split[part] for part in SPLIT),
+            train,
+            valid,
+            test,
             classes=arrays.facts["classes"],
             feature_length=arrays.facts["feature_length"],
             rows=lambda start, stop: np.asarray(features[start:stop]),

@@ -117,13 +117,13 @@ def _graph(content: _Content) -> DglGraph:
                     raise ValueError(f"{name} has shape {array.shape} for {count} rows")
     (frames, of_edges), (type_names, edge_names) = frames_of, names
     of_types = zip(type_names, frames, counts[0], strict=True)
-    called = [
+    of_edge_types = [
         (type_names[a], name, type_names[b])
         for (a, b), name in zip(ends, edge_names, strict=True)
     ]
     return DglGraph(
         {name: {**own, "num_nodes": np.array(n)} for name, own, n in of_types},
-        dict(zip(called, edges, strict=True)),
+        dict(zip(of_edge_types, edges, strict=True)),
         of_edges,
     )
 

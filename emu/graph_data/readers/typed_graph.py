@@ -104,6 +104,7 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
                 raise DataError(f"{problem}type {end.name}", path=graph.origin)
             row[...] += end.begin
         edges.append(ids)
+    sources, destinations = np.concatenate(edges, axis=1)
     splits: dict[str, list[NDArray[np.int64]]] = {}
     for _, begin, size, own in types:
         if own.splits:
@@ -111,7 +112,8 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
                 splits.setdefault(part, []).append(ids + begin)
     owner = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
-        *np.concatenate(edges, axis=1),
+        sources,
+        destinations,
         graph.origin,
         vertices=total,
         features=_stack_features(types, total),

@@ -102,11 +102,13 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     for first, last in _runs((low * len(packets.processes) + high)[order]):
         rows = order[first:last]  # of two processes, which ask and answer in turn
         source = others.source[rows]
-        ends = source[0], others.destination[rows[0]]
+        client = packets.processes[source[0]]
+        server = packets.processes[others.destination[rows[0]]]
         turns = [rows[slice(*turn)] for turn in _runs(source)]
         for request, answer in zip(turns[::2], turns[1::2], strict=False):
             exchange = Exchange(
-                *(packets.processes[end] for end in ends),
+                client,
+                server,
                 (others.time[request[0]], others.time[request[-1]]),
                 (others.time[answer[0]], others.time[answer[-1]]),
                 int(others.bytes[request].sum()),
@@ -154,9 +156,11 @@ def by_process(traffic: Traffic) -> Packets:
         for end, program in zip(sides, programs, strict=True)
     ]
     processes, numbers = np.unique(np.concatenate(ends), return_inverse=True)
+    source, destination = np.split(numbers, 2)
     return Packets(
         tuple(divmod(each, width) for each in processes.tolist()),
-        *np.split(numbers, 2),
+        source,
+        destination,
         rows["time"][is_program],
         size[is_program],
     )

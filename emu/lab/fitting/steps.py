@@ -190,7 +190,8 @@ def _parts(
         first, last = (time[np.minimum(place, len(time) - 1)] for place in (at, to))
         there = (sent > 0) & ~np.isnan(sizes)
         rows = first, np.maximum(first, last), sizes, until
-        yield tuple(np.where(there, row, np.nan) for row in rows)
+        first, last, sizes, until = (np.where(there, row, np.nan) for row in rows)
+        yield first, last, sizes, until
 
 
 def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
