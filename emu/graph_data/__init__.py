@@ -2,7 +2,7 @@
 
 Decides which vertices a batch holds, as a function of seed, sampler and iteration. It
 must not know sockets, schedules, training; torch and dgl only to read their files.
-Start at ``dataset.py``, then ``sampling.py``; ``readers/`` has one file per format.
+Start at ``dataset.py``, then ``sampling.py``; ``readers/`` has a file per kind of file.
 """
 
 from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan

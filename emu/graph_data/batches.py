@@ -27,10 +27,7 @@ ALL_NEIGHBOURS = 10_000_000
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Seeds and sampling of every (sampler, iteration) of a job.
-
-    Raises ValueError when a number is below 1 or ``epoch`` is another word.
-    """
+    """Seeds and sampling of every (sampler, iteration) of a job."""
 
     seed: int
     """Seed of the job."""
@@ -45,17 +42,11 @@ class BatchPlan:
     paper, A4); ``shard``: of its own 1/samplers of it, by number; ``local``: of as
     many, by owner, see `near_owners`."""
 
-    def __post_init__(self) -> None:
-        if min(self.samplers, self.batch_size, *self.fanouts) < 1 or not self.fanouts:
-            raise ValueError("samplers, batch size and fanouts must be at least 1")
-        if self.epoch not in {"replicate", "shard", "local"}:
-            raise ValueError(f"epoch is {self.epoch}, not replicate, shard or local")
-
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> BatchPlan:
         """Return the plan of a job, from ``Job.settings``.
 
-        Raises ValueError as the class, and when a batch does not divide among samplers.
+        Raises ValueError when a worker's batch does not divide among its samplers.
         """
         size, samplers = settings["batch_size"], settings["samplers_per_worker"]
         each, remainder = divmod(size, samplers)

@@ -21,7 +21,6 @@ from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import array_files, dgl_file, edge_list, vertex_table
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, check_size
-from emu.graph_data.readers.metis_file import read_metis
 from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.text_table import TableOptions, Tell, first_lines
@@ -169,7 +168,7 @@ def _read_file(path: Path, choices: Choices, options: TableOptions) -> FoundGrap
             raise DataError(problem, path=str(path))
         return edge_list.read_matrix(path, options)
     is_open = answers | {options.bipartite} == {None}
-    graph = read_metis(path, options.tell) if is_open else None
+    graph = edge_list.read_metis(path, options.tell) if is_open else None
     return graph or edge_list.read_edge_list(path, options)
 
 

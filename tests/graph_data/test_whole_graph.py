@@ -16,7 +16,8 @@ from emu.graph_data.dataset import open_dataset, partition
 from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import list_data
-from emu.graph_data.whole_graph import Aggregation, open_whole_graph, split_graph
+from emu.graph_data.whole_graph import Aggregation, open_whole_graph
+from tests.graph_data.parts import whole_of
 
 FORMS = st.builds(
     Aggregation, st.sampled_from(["mean", "symmetric", "sum"]), loops=st.booleans()
@@ -58,13 +59,6 @@ def graphs(draw: st.DrawFn) -> tuple[NDArray[Any], int, NDArray[np.int32], int]:
     owner = draw(st.permutations([*range(parts), *draw(others)]))
     ends = np.array(edges, np.int32).reshape(-1, 2)
     return ends, vertices, np.array(owner, np.int32), parts
-
-
-def whole_of(
-    structure: Structure, owner: NDArray[np.int32], parts: int, form: Aggregation
-) -> WholeGraph:
-    every = [*split_graph(structure, owner, parts, form)]
-    return WholeGraph(structure.vertices, parts, every.__getitem__)
 
 
 def structure_of(edges: NDArray[Any], vertices: int) -> Structure:

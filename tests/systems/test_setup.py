@@ -78,8 +78,8 @@ def test_ghosts_are_the_neighbours_that_others_own(
     indptr = np.cumsum([0, *map(len, into)])
     indices = np.array([u for some in into for u in some], np.int32)
     structure = Structure(indptr, indices)
-    graph = split_graph(structure, owner, 4, Aggregation("mean", loops=True))
-    reads = [graph.part(number).remote for number in range(4)]
+    parts = split_graph(structure, owner, 4, Aggregation("mean", loops=True))
+    reads = [part.remote for part in parts]
 
     sizes: Counter[tuple[str, str]] = Counter()
     for cause, source, to, size in ghost_features("abcd", reads, owner, row):

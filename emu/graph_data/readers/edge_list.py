@@ -5,11 +5,16 @@ options. Without a header the first two columns are the ends, as in SNAP's lists
 the first lines of a sparse matrix of MatrixMarket in coordinates
 (https://math.nist.gov/MatrixMarket/formats.html) stands a table like any other: 10
 million entries take 5.2 s of CPU and 364 MB.
+
+The first line of a graph of METIS (manual of 5.1.0, 4.1.1) is ``vertices edges [fmt
+[ncon]]``; a line per vertex follows with its size, its weights, and its neighbours from
+1, each with the weight of the edge.
 """
 
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Sequence
 from itertools import combinations, islice
 from pathlib import Path
@@ -18,9 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.errors import DataError
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.found_graph import FoundGraph
-from emu.graph_data.readers.text_table import Keys, TableOptions, TextTable
+from emu.graph_data.readers.text_table import Keys, TableOptions, Tell, TextTable
 
 #: Names of the two ends of an edge; an earlier pair goes before a later one.
 _ENDS = (
@@ -45,6 +51,7 @@ _PLAIN = {"id", "ids", "node", "nodes", "vertex", "vertices", "idx", "index", "k
 #: Files of MovieLens that have no header: users and items, two kinds.
 _RATINGS = re.compile(r"u\w?\.(data|base|test)$|.*ratings?\b", re.IGNORECASE)
 _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
+_METIS = {".graph", ".metis"}
 #: Numbers of a value of a matrix, by its type.
 _VALUES = {"pattern": 0, "real": 1, "double": 1, "integer": 1, "complex": 2}
 _SIZES = re.compile(r"%\s*(\d+)\s+(\d+)\s+(\d+)\s*$")
@@ -337,3 +344,83 @@ def _open(path: Path, options: TableOptions) -> tuple[TextTable, list[str]]:
         problem = f"has {table.width} columns of {width} of {kind[2]} entries"
         raise table.error(problem)
     return table, kind[2:]
+
+
+def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
+    """Return the graph of a file of METIS; None where it is none.
+
+    It is one where lines, neighbours and their symmetry are as the first line says.
+    Raises DataError when its name ends in .graph, and a line is not so; says which.
+    """
+    try:
+        return _read_metis(path, tell)
+    except ValueError as error:
+        if path.suffix not in _METIS:
+            return None
+        problem = f"is no METIS: {error}; an edge list is to be called .txt"
+        raise DataError(problem, path=str(path)) from error
+
+
+def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
+    with text_table.open_lines(path, tell) as file:
+        lines = (line for line in file if not line.startswith("%"))
+        header = next((line for line in lines if line.strip()), "").split()
+        if not 2 <= len(header) <= 4:
+            raise ValueError("the first line is not: vertices edges [fmt [ncon]]")
+        vertices, edges = int(header[0]), int(header[1])
+        flags = header[2].rjust(3, "0") if len(header) > 2 else "000"
+        if len(flags) != 3 or {*flags} - {*"01"} or vertices < 1:
+            raise ValueError(f"fmt is {flags}")
+        size, weighs, step = int(flags[0]), flags[1] == "1", 1 + int(flags[2])
+        weights = (int(header[3]) if len(header) > 3 else 1) if weighs else 0
+        before = size + weights
+        numbers, lengths = array("q"), array("q")
+        for line in lines:
+            fields = line.split()
+            if len(lengths) == vertices and fields:
+                raise ValueError(f"more than {vertices} lines follow")
+            if len(lengths) < vertices:
+                lengths.append(len(fields))
+                numbers.extend(map(int, fields))
+            if len(numbers) > vertices * before + 2 * edges * step:
+                raise ValueError(f"more numbers follow than {edges} edges have")
+    # Vertices without an edge at the end may lack their empty lines.
+    counts = np.zeros(vertices, np.int64)
+    counts[: len(lengths)] = lengths
+    parts = ["sizes of vertices"] * size + ["weights of vertices"] * weighs
+    parts += ["weights of edges"] * (step - 1)
+    rest = f"; skipped: {', '.join(parts)}" if parts else ""
+    return FoundGraph(
+        *_take_edges(np.array(numbers, np.int64), counts, before, step, edges),
+        str(path),
+        vertices,
+        ids=np.arange(1, vertices + 1),
+        notes=(f"METIS: neighbours of {vertices} vertices, a line each{rest}",),
+    )
+
+
+def _take_edges(
+    numbers: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    before: int,
+    step: int,
+    edges: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return both ends of every edge, from 0, if each stands at both of them."""
+    if ((counts < before) & (counts > 0)).any() or (before and (counts == 0).any()):
+        raise ValueError(f"a line has fewer than {before} numbers before neighbours")
+    if ((counts - before) % step).any():
+        raise ValueError("a neighbour has no weight")
+    starts, vertices = np.cumsum(counts) - counts, len(counts)
+    place = np.arange(len(numbers)) - np.repeat(starts, counts)
+    is_end = (place >= before) & ((place - before) % step == 0)
+    sources, ends = np.repeat(np.arange(vertices), counts)[is_end], numbers[is_end] - 1
+    if len(sources) != 2 * edges:
+        raise ValueError(f"{len(sources)} neighbours stand for {edges} edges")
+    if (ends < 0).any() or (ends >= vertices).any() or (sources == ends).any():
+        problem = f"a neighbour is not from 1 to {vertices}, or the vertex itself"
+        raise ValueError(problem)
+    forth, back = sources * vertices + ends, ends * vertices + sources
+    if not np.array_equal(np.sort(forth), np.sort(back)):
+        raise ValueError("an edge stands at one of its ends only")
+    return sources[sources < ends], ends[sources < ends]
