@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
+from emu.graph_data.sampling import Ids, SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 
@@ -85,9 +85,7 @@ class BatchPlan:
         epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
         return np.asarray(epochs * whole + rest * self.samplers * self.batch_size)
 
-    def seeds(
-        self, train: NDArray[np.int64], sampler: int, iteration: int
-    ) -> NDArray[np.int64]:
+    def seeds(self, train: Ids, sampler: int, iteration: int) -> Ids:
         """Return the distinct seeds of one mini-batch; an epoch's last may be short.
 
         Under ``local`` every training vertex is a seed once per epoch: where shares
@@ -113,7 +111,7 @@ class BatchPlan:
         """Return where the share of every sampler begins, and the end of the last."""
         return np.arange(self.samplers + 1) * train // self.samplers
 
-    def walk(self, dataset: Dataset) -> NDArray[np.int64]:
+    def walk(self, dataset: Dataset) -> Ids:
         """Return the training vertices of a data set as `seeds` takes them."""
         if self.epoch != "local":
             return dataset.train
@@ -128,11 +126,7 @@ class BatchPlan:
         return self.fanouts[-hop]
 
     def batch(
-        self,
-        structure: Structure,
-        train: NDArray[np.int64],
-        sampler: int,
-        iteration: int,
+        self, structure: Structure, train: Ids, sampler: int, iteration: int
     ) -> SampledBatch:
         """Sample the batch of one (sampler, iteration); raises as `steps_per_epoch`."""
         return sample_batch(
@@ -144,7 +138,7 @@ class BatchPlan:
 
 
 @lru_cache(maxsize=4)
-def near_owners(dataset: Dataset, plan: BatchPlan) -> NDArray[np.int64]:
+def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     """Return the training vertices, those of sampler s at its `BatchPlan.share_bounds`.
 
     Sampler s draws of what store ``s * stores // samplers`` owns, as far as that goes;

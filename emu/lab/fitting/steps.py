@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
 from emu.prediction.analysis.traffic import Traffic
 
+#: A number per iteration, or per packet.
+Row: TypeAlias = NDArray[np.float64]
 #: Seconds at which iterations began, by the process whose they are.
-Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
-_Row: TypeAlias = "NDArray[np.float64]"
-_Rows: TypeAlias = "tuple[_Row, _Row, _Row, _Row]"
+Marks: TypeAlias = Mapping[Process, Row]
+_Rows: TypeAlias = tuple[Row, Row, Row, Row]
 #: Stands for the process where iterations are those of all.
 ALL: Process = (-1, -1)
 #: Bytes by which a process lets another send, as gloo does. Without them in a ring a
@@ -51,11 +52,11 @@ _PHASES = 64
 class Crossed:
     """Packets of one process to another, by time."""
 
-    time: NDArray[np.float64]
+    time: Row
     before: NDArray[np.int64]
     """Bytes before each of them, and of all."""
 
-    def when(self, byte: NDArray[np.float64]) -> NDArray[np.float64]:
+    def when(self, byte: Row) -> Row:
         """Return the seconds at which so many bytes had come."""
         place = np.searchsorted(self.before[1:], byte, "left")
         times = self.time[np.minimum(place, len(self.time) - 1)]
@@ -72,12 +73,12 @@ class Step:
     """Among the steps of the two, in an iteration."""
     clock: Process
     """Whose iterations it is part of, `ALL` or one's."""
-    first: NDArray[np.float64]
-    last: NDArray[np.float64]
+    first: Row
+    last: Row
     """Seconds of the first and the last packet."""
-    sizes: NDArray[np.float64]
+    sizes: Row
     """Bytes."""
-    until: NDArray[np.float64]
+    until: Row
     """Bytes of all that crossed when it had."""
     crossed: Crossed
 
@@ -149,11 +150,7 @@ def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _parts(
-    crossed: Crossed,
-    ended: NDArray[np.bool_],
-    marks: NDArray[np.float64],
-    who: str,
-    total: float,
+    crossed: Crossed, ended: NDArray[np.bool_], marks: Row, who: str, total: float
 ) -> Iterator[_Rows]:
     """Yield the rows `_BY_ITERATION` of every step.
 
@@ -202,7 +199,7 @@ def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
     )
 
 
-def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
+def _quiet(time: Row, marks: Row) -> float:
     """Return the seconds after a mark in which least often something is on its way."""
     length = float(np.median(np.diff(marks)))
     tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
@@ -217,7 +214,7 @@ def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
 
 def _bounds(
     joints: list[NDArray[np.int64]], sent: NDArray[np.int64]
-) -> list[NDArray[np.float64]] | None:
+) -> list[Row] | None:
     """Return where steps begin and end, by step the bytes before in each iteration.
 
     None where neither bytes nor the number of joints are usually the same.
