@@ -301,7 +301,18 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
 
     Raises DataError when it is dense, or an entry is not as the first lines say.
     """
-    table, kind = _open(path, options)
+    kind = text_table.first_lines(path)[0].lstrip("%").lower().split()[1:]
+    table = text_table.open_table(path, options, header=True)
+    if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
+        words = " ".join(kind)
+        raise table.error(f"is MatrixMarket of {words!r}, matrix coordinate is read")
+    if len(table.sizes) != 3 or not all(map(str.isdecimal, table.sizes)):
+        words = " ".join(table.sizes or table.names)
+        raise table.error(f"states {words!r}; rows, columns and entries are needed")
+    width = 2 + _VALUES[kind[2]]
+    if table.width != width:
+        problem = f"has {table.width} columns of {width} of {kind[2]} entries"
+        raise table.error(problem)
     rows, columns, entries = map(int, table.sizes)
     try:
         ends = table.read((0, 1), np.int64)
@@ -317,8 +328,8 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
         raise table.bad_line((0, 1), fits, need)
     if ends.shape[1] != entries:
         raise table.error(f"states {entries} entries and holds {ends.shape[1]}")
-    rest = "; skipped: values" if _VALUES[kind[0]] else ""
-    note = f"MatrixMarket, {' '.join(kind)}: rows and columns are the ends{rest}"
+    rest = "; skipped: values" if width > 2 else ""
+    note = f"MatrixMarket, {' '.join(kind[2:])}: rows and columns are the ends{rest}"
     ids = np.arange(1, rows + 1)
     if rows != columns and options.bipartite is False:
         raise table.error(f"has {rows} rows and {columns} columns: it is bipartite")
@@ -327,23 +338,6 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
         return join_sides(*sides, ("row", "column"), str(path), [note])
     ends -= 1
     return FoundGraph(ends[0], ends[1], str(path), rows, ids=ids, notes=(note,))
-
-
-def _open(path: Path, options: TableOptions) -> tuple[TextTable, list[str]]:
-    """Return a matrix in coordinates, and the kind and symmetry of its entries."""
-    kind = text_table.first_lines(path)[0].lstrip("%").lower().split()[1:]
-    table = text_table.open_table(path, options, header=True)
-    if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
-        words = " ".join(kind)
-        raise table.error(f"is MatrixMarket of {words!r}, matrix coordinate is read")
-    if len(table.sizes) != 3 or not all(map(str.isdecimal, table.sizes)):
-        words = " ".join(table.sizes or table.names)
-        raise table.error(f"states {words!r}; rows, columns and entries are needed")
-    width = 2 + _VALUES[kind[2]]
-    if table.width != width:
-        problem = f"has {table.width} columns of {width} of {kind[2]} entries"
-        raise table.error(problem)
-    return table, kind[2:]
 
 
 def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
