@@ -88,7 +88,7 @@ class NicPlan:
     """Bytes: what may go at once, what one queue holds, what a leaf sends in its turn,
     the largest segment of the device."""
     packets: int
-    """Of the largest segment: TCP makes it of two, however short it is to be."""
+    """Packets of that segment: TCP makes it of two, however short it is to be."""
     leaves: int
     """Number of leaves that `classifier` names; 0 for one queue."""
     numbered: tuple[int, ...] | None = None
