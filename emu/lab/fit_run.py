@@ -14,15 +14,11 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from emu.errors import DataError
+from emu.lab.fitting import iterations
 from emu.lab.fitting.causes import FittedSteps, overtaken
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
-from emu.lab.fitting.iterations import (
-    FittedIterations,
-    Template,
-    fit_traffic,
-    mean_iterations,
-)
+from emu.lab.fitting.iterations import FittedIterations, Template
 from emu.lab.fitting.steps import describe_ends
 from emu.lab.output_lines import marks_of
 from emu.lab.run import MORE_CORES, MOST_WAITS
@@ -141,12 +137,12 @@ def fit_run(
     try:
         ran = [(one["program"], one["machine"]) for one in lab["programs"]]
         marks = marks_of(run, mark, ran, traffic) if mark else None
-        outcome = fit_traffic(traffic, skip=skip, marks=marks)
+        outcome = iterations.fit_traffic(traffic, skip=skip, marks=marks)
         job = _make_fit(name, outcome, traffic, cores, template)
         ring = isinstance(outcome, FittedIterations) and template is None
         if ring and abs(job.error) > _NO_SUM:
             with contextlib.suppress(Unfittable):
-                outcome = fit_traffic(traffic, skip=skip, ring=False)
+                outcome = iterations.fit_traffic(traffic, skip=skip, ring=False)
                 other = _make_fit(name, outcome, traffic, cores, None)
                 job = min(job, other, key=lambda fit: abs(fit.error))
     except Unfittable as error:
@@ -164,7 +160,8 @@ def _make_fit(
     half = found.count // 2
     early, late = found.part(0, half), found.part(half, found.count)
     if template is not None:
-        found, early = (mean_iterations(part, template) for part in (found, early))
+        mean = iterations.mean_iterations
+        found, early = mean(found, template), mean(early, template)
     fits = [write_fit(name, part, traffic, cores) for part in (found, early)]
     simulated, held_out_simulated = (
         prepare(loads(json.dumps(fit), name=f"{name}.json")).simulate().makespan / count

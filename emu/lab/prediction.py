@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,15 +34,8 @@ from emu.problem import (
 )
 from emu.scenario import load, prepare
 from emu.scenario.run_sections import LabFile
-from emu.trust.prediction import (
-    SHARE,
-    Cause,
-    Outcome,
-    Prediction,
-    largest_cause,
-    links_to_blame,
-    of_network,
-)
+from emu.trust import prediction as verdicts
+from emu.trust.prediction import SHARE, Cause, Outcome, Prediction
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
 _PACKET = 1448
@@ -119,7 +111,7 @@ def judge_lab(
     marks: Marks | None = None,
     timeouts: int = 0,
     time_scale: float = 1.0,
-    nics: Mapping[str, float] = MappingProxyType({}),
+    nics: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return the verdict on the prediction of a lab, as result.json has those of runs.
 
@@ -141,8 +133,8 @@ def judge_lab(
     waits = f"TCP waited for {timeouts} timeouts, {one:.3g} s each or more"
     lost = min(one * timeouts, abs(apart))  # of several connections at once
     causes = [_of_bytes(traffic, outcome, predicted), Cause(waits, lost)]
-    links, more = _of_messages(traffic, outcome, apart, nics)
-    reasons = largest_cause([*causes, *more], apart)
+    links, more = _of_messages(traffic, outcome, apart, nics or {})
+    reasons = verdicts.largest_cause([*causes, *more], apart)
     simulated = np.nanmax(predicted.task_end, axis=0)
     turn, number = np.divmod(np.arange(outcome.count), len(simulated))
     ends = turn * predicted.makespan + simulated[number]
@@ -186,7 +178,7 @@ def _of_messages(
     pairs = zip(map(tuple, flows.tolist()), late.tolist(), strict=True)
     drifts = {flow: seconds for flow, seconds in pairs if seconds * apart > 0}
     losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
-    links = links_to_blame(schedule, losses, SHARE * abs(apart))
+    links = verdicts.links_to_blame(schedule, losses, SHARE * abs(apart))
     if not links:
         own = (
             "programs took other times than predicted between what they received and "
@@ -196,7 +188,9 @@ def _of_messages(
     problem = schedule.problem
     ports = {p for p in range(len(problem.links)) if problem.links[p].name in links}
     worst = [each for each in drifts if not ports.isdisjoint(problem.hops[each[0]])]
-    suspects = of_network(schedule, links, worst, 1.0, nics) if apart > 0 else ()
+    suspects = (
+        verdicts.of_network(schedule, links, worst, 1.0, nics) if apart > 0 else ()
+    )
     per_second = apart / sum(drifts.values())
     return links, [
         Cause(text, per_second * sum(drifts.get(flow, 0.0) for flow in of))

@@ -30,17 +30,8 @@ from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
 from emu.lab.setup import COMMAND, cores_here, open_lab, programs_of
-from emu.prediction.analysis.traffic import (
-    CONNECTION,
-    OWNER,
-    Traffic,
-    count_bytes,
-    meetings,
-    messages,
-    name_matrix,
-    nic_rates,
-    nic_use,
-)
+from emu.prediction.analysis import traffic as analysis
+from emu.prediction.analysis.traffic import CONNECTION, OWNER, Traffic
 from emu.problem import Schedule
 from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
@@ -253,16 +244,18 @@ class LabPrograms:
         rates = [
             (at, names.index(m.name), m.nic_out, m.nic_in) for at, m in self.changes
         ]
-        use = nic_use(packets, nic_rates(traffic.nics, rates, seconds, BINS), seconds)
+        nics = analysis.nic_rates(traffic.nics, rates, seconds, BINS)
+        use = analysis.nic_use(packets, nics, seconds)
+        sizes = analysis.count_bytes(packets, len(names))
         # Where connections are to have queues of their own, some may share one.
         is_fair = self._file.lab.sharing == "fair"
         leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
         return {
             "packets": len(packets),
             "connections": len(np.unique(packets[CONNECTION])),
-            "messages": len(messages(packets)),
-            "shared_queues": len(meetings(packets, leaf)) if is_fair else 0,
-            "bytes": name_matrix(count_bytes(packets, len(names)), names),
+            "messages": len(analysis.messages(packets)),
+            "shared_queues": len(analysis.meetings(packets, leaf)) if is_fair else 0,
+            "bytes": analysis.name_matrix(sizes, names),
             "bin_seconds": seconds / BINS,
             "nic_use": {
                 name: {"out": use[0, number].tolist(), "in": use[1, number].tolist()}

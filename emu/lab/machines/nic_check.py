@@ -89,11 +89,6 @@ class NicTrial:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def close(self) -> None:
-        """Let go of both ends."""
-        self.receiver.close()
-        self.sender.close()
-
 
 def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
     """Return payload bytes per wall second of all directions; the trials are over."""
@@ -116,7 +111,8 @@ def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
             for thread in threads:
                 thread.join()
             for trial in trials:
-                trial.close()
+                trial.receiver.close()
+                trial.sender.close()
     os.close(zeros)
     return [slope(one) for one in looks]
 
