@@ -23,7 +23,7 @@ import typer
 
 from emu.cli import app
 from emu.cli.app import COMMANDS
-from emu.lab.machines import missing_needs
+from emu.lab.machines.lab import missing_needs
 from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).resolve().parent.parent

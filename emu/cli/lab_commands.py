@@ -18,8 +18,8 @@ from emu.host.files import write_atomic
 from emu.host.foreign_code import ask_to_run
 from emu.host.this_host import module_command
 from emu.lab.fit_run import Fit, fit_run
-from emu.lab.fitting import Template
-from emu.lab.machines import missing_needs
+from emu.lab.fitting.iterations import Template
+from emu.lab.machines.lab import missing_needs
 from emu.lab.prediction import list_lab_misses
 from emu.lab.run import run_lab
 from emu.lab.setup import open_lab

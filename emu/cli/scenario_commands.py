@@ -285,7 +285,7 @@ def import_command(
 
 
 def _print_import(name: str, facts: Mapping[str, Any]) -> None:
-    from emu.graph_data.import_summary import summary_lines  # noqa: PLC0415 - numpy
+    from emu.graph_data.imported import summary_lines  # noqa: PLC0415 - numpy
 
     split = f"{facts['train']} to train on" if facts["train"] else "split at random"
     typer.echo(

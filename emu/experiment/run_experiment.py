@@ -34,7 +34,7 @@ from emu.experiment.scale_search import ScaleChoice
 from emu.host.input_file import read_json
 from emu.host.this_host import version_of_emu
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
-from emu.lab.machines import Sharing
+from emu.lab.machines.nic import Sharing
 from emu.prediction.analysis import critical_path
 from emu.prediction.simulation import simulate
 from emu.prediction.simulation.attempts import Attempts

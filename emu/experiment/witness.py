@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from emu.errors import DataError
 from emu.experiment.run_result import RunResult
 from emu.lab.kernel_network import burst_of
-from emu.lab.machines import Sharing
+from emu.lab.machines.nic import Sharing
 from emu.prediction.packets import Control, Shares, check_packets, simulate_packets
 from emu.prediction.simulation import simulate
 from emu.problem import Outages

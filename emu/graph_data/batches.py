@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
+from emu.graph_data.sampling import Ids, SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 
@@ -27,10 +27,7 @@ ALL_NEIGHBOURS = 10_000_000
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Seeds and sampling of every (sampler, iteration) of a job.
-
-    Raises ValueError when a number is below 1 or ``epoch`` is another word.
-    """
+    """Seeds and sampling of every (sampler, iteration) of a job."""
 
     seed: int
     """Seed of the job."""
@@ -45,18 +42,11 @@ class BatchPlan:
     paper, A4); ``shard``: of its own 1/samplers of it, by number; ``local``: of as
     many, by owner, see `near_owners`."""
 
-    def __post_init__(self) -> None:
-        if min(self.samplers, self.batch_size, *self.fanouts) < 1 or not self.fanouts:
-            raise ValueError("samplers, batch size and fanouts must be at least 1")
-        if self.epoch not in {"replicate", "shard", "local"}:
-            raise ValueError(f"epoch is {self.epoch}, not replicate, shard or local")
-
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> BatchPlan:
         """Return the plan of a job, from ``Job.settings``.
 
-        Raises ValueError when the worker's batch does not divide among its samplers; as
-        the class.
+        Raises ValueError when a worker's batch does not divide among its samplers.
         """
         size, samplers = settings["batch_size"], settings["samplers_per_worker"]
         each, remainder = divmod(size, samplers)
@@ -89,24 +79,18 @@ class BatchPlan:
         return -(-self._seeds_per_epoch(train) // self.batch_size)
 
     def seeds_after(self, train: int, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return how many seeds all samplers have had after so many ``steps``.
-
-        Raises ValueError when a sampler would have no training vertex.
-        """
+        """Return the seeds drawn after ``steps``; raises as `steps_per_epoch`."""
         each = self._seeds_per_epoch(train)
         whole = train if self.epoch == "local" else self.samplers * each
         epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
         return np.asarray(epochs * whole + rest * self.samplers * self.batch_size)
 
-    def seeds(
-        self, train: NDArray[np.int64], sampler: int, iteration: int
-    ) -> NDArray[np.int64]:
+    def seeds(self, train: Ids, sampler: int, iteration: int) -> Ids:
         """Return the distinct seeds of one mini-batch; an epoch's last may be short.
 
         Under ``local`` every training vertex is a seed once per epoch: where shares
         part by one vertex, the last batch of the longer ones has one more. ``train``
-        are the training vertices, int64, as of `walk`. Raises ValueError when a
-        sampler would have no training vertex.
+        are the vertices of `walk`. Raises ValueError as `steps_per_epoch`.
         """
         count = self._seeds_per_epoch(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
@@ -127,7 +111,7 @@ class BatchPlan:
         """Return where the share of every sampler begins, and the end of the last."""
         return np.arange(self.samplers + 1) * train // self.samplers
 
-    def walk(self, dataset: Dataset) -> NDArray[np.int64]:
+    def walk(self, dataset: Dataset) -> Ids:
         """Return the training vertices of a data set as `seeds` takes them."""
         if self.epoch != "local":
             return dataset.train
@@ -142,16 +126,9 @@ class BatchPlan:
         return self.fanouts[-hop]
 
     def batch(
-        self,
-        structure: Structure,
-        train: NDArray[np.int64],
-        sampler: int,
-        iteration: int,
+        self, structure: Structure, train: Ids, sampler: int, iteration: int
     ) -> SampledBatch:
-        """Sample the mini-batch of one (sampler, iteration).
-
-        Raises ValueError when a sampler would have no training vertex.
-        """
+        """Sample the batch of one (sampler, iteration); raises as `steps_per_epoch`."""
         return sample_batch(
             structure,
             self.seeds(train, sampler, iteration),
@@ -161,19 +138,15 @@ class BatchPlan:
 
 
 @lru_cache(maxsize=4)
-def near_owners(dataset: Dataset, plan: BatchPlan) -> NDArray[np.int64]:
+def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     """Return the training vertices, those of sampler s at its `BatchPlan.share_bounds`.
 
     Sampler s draws of what store ``s * stores // samplers`` owns, as far as that goes;
     of fewer samplers than stores each has as many stores. Shares are equal but for one
     vertex: what an owner has beyond its samplers' shares, its last vertices by number,
     goes to the first samplers whose owners have too few. That depends on no placement,
-    only on which store owns what.
-
-    References
-    ----------
-    .. [1] DistDGL's ``node_split`` sorts training vertices by their owner and cuts them
-       into equal ranges, so that one owner that is short shifts all behind it.
+    only on which store owns what. DistDGL's ``node_split`` sorts by owner and cuts
+    equal ranges, so that one owner that is short shifts all behind it.
     """
     train, stores = np.asarray(dataset.train), dataset.parts
     homes = min(plan.samplers, stores)

@@ -1,4 +1,4 @@
-"""Rows of other stores that machines keep: which are there when a batch is drawn.
+"""Rows of other stores that machines keep, and what batches weigh with them.
 
 As batches do, all of it follows from the job's settings: a store knows which rows of
 its own a sampler has, and sends the others. What is fixed before the start belongs to a
@@ -8,8 +8,10 @@ does not depend on who ran when.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -19,6 +21,8 @@ from numpy.typing import NDArray
 
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
+from emu.graph_data.sampling import SampledBatch
+from emu.problem.workloads import SampleCounts
 
 #: Policies whose rows are chosen before the start.
 FIXED = ("degree", "vip")
@@ -137,10 +141,8 @@ class SamplerCache:
         return hits
 
     def _keep(self, batch: NDArray[np.int64]) -> None:
-        """Keep what the next batches need, the nearest first, then what is newest.
-
-        Of a batch the vertices that were met last, farthest from its seeds, are newest.
-        """
+        # What the next batches need, the nearest first, then what is newest: of a batch
+        # the vertices that were met last, farthest from its seeds.
         stamps = self._used + np.arange(len(batch))
         self._used += len(batch)
         vertices = np.concatenate([batch, self.held])
@@ -151,3 +153,70 @@ class SamplerCache:
             need[np.isin(vertices, self._ahead[distance])] = distance
         chosen = np.sort(np.lexsort((-stamps, need))[: self._most])
         self.held, self._stamps = vertices[chosen], stamps[chosen]
+
+
+def batch_counts(
+    batch: SampledBatch,
+    owner: NDArray[np.int32],
+    stores: int,
+    hits: NDArray[np.bool_] | None = None,
+) -> SampleCounts:
+    """Count what each store owns of a mini-batch, without touching features.
+
+    ``hits``: which of its vertices' rows the sampler has, None without a cache.
+    """
+
+    def per_store(positions: slice | NDArray[Any]) -> tuple[int, ...]:
+        return tuple(np.bincount(owners[positions], minlength=stores).tolist())
+
+    owners = np.asarray(owner)[batch.vertices]
+    return SampleCounts(
+        owned=per_store(slice(None)),
+        edges=sum(len(source) for source, _ in batch.edges),
+        seeds=batch.sizes[-1],
+        outputs=batch.sizes[1],
+        first_edges=len(batch.edges[0][0]),
+        frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
+        answered=tuple(per_store(vertices) for _, vertices in batch.edges[::-1]),
+        hits=() if hits is None else per_store(hits),
+    )
+
+
+@lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
+def count_samples(
+    dataset: Dataset, plan: BatchPlan, batches: int, cache: CachePlan | None = None
+) -> tuple[tuple[SampleCounts, ...], ...]:
+    """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
+    structure, train = dataset.structure, plan.walk(dataset)
+
+    def count(
+        sampler: int, iteration: int, held: SamplerCache | None = None
+    ) -> SampleCounts:
+        batch = plan.batch(structure, train, sampler, iteration)
+        hits = None if held is None else held.look(batch.vertices)
+        return batch_counts(batch, dataset.owner, dataset.parts, hits)
+
+    def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
+        assert cache is not None  # noqa: S101 - for mypy
+        held = SamplerCache(dataset, plan, cache, sampler)
+        return tuple(count(sampler, n, held) for n in range(batches))
+
+    samplers = range(plan.samplers)
+    # Compiled sampling lets others run.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        if cache is not None:
+            return tuple(pool.map(count_in_order, samplers))
+        rows = [[pool.submit(count, s, n) for n in range(batches)] for s in samplers]
+        return tuple(tuple(each.result() for each in row) for row in rows)
+
+
+def count_job(
+    settings: Mapping[str, Any], dataset: Dataset, batches: int
+) -> tuple[tuple[SampleCounts, ...], ...]:
+    """Return `count_samples` of ``Job.settings``, with the cache that they state.
+
+    Raises ValueError as `BatchPlan.from_settings` and `count_samples`.
+    """
+    plan = BatchPlan.from_settings(settings)
+    cache = CachePlan.from_settings(settings, dataset.feature_length)
+    return count_samples(dataset, plan, batches, cache)

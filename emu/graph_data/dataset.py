@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.graph_data.prepared import (
-    PreparedArrays,
-    prepare_arrays,
-    write_arrays,
-    write_header,
-)
+from emu.graph_data import prepared
 from emu.graph_data.raw_graph import CHUNK, RawGraph
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import find_source
@@ -34,7 +28,6 @@ from emu.host.foreign_code import import_library
 from emu.host.stream_key import stream_key
 from emu.names import file_part
 
-PARTITIONERS = ("metis", "metis-dgl", "hash", "hierarchical")
 #: The parts that a graph was imported with; nothing is to be computed.
 AS_IMPORTED = "imported"
 
@@ -47,7 +40,7 @@ def partition(
     seed: int = 0,
     boxes: Sequence[int] = (),
 ) -> NDArray[np.int32]:
-    """Assign every vertex to one of ``parts`` stores.
+    """Assign every vertex to one of ``parts`` stores; returns int32, (vertices,).
 
     Parameters
     ----------
@@ -63,26 +56,9 @@ def partition(
     boxes
         Parts of each box, for ``hierarchical``: those of a box are consecutive.
 
-    Returns
-    -------
-    owner
-        int32, shape (vertices,).
-
-    Raises
-    ------
-    ValueError
-        When the partitioner is unknown, there are no parts, or boxes do not hold them.
-    DataError
-        When dgl is needed and not installed.
+    Raises ValueError when the partitioner is unknown, or boxes do not hold the parts;
+    DataError when dgl is needed and not installed.
     """
-    if partitioner not in PARTITIONERS:
-        raise ValueError(f"no partitioner is called {partitioner}; {PARTITIONERS}")
-    if parts < 1:
-        raise ValueError(f"{parts} parts cannot hold a graph")
-    if partitioner == "hierarchical" and (
-        sum(boxes) != parts or min(boxes, default=0) < 1
-    ):
-        raise ValueError(f"boxes {[*boxes]} do not hold {parts} parts")
     if parts == 1:
         return np.zeros(structure.vertices, np.int32)
     if partitioner == "metis":
@@ -90,7 +66,11 @@ def partition(
     if partitioner == "metis-dgl":
         return _metis_of_dgl(structure, parts)
     if partitioner == "hierarchical":
+        if sum(boxes) != parts or min(boxes) < 1:
+            raise ValueError(f"boxes {[*boxes]} do not hold {parts} parts")
         return _metis_by_box(structure, boxes)
+    if partitioner != "hash":
+        raise ValueError(f"no partitioner is called {partitioner}")
     keys = np.arange(structure.vertices, dtype=np.uint64) + stream_key(seed)
     keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
@@ -179,14 +159,6 @@ class DatasetSpec:
     parts: int = 1
     boxes: tuple[int, ...] = ()
 
-    @property
-    def identity(self) -> list[tuple[str, Any]]:
-        """Names and values that tell data sets apart, sorted."""
-        fields = asdict(self)
-        if not self.boxes:  # as before there were any: what is cached stays
-            del fields["boxes"]
-        return sorted(fields.items())
-
 
 def _map_once(name: str) -> Any:
     """Return a property of a data set: an array that is mapped once."""
@@ -196,17 +168,17 @@ def _map_once(name: str) -> Any:
 class Dataset:
     """Structure, labels, split and partitioned features of one graph.
 
-    Every array is checked and mapped when it is first asked for; a worker that asks for
-    none reads only the manifest. ``feature_length`` stands for the columns that are
-    there: the first so many of them, or all repeated until there are so many, as the
-    paper of P3 varies them.
+    Every array is checked and mapped when it is first asked for. ``feature_length``
+    stands for the columns that are there: the first so many of them, or all repeated
+    until there are so many, as the paper of P3 varies them.
     """
 
     def __init__(
-        self, prepared: PreparedArrays, feature_length: int | None = None
+        self, arrays: prepared.PreparedArrays, feature_length: int | None = None
     ) -> None:
-        self._prepared = prepared
-        facts = prepared.facts
+        self._prepared, facts = arrays, arrays.facts
+        self.folder = arrays.folder
+        """Directory of the prepared form."""
         self.vertices: int = facts["vertices"]
         self.edges: int = facts["edges"]
         self.classes: int = facts["classes"]
@@ -227,11 +199,6 @@ class Dataset:
         """Return the hash of the folder."""
         return hash(self.folder)
 
-    @property
-    def folder(self) -> Path:
-        """Directory of the prepared form."""
-        return self._prepared.folder
-
     @cached_property
     def structure(self) -> Structure:
         """In-neighbours of every vertex."""
@@ -250,15 +217,11 @@ class Dataset:
     test: NDArray[np.int64] = _map_once("test")
 
     def features(self, part: int) -> NDArray[np.float32]:
-        """Map the features of one partition, float32, shape (owned, feature_length).
-
-        Raises ValueError when there is no such partition.
-        """
-        if not 0 <= part < self.parts:
-            raise ValueError(f"no partition {part}, there are {self.parts}")
+        """Map the features of one partition, float32, shape (owned, feature_length)."""
         if part not in self._features:
-            whole = self._prepared.array(f"features_{part}")
-            self._features[part] = self._convert(whole)
+            self._features[part] = self._convert(
+                self._prepared.array(f"features_{part}")
+            )
         return self._features[part]
 
     def _convert(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -267,10 +230,7 @@ class Dataset:
         return rows[:, np.arange(self.feature_length) % self._columns]
 
     def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the features of a few vertices, in any partition.
-
-        Read row by row, past the checksums of whole partitions.
-        """
+        """Return features of a few vertices, past the checksums of whole partitions."""
         if not self._looks:
             names = (f"features_{part}" for part in range(self.parts))
             self._looks = [*map(self._prepared.map_unchecked, names)]
@@ -314,46 +274,38 @@ def open_dataset(
     normalise
         Scale every feature row to L2 length 1.
     partitioner, parts, boxes
-        See `partition`.
+        See `partition`, which raises ValueError for them.
     root
         Folder of the data files, instead of the one in ``EMU_DATA``.
     feature_length
         As of `Dataset`; nothing is prepared anew for it.
 
-    Raises
-    ------
-    DataError
-        When the data is missing, damaged, or wrong (NaN, vertex out of range).
-    ValueError
-        When the partitioner is unknown, there are no parts, or boxes do not hold them.
+    Raises DataError when the data is missing, damaged, or wrong (NaN, vertex out of
+    range).
     """
     spec = DatasetSpec(name, scale, seed, normalise, partitioner, parts, (*boxes,))
+    fields = asdict(spec)
+    if not boxes:  # as before there were any: what is cached stays
+        del fields["boxes"]
     source = find_source(name, scale=scale, seed=seed, root=root)
-    content = f"{_LAYOUT} {spec.identity} {source.fingerprint}"
+    content = f"{_LAYOUT} {sorted(fields.items())} {source.fingerprint}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
     return Dataset(
-        prepare_arrays(folder, lambda partial: _write(partial, source.load(), spec)),
+        prepared.prepare_arrays(
+            folder, lambda partial: _write(partial, source.load(), spec)
+        ),
         feature_length,
     )
 
 
 def open_for(settings: Mapping[str, Any]) -> Dataset:
-    """Open the data set of a job from ``Job.settings``.
-
-    Raises DataError, ValueError as `open_dataset`.
-    """
-    dataset = settings["dataset"]
+    """Open the data set of a job from ``Job.settings``; raises as `open_dataset`."""
     return open_dataset(
-        dataset["name"],
-        scale=dataset.get("scale") or 1.0,
-        seed=dataset.get("seed") or 0,
-        normalise=bool(dataset.get("normalise")),
-        root=dataset.get("root") or "",
+        **settings["dataset"],
         partitioner=settings["partitioner"],
         parts=settings["parts"],
         boxes=settings.get("boxes") or (),
-        feature_length=dataset.get("feature_length"),
     )
 
 
@@ -365,26 +317,22 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
             raise DataError(problem, path=graph.origin)
     owner = _assign_parts(graph, spec)
     local = np.empty(len(owner), np.int64)
+    shapes = {}
     for part in range(spec.parts):
         members = owner == part
         local[members] = np.arange(int(members.sum()))
-    arrays = {**graph.arrays, "owner": owner, "local": local}
-    write_arrays(folder, arrays)
-    with contextlib.ExitStack() as open_files:
-        files = []
-        for part in range(spec.parts):
-            path = folder / f"features_{part}.npy"
-            files.append(open_files.enter_context(path.open("wb")))
-            shape = int((owner == part).sum()), graph.feature_length
-            write_header(files[-1], np.dtype(np.float32), shape)
+        shapes[f"features_{part}"] = int(members.sum()), graph.feature_length
+    prepared.write_arrays(folder, {**graph.arrays, "owner": owner, "local": local})
+
+    def by_part() -> Iterator[list[NDArray[np.float32]]]:
         for vertices, read in graph.slices():
             rows = read
             if spec.normalise:
                 length = np.linalg.norm(rows, axis=1, keepdims=True)
                 rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
-            for part, file in enumerate(files):
-                mine = rows[owner[vertices] == part]
-                file.write(mine.astype(np.float32, copy=False).data)
+            yield [rows[owner[vertices] == part] for part in range(spec.parts)]
+
+    prepared.write_rows(folder, shapes, by_part())
     return {
         **asdict(spec),
         "vertices": graph.structure.vertices,
@@ -412,34 +360,26 @@ def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     return graph.owner
 
 
-def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
+def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedArrays:
     """Open the columns of a data set, cut into blocks on first use and cached.
 
     Arrays ``columns_0``, ... are float32, shape (vertices, columns of the block), each
-    checked when it is read: a reader of one block reads no other.
-
-    Raises DataError when they are damaged or cannot be written; ValueError when the
-    blocks are not all columns of the data set.
+    checked when it is read. Raises DataError when they are damaged or cannot be
+    written.
     """
-    if sum(blocks) != dataset.feature_length:
-        raise ValueError(f"{sum(blocks)} of {dataset.feature_length} columns")
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
 
     def write(folder: Path) -> dict[str, Any]:
-        ends = list(accumulate(blocks))
-        with contextlib.ExitStack() as open_files:
-            files = []
-            for number, size in enumerate(blocks):
-                path = folder / f"columns_{number}.npy"
-                files.append(open_files.enter_context(path.open("wb")))
-                shape = dataset.vertices, size
-                write_header(files[-1], np.dtype(np.float32), shape)
-            for start in range(0, dataset.vertices, CHUNK):
-                stop = min(start + CHUNK, dataset.vertices)
-                rows = dataset.gather(np.arange(start, stop))
-                for file, size, end in zip(files, blocks, ends, strict=True):
-                    file.write(np.ascontiguousarray(rows[:, end - size : end]).data)
-        return {"vertices": dataset.vertices, "blocks": [*blocks]}
+        count, cuts = dataset.vertices, np.cumsum(blocks)[:-1]
+        slices = (
+            dataset.gather(np.arange(start, min(start + CHUNK, count)))
+            for start in range(0, count, CHUNK)
+        )
+        shapes = {f"columns_{n}": (count, size) for n, size in enumerate(blocks)}
+        prepared.write_rows(
+            folder, shapes, (np.split(rows, cuts, axis=1) for rows in slices)
+        )
+        return {"vertices": count, "blocks": [*blocks]}
 
     name = f"{dataset.folder.name}-columns-{key}"
-    return prepare_arrays(dataset.folder.with_name(name), write)
+    return prepared.prepare_arrays(dataset.folder.with_name(name), write)

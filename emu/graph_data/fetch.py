@@ -83,10 +83,9 @@ class _Meter:
 def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
     """Bring a public graph to where ``job.dataset`` finds it; return its file.
 
-    ``tell`` gets the bytes that have come so far.
-
-    Raises DataError when the name is unknown, the file is there already, cannot be
-    fetched, or is another than that of this name. Nothing is left behind then.
+    ``tell`` gets the bytes that have come so far. Raises DataError when the name is
+    unknown, the file is there already, cannot be fetched, or is another than that of
+    this name. Nothing is left behind then.
     """
     if name not in PUBLIC_GRAPHS:
         names = ", ".join(PUBLIC_GRAPHS)

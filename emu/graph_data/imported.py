@@ -7,7 +7,7 @@ it came with some, as npy files. The manifest holds checksums and the origin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,43 +16,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.import_summary import summarize
-from emu.graph_data.numbering import join_tables
-from emu.graph_data.prepared import (
-    PreparedArrays,
-    prepare_arrays,
-    write_arrays,
-    write_header,
-)
+from emu.graph_data import prepared
+from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
-from emu.graph_data.readers.array_files import (
-    read_npy,
-    read_npz,
-    read_torch,
-    refuse_pickle,
-)
-from emu.graph_data.readers.dgl_file import partition_json, read_dgl, read_partitions
-from emu.graph_data.readers.edge_list import read_edge_list
+from emu.graph_data.readers import array_files, dgl_file, edge_list, vertex_table
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, check_size
-from emu.graph_data.readers.matrix_market import is_matrix, read_matrix
-from emu.graph_data.readers.metis_file import read_metis
 from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.text_table import TableOptions, Tell, first_lines
-from emu.graph_data.readers.vertex_table import read_features, read_labels, read_splits
 from emu.graph_data.sampling import Structure
 from emu.host.files import cache_home
 from emu.host.input_file import one_error
 
 _READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
-    ".npy": read_npy,
-    ".npz": read_npz,
-    ".pt": read_torch,
-    ".pth": read_torch,
-    ".bin": read_dgl,
-    ".dgl": read_dgl,
+    ".npy": array_files.read_npy,
+    ".npz": array_files.read_npz,
+    ".pt": array_files.read_torch,
+    ".pth": array_files.read_torch,
+    ".bin": dgl_file.read_dgl,
+    ".dgl": dgl_file.read_dgl,
 }
 MANIFEST = "manifest.json"
+#: Classes that a line of a summary shows.
+_SHOWN = 8
 
 
 def imports_home() -> Path:
@@ -100,47 +86,47 @@ def import_graph(
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
-    options, tables = table or TableOptions(), []
+    options, tables = replace(table or TableOptions(), tell=tell), []
     for file, read in (
-        (features, read_features), (labels, read_labels), (splits, read_splits)
-    ):  # fmt: skip
+        (features, vertex_table.read_features),
+        (labels, vertex_table.read_labels),
+        (splits, vertex_table.read_splits),
+    ):
         if file is not None:
             with one_error(file):
-                tables.append(read(file, options, tell))
+                tables.append(read(file, options))
     with one_error(path):
-        graph = _read_file(path, choices, options, tell)
+        graph = _read_file(path, choices, options)
         own = {"features"} if graph.features else set()
         own |= {"labels"} if graph.labels is not None else set()
-        own |= {"split"} if graph.masks or graph.splits else set()
+        own |= {"split"} if graph.splits else set()
         instead = [t.kind for t in tables if t.kind in own]
-        graph = join_tables(graph, tables)
+        graph = vertex_table.join_tables(graph, tables)
         notes = [*graph.notes]
         notes += [f"{kind} of {path.name} itself are left out" for kind in instead]
         raw = _make_up(graph, feature_length, classes, notes).check()
         facts = {**summarize(raw, graph.split_origin), "notes": notes}
-        return prepare_arrays(
+        return prepared.prepare_arrays(
             folder, lambda partial: _write(partial, raw, path, facts, graph.ids)
         )
 
 
 def source_of_import(folder: Path, *, seed: int) -> Source:
-    """Return an imported graph.
-
-    The seed is for the random split where it came without one. Raises DataError when it
-    is damaged.
-    """
+    """Return an imported graph; DataError if damaged. The seed is for a split."""
     arrays = open_imported(folder)
 
     def load() -> RawGraph:
         nothing = np.empty(0, np.int64)
-        split = {p: arrays.array(p) if arrays.holds(p) else nothing for p in SPLIT}
+        train, valid, test = (
+            arrays.array(part) if arrays.holds(part) else nothing for part in SPLIT
+        )
         features = arrays.array("features")
         graph = RawGraph(
             Structure(arrays.array("indptr"), arrays.array("indices")),
             arrays.array("labels"),
-            train=split["train"],
-            valid=split["valid"],
-            test=split["test"],
+            train,
+            valid,
+            test,
             classes=arrays.facts["classes"],
             feature_length=arrays.facts["feature_length"],
             rows=lambda start, stop: np.asarray(features[start:stop]),
@@ -153,42 +139,37 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
 
 
 def open_imported(folder: Path) -> PreparedArrays:
-    """Open an imported graph.
-
-    Raises DataError when it is damaged.
-    """
+    """Open an imported graph. Raises DataError when it is damaged."""
     return PreparedArrays(folder, "import the graph again")
 
 
-def _read_file(
-    path: Path, choices: Choices, options: TableOptions, tell: Tell | None
-) -> FoundGraph:
-    description = path if path.suffix == ".json" else partition_json(path)
+def _read_file(path: Path, choices: Choices, options: TableOptions) -> FoundGraph:
+    description = path if path.suffix == ".json" else dgl_file.partition_json(path)
     folder = path.is_dir() or description is not None
     text = not folder and path.suffix not in _READERS
     if not text and {options.columns, options.header, options.bipartite} != {None}:
         problem = "is no text: leave --columns, --header and --bipartite out"
         raise DataError(problem, path=str(path))
     if description is not None:
-        return read_partitions(description, choices)
+        return dgl_file.read_partitions(description, choices)
     if not text:
         read = read_ogb if folder else _READERS[path.suffix]
         return read(path, choices)
-    refuse_pickle(path)
+    array_files.refuse_pickle(path)
     if choices != NO_CHOICES:
         problem = "is text: --graph, --flatten, --relation, --split-number and "
         raise DataError(f"{problem}--split-arrays are for other files", path=str(path))
     if not first_lines(path):
         raise DataError("holds no line", path=str(path))
     answers = {options.columns, options.header}
-    if is_matrix(path):
+    if edge_list.is_matrix(path):
         if answers != {None}:
             problem = "is MatrixMarket: leave --columns and --header out"
             raise DataError(problem, path=str(path))
-        return read_matrix(path, options, tell)
+        return edge_list.read_matrix(path, options)
     is_open = answers | {options.bipartite} == {None}
-    graph = read_metis(path, tell) if is_open else None
-    return graph or read_edge_list(path, options, tell)
+    graph = edge_list.read_metis(path, options.tell) if is_open else None
+    return graph or edge_list.read_edge_list(path, options)
 
 
 def _make_up(
@@ -228,15 +209,67 @@ def _write(
 ) -> dict[str, Any]:
     arrays = {**graph.arrays, "owner": graph.owner, "ids": ids}
     left_out = set() if len(graph.train) else {*SPLIT}
-    write_arrays(
+    prepared.write_arrays(
         folder, {n: a for n, a in arrays.items() if a is not None and n not in left_out}
     )
-    shape = graph.structure.vertices, graph.feature_length
-    with (folder / "features.npy").open("wb") as file:
-        write_header(file, np.dtype(np.float32), shape)
-        for _, rows in graph.slices():
-            file.write(np.ascontiguousarray(rows, np.float32).data)
+    shapes = {"features": (graph.structure.vertices, graph.feature_length)}
+    prepared.write_rows(folder, shapes, ([rows] for _, rows in graph.slices()))
     note = ""
     if ids is not None:
         note = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"
     return {"origin": str(path.resolve()), **facts, "ids": note}
+
+
+def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
+    """Return the facts of an import, JSON values; ``split_origin`` may be empty."""
+    sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
+    degrees = np.diff(graph.structure.indptr)
+    pairs = len(graph.structure.indices) // 2
+    is_drawn = not len(graph.train)
+    return {
+        "vertices": graph.structure.vertices,
+        "edges": 2 * pairs,
+        "edges_given": graph.edges_given,
+        "self_loops": graph.self_loops,
+        "doubles": graph.edges_given - graph.self_loops - pairs,
+        "isolated": int((degrees == 0).sum()),
+        "classes": graph.classes,
+        "class_sizes": sizes.tolist(),
+        "class_names": [*graph.class_names],
+        "unlabelled": int((graph.labels < 0).sum()),
+        "feature_length": graph.feature_length,
+        "train": len(graph.train),
+        "valid": len(graph.valid),
+        "test": len(graph.test),
+        "split_origin": "drawn at random" if is_drawn else split_origin or "the file",
+        "parts": int(graph.owner.max()) + 1 if graph.owner is not None else 0,
+    }
+
+
+def summary_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Return the facts of an import as lines for people."""
+    names = facts["class_names"] or [*map(str, range(facts["classes"]))]
+    pairs = zip(names, facts["class_sizes"], strict=True)
+    sizes = [f"{name}: {size:,}" for name, size in pairs]
+    more = ["..."] if len(sizes) > _SHOWN else []
+    classes = ", ".join([*sizes[:_SHOWN], *more])
+    if facts["unlabelled"]:
+        classes += f"; {facts['unlabelled']:,} vertices without"
+    split = f"{facts['split_origin']}, 60 : 20 : 20 of what has a label"
+    if facts["train"]:
+        counts = (f"{facts[part]:,} {part}" for part in ("train", "valid", "test"))
+        split = f"{', '.join(counts)}, by {facts['split_origin']}"
+    loops = f"{facts['self_loops']:,} self-loops"
+    doubles = f"{facts['doubles']:,} doubles (in either direction)"
+    lines = [
+        *facts["notes"],
+        f"edges: {facts['edges_given']:,} given; dropped: {loops}, {doubles}",
+        f"vertices: {facts['vertices']:,}; {facts['isolated']:,} without an edge",
+        f"classes: {classes}",
+        f"split: {split}",
+    ]
+    if facts["ids"]:
+        lines.append(f"ids: {facts['ids']}")
+    if facts["parts"]:
+        lines.append(f"{facts['parts']} parts of its own: job.partitioner: imported")
+    return lines

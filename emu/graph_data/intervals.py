@@ -47,9 +47,7 @@ def cut_intervals(
     edges to other intervals, as the paper asks: vertices are dealt out by degree, there
     and back; then the intervals of a part that have most and fewest such edges swap
     vertices, until the two are within `CLOSE` times the mean or no swap brings them
-    closer.
-
-    Raises ValueError when a part has fewer vertices than intervals.
+    closer. Raises ValueError when a part has fewer vertices than intervals.
     """
     interval = np.empty(structure.vertices, np.int32)
     degree = np.diff(structure.indptr)
@@ -190,10 +188,7 @@ def interval_counts(
 def count_intervals(
     dataset: Dataset, each: int, how: Cut, *, sources: bool = False
 ) -> IntervalCounts:
-    """Return the sizes of the intervals of a data set's parts, as `interval_counts`.
-
-    Raises ValueError as `cut_intervals`.
-    """
+    """Return `interval_counts` of a data set's parts; raises as `cut_intervals`."""
     structure, owner, parts = dataset.structure, dataset.owner, dataset.parts
     cut = cut_intervals(structure, owner, parts, each, how)
     return interval_counts(structure, cut, parts, each, sources=sources)

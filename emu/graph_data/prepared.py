@@ -8,11 +8,12 @@ when it is opened (1 GB/s; a store reads its own partition only).
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,7 +29,6 @@ _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
 
 
 def _file_checksum(path: Path) -> int:
-    """Return the CRC-32 of a file's content."""
     checksum = 0
     with open_input(path) as file:
         while piece := file.read(1 << 20):
@@ -79,10 +79,7 @@ class PreparedArrays:
         return sum(file["bytes"] for file in self._files.values())
 
     def array(self, name: str) -> NDArray[Any]:
-        """Map an array read-only after comparing it with its checksum.
-
-        Raises DataError when its content changed or it cannot be read.
-        """
+        """Map an array read-only; DataError when its content changed or is lost."""
         path = self.folder / f"{name}.npy"
         try:
             if _file_checksum(path) != self._files[path.name]["crc32"]:
@@ -92,10 +89,7 @@ class PreparedArrays:
         return self.map_unchecked(name)
 
     def map_unchecked(self, name: str) -> NDArray[Any]:
-        """Map an array read-only without reading all of it: for a look at some rows.
-
-        Raises DataError when it cannot be read.
-        """
+        """Map an array without reading all of it; DataError when it cannot be."""
         path = self.folder / f"{name}.npy"
         try:
             return map_array(path)
@@ -104,8 +98,8 @@ class PreparedArrays:
             raise self._damage(path, getattr(error, "problem", str(error))) from error
 
 
-def write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    """Begin an npy file; what follows is written as any bytes are.
+def _begin_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> BinaryIO:
+    """Open an npy file behind its header; what follows is written as any bytes are.
 
     np.save names a full disk as "123718 requested and 60384 written", and storing into
     a mapped file ends the process with SIGBUS.
@@ -115,15 +109,34 @@ def write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -
         "fortran_order": False,
         "shape": shape,
     }
+    file = path.open("wb")
     np.lib.format.write_array_header_1_0(file, header)
+    return file
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays as npy files."""
     for name, array in arrays.items():
-        with (folder / f"{name}.npy").open("wb") as file:
-            write_header(file, array.dtype, array.shape)
+        with _begin_array(folder / f"{name}.npy", array.dtype, array.shape) as file:
             file.write(np.ascontiguousarray(array).data)
+
+
+def write_rows(
+    folder: Path,
+    shapes: Mapping[str, tuple[int, int]],
+    slices: Iterable[Sequence[NDArray[np.float32]]],
+) -> None:
+    """Write matrices as npy files, float32, by name; a slice has next rows of each."""
+    with contextlib.ExitStack() as open_files:
+        files = [
+            open_files.enter_context(
+                _begin_array(folder / f"{name}.npy", np.dtype(np.float32), shape)
+            )
+            for name, shape in shapes.items()
+        ]
+        for pieces in slices:
+            for file, rows in zip(files, pieces, strict=True):
+                file.write(np.ascontiguousarray(rows, np.float32).data)
 
 
 def _body_checksum(body: dict[str, Any]) -> int:
@@ -135,11 +148,9 @@ def prepare_arrays(
 ) -> PreparedArrays:
     """Open ``folder``, made by ``build`` if it is not there yet.
 
-    Any number of processes may ask at once: one builds, the others wait for it. What a
-    killed builder left behind is removed by the next one. ``build`` writes ``*.npy``
-    files into the directory that it is given; returns facts for the manifest, JSON
-    values.
-
+    Any number of processes may ask at once: one builds, the others wait for it, and
+    what a killed builder left behind is removed. ``build`` writes ``*.npy`` files into
+    the directory that it is given, and returns facts for the manifest, JSON values.
     Raises DataError when what is there is damaged, or nothing can be written.
     """
     try:

@@ -24,15 +24,14 @@ class RawGraph:
     train: NDArray[np.int64]
     valid: NDArray[np.int64]
     test: NDArray[np.int64]
-    """Distinct vertex ids, int64, sorted; all empty where a split is yet to be
-    drawn."""
+    """Distinct vertex ids, sorted; all empty where a split is yet to be drawn."""
     classes: int
     feature_length: int
     rows: Callable[[int, int], NDArray[np.float32]]
     """``rows(start, stop)`` returns the features of these vertices, float32, shape
     (stop - start, feature_length); asked in slices of `CHUNK` rows."""
     origin: str
-    """The file or generator that the features come from, for messages."""
+    """File or generator that the features come from, for messages."""
     owner: NDArray[np.int32] | None = None
     """Part of every vertex, int32, where the graph comes partitioned."""
     edges_given: int = 0
@@ -46,17 +45,10 @@ class RawGraph:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Structure, labels and split by their names in files."""
         names = "labels", "train", "valid", "test"
-        return {
-            "indptr": self.structure.indptr,
-            "indices": self.structure.indices,
-            **{part: getattr(self, part) for part in names},
-        }
+        return vars(self.structure) | {name: getattr(self, name) for name in names}
 
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Yield the features in slices of vertices.
-
-        Raises DataError when one of them is not finite; the error names it.
-        """
+        """Yield features in slices of vertices; DataError at one that is not finite."""
         vertices = self.structure.vertices
         for start in range(0, vertices, CHUNK):
             stop = min(start + CHUNK, vertices)
@@ -107,10 +99,9 @@ def build_structure(
 ) -> Structure:
     """Compress edges and their reverses by destination, without loops and duplicates.
 
-    Messages name ``origin``, the file that the edges come from.
-
-    Raises DataError when ends are not two lists of one length, or an edge names a
-    vertex that does not exist; the error names the edge.
+    ``origin`` is the file that the edges come from. Raises DataError, which names the
+    edge, when one names a vertex that does not exist, or ends are not two lists of one
+    length.
     """
     if not sources.shape == destinations.shape == (sources.size,):
         problem = f"edges have ends of shapes {sources.shape} and {destinations.shape}"
@@ -121,10 +112,8 @@ def build_structure(
             wrong = (part < 0) | (part >= vertices)
             if wrong.any():
                 edge = int(np.argmax(wrong))
-                problem = (
-                    f"edge {start + edge} names vertex {part[edge]}, there are only "
-                )
-                raise DataError(f"{problem}0..{vertices - 1}", path=origin)
+                problem = f"edge {start + edge} names vertex {part[edge]}, there are "
+                raise DataError(f"{problem}only 0..{vertices - 1}", path=origin)
     small = vertices <= np.iinfo(np.int32).max
     indices = np.empty(2 * len(sources), np.int32 if small else np.int64)
     narrow = sources.dtype == destinations.dtype == np.int32
@@ -145,23 +134,18 @@ def random_split(
     vertices: int, shares: tuple[int, int, int], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return sorted train, valid and test ids, ``shares`` of each."""
-    order = rng.permutation(vertices)
-    first, second, third = np.cumsum(shares)
-    parts = order[:first], order[first:second], order[second:third]
-    train, valid, test = map(np.sort, parts)
-    return train, valid, test
+    train, valid, test, _ = np.split(rng.permutation(vertices), np.cumsum(shares))
+    return np.sort(train), np.sort(valid), np.sort(test)
 
 
 def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
-    """Return a graph without a split with one: 60, 20 and 20 % of what has a label.
-
-    A graph that has one is returned as it is.
-    """
+    """Return a graph with its split, or with 60, 20 and 20 % of what has a label."""
     if len(graph.train):
         return graph
     vertices = np.flatnonzero(graph.labels >= 0)
-    train, valid = int(0.6 * len(vertices)), int(0.2 * len(vertices))
-    shares = train, valid, len(vertices) - train - valid
-    parts = random_split(len(vertices), shares, np.random.default_rng([seed, 3]))
+    count = len(vertices)
+    train, valid = int(0.6 * count), int(0.2 * count)
+    shares = train, valid, count - train - valid
+    parts = random_split(count, shares, np.random.default_rng([seed, 3]))
     first, second, third = (vertices[part] for part in parts)
     return replace(graph, train=first, valid=second, test=third)

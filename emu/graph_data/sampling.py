@@ -1,18 +1,16 @@
 """Neighbour sampling as a pure function of (seed, sampler, iteration).
 
 Every draw is a hash of (stream, hop, vertex, number of the draw): no generator state,
-so it does not matter where a vertex is sampled, in which order, or together with which
-others. A store that samples only its own vertices (multiround) and one that samples
-the whole batch (oneshot) draw the same neighbours.
-
-Must not know: features, files, processes.
+so it does not matter where a vertex is sampled, in which order, or with which others. A
+store that samples only its own vertices (multiround) and one that samples the whole
+batch (oneshot) draw the same neighbours. Must not know: features, files, processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +18,12 @@ from numpy.typing import NDArray
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 
+#: Numbers of vertices, or of edges, int64; places among some vertices, int32.
+Ids: TypeAlias = NDArray[np.int64]
+Positions: TypeAlias = NDArray[np.int32]
 
-def entries_of(
-    indptr: NDArray[np.int64], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+
+def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
     """Return the row pointers of some rows of a compressed matrix, and their entries.
 
     Those of row i are ``entries[pointers[i]:pointers[i + 1]]``, places in the matrix.
@@ -38,7 +38,7 @@ def entries_of(
 class Structure:
     """In-neighbours of every vertex, compressed by destination (CSC)."""
 
-    indptr: NDArray[np.int64]
+    indptr: Ids
     """int64, shape (vertices + 1,)."""
     indices: NDArray[Any]
     """int32 or int64, shape (edges,): sources of the edges into vertex v stand at
@@ -49,9 +49,7 @@ class Structure:
         """Number of vertices."""
         return len(self.indptr) - 1
 
-    def neighbours(
-        self, vertices: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def neighbours(self, vertices: Ids) -> tuple[Ids, Ids]:
         """Return the neighbours of vertices, one's after another's.
 
         Those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``; both int64.
@@ -68,47 +66,37 @@ class SampledBatch:
     the order of their first edge. So one id list and L + 1 sizes describe all sets.
     """
 
-    vertices: NDArray[np.int64]
+    vertices: Ids
     """S_0, int64; its first ``sizes[-1]`` entries are the seeds."""
     sizes: tuple[int, ...]
     """#S_0, ..., #S_L."""
-    edges: tuple[tuple[NDArray[np.int32], NDArray[np.int32]], ...]
+    edges: tuple[tuple[Positions, Positions], ...]
     """(source, destination) positions in S_0, int32, per block; input side first."""
 
     @property
-    def seeds(self) -> NDArray[np.int64]:
+    def seeds(self) -> Ids:
         """The vertices whose labels the batch learns, S_L."""
         return self.vertices[: self.sizes[-1]]
 
 
 def sample_neighbours(
-    structure: Structure,
-    frontier: NDArray[np.int64],
-    *,
-    fanout: int,
-    stream: np.uint64,
-    hop: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    structure: Structure, frontier: Ids, *, fanout: int, stream: np.uint64, hop: int
+) -> tuple[Ids, Ids]:
     """Draw min(in-degree, fanout) distinct in-neighbours of every frontier vertex.
 
     The frontier may be in any order, any part of the true one. ``stream`` is the key of
     (seed, sampler, iteration), see `stream_key`; hop 1 is next to the seeds, and a
     vertex draws afresh in every hop. Returns sources and destinations: int64 vertex ids
-    of the sampled edges, grouped in the order of ``frontier``.
-
-    Raises ValueError when the fanout is below 1 or a frontier vertex does not exist.
+    of the sampled edges, grouped in the order of ``frontier``. Raises ValueError when
+    the fanout is below 1 or a frontier vertex does not exist.
     """
     sources, positions = _sample_frontier(structure, frontier, fanout, stream, hop)
     return sources, frontier[positions]
 
 
 def _sample_frontier(
-    structure: Structure,
-    frontier: NDArray[np.int64],
-    fanout: int,
-    stream: np.uint64,
-    hop: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    structure: Structure, frontier: Ids, fanout: int, stream: np.uint64, hop: int
+) -> tuple[Ids, Positions]:
     if fanout < 1:
         raise ValueError(f"a fanout of {fanout} samples nothing")
     if len(frontier) and not (
@@ -133,9 +121,7 @@ def _sample_frontier(
     return sources, destinations
 
 
-def relabel(
-    known: NDArray[np.int64], ids: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
     """Give vertices positions by first appearance, ``known`` before ``ids``.
 
     Returns the distinct ids (int64), and the position of each of ``ids`` among them
@@ -152,17 +138,14 @@ def relabel(
 
 
 class GrowingBatch:
-    """A batch under construction, hop by hop from its seeds.
+    """A batch under construction, hop by hop from its seeds: distinct ids, int64."""
 
-    ``seeds``: distinct vertex ids, int64.
-    """
-
-    def __init__(self, seeds: NDArray[np.int64]) -> None:
+    def __init__(self, seeds: Ids) -> None:
         self.frontier = seeds
         self._sizes = [len(seeds)]
-        self._edges: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
+        self._edges: list[tuple[Positions, Positions]] = []
 
-    def grow(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> None:
+    def grow(self, sources: Ids, destinations: Ids) -> None:
         """Add the sampled edges of one hop, in whatever order vertices were served.
 
         Raises ValueError when an edge leads to a vertex outside the frontier.
@@ -178,7 +161,7 @@ class GrowingBatch:
             sources, destination = sources[order], destination[order]
         self.add(sources, destination)
 
-    def add(self, sources: NDArray[np.int64], destination: NDArray[np.int32]) -> None:
+    def add(self, sources: Ids, destination: Positions) -> None:
         """Add one hop's edges, ordered by ``destination``: frontier positions."""
         self.frontier, source = relabel(self.frontier, sources)
         self._sizes.append(len(self.frontier))
@@ -192,17 +175,12 @@ class GrowingBatch:
 
 
 def sample_batch(
-    structure: Structure,
-    seeds: NDArray[np.int64],
-    *,
-    fanouts: Sequence[int],
-    stream: np.uint64,
+    structure: Structure, seeds: Ids, *, fanouts: Sequence[int], stream: np.uint64
 ) -> SampledBatch:
     """Sample the blocks of one mini-batch.
 
     Seeds are distinct vertex ids, int64. Fanouts are in DGL's order: the last number
-    belongs to the seeds' hop. ``stream`` is the key of (seed, sampler, iteration), see
-    `stream_key`. Raises ValueError as `sample_neighbours`.
+    belongs to the seeds' hop. ``stream`` and errors are those of `sample_neighbours`.
     """
     batch = GrowingBatch(seeds)
     for hop, fanout in enumerate(reversed(fanouts), start=1):

@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.errors import DataError
+from emu.graph_data import imported
 from emu.graph_data.fetch import PUBLIC_GRAPHS
-from emu.graph_data.imported import (
-    MANIFEST,
-    imports_home,
-    open_imported,
-    source_of_import,
-)
+from emu.graph_data.imported import MANIFEST, imports_home
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.raw_graph import Source
 from emu.graph_data.readers.array_files import npz_source
@@ -32,16 +28,15 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
 
     Looked for in ``root``, else in the folder that the environment variable
     ``EMU_DATA`` names and among the imported graphs. Synthetic presets need no files.
-
-    Raises DataError when it is not there; the error has the places searched, and where
-    to get it.
+    Raises DataError when it is not there, with the places searched, and where to get
+    it.
     """
     if name in PRESETS:
         return synthetic_source(name, scale=scale, seed=seed)
     folders = data_folders(root)
     for folder in folders:
         if (folder / name / MANIFEST).is_file():
-            return source_of_import(folder / name, seed=seed)
+            return imported.source_of_import(folder / name, seed=seed)
         if name in _OGB and (folder / name.replace("-", "_")).is_dir():
             return ogb_source(folder / name.replace("-", "_"))
         files = sorted((folder / name).glob("*.npz"))
@@ -102,7 +97,7 @@ def list_data() -> list[KeptData]:
     for folder in (folder for home in homes for folder in sorted(home.iterdir())):
         if (folder / MANIFEST).is_file():
             try:
-                arrays = open_imported(folder)
+                arrays = imported.open_imported(folder)
                 facts, size = arrays.facts, arrays.size
                 origin = "; ".join([facts["origin"], *facts["notes"]])
                 what = facts["vertices"], facts["edges"], size, origin
@@ -120,7 +115,6 @@ def clear_data(names: list[str]) -> int:
     """Remove prepared forms: of all graphs, or of the named ones with these themselves.
 
     Files in EMU_DATA stay, what was imported or fetched does not. Returns bytes freed.
-
     Raises DataError when nothing is kept under a name, or it cannot be removed.
     """
     prepared_home = cache_home() / "prepared"

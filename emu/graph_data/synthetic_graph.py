@@ -11,19 +11,15 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.raw_graph import (
-    CHUNK,
-    RawGraph,
-    Source,
-    build_structure,
-    random_split,
-)
+from emu.graph_data import raw_graph
+from emu.graph_data.raw_graph import CHUNK, RawGraph, Source, build_structure
 from emu.prediction.core import ffi, lib, pointer
 
 _VERSION = 1  # of the generator; part of the cache key
@@ -76,8 +72,7 @@ PRESETS = {
 def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
     """Return a preset of `PRESETS` with ``scale`` times its vertices and edges.
 
-    Raises DataError when the scale is not positive, or so small that the graph would be
-    dense.
+    Raises DataError when the scale is not positive, or the graph would be dense.
     """
     preset = PRESETS[name]
     if not 0 < scale <= 1:
@@ -91,35 +86,32 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
             f"{name}: at scale {scale} there are {vertices} vertices, and "
             f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
         )
-    fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
-    train = max(1, round(preset.split[0] * scale))
-    return Source(fingerprint, lambda: _generate(name, preset, scale, seed), train)
-
-
-def _generate(name: str, preset: Preset, scale: float, seed: int) -> RawGraph:
-    vertices, edges = round(preset.vertices * scale), round(preset.edges * scale)
-    rng = np.random.default_rng([seed, 1])
-    blocks = _Blocks(preset, vertices)
-    first, second = _draw_edges(preset, blocks, edges, rng)
-    ids = rng.permutation(vertices)  # the order of generation must not show
-    of_vertex = np.empty(vertices, np.int64)
-    of_vertex[ids] = np.arange(vertices)
-    vertex_class, vertex_block = blocks.classes[of_vertex], blocks.blocks[of_vertex]
-    labels = vertex_class.copy()
-    flips = rng.random(vertices) < preset.flip
-    labels[flips] = rng.integers(preset.classes, size=int(flips.sum()))
     train, valid, test = (max(1, round(part * scale)) for part in preset.split)
-    shares = train, valid, min(test, vertices - train - valid)
-    rows = _Features(preset, vertex_class, vertex_block, seed)
-    return RawGraph(
-        build_structure(ids[first], ids[second], vertices=vertices, origin=name),
-        labels.astype(np.int32),
-        *random_split(vertices, shares, np.random.default_rng([seed, 3])),
-        classes=preset.classes,
-        feature_length=preset.feature_length,
-        rows=rows,
-        origin=name,
-    )
+
+    def generate() -> RawGraph:
+        rng = np.random.default_rng([seed, 1])
+        blocks = _Blocks(preset, vertices)
+        first, second = _draw_edges(preset, blocks, edges, rng)
+        ids = rng.permutation(vertices)  # the order of generation must not show
+        of_vertex = np.empty(vertices, np.int64)
+        of_vertex[ids] = np.arange(vertices)
+        vertex_class, vertex_block = blocks.classes[of_vertex], blocks.blocks[of_vertex]
+        labels = vertex_class.copy()
+        flips = rng.random(vertices) < preset.flip
+        labels[flips] = rng.integers(preset.classes, size=int(flips.sum()))
+        shares = train, valid, min(test, vertices - train - valid)
+        return RawGraph(
+            build_structure(ids[first], ids[second], vertices=vertices, origin=name),
+            labels.astype(np.int32),
+            *raw_graph.random_split(vertices, shares, np.random.default_rng([seed, 3])),
+            classes=preset.classes,
+            feature_length=preset.feature_length,
+            rows=_feature_rows(preset, vertex_class, vertex_block, seed),
+            origin=name,
+        )
+
+    fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
+    return Source(fingerprint, generate, train)
 
 
 class _Blocks:
@@ -165,33 +157,26 @@ def _draw_edges(
     return keys // vertices, keys % vertices
 
 
-class _Features:
-    """Rows made chunk by chunk from the seed, the same in every process."""
+def _feature_rows(
+    preset: Preset, classes: NDArray[np.int64], blocks: NDArray[np.int64], seed: int
+) -> Callable[[int, int], NDArray[np.float32]]:
+    """Return what makes rows by chunks from the seed, the same in every process."""
+    length, draw = preset.feature_length, np.random.default_rng([seed, 2])
+    count = int(blocks.max()) + 1
+    of_class = draw.standard_normal((preset.classes, length), np.float32)
+    of_block = draw.standard_normal((count, length), np.float32)
+    class_mean, block_mean = preset.signal * of_class, preset.signal / 2 * of_block
 
-    def __init__(
-        self,
-        preset: Preset,
-        classes: NDArray[np.int64],
-        blocks: NDArray[np.int64],
-        seed: int,
-    ) -> None:
-        length, self._seed = preset.feature_length, seed
-        rng = np.random.default_rng([seed, 2])
-        draw = rng.standard_normal
-        self._class_mean = preset.signal * draw((preset.classes, length), np.float32)
-        count = int(blocks.max()) + 1
-        self._block_mean = preset.signal / 2 * draw((count, length), np.float32)
-        self._classes, self._blocks, self._length = classes, blocks, length
-
-    def __call__(self, start: int, stop: int) -> NDArray[np.float32]:
+    def make(start: int, stop: int) -> NDArray[np.float32]:
         chunks, pieces = range(start // CHUNK, -(-stop // CHUNK)), []
         for chunk in chunks:
             members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-            rng = np.random.default_rng([self._seed, 4, chunk])
-            shape = len(self._classes[members]), self._length
+            rng = np.random.default_rng([seed, 4, chunk])
+            shape = len(classes[members]), length
             pieces.append(rng.standard_normal(shape, np.float32))
-            pieces[-1] += self._class_mean[self._classes[members]]
-            pieces[-1] += self._block_mean[self._blocks[members]]
-        rows = np.concatenate(pieces)
+            pieces[-1] += class_mean[classes[members]]
+            pieces[-1] += block_mean[blocks[members]]
         offset = chunks.start * CHUNK
-        return rows[start - offset : stop - offset]
+        return np.concatenate(pieces)[start - offset : stop - offset]
+
+    return make

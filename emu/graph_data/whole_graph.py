@@ -5,12 +5,12 @@ are its local vertices in ascending order, then its remote ones: those that an e
 joins to a local vertex and another part owns. The structure is symmetric, so the
 remote vertices of both directions are the same.
 
-Parts with replicas: a box of devices computes for layer l of L all vertices that are
-L - l edges or less from its own, and nothing crosses between boxes (Medusa's
-replication in Cai et al., DGCL, EuroSys 2021, section 3; DGCL-R, section 7.1). Within a
-box the device that has most of its neighbours computes a replica, and the others get it
-as any remote vertex. Vertices of a part stand in an order that all layers share: its
-own, then replicas by distance: what a layer computes begins what the next reads.
+Parts with replicas: a box of devices computes for layer l of L all vertices that are L
+- l edges or less from its own, and nothing crosses between boxes (Medusa's replication
+in Cai et al., DGCL, EuroSys 2021, section 3; DGCL-R, section 7.1). Within a box the
+device that has most of its neighbours computes a replica, and the others get it as any
+remote vertex. All layers share the order of a part's vertices: its own, then replicas
+by distance, so that what a layer computes begins what the next reads.
 """
 
 from __future__ import annotations
@@ -29,28 +29,19 @@ from emu.graph_data.dataset import Dataset, open_for
 from emu.graph_data.prepared import prepare_arrays, write_arrays
 from emu.graph_data.sampling import Structure
 
-NORMS = ("mean", "symmetric", "sum")
-
 #: Kinds of model whose aggregation takes in the vertex itself.
 _WITH_LOOPS = {"gcn", "plain_gcn", "gin", "gat", "plain_gat"}
 
 
 @dataclass(frozen=True)
 class Aggregation:
-    """Weights of the edges of an aggregation; degrees are those of the whole graph.
-
-    Raises ValueError when the norm is unknown.
-    """
+    """Weights of the edges of an aggregation; degrees are those of the whole graph."""
 
     norm: str
     """Weight of edge u -> v: ``mean`` 1 / d(v); ``symmetric`` 1 / sqrt(d(u) d(v)) (Kipf
     and Welling, ICLR 2017, equation 2); ``sum`` 1."""
     loops: bool
     """Each vertex has an edge to itself, which counts in its degree."""
-
-    def __post_init__(self) -> None:
-        if self.norm not in NORMS:
-            raise ValueError(f"no norm is called {self.norm}; {NORMS}")
 
     @property
     def form(self) -> str:
@@ -80,10 +71,7 @@ class Adjacency:
         return len(self.indptr) - 1
 
     def transpose(self, columns: int) -> Adjacency:
-        """Return the transpose, each of its rows in ascending order.
-
-        ``columns``: number of columns, which are the rows of the transpose.
-        """
+        """Return the transpose, each row ascending; it has ``columns`` rows."""
         order = np.argsort(self.columns, kind="stable")
         rows = np.repeat(np.arange(self.rows, dtype=np.int32), np.diff(self.indptr))
         counts = np.bincount(self.columns, minlength=columns)
@@ -137,44 +125,23 @@ class WholeGraph:
         self._read = read
 
     def part(self, number: int) -> Part:
-        """Return a part.
-
-        Raises ValueError when there is no such part.
-        """
-        if not 0 <= number < self.parts:
-            raise ValueError(f"no part {number}, there are {self.parts}")
+        """Return a part."""
         return self._read(number)
 
     def ghosts_of(self, owner: int, reader: int) -> NDArray[np.int64]:
-        """Return the vertices of ``owner`` that ``reader`` needs, ascending.
-
-        V_ij of DGCL (Cai et al., EuroSys 2021, section 4.1).
-        """
+        """Return what ``reader`` needs of ``owner``, ascending: V_ij of DGCL (4.1)."""
         part = self.part(reader)
         return np.asarray(part.remote[part.owners == owner])
 
 
 def split_graph(
     structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
-) -> WholeGraph:
-    """Return a graph in parts, held in memory.
+) -> Iterator[Part]:
+    """Yield a graph in parts: all at once need not fit in memory.
 
     The structure is symmetric, without loops; a vertex has a part, shape (vertices,).
-    Raises ValueError when there is not an owner per vertex, or one is no part,
-    DataError when a part owns no vertex.
+    Raises DataError when a part owns no vertex.
     """
-    all_parts = [*_parts(structure, owner, parts, aggregation)]
-    return WholeGraph(structure.vertices, parts, all_parts.__getitem__)
-
-
-def _parts(
-    structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
-) -> Iterator[Part]:
-    """Yield the parts of `split_graph`: all at once need not fit in memory."""
-    if len(owner) != structure.vertices:
-        raise ValueError(f"{len(owner)} owners for {structure.vertices} vertices")
-    if len(owner) and not 0 <= owner.min() <= owner.max() < parts:
-        raise ValueError(f"owners reach from {owner.min()} to {owner.max()} of {parts}")
     sizes = np.bincount(owner, minlength=parts)
     if not sizes.all():
         raise DataError(
@@ -193,10 +160,7 @@ def part_of(
     held: NDArray[np.int64],
     aggregation: Aggregation,
 ) -> Part:
-    """Return the part that computes ``local`` and holds ``held`` besides.
-
-    The others come from their owner.
-    """
+    """Return the part that computes ``local``, holds ``held``, and gets the rest."""
     indptr, neighbours = structure.neighbours(local)
     own = np.concatenate([local, held])
     position = np.full(structure.vertices, -1, np.int32)
@@ -231,24 +195,21 @@ def part_of(
 def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
     """Open the parts of a data set, prepared on first use and cached beside it.
 
-    Raises DataError when a part owns no vertex, or the cached form is damaged or cannot
-    be written.
+    Raises DataError when a part owns no vertex, or the cached form is damaged.
     """
+    parts, name = dataset.parts, f"whole-{aggregation.form}"
     read = open_prepared(
         dataset,
-        f"whole-{aggregation.form}",
-        lambda: _parts(dataset.structure, dataset.owner, dataset.parts, aggregation),
+        name,
+        lambda: split_graph(dataset.structure, dataset.owner, parts, aggregation),
     )
-    return WholeGraph(dataset.vertices, dataset.parts, read)
+    return WholeGraph(dataset.vertices, parts, read)
 
 
 def open_prepared(
     dataset: Dataset, name: str, parts: Callable[[], Iterator[Part]]
 ) -> Callable[[int], Part]:
-    """Return what reads parts by number, prepared on first use beside a data set.
-
-    Raises DataError as `open_whole_graph`.
-    """
+    """Return what reads parts by number, made once; raises as `open_whole_graph`."""
 
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):
@@ -330,9 +291,7 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     """Open the data set and the parts of each layer of a job, from ``Job.settings``.
 
     ``replicas`` there are devices per box; where it is empty, or absent, nothing is
-    replicated and all layers have the same parts.
-
-    Raises DataError, ValueError as `open_parts`.
+    replicated and all layers have the same parts. Raises as `open_parts`.
     """
     dataset, graph = open_parts(settings)
     layers, boxes = settings["model"]["layers"], settings.get("replicas", [])

@@ -14,17 +14,12 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from emu.errors import DataError
-from emu.lab.fitting import (
-    FittedIterations,
-    FittedSteps,
-    Template,
-    Unfittable,
-    describe_ends,
-    fit_traffic,
-    mean_iterations,
-    overtaken,
-    write_fit,
-)
+from emu.lab.fitting import iterations
+from emu.lab.fitting.causes import FittedSteps, overtaken
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.fitted_job import write_fit
+from emu.lab.fitting.iterations import FittedIterations, Template
+from emu.lab.fitting.steps import describe_ends
 from emu.lab.output_lines import marks_of
 from emu.lab.run import MORE_CORES, MOST_WAITS
 from emu.names import file_part
@@ -116,11 +111,9 @@ def fit_run(
 
     ``skip`` iterations at the beginning are left out. With a template all iterations
     are like the mean one. ``mark`` is text in the lines that a program printed when an
-    iteration began. With ``force`` also of a lab that is not trusted.
-
-    Raises DataError when the directory is no run of a lab, its traffic was not noted,
-    NICs changed, programs waited for cores, or what crossed is none of what a fit
-    understands.
+    iteration began. With ``force`` also of a lab that is not trusted. Raises DataError
+    when the directory is no run of a lab, its traffic was not noted, NICs changed,
+    programs waited for cores, or a fit understands none of what crossed.
     """
     traffic = read_traffic(run)
     lab = read_lab(run)
@@ -144,12 +137,12 @@ def fit_run(
     try:
         ran = [(one["program"], one["machine"]) for one in lab["programs"]]
         marks = marks_of(run, mark, ran, traffic) if mark else None
-        outcome = fit_traffic(traffic, skip=skip, marks=marks)
+        outcome = iterations.fit_traffic(traffic, skip=skip, marks=marks)
         job = _make_fit(name, outcome, traffic, cores, template)
         ring = isinstance(outcome, FittedIterations) and template is None
         if ring and abs(job.error) > _NO_SUM:
             with contextlib.suppress(Unfittable):
-                outcome = fit_traffic(traffic, skip=skip, ring=False)
+                outcome = iterations.fit_traffic(traffic, skip=skip, ring=False)
                 other = _make_fit(name, outcome, traffic, cores, None)
                 job = min(job, other, key=lambda fit: abs(fit.error))
     except Unfittable as error:
@@ -167,7 +160,8 @@ def _make_fit(
     half = found.count // 2
     early, late = found.part(0, half), found.part(half, found.count)
     if template is not None:
-        found, early = (mean_iterations(part, template) for part in (found, early))
+        mean = iterations.mean_iterations
+        found, early = mean(found, template), mean(early, template)
     fits = [write_fit(name, part, traffic, cores) for part in (found, early)]
     simulated, held_out_simulated = (
         prepare(loads(json.dumps(fit), name=f"{name}.json")).simulate().makespan / count

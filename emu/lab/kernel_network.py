@@ -15,7 +15,7 @@ import heapq
 import itertools
 import os
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
@@ -30,15 +30,9 @@ from emu.emulation.launch import ExternalLauncher, describe_end
 from emu.emulation.network import Alarm, RunClock
 from emu.errors import RunError, ScenarioError
 from emu.host.this_host import module_command
-from emu.lab.machines import (
-    BURST,
-    MOST_OFF,
-    SMALLEST_SEGMENT,
-    Lab,
-    LabMachine,
-    Paces,
-    Sharing,
-)
+from emu.lab.machines.lab import Lab, LabMachine, Paces
+from emu.lab.machines.nic import BURST, SMALLEST_SEGMENT, Sharing
+from emu.lab.machines.nic_check import MOST_OFF
 from emu.prediction.scheduling import RateSegments
 from emu.problem import Cluster, Problem, Realization
 from emu.scenario import Scenario
@@ -49,7 +43,7 @@ def list_nic_changes(
 ) -> list[tuple[float, LabMachine]]:
     """Return when a machine's NIC changes, and the machine from then on, in order.
 
-    ``per_second`` is real bytes per wall second, of one emulated byte per emulated
+    ``per_second`` is real bytes per wall second, of an emulated one per emulated
     second.
     """
     machines, links = problem.cluster.machines, problem.cluster.links
@@ -63,65 +57,6 @@ def list_nic_changes(
     return changes
 
 
-class SharedNics:
-    """NICs that TCP shares by itself (`emu.emulation.coordinator.settings.KernelNics`).
-
-    They change as in `list_nic_changes`, at times of the run's clock.
-    """
-
-    def __init__(self, lab: Lab, changes: Iterable[tuple[float, LabMachine]]) -> None:
-        self._lab, self._changes = lab, deque(changes)
-        self._failure: RunError | None = None
-        self._clock: RunClock
-        self._change_alarm: Alarm
-
-    def begin(self, clock: RunClock) -> None:
-        """Take the clock of the run, in its loop."""
-        self._clock = clock
-        self._change_alarm = Alarm(asyncio.get_running_loop(), self._change_due)
-        self._change_due()
-
-    def on_decisions(self, lines: RateSegments) -> None:
-        """Set nothing."""
-
-    def for_senders(self, lines: RateSegments) -> RateSegments:
-        """Return them as they are, without limits to speak of."""
-        return lines
-
-    def path_in(self, machine: str, path: str) -> str:
-        """Return a path of a machine as the other namespaces have it."""
-        return self._lab.path_in(machine, path)
-
-    def _change_due(self) -> None:
-        """Make the changes that are due."""
-        while self._changes:
-            when = self._clock.to_wall(self._changes[0][0])
-            if when > time.monotonic():
-                self._change_alarm.set(when)
-                return
-            _, machine = self._changes.popleft()
-            try:
-                self._change(machine)
-            except RunError as error:  # a callback of the loop loses it
-                self._failure = self._failure or error
-
-    def _change(self, machine: LabMachine) -> None:
-        self._lab.change_nic(machine)
-
-    def check(self) -> None:
-        """Raise what changing a NIC has failed of.
-
-        Raises RunError when a machine has gone, or the kernel refused.
-        """
-        if self._failure is not None:
-            raise self._failure
-
-    def close(self) -> None:
-        """Let go of the timer."""
-        with contextlib.suppress(AttributeError):  # the run had not begun
-            self._change_alarm.close()
-
-
 #: Rates that senders get are so many times what they are: they never wait.
 UNSHAPED = 1e6
 #: Bytes that a line has served below which no bucket lets a byte go. With buckets of 16
@@ -129,67 +64,88 @@ UNSHAPED = 1e6
 _NOTHING = -1e15
 
 
-class AssignedRates(SharedNics):
-    """Sets every edge's leaf, out of the machine that sends, when its line begins.
+class LabNics:
+    """NICs of a lab (`emu.emulation.coordinator.settings.KernelNics`).
 
-    Lines are decided up to 50 ms ahead, and a leaf has no time of its own: they wait
-    here. The NIC that receives shares by itself. A NIC that has changed takes its rates
-    again: its leaves had none then. ``per_second`` is real bytes per wall second, of
-    one emulated byte per emulated second.
+    They change as in `list_nic_changes`, at times of the run's clock. TCP shares them
+    by itself, unless rates of a problem are ``assigned``: then every edge's leaf, out
+    of the machine that sends, is set when its line begins. Lines are decided up to 50
+    ms ahead, and a leaf has no time of its own: they wait here. A NIC that has changed
+    takes its rates again: its leaves had none then. ``per_second`` is real bytes per
+    wall second, of one emulated byte per emulated second.
     """
 
     def __init__(
         self,
         lab: Lab,
         changes: Iterable[tuple[float, LabMachine]],
-        problem: Problem,
+        assigned: Problem | None,
         per_second: float,
     ) -> None:
-        super().__init__(lab, changes)
-        names = [machine.name for machine in problem.cluster.machines]
-        self._paces: dict[str, Paces] = {name: lab.paces(name) for name in names}
-        machine_of = problem.placement.machine_of
-        self._source = [names[machine_of[edge.source]] for edge in problem.job.edges]
-        self._per_second = per_second
-        self._set = {name: dict[int, float]() for name in names}
-        self._waiting: list[tuple[float, int, int, float]] = []
+        self._lab, self._changes, self._per_second = lab, changes, per_second
+        self._paces: dict[str, Paces] = {}
+        if assigned is not None:
+            names = [machine.name for machine in assigned.cluster.machines]
+            self._paces = {name: lab.paces(name) for name in names}
+            at, edges = assigned.placement.machine_of, assigned.job.edges
+            self._source = [names[at[edge.source]] for edge in edges]
+        self._set = {name: dict[int, float]() for name in self._paces}
+        self._waiting: list[tuple[float, int, LabMachine | tuple[int, float]]] = []
         self._count = itertools.count()
+        self._failure: RunError | None = None
+        self._clock: RunClock
         self._alarm: Alarm
 
-    @override
     def begin(self, clock: RunClock) -> None:
         """Take the clock of the run, in its loop."""
-        super().begin(clock)
-        self._alarm = Alarm(asyncio.get_running_loop(), self._set_due)
+        self._clock = clock
+        self._alarm = Alarm(asyncio.get_running_loop(), self._carry_out_due)
+        for at, machine in self._changes:
+            self._wait_for(at, machine)
+        self._carry_out_due()
 
-    @override
     def on_decisions(self, lines: RateSegments) -> None:
-        """Set rates at the times of their lines.
+        """Set rates at the times of their lines, where they are assigned.
 
         A connection without a rate keeps the one that it had, for what is still on its
-        way: its sender knows, and the NIC limits the sum.
-
-        Raises RunError when the kernel refuses.
+        way: its sender knows, and the NIC limits the sum. Raises RunError when the
+        kernel refuses.
         """
+        if not self._paces:
+            return
         for edge, rate, since in zip(
             lines.edge.tolist(), lines.rate.tolist(), lines.since.tolist(), strict=True
         ):
             if rate > 0:
-                when = self._clock.to_wall(since)
-                heapq.heappush(self._waiting, (when, next(self._count), edge, rate))
-        self._set_due()
+                self._wait_for(since, (edge, rate))
+        self._carry_out_due()
 
-    @override
     def for_senders(self, lines: RateSegments) -> RateSegments:
-        """Let senders with a rate send at once, and the others nothing, no bucket."""
+        """Return them as they are; with assigned rates without limits to speak of.
+
+        Senders with a rate send at once then, and the others nothing, no bucket.
+        """
+        if not self._paces:
+            return lines
         progress = np.where(lines.rate > 0, lines.served, _NOTHING)
         return dataclasses.replace(lines, served=progress, rate=lines.rate * UNSHAPED)
 
-    def _set_due(self) -> None:
+    def path_in(self, machine: str, path: str) -> str:
+        """Return a path of a machine as the other namespaces have it."""
+        return self._lab.path_in(machine, path)
+
+    def _wait_for(self, at: float, what: LabMachine | tuple[int, float]) -> None:
+        when = self._clock.to_wall(at)
+        heapq.heappush(self._waiting, (when, next(self._count), what))
+
+    def _carry_out_due(self) -> None:
         now, due = time.monotonic(), defaultdict[str, dict[int, float]](dict)
         while self._waiting and self._waiting[0][0] <= now:
-            _, _, edge, rate = heapq.heappop(self._waiting)
-            due[self._source[edge]][edge] = rate * self._per_second
+            _, _, what = heapq.heappop(self._waiting)
+            if isinstance(what, LabMachine):
+                self._change(what)
+            else:
+                due[self._source[what[0]]][what[0]] = what[1] * self._per_second
         for machine, rates in due.items():
             self._set[machine] |= rates
             self._pace(machine, rates)
@@ -202,18 +158,24 @@ class AssignedRates(SharedNics):
         except OSError as error:
             raise RunError(f"machine {machine} takes no rates: {error}") from error
 
-    @override
     def _change(self, machine: LabMachine) -> None:
-        super()._change(machine)
-        name = machine.name
-        self._paces[name].close()
-        self._paces[name] = self._lab.paces(name)  # it knows the new NIC
-        self._pace(name, self._set[name])
+        try:
+            self._lab.change_nic(machine)
+            if self._paces:
+                self._paces[machine.name].close()
+                # It knows the new NIC.
+                self._paces[machine.name] = self._lab.paces(machine.name)
+                self._pace(machine.name, self._set[machine.name])
+        except RunError as error:  # a callback of the loop loses it
+            self._failure = self._failure or error
 
-    @override
+    def check(self) -> None:
+        """Raise RunError if a NIC could not be changed, or its machine has gone."""
+        if self._failure is not None:
+            raise self._failure
+
     def close(self) -> None:
-        """Let go of the timers and the sockets."""
-        super().close()
+        """Let go of the timer and the sockets."""
         with contextlib.suppress(AttributeError):  # the run had not begun
             self._alarm.close()
         for paces in self._paces.values():
@@ -232,48 +194,39 @@ def check_network(scenario: Scenario) -> None:
 
     Raises ScenarioError, which names the key.
     """
-    policy = scenario.schedule.rule
-    if scenario.emulation.network != "kernel":
+    emulation, policy = scenario.emulation, scenario.schedule.rule
+    if emulation.network != "kernel":
         return
-    for key in ("links", "routes", "racks"):
-        if getattr(scenario.cluster, key):
-            raise ScenarioError(
-                "is for simulations and runs with network: userspace; the kernel joins "
-                "machines by their NICs alone, remove it",
-                key=f"cluster.{key}",
-            )
-    for number, event in enumerate(scenario.events):
-        if event.cut is not None:
-            instead = f"slow: {event.cut}, direction: both, by: 100"
-            raise _uncut(f"events[{number}].cut", instead)
+    problems = {
+        f"cluster.{key}": "is for simulations and runs with network: userspace; the "
+        "kernel joins machines by their NICs alone, remove it"
+        for key in ("links", "routes", "racks")
+        if getattr(scenario.cluster, key)
+    }
+    instead = {
+        f"events[{number}].cut": f"slow: {event.cut}, direction: both, by: 100"
+        for number, event in enumerate(scenario.events)
+        if event.cut is not None
+    }
     if scenario.failures is not None and scenario.failures.cuts:
-        raise _uncut("failures.machine.what", "what: pause")
-    if scenario.emulation.flow_ends == "fluid":
-        raise ScenarioError(
-            "is fluid, but on kernel NICs no rate says when a flow would end: state "
-            "arrival, or network: userspace",
-            key="emulation.flow_ends",
-        )
-    if scenario.emulation.catch_up != "unlimited":
-        raise ScenarioError(
-            "is the depth of the buckets of senders, but on kernel NICs these are not "
-            "paced: remove it, or state network: userspace",
-            key="emulation.catch_up",
-        )
-    if scenario.emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
-        raise ScenarioError(
-            f"is {policy}, but kernel NICs share by themselves, max-min: state "
-            "maxmin, or emulation.sharing: assigned, or network: userspace",
-            key="schedule.policy",
-        )
-
-
-def _uncut(key: str, instead: str) -> ScenarioError:
-    return ScenarioError(
-        f"no limit of the kernel lets nothing through: write for example {instead}, or "
-        "network: userspace",
-        key=key,
-    )
+        instead["failures.machine.what"] = "what: pause"
+    for key, possible in instead.items():
+        problem = "no limit of the kernel lets nothing through: write for example "
+        problems[key] = f"{problem}{possible}, or network: userspace"
+    if emulation.flow_ends == "fluid":
+        problem = "is fluid, but on kernel NICs no rate says when a flow would end: "
+        problem += "state arrival, or network: userspace"
+        problems["emulation.flow_ends"] = problem
+    if emulation.catch_up != "unlimited":
+        problem = "is the depth of the buckets of senders, but on kernel NICs these "
+        problem += "are not paced: remove it, or state network: userspace"
+        problems["emulation.catch_up"] = problem
+    if emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
+        problem = f"is {policy}, but kernel NICs share by themselves, max-min: state "
+        problem += "maxmin, or emulation.sharing: assigned, or network: userspace"
+        problems["schedule.policy"] = problem
+    for key, problem in problems.items():
+        raise ScenarioError(problem, key=key)
 
 
 def burst_of(scenario: Scenario) -> tuple[float, float]:
@@ -347,11 +300,9 @@ def emulate_on_kernel(
 
     NICs are measured before anything starts, and may be off by ``max_nic_error``. The
     schedule holds rates only where some were assigned; hosts hold what their NICs
-    carried beforehand, and what their TCP counted.
-
-    Raises RunError when the run could not be finished, or this computer cannot hold
-    machines. Raises ScenarioError when a NIC at these scales is one that no kernel, or
-    not this host, carries.
+    carried beforehand, and what their TCP counted. Raises RunError when the run could
+    not be finished, or this computer cannot hold machines. Raises ScenarioError when a
+    NIC at these scales is one that no kernel, or not this host, carries.
     """
     per_second = settings.byte_scale / settings.time_scale
     changes = list_nic_changes(problem, per_second)
@@ -361,9 +312,7 @@ def emulate_on_kernel(
         lab,
         contextlib.closing(lab.listen()[1]) as listening,
         contextlib.closing(
-            AssignedRates(lab, changes, problem, per_second)
-            if by_rates
-            else SharedNics(lab, changes)
+            LabNics(lab, changes, problem if by_rates else None, per_second)
         ) as nics,
     ):
         check = lab.check_nics(max_nic_error)

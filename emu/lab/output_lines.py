@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.host.input_file import open_input
-from emu.lab.fitting import ALL
-from emu.lab.fitting.steps import Marks
+from emu.lab.fitting.steps import ALL, Marks
 from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_lines
 from emu.runs.lab_file import log_name
@@ -40,10 +39,7 @@ _AT_ONCE = 1e-3
 
 
 class OutputLines:
-    """Copies what programs print to their files, in a thread of its own.
-
-    ``seconds``: says how late it is.
-    """
+    """Copies output of programs to files, in a thread; ``seconds`` says the time."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds, self._closing = seconds, threading.Event()
@@ -108,9 +104,8 @@ def marks_of(
     """Return the seconds at which lines with this text were printed, by process.
 
     Of those that printed any; where none of these sent anything, of the first. Programs
-    have names of program and machine, in the order of lab.json.
-
-    Raises DataError when none did, or they all came at once.
+    have names of program and machine, in the order of lab.json. Raises DataError when
+    none did, or they all came at once.
     """
     times, count = read_lines(run), 0
     found: dict[tuple[str, str], NDArray[np.float64]] = {}

@@ -1,22 +1,22 @@
 """Prediction of a lab: a scenario simulated at its NICs before it, judged after it.
 
 The scenario is of `emu fit`, from a lab with other NICs. Iterations are found in what
-crossed, and compared with the simulated ones; every message is compared with what
-max-min makes of it, from its own start on, so that the network's part is apart from the
-programs'.
+crossed, and compared with the simulated ones; every message with what max-min makes of
+it, from its own start on, so that the network's part is apart from the programs'.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.lab.fitting import FittedIterations, FittedSteps, Unfittable, fit_traffic
+from emu.lab.fitting.causes import FittedSteps
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.iterations import FittedIterations, fit_traffic
 from emu.lab.fitting.steps import Marks
 from emu.prediction.analysis.link_load import FullQueues, full_queues
 from emu.prediction.analysis.traffic import CONNECTION, Traffic, messages
@@ -34,15 +34,8 @@ from emu.problem import (
 )
 from emu.scenario import load, prepare
 from emu.scenario.run_sections import LabFile
-from emu.trust.prediction import (
-    SHARE,
-    Cause,
-    Outcome,
-    Prediction,
-    largest_cause,
-    links_to_blame,
-    of_network,
-)
+from emu.trust import prediction as verdicts
+from emu.trust.prediction import SHARE, Cause, Outcome, Prediction
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
 _PACKET = 1448
@@ -67,27 +60,23 @@ def predict_lab(file: LabFile) -> Schedule | None:
     section = file.lab.prediction
     if section is None:
         return None
-    trail = ("lab", "prediction", "scenario")
     path = str(file.folder / section.scenario)
     scenario = load(path)
     places = dict(scenario.cluster.names_and_positions())
     lab = file.to_cluster().machines
-    if {machine.name for machine in lab} != places.keys():
-        raise file.origin.error(
-            trail,
-            f"{section.scenario} is of machines {', '.join(places)}, the lab of "
-            f"{', '.join(machine.name for machine in lab)}: name a fit of this lab",
-        )
-    if len(set(places.values())) < len(places):
-        problem = f"{section.scenario} counts machines: write one entry for each"
-        raise file.origin.error(trail, problem)
     cores = {m.name: file.cores.get(m.name, 1.0) for m in lab}
-    if {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
-        raise file.origin.error(
-            trail,
-            f"{section.scenario} goes by no speed, and machines of the lab have cores: "
-            "fit it again, or state job.times: measured there",
-        )
+    problem = ""
+    if cores.keys() != places.keys():
+        problem = f"is of machines {', '.join(places)}, the lab of {', '.join(cores)}: "
+        problem += "name a fit of this lab"
+    elif len(set(places.values())) < len(places):
+        problem = "counts machines: write one entry for each"
+    elif {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
+        problem = "goes by no speed, and machines of the lab have cores: fit it again, "
+        problem += "or state job.times: measured there"
+    if problem:
+        trail = ("lab", "prediction", "scenario")
+        raise file.origin.error(trail, f"{section.scenario} {problem}")
     nics = [
         f"cluster.machines[{places[m.name]}].nic="
         f"{{out: {m.bandwidth_out!r} B/s, in: {m.bandwidth_in!r} B/s}}"
@@ -100,9 +89,8 @@ def predict_lab(file: LabFile) -> Schedule | None:
 def forecast(predicted: Schedule, time_scale: float = 1.0) -> FullQueues:
     """Return where TCP may make a predicted lab differ, known before it starts.
 
-    It is predicted under max-min rates; queues are those of a lab that states none. A
-    NIC dilated by ``time_scale`` has the queue of an undilated one, while TCP's
-    timeouts are of wall time.
+    Under max-min rates; queues are those of a lab that states none. A NIC dilated by
+    ``time_scale`` has the queue of an undilated one, TCP's timeouts are of wall time.
     """
     times = Realization(predicted.work, np.nan_to_num(predicted.flow_bytes))
     queues = full_queues(
@@ -123,7 +111,7 @@ def judge_lab(
     marks: Marks | None = None,
     timeouts: int = 0,
     time_scale: float = 1.0,
-    nics: Mapping[str, float] = MappingProxyType({}),
+    nics: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return the verdict on the prediction of a lab, as result.json has those of runs.
 
@@ -145,8 +133,8 @@ def judge_lab(
     waits = f"TCP waited for {timeouts} timeouts, {one:.3g} s each or more"
     lost = min(one * timeouts, abs(apart))  # of several connections at once
     causes = [_of_bytes(traffic, outcome, predicted), Cause(waits, lost)]
-    links, more = _of_messages(traffic, outcome, apart, nics)
-    reasons = largest_cause([*causes, *more], apart)
+    links, more = _of_messages(traffic, outcome, apart, nics or {})
+    reasons = verdicts.largest_cause([*causes, *more], apart)
     simulated = np.nanmax(predicted.task_end, axis=0)
     turn, number = np.divmod(np.arange(outcome.count), len(simulated))
     ends = turn * predicted.makespan + simulated[number]
@@ -190,7 +178,7 @@ def _of_messages(
     pairs = zip(map(tuple, flows.tolist()), late.tolist(), strict=True)
     drifts = {flow: seconds for flow, seconds in pairs if seconds * apart > 0}
     losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
-    links = links_to_blame(schedule, losses, SHARE * abs(apart))
+    links = verdicts.links_to_blame(schedule, losses, SHARE * abs(apart))
     if not links:
         own = (
             "programs took other times than predicted between what they received and "
@@ -200,7 +188,9 @@ def _of_messages(
     problem = schedule.problem
     ports = {p for p in range(len(problem.links)) if problem.links[p].name in links}
     worst = [each for each in drifts if not ports.isdisjoint(problem.hops[each[0]])]
-    suspects = of_network(schedule, links, worst, 1.0, nics) if apart > 0 else ()
+    suspects = (
+        verdicts.of_network(schedule, links, worst, 1.0, nics) if apart > 0 else ()
+    )
     per_second = apart / sum(drifts.values())
     return links, [
         Cause(text, per_second * sum(drifts.get(flow, 0.0) for flow in of))

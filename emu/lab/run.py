@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,24 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
-from emu.lab.machines import Lab, LabMachine, leaf_of, leaves_among
 from emu.lab.machines.counters import PortOwners
+from emu.lab.machines.lab import Lab, LabMachine
+from emu.lab.machines.nic import leaf_of, leaves_among
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
 from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
-from emu.lab.setup import COMMAND, cores_here, event_nic, open_lab, programs_of
-from emu.prediction.analysis.traffic import (
-    CONNECTION,
-    OWNER,
-    Traffic,
-    count_bytes,
-    meetings,
-    messages,
-    name_matrix,
-    nic_rates,
-    nic_use,
-)
+from emu.lab.setup import COMMAND, cores_here, open_lab, programs_of
+from emu.prediction.analysis import traffic as analysis
+from emu.prediction.analysis.traffic import CONNECTION, OWNER, Traffic
 from emu.problem import Schedule
 from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
@@ -99,57 +91,6 @@ def summary(
             for machine, out, into in zip(
                 machines, *samples["dropped"][-1], strict=True
             )
-        },
-    }
-
-
-def traffic_of(
-    machines: Sequence[LabMachine],
-    packets: NDArray[np.void],
-    owners: Collection[tuple[str, int, str]],
-) -> Traffic:
-    """Return the captured packets, with names as numbers."""
-    names = tuple(machine.name for machine in machines)
-    programs = tuple(sorted({program for _, _, program in owners}))
-    rows = [
-        (names.index(machine), port, programs.index(program))
-        for machine, port, program in sorted(owners)
-    ]
-    return Traffic(
-        packets,
-        names,
-        np.array([[m.nic_out for m in machines], [m.nic_in for m in machines]]),
-        programs,
-        np.array(rows, OWNER),
-    )
-
-
-def what_crossed(
-    traffic: Traffic,
-    seconds: float,
-    changes: Sequence[tuple[float, LabMachine]],
-    *,
-    fair: bool,
-) -> dict[str, Any]:
-    """Return the key ``crossed`` of lab.json: payload by pair, NICs over time.
-
-    Where connections are to have queues of their own, ``fair``, those that shared one
-    are counted.
-    """
-    packets, names = traffic.packets, traffic.machines
-    leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
-    rates = [(at, names.index(m.name), m.nic_out, m.nic_in) for at, m in changes]
-    use = nic_use(packets, nic_rates(traffic.nics, rates, seconds, BINS), seconds)
-    return {
-        "packets": len(packets),
-        "connections": len(np.unique(packets[CONNECTION])),
-        "messages": len(messages(packets)),
-        "shared_queues": len(meetings(packets, leaf)) if fair else 0,
-        "bytes": name_matrix(count_bytes(packets, len(names)), names),
-        "bin_seconds": seconds / BINS,
-        "nic_use": {
-            name: {"out": use[0, number].tolist(), "in": use[1, number].tolist()}
-            for number, name in enumerate(names)
         },
     }
 
@@ -228,13 +169,16 @@ class LabPrograms:
         self._ssh = SshServer(lab)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[tuple[float, LabMachine]] = []
-        self._events = sorted(file.events, key=lambda event: event.time)
+        self._events = [  # `open_lab` refuses others
+            (event.time, LabMachine(event.machine, event.nic.outward, event.nic.inward))
+            for event in sorted(file.events, key=lambda event: event.time)
+            if event.machine is not None and event.nic is not None
+        ]
 
     def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
         """Start programs in order; the command takes the place of theirs.
 
-        Raises ValueError when one names a place that there is none of; `open_lab`
-        refuses that.
+        Raises ValueError when a place is none, which `open_lab` refuses.
         """
         addresses = {m.name: self._lab.address(m.name) for m in self._lab.machines}
         hosts = self._folder / "hosts.txt"
@@ -248,9 +192,8 @@ class LabPrograms:
                 f"for them would look like computing; {MORE_CORES}"
             )
         for one in todo:
-            words = [*one.command, COMMAND, *command] if command else list(one.command)
-            log = self._folder / log_name(one.program, one.machine)
-            output = self._output.add(log)
+            words = [*one.command, *([COMMAND, *command] if command else [])]
+            output = self._output.add(self._folder / log_name(one.program, one.machine))
             what = {**os.environ, **settings, **one.environment}
             try:
                 program = self._lab.start(
@@ -266,6 +209,59 @@ class LabPrograms:
         self._ssh.close()
         write_lines(self._folder, self._output.close())
         return self.samples.close()
+
+    def traffic(self, packets: NDArray[np.void]) -> Traffic:
+        """Return the captured packets, with names as numbers."""
+        machines, owners = self._lab.machines, sorted(self.samples.owners)
+        names = tuple(machine.name for machine in machines)
+        programs = tuple(sorted({program for _, _, program in owners}))
+        rows = [
+            (names.index(machine), port, programs.index(program))
+            for machine, port, program in owners
+        ]
+        nics = np.array([[m.nic_out for m in machines], [m.nic_in for m in machines]])
+        return Traffic(packets, names, nics, programs, np.array(rows, OWNER))
+
+    def describe(self, seconds: float) -> dict[str, Any]:
+        """Return what lab.json says of the machines, and of so many seconds."""
+        machines = self._lab.machines
+        return {
+            "wall_seconds": seconds * self._lab.time_scale,
+            "time_scale": self._lab.time_scale,
+            "startup_seconds": self._lab.startup_seconds,
+            "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in machines},
+            "cpu": {m.name: m.cpu for m in machines if m.cpu is not None},
+            "events": [
+                {"time": t, "machine": m.name, "nic_out": m.nic_out, "nic_in": m.nic_in}
+                for t, m in self.changes
+            ],
+            "sharing": self._file.lab.sharing,
+        }
+
+    def crossed(self, traffic: Traffic, seconds: float) -> dict[str, Any]:
+        """Return the key ``crossed`` of lab.json: payload by pair, NICs over time."""
+        packets, names = traffic.packets, traffic.machines
+        rates = [
+            (at, names.index(m.name), m.nic_out, m.nic_in) for at, m in self.changes
+        ]
+        nics = analysis.nic_rates(traffic.nics, rates, seconds, BINS)
+        use = analysis.nic_use(packets, nics, seconds)
+        sizes = analysis.count_bytes(packets, len(names))
+        # Where connections are to have queues of their own, some may share one.
+        is_fair = self._file.lab.sharing == "fair"
+        leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
+        return {
+            "packets": len(packets),
+            "connections": len(np.unique(packets[CONNECTION])),
+            "messages": len(analysis.messages(packets)),
+            "shared_queues": len(analysis.meetings(packets, leaf)) if is_fair else 0,
+            "bytes": analysis.name_matrix(sizes, names),
+            "bin_seconds": seconds / BINS,
+            "nic_use": {
+                name: {"out": use[0, number].tolist(), "in": use[1, number].tolist()}
+                for number, name in enumerate(names)
+            },
+        }
 
     def judge(
         self,
@@ -314,8 +310,8 @@ class LabPrograms:
                 how = how if code >= 0 else f"killed by {signal.Signals(-code).name}"
                 self._watch(f"{run.program} on {run.machine} ended: {how}")
                 waits = set() if run.code else waits - {number}
-            while self._events and self._events[0].time <= self.samples.seconds:
-                new, now = event_nic(self._events.pop(0)), self.samples.seconds
+            while self._events and self._events[0][0] <= self.samples.seconds:
+                (_, new), now = self._events.pop(0), self.samples.seconds
                 self._lab.change_nic(new)
                 self.changes.append((now, new))
                 self._watch(f"the NIC of {new.name} has changed")
@@ -340,7 +336,7 @@ class LabPrograms:
         """Return programs that have ended; take a sample when it is time for one."""
         due = patience
         if self._events:
-            due = (self._events[0].time - self.samples.seconds) * self._lab.time_scale
+            due = (self._events[0][0] - self.samples.seconds) * self._lab.time_scale
         ssh, until = self._ssh, max(0.0, min(due, patience))
         ends = self._lab.wait(until, ssh.sockets, ssh.take)
         mine = [one for one in ends if not ssh.tell(one) and one.number in self.runs]
@@ -364,13 +360,11 @@ def run_lab(
 ) -> dict[str, Any]:
     """Run the programs of a lab to their end; return what ``lab.json`` says.
 
-    The directory takes that, and the output of every program in a file of its own.
-    ``command`` runs on every machine in place of the file's programs; ``pcap`` writes
-    the headers of all packets for Wireshark; ``watch`` gets a line when something has
-    started or ended.
-
-    Raises ScenarioError when the file describes no lab that can be had here. Raises
-    RunError when the lab cannot be started, or a machine dies.
+    The directory takes that, and the output of every program. ``command`` runs on every
+    machine in place of the file's programs; ``pcap`` writes the headers of all packets
+    for Wireshark; ``watch`` gets a line when something has started or ended. Raises
+    ScenarioError when the file describes no lab that can be had here, RunError when the
+    lab cannot be started, or a machine dies.
     """
     programs, prediction = programs_of(file, command), predict_lab(file)
     plain = file.lab.sharing == "tcp" and file.lab.queue is None
@@ -393,38 +387,19 @@ def run_lab(
             seconds, samples = running.samples.seconds, running.close()
             packets = None if capture is None else capture.close(lab.time_scale)
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
-    runs = running.runs.values()
+    runs = [*running.runs.values()]
     result = {
-        **_describe_lab(lab, seconds, running.changes),
-        "sharing": file.lab.sharing,
-        **summary(lab.machines, [*runs], samples, running.samples.early),
+        **running.describe(seconds),
+        **summary(lab.machines, runs, samples, running.samples.early),
         "measured": check.to_json(),
         **counts,
     }
     if capture is not None and packets is not None:
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
-        traffic = traffic_of(lab.machines, packets, running.samples.owners)
-        by_fair, changes = file.lab.sharing == "fair", running.changes
-        result["crossed"] = what_crossed(traffic, seconds, changes, fair=by_fair)
+        traffic = running.traffic(packets)
+        result["crossed"] = running.crossed(traffic, seconds)
         result |= running.judge(traffic, prediction, counts["tcp"], check.shares)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)
     return result
-
-
-def _describe_lab(
-    lab: Lab, seconds: float, changes: Sequence[tuple[float, LabMachine]]
-) -> dict[str, Any]:
-    """Return what lab.json says of the machines, and of so many emulated seconds."""
-    return {
-        "wall_seconds": seconds * lab.time_scale,
-        "time_scale": lab.time_scale,
-        "startup_seconds": lab.startup_seconds,
-        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
-        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
-        "events": [
-            {"time": at, "machine": m.name, "nic_out": m.nic_out, "nic_in": m.nic_in}
-            for at, m in changes
-        ],
-    }

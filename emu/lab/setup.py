@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import RunError, ScenarioError, ScenarioErrors
-from emu.lab.machines import Lab, LabMachine, Sharing
-from emu.lab.machines.cpu_groups import CpuGroups, Hierarchy
-from emu.lab.machines.cpu_plan import plan_cpu, scale_for
-from emu.lab.machines.nic import plan_nic
+from emu.lab.machines.cpu_groups import CpuGroups, Hierarchy, plan_cpu, scale_for
+from emu.lab.machines.lab import Lab, LabMachine
+from emu.lab.machines.nic import Sharing, plan_nic
 from emu.lab.machines.programs import PLACES, LabProgram, starts
 from emu.problem.fields.cluster_section import Nic
 from emu.problem.fields.section import Trail
-from emu.scenario.events_section import EventSection
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import load_lab
 
@@ -91,13 +89,10 @@ def find_lab_errors(
 
 def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) beyond the file's words."""
-    machines = file.cluster.names_and_positions()
-    numbers: set[int] = set()
-    for name, position in machines:
+    machines = reversed(file.cluster.names_and_positions())
+    first_names = {position: name for name, position in machines}
+    for position, name in sorted(first_names.items()):
         trail: Trail = ("cluster", "machines", position)
-        if position in numbers:
-            continue
-        numbers.add(position)
         if not all(c.isascii() and (c.isalnum() or c in "-.") for c in name):
             problem = f"{name!r} is no host name: letters, digits, - and . make one"
             yield (*trail, "name"), problem
@@ -119,30 +114,28 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     programs = programs_of(file, ()) if file.lab.programs else ()
     for number, program in enumerate(programs):
         try:
-            starts([program], dict.fromkeys((name for name, _ in machines), ""), places)
+            starts([program], dict.fromkeys(file.cluster.names, ""), places)
         except ValueError as error:
             yield ("lab", "programs", number), str(error)
 
 
 def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield likewise shares of cores that machines cannot have here."""
-    cores, is_wrong = file.cores, False
-    scales: Trail = ("lab", "time_scale")
-    for number, machine in enumerate(file.cluster.machines):
-        if machine.cpu is not None and not machine.cpu > 0:
-            is_wrong = True
-            problem = "a machine without a core computes nothing: state more than 0"
-            yield ("cluster", "machines", number, "cpu"), problem
-    if is_wrong or not cores:
+    cores, scales = file.cores, ("lab", "time_scale")
+    stated = [machine.cpu for machine in file.cluster.machines]
+    wrong = [n for n, cpu in enumerate(stated) if cpu is not None and not cpu > 0]
+    for number in wrong:
+        problem = "a machine without a core computes nothing: state more than 0"
+        yield ("cluster", "machines", number, "cpu"), problem
+    if wrong or not cores:
         return
     scale, here = time_scale(file), cores_here()
     for name, position in file.cluster.names_and_positions():
         try:
             plan_cpu(cores[name], scale)
         except ValueError as error:
-            is_explicit = file.cluster.machines[position].cpu is not None
-            trail = ("cluster", "machines", position, "cpu") if is_explicit else scales
-            yield trail, str(error)
+            trail: Trail = ("cluster", "machines", position, "cpu")
+            yield trail if stated[position] is not None else scales, str(error)
             return
     need = sum(cores.values())
     if need > _ROUNDED * scale * here:
@@ -173,22 +166,9 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
             yield trail, f"{so}{error}"
 
 
-def event_nic(event: EventSection) -> LabMachine:
-    """Return the machine of an event as it is from then on.
-
-    Raises ValueError when the event changes no NIC.
-    """
-    if event.nic is None or event.machine is None:
-        raise ValueError(f"an event at {event.time} s that changes no NIC")
-    return LabMachine(event.machine, event.nic.outward, event.nic.inward)
-
-
 def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:
-    """Return the programs of a file; one command on every machine takes their place.
-
-    Raises ScenarioError when there are none.
-    """
-    names = tuple(name for name, _ in file.cluster.names_and_positions())
+    """Return a file's programs, or a command on all machines; ScenarioError if none."""
+    names = tuple(file.cluster.names)
     if command:
         return [LabProgram(COMMAND, names, 'exec "$@"')]
     if not file.lab.programs:

@@ -17,8 +17,7 @@ from emu.experiment.auto_scale import (
     with_scales,
 )
 from emu.experiment.scale_search import SHORTEST, ScaleChoice
-from emu.lab.machines import Sharing
-from emu.lab.machines.nic import FASTEST, SLOWEST
+from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing
 from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,

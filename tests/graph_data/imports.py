@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.graph_data import open_dataset
+from emu.graph_data.dataset import open_dataset
 from emu.graph_data.imported import import_graph, imports_home
 
 

@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emu.graph_data import (
-    BatchPlan,
-    CachePlan,
-    Dataset,
-    SamplerCache,
-    Structure,
-    choose_rows,
-)
+from emu.graph_data import BatchPlan, CachePlan, Dataset, SamplerCache, choose_rows
+from emu.graph_data.sampling import Structure
 
 STORES, COUNT, BATCHES = 3, 24, 8
 

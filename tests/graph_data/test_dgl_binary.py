@@ -14,6 +14,7 @@ import pytest
 from emu.errors import DataError
 from emu.graph_data.dataset import _silence
 from emu.graph_data.readers.dgl_file import (
+    DglGraph,
     read_dgl,
     read_graph,
     read_partitions,
@@ -53,15 +54,17 @@ def test_a_graph_is_read_as_dgl_reads_it(seed: int, tmp_path: Path) -> None:
     (loaded,), _ = dgl.load_graphs(str(path))
     wanted = loaded.formats(["coo", "csr", "csc"])  # CSR alone has no order of ids
     found = read_graph(path)
-    assert found.vertices.tolist() == [wanted.num_nodes()]
-    np.testing.assert_array_equal(
-        found.edges[0], np.stack([end.numpy() for end in wanted.edges(order="eid")])
-    )
-    for ours, theirs in (
-        (found.of_vertices, wanted.ndata),
-        (found.of_edges, wanted.edata),
-    ):
-        same({name: values.numpy() for name, values in theirs.items()}, ours[0])
+    assert next(iter(found.vertices.values()))["num_nodes"] == wanted.num_nodes()
+    same_graph(wanted, found)
+
+
+def same_graph(wanted: Any, found: DglGraph) -> None:
+    (frame,), (edges,) = found.vertices.values(), found.edges.values()
+    frame.pop("num_nodes")
+    ends = [end.numpy() for end in wanted.edges(order="eid")]
+    np.testing.assert_array_equal(edges, np.stack(ends))
+    for ours, theirs in ((frame, wanted.ndata), (found.of_edges[0], wanted.edata)):
+        same({name: values.numpy() for name, values in theirs.items()}, ours)
 
 
 def same(wanted: dict[str, Any], found: dict[str, Any]) -> None:
@@ -76,12 +79,7 @@ def test_partitions_are_read_as_dgl_reads_them(parts: int, tmp_path: Path) -> No
     partitioned(tmp_path, parts)
     for part in tmp_path.glob("part*"):
         (wanted,), _ = dgl.load_graphs(str(part / "graph.dgl"))
-        found = read_graph(part / "graph.dgl")
-        np.testing.assert_array_equal(
-            found.edges[0], np.stack([end.numpy() for end in wanted.edges(order="eid")])
-        )
-        same({n: v.numpy() for n, v in wanted.ndata.items()}, found.of_vertices[0])
-        same({n: v.numpy() for n, v in wanted.edata.items()}, found.of_edges[0])
+        same_graph(wanted, read_graph(part / "graph.dgl"))
         features = dgl.data.utils.load_tensors(str(part / "node_feat.dgl"))
         same(
             {name: values.numpy() for name, values in features.items()},

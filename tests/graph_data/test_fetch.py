@@ -18,7 +18,8 @@ from typing_extensions import override
 
 from emu.cli import app
 from emu.errors import DataError
-from emu.graph_data import fetch, open_dataset
+from emu.graph_data import fetch
+from emu.graph_data.dataset import open_dataset
 from emu.graph_data.fetch import PUBLIC_GRAPHS, PublicGraph, fetch_graph
 from emu.graph_data.imported import imports_home
 

@@ -14,8 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data import open_dataset
-from emu.graph_data.dataset import _silence
+from emu.graph_data.dataset import _silence, open_dataset
 from emu.graph_data.imported import import_graph
 from emu.scenario import load, prepare
 from tests.graph_data.imports import neighbours

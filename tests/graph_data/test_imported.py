@@ -16,8 +16,7 @@ from typing_extensions import override
 
 from emu.cli import app
 from emu.errors import DataError
-from emu.graph_data import open_dataset
-from emu.graph_data.dataset import open_columns
+from emu.graph_data.dataset import open_columns, open_dataset
 from emu.graph_data.imported import import_graph, imports_home
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.split_arrays import Choices

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data import open_dataset
-from emu.graph_data.dataset import _silence, partition
+from emu.graph_data.dataset import _silence, open_dataset, partition
 from emu.graph_data.imported import import_graph
 from emu.graph_data.synthetic_graph import synthetic_source
 from tests.graph_data.imports import edge_cut, imported, neighbours

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data import open_columns, open_dataset
+from emu.graph_data import open_columns
+from emu.graph_data.dataset import open_dataset
 from emu.graph_data.prepared import prepare_arrays
 
 FORK = multiprocessing.get_context("fork")
@@ -177,5 +178,3 @@ def test_a_damaged_block_of_columns_is_refused_by_who_reads_it() -> None:
     np.testing.assert_array_equal(columns.array("columns_1")[:3], rows[:, 60:])
     with pytest.raises(DataError, match="its content changed"):
         columns.array("columns_0")
-    with pytest.raises(ValueError, match="99 of 100 columns"):
-        open_columns(dataset, [60, 39])

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emu.graph_data import Aggregation, open_layers, replicate_parts
+from emu.graph_data import open_layers
 from emu.graph_data.raw_graph import build_structure
+from emu.graph_data.whole_graph import Aggregation, replicate_parts
 from tests.graph_data.test_whole_graph import dense, normalised
 
 FORM = Aggregation("symmetric", loops=True)

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.graph_data import (
-    GrowingBatch,
-    Structure,
-    relabel,
-    sample_batch,
-    sample_neighbours,
-)
+from emu.graph_data import GrowingBatch, relabel, sample_batch, sample_neighbours
+from emu.graph_data.sampling import Structure
 from emu.host.stream_key import stream_key
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data import open_dataset
+from emu.graph_data.dataset import open_dataset
 
 
 def neighbours(dataset: Any) -> list[list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class Drawn:
 
     def check(self, graph: FoundGraph, order: Any = None) -> None:
         """Compare with one graph of all types; ``order`` maps ids of types."""
-        names = graph.type_names
+        names = re.findall(r"(\w+) \(\d+\)", graph.notes[0])
         counts = [self.counts[name] for name in names]
         start = dict(zip(names, np.cumsum([0, *counts]), strict=False))
         new = {n: np.arange(self.counts[n]) for n in names} if order is None else order

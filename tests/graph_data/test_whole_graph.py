@@ -11,18 +11,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data import (
-    Adjacency,
-    Aggregation,
-    Structure,
-    WholeGraph,
-    open_dataset,
-    open_whole_graph,
-    partition,
-    split_graph,
-)
+from emu.graph_data import Adjacency, WholeGraph
+from emu.graph_data.dataset import open_dataset, partition
 from emu.graph_data.raw_graph import build_structure
+from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import list_data
+from emu.graph_data.whole_graph import Aggregation, open_whole_graph
+from tests.graph_data.parts import whole_of
 
 FORMS = st.builds(
     Aggregation, st.sampled_from(["mean", "symmetric", "sum"]), loops=st.booleans()
@@ -77,7 +72,7 @@ def test_rows_of_all_parts_are_those_of_the_graph(
 ) -> None:
     edges, vertices, owner, parts = graph
     expected = normalised(edges, vertices, form)
-    whole = split_graph(structure_of(edges, vertices), owner, parts, form)
+    whole = whole_of(structure_of(edges, vertices), owner, parts, form)
 
     for number in range(parts):
         part = whole.part(number)
@@ -104,7 +99,7 @@ def test_needed_vertices_are_the_ends_of_edges_between_two_parts(
 ) -> None:
     edges, vertices, owner, parts = graph
     form = Aggregation("sum", loops=False)
-    whole = split_graph(structure_of(edges, vertices), owner, parts, form)
+    whole = whole_of(structure_of(edges, vertices), owner, parts, form)
 
     both = [*edges, *edges[:, ::-1]]
     for reader in range(parts):
@@ -125,45 +120,32 @@ def path(vertices: int) -> Structure:
 def test_a_part_without_edges_to_others_has_no_remote_vertex() -> None:
     edges = np.array([[0, 1], [2, 3]], np.int32)
     owner = np.array([0, 0, 1, 1], np.int32)
-    whole = split_graph(structure_of(edges, 4), owner, 2, Aggregation("mean", True))
+    whole = whole_of(structure_of(edges, 4), owner, 2, Aggregation("mean", True))
 
     assert [len(whole.part(number).remote) for number in (0, 1)] == [0, 0]
     assert len(whole.ghosts_of(0, 1)) == 0
 
 
-@pytest.mark.parametrize(
-    ("owner", "parts", "problem"),
-    [
-        ([0, 0, 1], 2, "3 owners for 4 vertices"),
-        ([0, 0, 1, 2], 2, "owners reach from 0 to 2 of 2"),
-        ([0, -1, 1, 1], 2, "owners reach from -1 to 1 of 2"),
-        ([0, 0, 2, 2], 3, "part 1 of 3 owns no vertex of 4: write fewer machines"),
-    ],
-)
-def test_wrong_owners_are_refused(owner: list[int], parts: int, problem: str) -> None:
-    with pytest.raises((ValueError, DataError), match=problem):
-        split_graph(
-            path(4), np.array(owner, np.int32), parts, Aggregation("mean", True)
-        )
+def test_a_part_without_vertices_is_refused() -> None:
+    problem = "part 1 of 3 owns no vertex of 4: write fewer machines"
+    owner = np.array([0, 0, 2, 2], np.int32)
+    with pytest.raises(DataError, match=problem):
+        whole_of(path(4), owner, 3, Aggregation("mean", True))
 
 
-def test_unknown_parts_vertices_and_norms_are_refused() -> None:
+def test_vertices_of_others_have_no_position() -> None:
     form = Aggregation("mean", loops=True)
-    whole = split_graph(path(6), np.repeat([0, 1], 3).astype(np.int32), 2, form)
+    whole = whole_of(path(6), np.repeat([0, 1], 3).astype(np.int32), 2, form)
 
-    with pytest.raises(ValueError, match="no part 2, there are 2"):
-        whole.part(2)
     for vertex in (4, 5):
         with pytest.raises(ValueError, match="neither local nor remote"):
             whole.part(0).positions(np.array([0, vertex]))
-    with pytest.raises(ValueError, match="no norm is called median"):
-        Aggregation("median", loops=True)
 
 
 def test_what_is_cached_is_what_was_split() -> None:
     form = Aggregation("symmetric", loops=True)
     dataset = open_dataset("products-like", scale=0.0005, parts=3)
-    split = split_graph(dataset.structure, dataset.owner, 3, form)
+    split = whole_of(dataset.structure, dataset.owner, 3, form)
 
     for _ in range(2):
         assert_equal(open_whole_graph(dataset, form), split)

@@ -13,12 +13,11 @@ import pytest
 from emu.emulation.network.clock import RunClock
 from emu.errors import RunError, ScenarioError
 from emu.lab.kernel_network import (
-    AssignedRates,
-    SharedNics,
+    LabNics,
     check_network,
     list_nic_changes,
 )
-from emu.lab.machines import Lab, LabMachine, Paces
+from emu.lab.machines.lab import Lab, LabMachine, Paces
 from emu.prediction.scheduling import RateSegments
 from emu.scenario import load, prepare
 
@@ -74,7 +73,7 @@ class FakeLab:
         """Hold nothing."""
 
 
-def carried_on(nics: SharedNics, lines: RateSegments | None = None) -> float:
+def carried_on(nics: LabNics, lines: RateSegments | None = None) -> float:
     """Let 50 emulated seconds pass, a millisecond each; return the wall time of 0."""
 
     async def run() -> float:
@@ -97,7 +96,7 @@ def test_nics_change_at_their_times_in_order() -> None:
     problem = prepare(load(FALLS, [f"events={events}"])).problem
     due = list_nic_changes(problem, 100.0)
     lab = FakeLab()
-    start = carried_on(SharedNics(cast("Lab", lab), due))
+    start = carried_on(LabNics(cast("Lab", lab), due, None, 1.0))
 
     first, second = LabMachine("sink", 500.0, 400.0), LabMachine("sink", 200.0, 200.0)
     assert due == [(3.0, first), (5.0, second)]
@@ -110,7 +109,8 @@ def test_nics_change_at_their_times_in_order() -> None:
 
 def test_a_change_that_fails_is_heard_after_the_run() -> None:
     lab, gone = FakeLab(), LabMachine("gone", 1.0, 1.0)
-    nics = SharedNics(cast("Lab", lab), [(1.0, gone), (2.0, LabMachine("m", 1.0, 1.0))])
+    changes = [(1.0, gone), (2.0, LabMachine("m", 1.0, 1.0))]
+    nics = LabNics(cast("Lab", lab), changes, None, 1.0)
     carried_on(nics)
 
     assert len(lab.told) == 1
@@ -121,7 +121,7 @@ def test_a_change_that_fails_is_heard_after_the_run() -> None:
 def test_a_nic_that_has_changed_takes_the_rates_again_that_it_had() -> None:
     problem = prepare(load(FALLS)).problem
     lab, new = FakeLab(), LabMachine("m0", 1.0, 1.0)
-    nics = AssignedRates(cast("Lab", lab), [(30.0, new)], problem, 100.0)
+    nics = LabNics(cast("Lab", lab), [(30.0, new)], problem, 100.0)
     one = np.array([0])
     rates = RateSegments(one, one, np.array([0.0]), np.array([7.0]), np.array([1.0]))
     carried_on(nics, rates)

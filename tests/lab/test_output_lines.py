@@ -11,8 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.lab.fitting import ALL
-from emu.lab.fitting.steps import Marks
+from emu.lab.fitting.steps import ALL, Marks
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic
 from emu.runs.array_files import write_lines

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import ScenarioError, ScenarioErrors
-from emu.lab.fitting import fit_iterations, write_fit
+from emu.lab.fitting.fitted_job import write_fit
+from emu.lab.fitting.iterations import fit_iterations
 from emu.lab.prediction import forecast, judge_lab, laid_out, predict_lab
 from emu.prediction.analysis.traffic import Traffic
 from emu.problem import Schedule

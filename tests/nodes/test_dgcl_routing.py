@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
-from emu.graph_data import Aggregation, WholeGraph, split_graph
+from emu.graph_data import WholeGraph
 from emu.graph_data.raw_graph import build_structure
+from emu.graph_data.whole_graph import Aggregation
 from emu.systems.dgcl.planner import Needs, Plan, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu_nodes.dgcl.programs import Tables
+from tests.graph_data.parts import whole_of
 from tests.nodes.test_dgcl_job import line
 
 DEVICES = 4
@@ -26,7 +28,7 @@ def random_graph(seed: int) -> WholeGraph:
     ends = rng.integers(0, 24, (2, 60)).astype(np.int32)
     structure = build_structure(*ends, vertices=24, origin="test")
     owner = rng.permutation(np.arange(24) % DEVICES).astype(np.int32)
-    return split_graph(structure, owner, DEVICES, Aggregation("mean", loops=True))
+    return whole_of(structure, owner, DEVICES, Aggregation("mean", loops=True))
 
 
 def plan_of(whole: WholeGraph, *, planned: bool) -> Plan:

@@ -16,16 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.graph_data import Aggregation, split_graph
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.sampling import Structure
+from emu.graph_data.whole_graph import Aggregation
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Machine, Placement, Problem, Realization, Schedule
 from emu.systems.dorylus.replay import replay_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.system import systems
 from emu.training.graph_model import initial_parameters
+from tests.graph_data.parts import whole_of
 from tests.nodes.test_dorylus_programs import drive
 from tests.systems.sections import context_of, section_of
 
@@ -115,7 +116,7 @@ def simulated(section: DorylusJobSection, seed: int) -> Schedule:
 def trained(section: DorylusJobSection, data: _Drawn, schedule: Schedule) -> Any:
     """Return the weights of the programs, and those of a replay of their reads."""
     form = Aggregation.of_model(section.settings(CONTEXT)["model"])
-    graph = split_graph(data.structure, data.owner, data.parts, form)
+    graph = whole_of(data.structure, data.owner, data.parts, form)
     patches: Iterator[Any] = (
         mock.patch(f"{module}.{name}", found)
         for module, name, found in (

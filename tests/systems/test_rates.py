@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
 from emu.experiment.systems import as_system
-from emu.graph_data import BatchPlan, batch_counts, open_for
+from emu.graph_data import BatchPlan, open_for
+from emu.graph_data.caches import batch_counts
 from emu.prediction.analysis.what_if import Change, span
 from emu.problem.workloads.operations import OPERATIONS, Operations, count_layers
 from emu.scenario import Scenario, build_job, load, prepare, realize

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.graph_data import open_for, open_layers, split_graph
+from emu.graph_data import open_for, open_layers
 from emu.graph_data.sampling import Structure
-from emu.graph_data.whole_graph import Aggregation
+from emu.graph_data.whole_graph import Aggregation, split_graph
 from emu.problem import Job
 from emu.problem.workloads import parameter_count
 from emu.scenario import Scenario
@@ -78,8 +78,8 @@ def test_ghosts_are_the_neighbours_that_others_own(
     indptr = np.cumsum([0, *map(len, into)])
     indices = np.array([u for some in into for u in some], np.int32)
     structure = Structure(indptr, indices)
-    graph = split_graph(structure, owner, 4, Aggregation("mean", loops=True))
-    reads = [graph.part(number).remote for number in range(4)]
+    parts = split_graph(structure, owner, 4, Aggregation("mean", loops=True))
+    reads = [part.remote for part in parts]
 
     sizes: Counter[tuple[str, str]] = Counter()
     for cause, source, to, size in ghost_features("abcd", reads, owner, row):

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.graph_data import Structure, sample_batch
+from emu.graph_data import sample_batch
+from emu.graph_data.sampling import Structure
 from emu.host.stream_key import stream_key
 from emu.training import MiniBatch
 

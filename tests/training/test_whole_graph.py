@@ -12,17 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from emu.graph_data import (
-    Aggregation,
-    Dataset,
-    Part,
-    Structure,
-    WholeGraph,
-    open_dataset,
-    open_for,
-    open_parts,
-    split_graph,
-)
+from emu.graph_data import Dataset, Part, WholeGraph, open_for, open_parts
+from emu.graph_data.dataset import open_dataset
+from emu.graph_data.sampling import Structure
+from emu.graph_data.whole_graph import Aggregation
 from emu.problem.workloads import parameter_count
 from emu.training import (
     PartModel,
@@ -32,6 +25,7 @@ from emu.training import (
     reference_training,
 )
 from emu.training.reference import WholeGraphModel
+from tests.graph_data.parts import whole_of
 
 EPOCHS = 20
 SETTINGS = {
@@ -286,7 +280,7 @@ def test_integer_valued_sums_are_exact_in_any_order() -> None:
     rng = np.random.default_rng(2)
     structure = Structure(np.arange(0, 41, 4), _ring(10))
     owner = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0], np.int32)
-    whole = split_graph(structure, owner, 3, Aggregation("sum", loops=False))
+    whole = whole_of(structure, owner, 3, Aggregation("sum", loops=False))
     job = Parts.__new__(Parts)
     job.whole, job.parts = whole, [whole.part(n) for n in range(3)]
     shares = [rng.integers(-9, 9, (len(p.vertices), 4)) * 1.0 for p in job.parts]

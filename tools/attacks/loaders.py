@@ -26,7 +26,8 @@ from emu.graph_data.readers.text_table import TableOptions
 from emu.graph_data.readers.vertex_table import read_features, read_labels
 from emu.graph_data.whole_graph import open_whole_graph
 from emu.host.input_file import one_error
-from emu.lab.fitting import Unfittable, fit_iterations
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.iterations import fit_iterations
 from emu.report.explanation_tables import explanation_tables
 from emu.report.html.page import write_report
 from emu.report.trace import write_trace
@@ -235,9 +236,9 @@ def read_text_graph(path: Path) -> None:
         if path.stem == "edges":
             read_edge_list(path, TableOptions())
         elif path.stem.startswith("labels"):
-            read_labels(path, TableOptions(), None)
+            read_labels(path, TableOptions())
         else:
-            read_features(path, TableOptions(), None)
+            read_features(path, TableOptions())
 
 
 def read_dgl_file(path: Path) -> None:

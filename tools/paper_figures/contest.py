@@ -11,7 +11,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, batch_counts, open_dataset
+from emu.graph_data import BatchPlan
+from emu.graph_data.caches import batch_counts
+from emu.graph_data.dataset import open_dataset
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.placement import PlacementResult
 from emu.prediction.placement.bound import placement_bound

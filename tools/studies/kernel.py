@@ -31,7 +31,7 @@ from typing import Any
 
 from emu.errors import EmulatorError
 from emu.experiment.dry_run import dry_run
-from emu.lab.machines import missing_needs
+from emu.lab.machines.lab import missing_needs
 from emu.scenario import Scenario, load, prepare
 from tests.fidelity.corpus import draw_scenario
 from tools.runner import Study, Work, distribution, heading

@@ -22,35 +22,18 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import Source, split_at_random
-from emu.graph_data.readers.found_graph import (
-    FEATURES,
-    MATRICES,
-    FoundGraph,
-    check_rows,
-    edge_ends,
-    graph_of_arrays,
-    is_read,
-)
+from emu.graph_data.readers import found_graph
+from emu.graph_data.readers.found_graph import FoundGraph, graph_of_arrays, is_read
 from emu.graph_data.readers.split_arrays import NESTED, NO_CHOICES, Choices, split_part
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
+from emu.host import input_file
 from emu.host.foreign_code import INSTALL_TORCH, import_library
-from emu.host.input_file import (
-    ALWAYS_ALLOWED,
-    array_names,
-    check_inflation,
-    map_array,
-    one_error,
-    open_input,
-    read_arrays,
-)
+from emu.host.input_file import one_error, open_input
 from emu.names import printable
 
 
 def npz_source(path: Path, *, seed: int) -> Source:
-    """Return the graph of an npz file; the seed is for a random split, if it has none.
-
-    Raises DataError when the file cannot be read.
-    """
+    """Return the graph of an npz file, DataError if none; the seed is for a split."""
     try:
         with open_input(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -62,24 +45,18 @@ def npz_source(path: Path, *, seed: int) -> Source:
 
 
 def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
-    """Return the graph that an npz file states.
-
-    Raises DataError when it is damaged or holds no edges.
-    """
+    """Return the graph of an npz file; DataError when it is damaged or has no edges."""
     with one_error(path):
-        names = array_names(path)
-        arrays = read_arrays(path, [name for name in names if is_read(name)])
+        names = input_file.array_names(path)
+        arrays = input_file.read_arrays(path, [name for name in names if is_read(name)])
         others = [name for name in names if name not in arrays]
         return graph_of_arrays(arrays, str(path), choices, others)
 
 
 def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
-    """Return the graph of an npy file: two ends per edge, or a square matrix.
-
-    Raises DataError when it is damaged, or neither of them.
-    """
+    """Return the graph of an npy file, edges or a square matrix; DataError if none."""
     with one_error(path):
-        array = map_array(path)
+        array = input_file.map_array(path)
         if array.shape == (2, 2):
             problem = "has shape (2, 2): save it as edges or adj of an npz file"
             raise DataError(problem, path=str(path))
@@ -89,10 +66,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
 
 
 def refuse_pickle(path: Path) -> None:
-    """Refuse a file that Python's pickle has written; nothing of it is read.
-
-    Raises DataError when it is one.
-    """
+    """Raise DataError where Python's pickle has written a file; nothing is read."""
     with open_input(path) as file:
         begin = file.read(9)
     # Protocols 2 and later; 0 and 1, as Python 2 has written dictionaries and classes.
@@ -141,8 +115,7 @@ class _StandIn:
 def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph that a file of torch states.
 
-    Raises DataError when it is damaged, holds no edges, or other objects than tensors
-    and a Data.
+    Raises DataError when it is damaged, or holds no edges, or other objects.
     """
     torch = import_library("torch", str(path), INSTALL_TORCH)
     with one_error(path):
@@ -160,7 +133,8 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
             if isinstance(key, tuple):
                 source, name, target = map(str, key)
                 arrays.pop("shape", None)  # of an adjacency between two types
-                edges[source, name, target] = edge_ends(arrays, f"{path} ({name})")
+                ends = found_graph.find_edges(arrays, f"{path} ({name})")[:2]
+                edges[source, name, target] = np.stack(ends)
             else:
                 vertices[str(key)] = arrays
         typed_graph = TypedGraph(str(path), vertices, edges, (*unread,))
@@ -175,7 +149,7 @@ def _load(torch: Any, path: Path) -> Any:
         if zipfile.is_zipfile(file):
             size = os.fstat(file.fileno()).st_size
             unpacked = sum(info.file_size for info in zipfile.ZipFile(file).infolist())
-            check_inflation(path, size, unpacked)
+            input_file.check_inflation(path, size, unpacked)
         file.seek(0)
         try:
             with torch.serialization.safe_globals(stands_in), warnings.catch_warnings():
@@ -197,9 +171,8 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     """Return the attributes of the graph that is read, of one or several.
 
     Several are a list of graphs, or ``(data, slices)`` with the beginning of every
-    graph in each tensor, as a data set in memory is stored.
-
-    Raises DataError when it holds no graph, or several and none is chosen.
+    graph in each tensor, as a data set in memory is stored. Raises DataError when it
+    holds no graph, or several and none is chosen.
     """
     several = content if isinstance(content, (list, tuple)) else [content]
     graphs = [_mapping(one) for one in several]
@@ -272,10 +245,10 @@ def _arrays(
             inner = by_name.pop(name)
             by_name |= {key: inner[key] for key in inner if split_part(str(key))}
     arrays: dict[str, NDArray[Any]] = {}
-    unread = []
+    unread, may_be_sparse = [], {*found_graph.MATRICES, *found_graph.FEATURES}
     for name, value in by_name.items():
         sparse = getattr(value, "layout", None) in (torch.sparse_coo, torch.sparse_csr)
-        if sparse and value.ndim == 2 and name in {*MATRICES, *FEATURES}:
+        if sparse and value.ndim == 2 and name in may_be_sparse:
             arrays |= _sparse_arrays(torch, name, value, path)
         elif is_read(name) and value is not None:
             arrays[name] = _array(torch, name, value, path)
@@ -298,9 +271,9 @@ def _sparse_arrays(
     else:
         parts = value.crow_indices(), value.col_indices()
         indptr, col = (_array(torch, name, part, path) for part in parts)
-        indptr = check_rows(indptr, col, rows, f"{name} ", str(path))
+        indptr = found_graph.check_rows(indptr, col, rows, f"{name} ", str(path))
         row, data = np.repeat(np.arange(rows), np.diff(indptr)), value.values()
-    if name in MATRICES:
+    if name in found_graph.MATRICES:
         return {"row": row, "col": col, "shape": shape}
     order = np.argsort(row, kind="stable")
     return {
@@ -322,7 +295,7 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
         raise DataError(problem, path=str(path))
     size = value.numel() * value.element_size()
     stored = value.untyped_storage().nbytes()
-    if size > max(stored, ALWAYS_ALLOWED):
+    if size > max(stored, input_file.ALWAYS_ALLOWED):
         problem = f"{name} would take {size / 1e9:.3g} GB and repeats {stored} bytes "
         problem += f"of the file: save {name}.contiguous(), or leave it out"
         raise DataError(problem, path=str(path))

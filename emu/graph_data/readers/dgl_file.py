@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.readers.found_graph import FoundGraph, check_rows
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
-from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
+from emu.graph_data.readers.typed_graph import Relation, TypedGraph, choose_types
 from emu.host.input_file import one_error, open_input, read_json
 from emu.names import printable
 
@@ -42,27 +42,21 @@ _MOST_DIMENSIONS = 8
 class DglGraph:
     """A graph as dgl has saved it, with any number of types."""
 
-    vertices: NDArray[np.int64]
-    """Number of vertices of each type."""
-    ends: list[tuple[int, int]]
-    """Types of sources and destinations, for each relation."""
-    edges: list[NDArray[Any]]
+    vertices: dict[str, dict[str, NDArray[Any]]]
+    """Type -> name -> a row per vertex; ``num_nodes`` is their number."""
+    edges: dict[Relation, NDArray[Any]]
     """Edges of each relation, shape (2, edges), in the order of edge ids."""
-    of_vertices: list[dict[str, NDArray[Any]]]
     of_edges: list[dict[str, NDArray[Any]]]
-    """Values of each type or relation: name -> a row per vertex, or edge."""
-    types: list[str]
-    names: list[str]
+    """Values of each relation: name -> a row per edge."""
 
 
 def read_graph(path: Path) -> DglGraph:
     """Return the graph of a file of ``dgl.save_graphs`` that holds one of one type.
 
-    Raises DataError when it is damaged, older than dgl 0.5, or is not one homogeneous
-    graph.
+    Raises DataError when it is damaged, older than dgl 0.5, or of several.
     """
     graphs, _ = _read_graphs(path)
-    if len(graphs) != 1 or len(graphs[0].edges) != 1 or len(graphs[0].types) != 1:
+    if [(len(g.edges), len(g.vertices)) for g in graphs] != [(1, 1)]:
         problem = "holds several graphs or types; one homogeneous graph is needed"
         raise DataError(problem, path=str(path))
     return graphs[0]
@@ -121,8 +115,16 @@ def _graph(content: _Content) -> DglGraph:
             for name, array in frame.items():
                 if array.shape[:1] != (count,):
                     raise ValueError(f"{name} has shape {array.shape} for {count} rows")
+    (frames, of_edges), (type_names, edge_names) = frames_of, names
+    of_types = zip(type_names, frames, counts[0], strict=True)
+    of_edge_types = [
+        (type_names[a], name, type_names[b])
+        for (a, b), name in zip(ends, edge_names, strict=True)
+    ]
     return DglGraph(
-        vertices, ends, edges, frames_of[0], frames_of[1], names[0], names[1]
+        {name: {**own, "num_nodes": np.array(n)} for name, own, n in of_types},
+        dict(zip(of_edge_types, edges, strict=True)),
+        of_edges,
     )
 
 
@@ -138,7 +140,7 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
         columns, rows = content.number(), content.number()
         ends = [content.array(), content.array()]
         order = content.array()
-        content.skip(2)  # flags: they are in order
+        content.take(2)  # flags: they are in order
     elif layout in (_OF_CSR, _OF_CSC):
         rows, columns, stated, indices, order = content.read_compressed()
         indptr = check_rows(stated, indices, rows, "its ", content.name)
@@ -167,10 +169,7 @@ def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
 
 
 def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file of ``dgl.data.utils.save_tensors``.
-
-    Raises DataError when it is damaged.
-    """
+    """Return the arrays of ``dgl.data.utils.save_tensors``; DataError when damaged."""
     with one_error(path), open_input(path) as file:
         content = _Content(file)
         content.expect(_TENSORS, "tensors of dgl")
@@ -189,20 +188,17 @@ class _Content:
         self._file, self._size = file, os.fstat(file.fileno()).st_size
         self.name = str(file.name)
 
-    def _bytes(self, count: int) -> bytes:
+    def take(self, count: int) -> bytes:
         if count > self._size - self._file.tell():
             raise ValueError(f"it ends where {count} more bytes are announced")
         return self._file.read(count)
-
-    def skip(self, count: int) -> None:
-        self._bytes(count)
 
     def end(self) -> None:
         if self._file.tell() != self._size:
             raise ValueError("more follows where it should end")
 
     def number(self) -> int:
-        return int.from_bytes(self._bytes(8), "little")
+        return int.from_bytes(self.take(8), "little")
 
     def expect(self, mark: int, what: str) -> None:
         if self.number() != mark:
@@ -212,27 +208,27 @@ class _Content:
         return iter(range(self.number()))
 
     def vector(self) -> NDArray[np.int64]:
-        return np.frombuffer(self._bytes(8 * self.number()), "<i8")
+        return np.frombuffer(self.take(8 * self.number()), "<i8")
 
     def read_named_arrays(self) -> dict[str, NDArray[Any]]:
         return {self.text(): self.array() for _ in self.entries()}
 
     def text(self) -> str:
-        return self._bytes(self.number()).decode()
+        return self.take(self.number()).decode()
 
     def read_compressed(self) -> tuple[int, int, Any, Any, Any]:
         """Return rows, columns, pointers to rows, columns of entries, their ids."""
         self.expect(_CSR, "rows")
         columns, rows = self.number(), self.number()
         indptr, indices, order = self.array(), self.array(), self.array()
-        self.skip(1)  # a flag: rows are in order
+        self.take(1)  # a flag: rows are in order
         return rows, columns, indptr, indices, order
 
     def array(self) -> NDArray[Any]:
         self.expect(_ARRAY, "array")
-        self.skip(16)  # reserved, and the device
-        dimensions = int.from_bytes(self._bytes(4), "little")
-        kind, bits, lanes = self._bytes(1)[0], self._bytes(1)[0], self._bytes(2)
+        self.take(16)  # reserved, and the device
+        dimensions = int.from_bytes(self.take(4), "little")
+        kind, bits, lanes = self.take(1)[0], self.take(1)[0], self.take(2)
         if dimensions > _MOST_DIMENSIONS or kind not in _KINDS or lanes != b"\x01\x00":
             raise ValueError(f"an array of {dimensions} dimensions and kind {kind}")
         shape = tuple(self.number() for _ in range(dimensions))
@@ -241,7 +237,7 @@ class _Content:
         size = self.number()
         if size != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
-        array = np.frombuffer(self._bytes(size), dtype).reshape(shape)
+        array = np.frombuffer(self.take(size), dtype).reshape(shape)
         # The upper half of a number of four bytes.
         return (array.astype("<u4") << 16).view("<f4") if short else array
 
@@ -249,28 +245,21 @@ class _Content:
 def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of a ``.bin`` file.
 
-    Raises DataError when it is damaged, or holds several graphs or types and none is
-    chosen.
+    Raises DataError when it is damaged, or of several graphs or types, none chosen.
     """
     graphs, beside = _read_graphs(path)
     graph = graphs[choices.choose_graph(len(graphs), str(path))]
-    types = zip(graph.types, graph.of_vertices, graph.vertices, strict=True)
-    vertices: dict[str, dict[str, NDArray[Any]]] = {
-        name: {**frame, "num_nodes": np.array(count)} for name, frame, count in types
-    }
     unread = sorted({name for frame in graph.of_edges for name in frame})
-    if len(graphs) == len(vertices) == 1:
+    if len(graphs) == len(graph.vertices) == 1:
         # As ogb saves its graphs: a row per vertex, beside the graph.
-        (own,) = vertices.values()
-        fit = {n for n, a in beside.items() if a.shape[:1] == (graph.vertices[0],)}
+        (own,) = graph.vertices.values()
+        fit = {n for n, a in beside.items() if a.shape[:1] == (own["num_nodes"],)}
         own |= {name: beside[name] for name in fit if name not in own}
         unread += sorted(beside.keys() - fit)
     else:
         unread += sorted(beside)
-    pairs = [(graph.types[a], graph.types[b]) for a, b in graph.ends]
-    relations = [(a, n, b) for (a, b), n in zip(pairs, graph.names, strict=True)]
-    edges = dict(zip(relations, graph.edges, strict=True))
-    return choose_types(TypedGraph(str(path), vertices, edges, (*unread,)), choices)
+    found = TypedGraph(str(path), graph.vertices, graph.edges, (*unread,))
+    return choose_types(found, choices)
 
 
 def partition_json(folder: Path) -> Path | None:
@@ -302,28 +291,20 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
             problem = "is JSON and describes no partitions of DistDGL: holds no part-0"
             raise DataError(problem, path=str(description))
         parts = [_Part(description, content, n) for n in range(content["num_parts"])]
-        vertices, origin = int(content["num_nodes"]), str(description)
-        ids = np.concatenate([part.ids for part in parts])
-        every = np.arange(len(ids))
-        if len(ids) != vertices or not np.array_equal(np.sort(ids), every):
-            problem = f"the parts do not hold each of {vertices} vertices once"
-            raise DataError(problem, path=origin)
-        return choose_types(_join(parts, content, ids, origin), choices)
+        return choose_types(_join(parts, content, str(description)), choices)
 
 
-def _join(
-    parts: list[_Part], content: dict[str, Any], owned: NDArray[Any], origin: str
-) -> TypedGraph:
-    """Return the graph of all parts.
-
-    dgl numbers the vertices of all types together, ``owned`` part by part.
-    """
+def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGraph:
+    """Return the graph of all parts; dgl numbers the vertices of all types together."""
+    owned = np.concatenate([part.ids for part in parts])
     kinds = np.concatenate([part.kinds for part in parts])
+    count = int(content["num_nodes"])
+    if len(owned) != count or (np.sort(owned) != np.arange(count)).any():
+        problem = f"the parts do not hold each of {count} vertices once"
+        raise DataError(problem, path=origin)
     counts = [len(part.ids) for part in parts]
     owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
-    within = np.empty(len(owned), np.int64)  # ids within the type
-    kind_of = np.empty(len(owned), np.int64)
-    kind_of[owned] = kinds
+    within = np.empty(count, np.int64)  # ids within the type
     vertices, owners = {}, {}
     for name, kind in content.get("ntypes", {_VERTEX: 0}).items():
         members = np.flatnonzero(kinds == kind)
@@ -358,7 +339,8 @@ class _Part:
             problem += "use_graphbolt=False, which writes part_graph"
             raise DataError(problem, path=str(description))
         graph = read_graph(_inside(description, files["part_graph"], number))
-        (frame,), (of_edges,), (edges,) = graph.of_vertices, graph.of_edges, graph.edges
+        (frame,), (edges,) = graph.vertices.values(), graph.edges.values()
+        (of_edges,) = graph.of_edges
         ids, inner = frame["_ID"], frame["inner_node"] > 0
         self.ids: NDArray[np.int64] = ids[inner]
         self.kinds = frame.get("_TYPE", np.zeros(len(ids)))[inner]

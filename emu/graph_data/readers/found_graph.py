@@ -20,14 +20,8 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
-from emu.graph_data.readers.split_arrays import (
-    NESTED,
-    NO_CHOICES,
-    Choices,
-    check_splits,
-    sort_splits,
-    split_part,
-)
+from emu.graph_data.readers import split_arrays
+from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.host.files import cache_home
 from emu.names import printable
 
@@ -48,21 +42,15 @@ class FeatureRows:
 
     @classmethod
     def dense(cls, array: NDArray[Any], origin: str) -> FeatureRows:
-        """Return the rows of a matrix.
-
-        Raises DataError when it is no matrix of real numbers.
-        """
+        """Return the rows of a matrix; DataError when it is none of real numbers."""
         if array.ndim != 2 or array.dtype.kind not in "fiub":
             raise DataError(
                 f"features are {array.dtype} of shape {array.shape}, a number per "
                 "vertex and feature is needed",
                 path=origin,
             )
-        return cls(
-            array.shape[0],
-            array.shape[1],
-            lambda start, stop: np.asarray(array[start:stop], np.float32),
-        )
+        vertices, length = array.shape
+        return cls(vertices, length, lambda a, b: np.asarray(array[a:b], np.float32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,17 +66,12 @@ class FoundGraph:
     features: FeatureRows | None = None
     labels: NDArray[Any] | None = None
     """A class per vertex, as numbers or texts; NaN, -1 and "" where there is none."""
-    masks: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """``train``, ``valid``, ``test`` -> true or false per vertex."""
     splits: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """``train``, ``valid``, ``test`` -> ids of vertices, where there is no mask."""
+    """``train``, ``valid``, ``test`` -> ids of vertices, or truth values of all."""
     owner: NDArray[np.int32] | None = None
     """Part of every vertex, where the graph comes partitioned."""
     ids: NDArray[Any] | None = None
     """Ids in the file by vertex, numbers or words; None where they are the vertices."""
-    types: NDArray[np.int32] | None = None
-    """Type of every vertex, below the number of ``type_names``."""
-    type_names: tuple[str, ...] = ()
     split_origin: str = ""
     """Where the split is from, for people."""
     notes: tuple[str, ...] = ()
@@ -123,7 +106,7 @@ class FoundGraph:
                 self.sources, self.destinations, vertices=vertices, origin=self.origin
             ),
             labels,
-            **check_splits(self.masks, self.splits, vertices, self.origin),
+            **split_arrays.check_splits(self.splits, vertices, self.origin),
             classes=classes,
             feature_length=length,
             rows=self.features.rows,
@@ -146,7 +129,7 @@ class FoundGraph:
 def check_size(vertices: int, length: int, origin: str) -> None:
     """Refuse a graph whose features the disk of the cache cannot hold.
 
-    Raises DataError when they are larger; says by how much.
+    Raises DataError, which says by how much they are larger.
     """
     home = cache_home()
     while not home.exists():
@@ -166,10 +149,8 @@ def class_numbers(
 ) -> tuple[NDArray[np.int32], int, tuple[str, ...]]:
     """Return the class of every vertex, -1 for none, their number, and their words.
 
-    Numbers that begin above 0 (1 to 7, years) are words of classes.
-
-    Raises DataError when they are not one class per vertex, as a number, a text, or a
-    one-hot row.
+    Numbers that begin above 0 (1 to 7, years) are words of classes. Raises DataError
+    when they are not one class per vertex, as a number, a text, or a one-hot row.
     """
     labels, one_hot = stated, False
     if stated.ndim == 2 and stated.shape[1] > 1 and stated.dtype.kind in "biuf":
@@ -237,7 +218,8 @@ NAMES = {
 
 def is_read(name: str) -> bool:
     """Return True for the name of an array that may be read."""
-    return name in NAMES or name in NESTED or split_part(name) is not None
+    known = name in NAMES or name in split_arrays.NESTED
+    return known or split_arrays.split_part(name) is not None
 
 
 def graph_of_arrays(
@@ -248,11 +230,10 @@ def graph_of_arrays(
 ) -> FoundGraph:
     """Return the graph that named arrays state; a file may hold others beside them.
 
-    Raises DataError when there are no edges, or parts of one matrix contradict each
-    other.
+    Raises DataError when there are no edges, or parts of a matrix do not fit.
     """
     arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
-    sources, destinations, vertices, edges = _edges(arrays, origin)
+    sources, destinations, vertices, edges = find_edges(arrays, origin)
     feature, label, count = (
         first_name(arrays, names) for names in (FEATURES, _LABELS, _COUNTS)
     )
@@ -262,8 +243,8 @@ def graph_of_arrays(
         features = _sparse_rows(arrays, origin)
     if count and vertices is None:
         vertices = int(arrays[count].reshape(-1)[0])
-    masks, splits = sort_splits(arrays, choices, origin)
-    split = [name for name in arrays if split_part(name)]
+    splits = split_arrays.sort_splits(arrays, choices, origin)
+    split = [name for name in arrays if split_arrays.split_part(name)]
     names_in_use = {*edges, feature, label, count, *split, "format"}
     if features and not feature:
         names_in_use |= {f"attr_{part}" for part in (*_CSR, "data")}
@@ -280,7 +261,6 @@ def graph_of_arrays(
         vertices=vertices,
         features=features,
         labels=arrays[label] if label else None,
-        masks=masks,
         splits=splits,
         split_origin=f"{', '.join(split)} of the file" if split else "",
         notes=(*([", ".join(notes)] if notes else []), *name_unread(unread)),
@@ -295,14 +275,6 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
     return (*unused, *([f"not read: {others}"] if others else []))
 
 
-def edge_ends(arrays: Arrays, origin: str) -> NDArray[Any]:
-    """Return the edges that named arrays state, shape (2, edges).
-
-    Raises DataError when there are none, or ends are no whole numbers.
-    """
-    return np.stack(_edges(arrays, origin)[:2])
-
-
 def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:
     """Return the first of the names that is there."""
     return next((name for name in names if name in arrays), None)
@@ -311,8 +283,11 @@ def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:
 _Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", tuple[str, ...]]
 
 
-def _edges(arrays: Arrays, origin: str) -> _Edges:
-    """Return ends of edges, the number of vertices if it is stated, names read."""
+def find_edges(arrays: Arrays, origin: str) -> _Edges:
+    """Return ends of edges, the number of vertices if it is stated, names read.
+
+    Raises DataError when there are none, or ends are no whole numbers.
+    """
     ends: tuple[NDArray[Any], ...]
     vertices: int | None = None
     names: tuple[str, ...]
@@ -373,10 +348,7 @@ def _square(shape: Any, origin: str) -> int:
 def check_rows(
     indptr: NDArray[Any], indices: NDArray[Any], rows: int, kind: str, origin: str
 ) -> NDArray[np.int64]:
-    """Return the row pointers of a CSR matrix, int64, if they fit.
-
-    Raises DataError when they do not fit.
-    """
+    """Return the row pointers of a CSR matrix, int64; DataError if they do not fit."""
     whole = (
         indptr.dtype.kind in "iu"
         and indptr.shape == (rows + 1,)

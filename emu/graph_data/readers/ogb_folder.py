@@ -23,13 +23,8 @@ from emu.graph_data.raw_graph import Source
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, name_unread
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
-from emu.host.input_file import (
-    map_member,
-    one_error,
-    open_gzip,
-    open_input,
-    read_arrays,
-)
+from emu.host import input_file
+from emu.host.input_file import one_error, open_gzip, open_input
 
 _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 26
 
@@ -181,11 +176,11 @@ def _member(path: Path, name: str) -> NDArray[Any]:
             with zipfile.ZipFile(file) as archive:
                 info = archive.getinfo(f"{name}.npy")
             if info.compress_type != zipfile.ZIP_STORED:
-                return read_arrays(path, [name])[name]
+                return input_file.read_arrays(path, [name])[name]
             file.seek(info.header_offset)
             lengths = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
             file.seek(sum(lengths), 1)
-            return map_member(file)
+            return input_file.map_member(file)
     except KeyError as error:
         raise DataError(f"holds no {name}", path=str(path)) from error
     except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:

@@ -43,8 +43,7 @@ class Choices:
     def choose_graph(self, count: int, origin: str) -> int:
         """Return the number of the graph to read.
 
-        Raises DataError when there are several and none is chosen, or another than
-        there is.
+        Raises DataError when there are several and none is chosen, or one beyond.
         """
         return _choose("graph", count, self.graph, f"holds {count} graphs", origin)
 
@@ -74,21 +73,19 @@ def split_part(name: str) -> str | None:
 
 def sort_splits(
     arrays: Mapping[str, NDArray[Any]], choices: Choices, origin: str
-) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-    """Return masks and lists of ids, by part.
+) -> dict[str, NDArray[Any]]:
+    """Return masks, of truth values, and lists of ids, by part.
 
     Raises DataError when two arrays state one part, it is open which of several splits
     is meant, or whether an array holds a mask or ids.
     """
-    masks: dict[str, NDArray[Any]] = {}
-    ids: dict[str, NDArray[Any]] = {}
-    for name in arrays:
+    splits: dict[str, NDArray[Any]] = {}
+    for name, array in arrays.items():
         part = split_part(name)
         if part is None:
             continue
-        if part in masks or part in ids:
+        if part in splits:
             raise DataError(f"states the {part} split twice: {name}", path=origin)
-        array = arrays[name]
         square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
         if array.ndim > 2 or square:
             problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
@@ -97,12 +94,9 @@ def sort_splits(
         rows = rows.T if array.ndim == 2 and len(rows) > rows.shape[1] else rows
         problem = f"{name} holds {len(rows)} splits"
         number = choices.split_number
-        array = rows[_choose("split-number", len(rows), number, problem, origin)]
-        if _is_mask(name, array, choices, origin):
-            masks[part] = array != 0
-        else:
-            ids[part] = array
-    return masks, ids
+        one = rows[_choose("split-number", len(rows), number, problem, origin)]
+        splits[part] = one != 0 if _is_mask(name, one, choices, origin) else one
+    return splits
 
 
 def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> bool:
@@ -131,10 +125,7 @@ def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> b
 
 
 def check_splits(
-    masks: Mapping[str, NDArray[Any]],
-    ids: Mapping[str, NDArray[Any]],
-    vertices: int,
-    origin: str,
+    splits: Mapping[str, NDArray[Any]], vertices: int, origin: str
 ) -> dict[str, NDArray[np.int64]]:
     """Return the sorted ids of every part; all empty where no part is stated.
 
@@ -144,14 +135,13 @@ def check_splits(
     parts: dict[str, NDArray[np.int64]] = {}
     owner = np.full(vertices, -1, np.int8)
     for number, part in enumerate(SPLIT):
-        mask = masks.get(part)
-        if mask is not None and mask.shape != (vertices,):
-            problem = f"the {part} mask has {len(mask)} entries for {vertices} vertices"
-            raise DataError(problem, path=origin)
-        if mask is not None:
-            members = np.flatnonzero(mask)
-        else:
-            members = np.sort(ids.get(part, np.empty(0, np.int64)))
+        ids = splits.get(part, np.empty(0, np.int64))
+        if ids.dtype == bool:
+            if ids.shape != (vertices,):
+                problem = f"the {part} mask has {len(ids)} entries for {vertices} "
+                raise DataError(f"{problem}vertices", path=origin)
+            ids = np.flatnonzero(ids)
+        members = np.sort(ids)
         if len(members) and not 0 <= members[0] <= members[-1] < vertices:
             beyond = members[0] if members[0] < 0 else members[-1]
             problem = f"the {part} split names vertex {beyond}, there are only "
@@ -167,6 +157,6 @@ def check_splits(
             problem = f"vertex {overlap[0]} is in the {other} and in the {part} split"
             raise DataError(problem, path=origin)
         owner[members] = number
-    if (masks or ids) and not len(parts["train"]):
+    if splits and not len(parts["train"]):
         raise DataError("its train split is empty or missing", path=origin)
     return parts

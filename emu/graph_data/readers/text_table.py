@@ -67,6 +67,8 @@ class TableOptions:
     """True where tables beside name their vertices, False where rows are in order."""
     label_column: str | None = None
     """Column of the classes, by name or number from 1."""
+    tell: Tell | None = None
+    """Takes a line from time to time while a long text is read."""
 
 
 class _Progress(io.BufferedIOBase):
@@ -92,10 +94,7 @@ class _Progress(io.BufferedIOBase):
 
 @contextlib.contextmanager
 def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
-    """Open the text of a file: UTF-8, UTF-16 where it says so, else Latin-1.
-
-    Raises OSError, DataError as `open_input`.
-    """
+    """Open text: UTF-8, UTF-16 if it says so, else Latin-1; raises as `open_input`."""
     with open_input(path) as file:  # no pipe, no folder
         is_gzip = file.read(2) == b"\x1f\x8b"
     open_content = open_gzip if is_gzip else open_input
@@ -128,11 +127,6 @@ def is_number(text: str) -> bool:
     return True
 
 
-def is_whole(text: str) -> bool:
-    """Return True where a field is a whole number from 0, 1.0 among them."""
-    return _WHOLE.fullmatch(text) is not None
-
-
 @dataclass(frozen=True)
 class TextTable:
     """A table in a text file, as its first lines show it."""
@@ -141,11 +135,10 @@ class TextTable:
     comment: str
     separator: str | None
     lines_before: int
-    """Lines above the first row."""
     names: tuple[str, ...]
-    """Names of the columns; empty without a header."""
+    """Lines above the first row, names of the columns; none without a header."""
     first_row: tuple[str, ...]
-    tell: Tell | None = None
+    options: TableOptions
     open_header: bool = False
     """True where the first row may as well be a header: words above words."""
     comment_names: tuple[str, ...] = ()
@@ -169,18 +162,15 @@ class TextTable:
         return f"; skipped: {', '.join(names[:_SHOWN])}{more}" if names else ""
 
     def column(self, stated: str, option: str) -> int:
-        """Return the place of a column that an option states.
-
-        Raises DataError when there is none.
-        """
+        """Return the place of a column that an option states; DataError without one."""
         stated = stated.strip()
         if stated in self.names:
             return self.names.index(stated)
         if stated.isdecimal() and 1 <= int(stated) <= self.width:
             return int(stated) - 1
-        there = f"there are {self.width} columns"
-        there += f": {', '.join(self.names)}" if self.names else ""
-        raise self.error(f"{option} names {stated!r}, {there}")
+        names = f": {', '.join(self.names)}" if self.names else ""
+        problem = f"{option} names {stated!r}, there are {self.width} columns{names}"
+        raise self.error(problem)
 
     def error(self, problem: str) -> DataError:
         """Return an error about this file."""
@@ -188,7 +178,7 @@ class TextTable:
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of every line with a row, and its fields."""
-        with open_lines(self.path, self.tell) as lines:
+        with open_lines(self.path, self.options.tell) as lines:
             for number, line in enumerate(lines, 1):
                 if number > self.lines_before:
                     fields = split_line(line, self.separator, self.comment)
@@ -198,29 +188,27 @@ class TextTable:
     def read(self, columns: Sequence[int], dtype: Any) -> NDArray[Any]:
         """Return some columns as numbers, shape (columns, rows).
 
-        Raises ValueError, OverflowError when a field is none, or a row has more or
-        fewer columns than the first.
+        Raises ValueError, OverflowError when a field is none, or a row of another
+        length.
         """
         # Of the others a letter is read, so that rows of other lengths are seen.
-        kinds = [
-            (f"f{column}", dtype if column in columns else "U1")
-            for column in range(self.width)
-        ]
-        whole = len({*columns}) == self.width
-        with open_lines(self.path, self.tell) as lines, warnings.catch_warnings():
+        kinds = [(f"f{c}", dtype if c in columns else "U1") for c in range(self.width)]
+        are_all = len({*columns}) == self.width
+        opened = open_lines(self.path, self.options.tell)
+        with opened as lines, warnings.catch_warnings():
             warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):
                 lines.readline()
             long = self.separator == "::"  # numpy takes one character
             table = np.loadtxt(
                 (line.replace("::", "\t") for line in lines) if long else lines,
-                dtype if whole else np.dtype(kinds),
+                dtype if are_all else np.dtype(kinds),
                 comments=self.comment,
                 delimiter="\t" if long else self.separator,
                 quotechar='"',
-                ndmin=2 if whole else 1,
+                ndmin=2 if are_all else 1,
             )
-        if whole:
+        if are_all:
             return np.ascontiguousarray(table.T[[*columns]])
         return np.stack([table[f"f{column}"] for column in columns])
 
@@ -233,8 +221,8 @@ class TextTable:
             if apart or not fits([fields[column] for column in columns]):
                 line = printable(" ".join(fields), limit=60)
                 problem = f"line {number} is {line!r}, it needs {need}"
-                if len(fields) > self.width:
-                    problem += f" and {self.width} columns as in the lines before"
+                more = f" and {self.width} columns as in the lines before"
+                problem += more * (len(fields) > self.width)
                 return DataError(problem, path=str(self.path))
         return self.error("is not a table of numbers")
 
@@ -261,17 +249,16 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
 
 def open_table(
     path: Path,
+    options: TableOptions,
     *,
     header: bool | None = None,
-    tell: Tell | None = None,
     names_columns: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> TextTable:
     """Return the table of a file, by its first lines.
 
     ``header`` says whether it has one; None to see: words above numbers, or names that
-    are known, by ``names_columns``.
-
-    Raises DataError when it holds no row, or is a file of another kind.
+    are known, by ``names_columns``. Raises DataError when it holds no row, or is a file
+    of another kind.
     """
     start = "".join(first_lines(path)).lower()
     other = next(
@@ -294,7 +281,7 @@ def open_table(
     if not header:
         above = above if len(above) == len(first) else ()
         return TextTable(
-            path, comment, separator, at - 1, (), first, tell, unclear, above
+            path, comment, separator, at - 1, (), first, options, unclear, above
         )
     if not below:
         raise DataError("holds no line below its header", path=str(path))
@@ -304,11 +291,11 @@ def open_table(
         first, shift = (*first, *[""] * (len(below) - len(first))), False
     names = ("", *first) if shift else first
     if all(map(is_number, first)):
-        return TextTable(path, comment, separator, at, (), below, tell, sizes=first)
+        return TextTable(path, comment, separator, at, (), below, options, sizes=first)
     if len(names) != len(below):
         problem = f"has {len(first)} names of columns and {len(below)} columns"
         raise DataError(problem, path=str(path))
-    return TextTable(path, comment, separator, at, names, below, tell)
+    return TextTable(path, comment, separator, at, names, below, options)
 
 
 _Row = tuple[int, tuple[str, ...]]
@@ -350,14 +337,14 @@ class Keys:
     """Place in ``ids``, shape (columns, rows)."""
 
 
-def read_keys(table: TextTable, columns: Sequence[int], *, words: bool = False) -> Keys:
+def read_keys(table: TextTable, columns: Sequence[int]) -> Keys:
     """Return the ids in some columns: whole numbers from 0, or words.
 
     Ids are words if those of the first row are, or where they are asked to be. Numbers
-    that int64 cannot hold are kept as words too, ``1.0`` is 1.
-
-    Raises DataError when a line has no such ids; names it.
+    that int64 cannot hold are kept as words too, ``1.0`` is 1. Raises DataError when a
+    line has no such ids; names it.
     """
+    words = table.options.words
     if not words and all(is_number(table.first_row[c]) for c in columns):
         try:
             numbers = table.read(columns, np.int64)
@@ -367,21 +354,18 @@ def read_keys(table: TextTable, columns: Sequence[int], *, words: bool = False) 
             if 0 <= numbers.min(initial=0) <= most < 4 * numbers.size + 1000:
                 marks = np.zeros(most + 1, bool)
                 marks[numbers.reshape(-1)] = True
-                if marks.all():
-                    return Keys(np.arange(most + 1), numbers)
-                ids = np.flatnonzero(marks).astype(np.int64)
-                return Keys(ids, (np.cumsum(marks) - 1)[numbers])
+                return Keys(np.flatnonzero(marks), (np.cumsum(marks) - 1)[numbers])
             if numbers.min(initial=0) >= 0:
                 ids, codes = np.unique(numbers, return_inverse=True)
-                return Keys(ids, codes.reshape(numbers.shape).astype(np.int64))
+                return Keys(ids, codes.reshape(numbers.shape))
         except (ValueError, OverflowError, UserWarning, DeprecationWarning):
             pass  # 1.0, beyond int64, or a line to name
-        return _read_words(table, columns, _whole)
+        return _read_words(table, columns, whole)
     return _read_words(table, columns, str)
 
 
-def _whole(text: str) -> str:
-    """Return a whole number in its shortest form; "" of anything else."""
+def whole(text: str) -> str:
+    """Return a whole number from 0 in its shortest form, 1.0 as 1; "" of others."""
     match = _WHOLE.fullmatch(text)
     return match[1].lstrip("0") or "0" if match else ""
 
@@ -397,19 +381,15 @@ def _read_words(table: TextTable, columns: Sequence[int], form: Any) -> Keys:
             codes.append(places.setdefault(form(fields[column]), len(places)))
     if not codes or "" in places:
         count = ("a vertex id", "two vertex ids")[len(columns) - 1]
-        kind = ", whole numbers from 0 (or --words)" if form is _whole else ""
+        kind = ", whole numbers from 0 (or --words)" if form is whole else ""
         kind += ", by --columns" if len(columns) == 2 < table.width else ""
         raise table.bad_line(
             columns, lambda fields: all(map(form, fields)), count + kind
         )
     names = np.array([*places])
-    if form is _whole and max(map(len, places)) < 19:
+    if form is whole and max(map(len, places)) < 19:
         names = names.astype(np.int64)
-    order = np.argsort(names, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
+    ids, rank = np.unique(names, return_inverse=True)
     # Columns are side by side in codes.
-    return Keys(
-        names[order],
-        rank[np.frombuffer(codes, np.int64)].reshape(-1, len(columns)).T.copy(),
-    )
+    of_row = rank[np.frombuffer(codes, np.int64)].reshape(-1, len(columns))
+    return Keys(ids, of_row.T.copy())

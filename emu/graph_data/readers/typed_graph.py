@@ -10,20 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.readers.found_graph import (
-    Arrays,
-    FeatureRows,
-    FoundGraph,
-    class_numbers,
-    graph_of_arrays,
-    name_unread,
-)
+from emu.graph_data.readers import found_graph
+from emu.graph_data.readers.found_graph import Arrays, FeatureRows, FoundGraph
 from emu.graph_data.readers.split_arrays import Choices, check_splits
 from emu.names import printable
 
 Relation = tuple[str, str, str]
 
 _MOST_LISTED = 8
+_NO_EDGES = np.empty((2, 0), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +39,7 @@ class TypedGraph:
 def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     """Return one graph: of all types, or of the relation that is chosen.
 
-    Raises DataError when there are several types and neither is chosen, or they do not
-    fit.
+    Raises DataError when types do not fit, or are several and neither is chosen.
     """
     ends = (end for source, _, target in graph.edges for end in (source, target))
     types = tuple(dict.fromkeys([*graph.vertices, *ends]))
@@ -70,9 +64,9 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
         problem = f"--relation {named} joins two types of vertices: --flatten makes "
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
     arrays = {**graph.vertices.get(relation[0], {}), "edge_index": edges}
-    one = graph_of_arrays(arrays, graph.origin, choices)
+    one = found_graph.graph_of_arrays(arrays, graph.origin, choices)
     only = [f"only {named} was taken"] if len(graph.edges) > 1 else []
-    notes = (*only, *one.notes, *name_unread(graph.unread))
+    notes = (*only, *one.notes, *found_graph.name_unread(graph.unread))
     return replace(one, owner=graph.owner.get(relation[0]), notes=notes)
 
 
@@ -97,16 +91,24 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
     total = 0
     for name in names:
         arrays = {**graph.vertices.get(name, {}), "edge_index": _NO_EDGES}
-        own = graph_of_arrays(arrays, graph.origin, choices)
+        own = found_graph.graph_of_arrays(arrays, graph.origin, choices)
         size = _count(graph, name, own)
         types.append(_Type(name, total, size, own))
         total += size
-    sources, destinations = _stack_edges(graph, {one.name: one for one in types})
+    edges, by_name = [_NO_EDGES], {one.name: one for one in types}
+    for (source, relation, target), ends in graph.edges.items():
+        ids = ends.astype(np.int64)
+        for end, row in zip((by_name[source], by_name[target]), ids, strict=True):
+            if len(row) and not 0 <= row.min() <= row.max() < end.size:
+                problem = f"an edge of {relation} leaves the {end.size} vertices of "
+                raise DataError(f"{problem}type {end.name}", path=graph.origin)
+            row[...] += end.begin
+        edges.append(ids)
+    sources, destinations = np.concatenate(edges, axis=1)
     splits: dict[str, list[NDArray[np.int64]]] = {}
     for _, begin, size, own in types:
-        if own.masks or own.splits:
-            parts = check_splits(own.masks, own.splits, size, graph.origin)
-            for part, ids in parts.items():
+        if own.splits:
+            for part, ids in check_splits(own.splits, size, graph.origin).items():
                 splits.setdefault(part, []).append(ids + begin)
     owner = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
@@ -120,28 +122,9 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         split_origin="; ".join(
             f"{t.own.split_origin} for {t.name}" for t in types if t.own.split_origin
         ),
-        types=np.repeat(np.arange(len(types), dtype=np.int32), [t.size for t in types]),
-        type_names=names,
         owner=np.concatenate(owner) if owner else None,
-        notes=(*_describe(types), *name_unread(graph.unread)),
+        notes=(*_describe(types), *found_graph.name_unread(graph.unread)),
     )
-
-
-_NO_EDGES = np.empty((2, 0), np.int64)
-
-
-def _stack_edges(graph: TypedGraph, types: dict[str, _Type]) -> NDArray[np.int64]:
-    """Return the edges of all relations, shape (2, edges), by vertices of one graph."""
-    edges = [_NO_EDGES]
-    for (source, name, target), ends in graph.edges.items():
-        ids = ends.astype(np.int64)
-        for end, row in zip((types[source], types[target]), ids, strict=True):
-            if len(row) and not 0 <= row.min() <= row.max() < end.size:
-                problem = f"an edge of {name} leaves the {end.size} vertices of type "
-                raise DataError(problem + end.name, path=graph.origin)
-            row[...] += end.begin
-        edges.append(ids)
-    return np.concatenate(edges, axis=1)
 
 
 def _count(graph: TypedGraph, name: str, own: FoundGraph) -> int:
@@ -192,9 +175,10 @@ def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
         problem += "takes one type, --labels names others for all"
         raise DataError(problem, path=origin)
     labels = np.full(sum(one.size for one in types), -1, np.int32)
-    for _, begin, size, own in holders:
+    for _, begin, size, own in types:
         if own.labels is not None:
-            labels[begin : begin + size] = class_numbers(own.labels, origin)[0]
+            numbers, *_ = found_graph.class_numbers(own.labels, origin)
+            labels[begin : begin + size] = numbers
     return labels if holders else None
 
 

@@ -8,7 +8,8 @@ for that request alone. Gaps behind the last cause are the processes' own time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -44,26 +45,27 @@ class FittedSteps(Measured):
     """Per step."""
     held: tuple[float, ...]
     """Bytes of a step that the kernel holds when its sender goes on; 0 if all."""
-    gaps: NDArray[np.float64]
-    """Seconds by step and iteration: behind the last cause that is an iteration of the
-    fit, for the first iterations since its beginning."""
-    starts: NDArray[np.float64]
-    ends: NDArray[np.float64]
-    """Seconds of the run, shape (iterations,): of the last where each has its own."""
-    first: int
-    """Number of the first of the iterations in the run."""
 
     def part(self, first: int, last: int) -> FittedSteps:
         """Return the iterations from ``first`` until before ``last``."""
         some = slice(first, last)
-        return _with_gaps(
-            tuple(step.part(some) for step in self.steps),
-            self.causes,
-            self.held,
-            self.starts[some],
-            self.ends[some],
-            self.first + first,
+        return replace(
+            self,
+            steps=tuple(step.part(some) for step in self.steps),
+            starts=self.starts[some],
+            ends=self.ends[some],
+            first=self.first + first,
         )
+
+    @cached_property
+    def gaps(self) -> NDArray[np.float64]:
+        """Seconds of every step behind the last of its causes, by iteration.
+
+        Of a first iteration, whose causes are before the fit, since its beginning.
+        """
+        times, began = _Times(self.steps, self.held), float(self.starts[0])
+        gaps = [times.gap(number, own, began) for number, own in enumerate(self.causes)]
+        return np.maximum(np.array(gaps), 0.0)
 
 
 def overtaken(found: FittedSteps) -> list[Step]:
@@ -101,7 +103,7 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     latest = np.max([*begins.values()], axis=0)
     starts, ends = latest[:-1][kept], latest[1:][kept]
     causes, holds = _behind_senders(some, _Order(some, phases).causes())
-    return _with_gaps(some, causes, holds, starts, ends, kept.start + skip)
+    return FittedSteps(starts, ends, kept.start + skip, some, causes, holds)
 
 
 def longest(steps: Sequence[Step]) -> slice:
@@ -118,29 +120,14 @@ def longest_run(good: NDArray[np.bool_]) -> slice:
     return slice(*max(stretches, key=lambda one: one[1] - one[0], default=(0, 0)))
 
 
-def _with_gaps(
-    steps: tuple[Step, ...],
-    causes: tuple[tuple[Cause, ...], ...],
-    held: tuple[float, ...],
-    starts: NDArray[np.float64],
-    ends: NDArray[np.float64],
-    first: int,
-) -> FittedSteps:
-    times = _Times(steps, held)
-    gaps = np.array(
-        [times.gap(number, own, float(starts[0])) for number, own in enumerate(causes)]
-    )
-    gaps = np.maximum(gaps, 0.0)
-    return FittedSteps(steps, causes, held, gaps, starts, ends, first)
-
-
 class _Times:
     """Moments of steps by iteration."""
 
     def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
         self._ends = [[step.first, step.last] for step in steps]
         for moments, step, some in zip(self._ends, steps, held, strict=False):
-            moments.append(step.drain_times(some))
+            bytes_come = step.until - np.minimum(some, step.sizes)
+            moments.append(step.crossed.when(bytes_come))
 
     def of(self, cause: Cause) -> NDArray[np.float64]:
         """Return the seconds of a cause by the iteration of its effect."""
@@ -189,11 +176,19 @@ class _Order(_Times):
                 for c in before
                 if c[1] and self._steps[c[0]].source == step.destination
             ]
-            request = max(requests, key=self._when, default=None)
-            if request is not None and self._is_answer(number, request):
-                alone = [request]
-                if step.source[1] == step.destination[1]:
-                    alone += [c for c in before if not c[1] and c[2] == 0]
+            if requests:
+                request = max(requests, key=self._when)
+                gap = self.gap(number, [request], np.nan)[request[2] :]
+                others = self.gap(number, alone, np.nan)
+                others = others[~np.isnan(others)]
+                peers = step.source[1] == step.destination[1]
+                # An answer is as steady behind its request as behind all causes.
+                if _spread(gap) <= _spread(others) + STEADIER and (
+                    not peers or float(np.median(gap)) < TOGETHER
+                ):
+                    alone = [request]
+                    if peers:
+                        alone += [c for c in before if not c[1] and c[2] == 0]
             causes.append(alone)
         return tuple(
             tuple(self._least[number] if self._has_peers(number, causes) else one)
@@ -266,20 +261,10 @@ class _Order(_Times):
                 latest[peer] = cause
         return [*causes, *latest.values()]
 
-    def _is_answer(self, number: int, request: Cause) -> bool:
-        """Return True if a step is as steady behind a request as behind all causes."""
-        step = self._steps[number]
-        gap = self.gap(number, [request], np.nan)[request[2] :]
-        others = self.gap(number, self._least[number], np.nan)
-        steady = _spread(gap) <= _spread(others[~np.isnan(others)]) + STEADIER
-        peers = step.source[1] == step.destination[1]
-        return steady and (not peers or float(np.median(gap)) < TOGETHER)
-
     def _has_peers(self, number: int, chosen: Sequence[Sequence[Cause]]) -> bool:
         """Return True if a step is one of several that wait for more than its request.
 
-        Nothing is received between them: a server answers all whom it has received
-        from.
+        A server answers all whom it has received from: nothing comes between them.
         """
         if chosen[number] == self._least[number]:
             return False
@@ -318,7 +303,9 @@ def _behind_senders(
             if moment == BEGUN and holds[k] and np.median(gap) >= TOGETHER:
                 behind.append((number, k, lag))
                 until = steps[k].until[: len(gap)]
-                rest = steps[k].crossed.bytes_to_come(until, steps[number].first[lag:])
+                crossed, began = steps[k].crossed, steps[number].first[lag:]
+                came = crossed.before[np.searchsorted(crossed.time, began, "right")]
+                rest = np.maximum(until - came, 0.0)
                 holds[k] = max(holds[k], float(np.quantile(rest, ALWAYS)))
     drain_times = _Times(steps, holds)
     all_causes: list[list[Cause]] = [list(own) for own in causes]

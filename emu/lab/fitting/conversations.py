@@ -25,12 +25,16 @@ MOST_UNKNOWN = 0.01
 MOST_BESIDE = 0.1
 
 
+@dataclass(frozen=True, eq=False)
 class Measured:
     """Iterations of a run, by when they began and ended."""
 
     starts: NDArray[np.float64]
     ends: NDArray[np.float64]
-    """Seconds of the run, shape (iterations,)."""
+    """Seconds of the run, shape (iterations,): mean over the processes of a ring, else
+    of the last where each has its own."""
+    first: int
+    """Number of the first of the iterations in the run."""
 
     @property
     def count(self) -> int:
@@ -88,13 +92,30 @@ class Packets:
 
 
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
-    """Return the exchanges by the time of their requests, and the ring.
-
-    Raises Unfittable when no all-reduce is found.
-    """
+    """Return the exchanges by time of request, and the ring; Unfittable without one."""
     program = np.array([program for _, program in packets.processes])
     peers = program[packets.source] == program[packets.destination]
-    exchanges = sorted(_exchanges(packets.some(~peers)), key=lambda one: one.asked)
+    others, exchanges = packets.some(~peers), []
+    low = np.minimum(others.source, others.destination)
+    high = np.maximum(others.source, others.destination)
+    order = np.lexsort((others.time, high, low))
+    for first, last in _runs((low * len(packets.processes) + high)[order]):
+        rows = order[first:last]  # of two processes, which ask and answer in turn
+        source = others.source[rows]
+        client = packets.processes[source[0]]
+        server = packets.processes[others.destination[rows[0]]]
+        turns = [rows[slice(*turn)] for turn in _runs(source)]
+        for request, answer in zip(turns[::2], turns[1::2], strict=False):
+            exchange = Exchange(
+                client,
+                server,
+                (others.time[request[0]], others.time[request[-1]]),
+                (others.time[answer[0]], others.time[answer[-1]]),
+                int(others.bytes[request].sum()),
+                int(others.bytes[answer].sum()),
+            )
+            exchanges.append(exchange)
+    exchanges.sort(key=lambda one: one.asked)
     return exchanges, _ring(packets.some(peers))
 
 
@@ -135,36 +156,14 @@ def by_process(traffic: Traffic) -> Packets:
         for end, program in zip(sides, programs, strict=True)
     ]
     processes, numbers = np.unique(np.concatenate(ends), return_inverse=True)
+    source, destination = np.split(numbers, 2)
     return Packets(
-        tuple((int(each) // width, int(each) % width) for each in processes),
-        numbers[: len(numbers) // 2],
-        numbers[len(numbers) // 2 :],
+        tuple(divmod(each, width) for each in processes.tolist()),
+        source,
+        destination,
         rows["time"][is_program],
         size[is_program],
     )
-
-
-def _exchanges(packets: Packets) -> Iterator[Exchange]:
-    """Yield the requests and answers of each pair of processes, in turn."""
-    low = np.minimum(packets.source, packets.destination)
-    high = np.maximum(packets.source, packets.destination)
-    order = np.lexsort((packets.time, high, low))
-    pair = (low * len(packets.processes) + high)[order]
-    for first, last in _runs(pair):
-        rows = order[first:last]
-        source = packets.source[rows]
-        turns = list(_runs(source))
-        client, server = source[0], packets.destination[rows[0]]
-        for question, answered in zip(turns[::2], turns[1::2], strict=False):
-            request, answer = rows[slice(*question)], rows[slice(*answered)]
-            yield Exchange(
-                packets.processes[client],
-                packets.processes[server],
-                (packets.time[request[0]], packets.time[request[-1]]),
-                (packets.time[answer[0]], packets.time[answer[-1]]),
-                int(packets.bytes[request].sum()),
-                int(packets.bytes[answer].sum()),
-            )
 
 
 def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -133,17 +133,17 @@ class _RingJob(_Job):
         for place, one in enumerate(found.ring):
             self._client(one, found.ring[(place + 1) % len(found.ring)])
         last = {one: len(times) - 2 for one, times in self._found.stages.items()}
-        for key, times in self._found.services.items():
-            client, turn, server = key
+        for (client, turn, server), rows in self._found.asked.items():
+            requests, answers = rows[:2].astype(int)
             asking, answering = self._name(client), self._name(server)
             name = f"{answering}.{turn}.{asking}"
-            self._task(name, server, times)
-            if np.mean(self._found.answers[key] > 0) >= OFTEN:
+            self._task(name, server, rows[2])
+            if np.mean(answers > 0) >= OFTEN:
                 self.tasks[-1]["slot"] = answering
                 self._servers.add(answering)
             after = f"{turn + 1}" if turn < last[client] else "sum"
-            self._flow(f"{asking}.{turn}", name, self._found.requests[key])
-            self._flow(name, f"{asking}.{after}", self._found.answers[key])
+            self._flow(f"{asking}.{turn}", name, requests)
+            self._flow(name, f"{asking}.{after}", answers)
         names = [self._name(one) for one in self._found.ring]
         self.collectives.append(
             {

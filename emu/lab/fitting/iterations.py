@@ -1,16 +1,16 @@
 """Iterations of what crossed: volumes, and the gaps between received and sent next.
 
 An iteration of a process ends when it has the sum of an all-reduce. In it come rounds
-of requests: one waits for all answers of the one before. Gaps are the processes' own
-time.
+of requests: one waits for all answers of the one before. Gaps are its own time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,39 +45,37 @@ MORE_ROUNDS = 2
 FEWEST = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FittedIterations(Measured):
-    """Computing, requests, answers and all-reduces of every process, by iteration."""
+    """Computing, requests, answers and all-reduces of every process, by iteration.
+
+    The first is counted among all all-reduces of the run.
+    """
 
     ring: tuple[Process, ...]
     """Processes of the all-reduce: each sends to the next."""
     stages: dict[Process, NDArray[np.float64]]
     """Seconds by process of the ring, shape (rounds + 1, iterations): before the
     request of each round, and before the all-reduce."""
-    requests: dict[Asked, NDArray[np.int64]]
-    answers: dict[Asked, NDArray[np.int64]]
-    """Bytes by client, round and server, shape (iterations,); 0 where none was sent."""
-    services: dict[Asked, NDArray[np.float64]]
-    """Seconds of the server likewise, without those in which it served others."""
+    asked: dict[Asked, NDArray[np.float64]]
+    """Bytes of the request, of the answer, and seconds of the server without those in
+    which it served others, shape (3, iterations); 0 where none was sent."""
     volume: float
     """Bytes that every process brings to an all-reduce."""
     overhead: float
     """Seconds that an all-reduce took beyond what the NICs need for it, median."""
-    starts: NDArray[np.float64]
-    ends: NDArray[np.float64]
-    """Seconds of the run, shape (iterations,): means over the ring's processes."""
-    first: int
-    """Number of the first of the iterations among all all-reduces of the run."""
 
     def part(self, first: int, last: int) -> FittedIterations:
         """Return the iterations from ``first`` until before ``last``."""
-        some, rows_of = slice(first, last), dict[str, Any]()
-        for name in ("stages", "requests", "answers", "services"):
-            rows = getattr(self, name).items()
-            rows_of[name] = {key: row[..., some] for key, row in rows}
-        starts, ends = self.starts[some], self.ends[some]
-        whole = replace(self, starts=starts, ends=ends, first=self.first + first)
-        return replace(whole, **rows_of)
+        some = slice(first, last)
+        return replace(
+            self,
+            stages={one: times[:, some] for one, times in self.stages.items()},
+            asked={key: rows[:, some] for key, rows in self.asked.items()},
+            starts=self.starts[some],
+            ends=self.ends[some],
+            first=self.first + first,
+        )
 
 
 @dataclass(frozen=True)
@@ -96,10 +94,8 @@ def fit_traffic(
 
     ``skip`` iterations at the beginning are left out; ``marks`` are seconds at which
     iterations began, by process. All-reduces are looked for round a ring, where
-    ``ring``.
-
-    Raises Unfittable when nothing was sent, no iterations are found, or fewer than four
-    that are like one another.
+    ``ring``. Raises Unfittable when nothing was sent, no iterations are found, or fewer
+    than four that are like one another.
     """
     packets, why = by_process(traffic), ""
     if marks is None and ring:
@@ -132,10 +128,9 @@ def fit_traffic(
 def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     """Return the longest stretch of iterations that all-reduces end.
 
-    The first all-reduce only says when the first iteration begins.
-
-    Raises Unfittable when nothing was sent, no all-reduce is found, its processes do
-    not agree on their number, or fewer than four iterations are like one another.
+    The first all-reduce only says when the first iteration begins. Raises Unfittable
+    when nothing was sent, no all-reduce is found, its processes do not agree on their
+    number, or fewer than four iterations are like one another.
     """
     exchanges, ring = conversations(by_process(traffic))
     own = {
@@ -163,7 +158,14 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         )
     rounds = {one: each[first:last] for one, each in rounds.items()}
     some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
-    return _fit_rounds(ring, rounds, some, _services(exchanges), traffic.nics, first)
+    # Seconds of every answer, without those before the one before.
+    services, free = {}, dict[Process, float]()
+    for exchange in sorted(exchanges, key=lambda one: one.answered):
+        answer = exchange.answered[0]
+        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
+        services[exchange] = max(answer - began, 0.0)
+        free[exchange.server] = answer
+    return _fit_rounds(ring, rounds, some, services, traffic.nics, first)
 
 
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
@@ -215,9 +217,7 @@ def _whole(
 
     A process that has the sum may still have packets of its own in a queue: before a
     slow NIC, and after a loss, they come behind answers of the next iteration, or with
-    the next all-reduce.
-
-    As many as can be are found, and of as many bytes.
+    the next all-reduce. As many as can be are found, and of as many bytes.
     """
     # By burst: all-reduces until its end, their bytes, where the last of them begin.
     best: list[tuple[int, int, int]] = [(0, 0, 0)]
@@ -281,18 +281,6 @@ def _rounds(
     return rounds
 
 
-def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
-    """Return the seconds of every answer, without those before the one before."""
-    services = {}
-    free: dict[Process, float] = {}
-    for exchange in sorted(exchanges, key=lambda one: one.answered):
-        answer = exchange.answered[0]
-        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
-        services[exchange] = max(answer - began, 0.0)
-        free[exchange.server] = answer
-    return services
-
-
 def _fit_rounds(
     ring: Ring,
     rounds: dict[Process, list[list[list[Exchange]]]],
@@ -304,9 +292,7 @@ def _fit_rounds(
     count = sums.summed.shape[1] - 1
     most = max(len(each) for one in rounds.values() for each in one)
     stages = {one: np.zeros((most + 1, count)) for one in ring.members}
-    requests: dict[Asked, NDArray[np.int64]] = {}
-    answers: dict[Asked, NDArray[np.int64]] = {}
-    times: dict[Asked, NDArray[np.float64]] = {}
+    asked: dict[Asked, NDArray[np.float64]] = {}
     ready = sums.asked[:, first + 1 : first + 1 + count]
     for place, one in enumerate(ring.members):
         for number, iteration in enumerate(rounds[one]):
@@ -317,28 +303,16 @@ def _fit_rounds(
                 in_bytes = max(exchange.answered[1] for exchange in exchanges)
                 for exchange in exchanges:
                     key = (one, turn, exchange.server)
-                    for series, value in (
-                        (requests, exchange.request),
-                        (answers, exchange.answer),
-                        (times, services[exchange]),
-                    ):
-                        row = series.setdefault(key, np.zeros(count, type(value)))
-                        row[number] += value
+                    rows = asked.setdefault(key, np.zeros((3, count)))
+                    sizes = exchange.request, exchange.answer
+                    rows[:, number] += *sizes, services[exchange]
             stages[one][-1, number] = max(ready[place, number] - in_bytes, 0.0)
     took = sums.summed[:, 1:].max(0) - ready.max(0)
     overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
     mean = sums.summed.mean(0)
+    ends = mean[:-1], mean[1:]
     return FittedIterations(
-        ring.members,
-        stages,
-        requests,
-        answers,
-        times,
-        sums.volume,
-        overhead,
-        mean[:-1],
-        mean[1:],
-        first + 1,
+        *ends, first + 1, ring.members, stages, asked, sums.volume, overhead
     )
 
 
@@ -347,3 +321,48 @@ def _ring_seconds(ring: Ring, volume: float, nics: NDArray[np.float64]) -> float
     machines = [machine for machine, _ in ring.members]
     hops = 2 * (len(machines) - 1)
     return hops * volume / len(machines) / float(nics[:, machines].min())
+
+
+class Template(StrEnum):
+    """The kind of a job whose iterations are all the mean one: few numbers say it."""
+
+    DISTDGL = "distdgl"
+    """Rounds of requests to servers, then an all-reduce."""
+    ALLREDUCE = "allreduce"
+    """All-reduces, and nothing else between machines."""
+
+
+def mean_iterations(
+    found: FittedIterations | FittedSteps, template: Template
+) -> FittedIterations:
+    """Return as many iterations, all like the mean of those that were found.
+
+    Raises Unfittable when the run is none of the template's kind.
+    """
+    if isinstance(found, FittedSteps):
+        raise Unfittable(
+            f"template {template} is of iterations that end with all-reduces: it goes "
+            "without --mark, in runs that have such"
+        )
+    if template is Template.ALLREDUCE and found.asked:
+        raise Unfittable(
+            "its processes ask those of another program, and template allreduce has "
+            "none; distdgl has"
+        )
+    if template is Template.DISTDGL and not found.asked:
+        raise Unfittable(
+            "its processes ask no servers, as in template distdgl; allreduce is for "
+            "such runs"
+        )
+
+    def mean(rows: NDArray[np.float64], whole: int = 0) -> NDArray[np.float64]:
+        """Return the mean of each row in all iterations, the first rows in bytes."""
+        means = rows.mean(1, keepdims=True)
+        means[:whole] = np.rint(means[:whole])
+        return np.repeat(means, found.count, axis=1)
+
+    return replace(
+        found,
+        stages={one: mean(times) for one, times in found.stages.items()},
+        asked={key: mean(rows, whole=2) for key, rows in found.asked.items()},
+    )

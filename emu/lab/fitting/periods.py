@@ -48,10 +48,7 @@ def find_marks(packets: Packets, traffic: Traffic) -> Marks:
 
 
 def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
-    """Return the beginnings of as many iterations as can be of these packets.
-
-    Raises Unfittable when they have no period.
-    """
+    """Return beginnings of as many iterations as can be; Unfittable if aperiodic."""
 
     def unsteadiness(times: NDArray[np.float64]) -> float:
         apart = np.diff(times)
@@ -114,7 +111,10 @@ def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
 
 
 def _candidates(packets: Packets) -> Iterator[NDArray[np.float64]]:
-    """Yield beginnings of bursts that are alike, by pair of processes and silence."""
+    """Yield beginnings of bursts of the usual size, in the longest row of them.
+
+    By pair of processes, and by the silence that parts bursts.
+    """
     pair = packets.source * len(packets.processes) + packets.destination
     for way in np.unique(pair).tolist():
         some = packets.some(pair == way)
@@ -128,7 +128,15 @@ def _candidates(packets: Packets) -> Iterator[NDArray[np.float64]]:
             if len(first) in keys or len(first) < FEWEST:
                 continue
             keys.add(len(first))
-            times = _alike(some.time[first], np.add.reduceat(some.bytes, first))
+            sizes = np.add.reduceat(some.bytes, first)
+            usual = usual_size(sizes)
+            good = np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual)
+            if good.sum() < FEWEST:
+                continue
+            began = some.time[first[good]]
+            apart = np.diff(began)
+            missing = np.flatnonzero(apart > _MISSING * np.median(apart)) + 1
+            times = max(np.split(began, missing), key=len)
             if len(times) >= FEWEST:
                 yield times
 
@@ -138,15 +146,3 @@ def usual_size(sizes: Sequence[int] | NDArray[np.int64]) -> int:
     ranks = np.sort(sizes)
     total = np.cumsum(ranks)
     return int(ranks[np.searchsorted(total, total[-1] / 2)])
-
-
-def _alike(times: NDArray[np.float64], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return when bursts of the usual size began, in the longest row of them."""
-    usual = usual_size(sizes)
-    good = np.flatnonzero(np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual))
-    if len(good) < FEWEST:
-        return times[:0]
-    began = times[good]
-    apart = np.diff(began)
-    rows = np.split(began, np.flatnonzero(apart > _MISSING * np.median(apart)) + 1)
-    return max(rows, key=len)

@@ -2,8 +2,7 @@
 
 The bytes that one process sends another in an iteration are cut where it fell silent,
 and behind packets that are not full. What is cut at the same byte in many iterations
-ends a step, in the others too: packets wait here and there, programs where they always
-do.
+ends a step in all: packets wait here and there, programs where they always do.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ from numpy.typing import NDArray
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
 from emu.prediction.analysis.traffic import Traffic
 
+#: A number per iteration, or per packet.
+Row: TypeAlias = NDArray[np.float64]
 #: Seconds at which iterations began, by the process whose they are.
-Marks: TypeAlias = "Mapping[Process, NDArray[np.float64]]"
-_Row: TypeAlias = "NDArray[np.float64]"
-_Rows: TypeAlias = "tuple[_Row, _Row, _Row, _Row]"
+Marks: TypeAlias = Mapping[Process, Row]
+_Rows: TypeAlias = tuple[Row, Row, Row, Row]
 #: Stands for the process where iterations are those of all.
 ALL: Process = (-1, -1)
 #: Bytes by which a process lets another send, as gloo does. Without them in a ring a
@@ -52,18 +52,11 @@ _PHASES = 64
 class Crossed:
     """Packets of one process to another, by time."""
 
-    time: NDArray[np.float64]
+    time: Row
     before: NDArray[np.int64]
     """Bytes before each of them, and of all."""
 
-    def bytes_to_come(
-        self, until: NDArray[np.float64], at: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return how many of the first ``until`` bytes are to come after ``at``."""
-        arrivals = self.before[np.searchsorted(self.time, at, "right")]
-        return np.maximum(until - arrivals, 0.0)
-
-    def when(self, byte: NDArray[np.float64]) -> NDArray[np.float64]:
+    def when(self, byte: Row) -> Row:
         """Return the seconds at which so many bytes had come."""
         place = np.searchsorted(self.before[1:], byte, "left")
         times = self.time[np.minimum(place, len(self.time) - 1)]
@@ -80,12 +73,12 @@ class Step:
     """Among the steps of the two, in an iteration."""
     clock: Process
     """Whose iterations it is part of, `ALL` or one's."""
-    first: NDArray[np.float64]
-    last: NDArray[np.float64]
+    first: Row
+    last: Row
     """Seconds of the first and the last packet."""
-    sizes: NDArray[np.float64]
+    sizes: Row
     """Bytes."""
-    until: NDArray[np.float64]
+    until: Row
     """Bytes of all that crossed when it had."""
     crossed: Crossed
 
@@ -101,10 +94,6 @@ class Step:
             row[slice(0, by) if by >= 0 else slice(by, None)] = np.nan
         return replace(self, **rows)
 
-    def drain_times(self, held: float) -> NDArray[np.float64]:
-        """Return the seconds at which all but so many bytes had come."""
-        return self.crossed.when(self.until - np.minimum(held, self.sizes))
-
 
 #: Fields of a step that have a value per iteration.
 _BY_ITERATION = ("first", "last", "sizes", "until")
@@ -113,8 +102,8 @@ _BY_ITERATION = ("first", "last", "sizes", "until")
 def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
     """Return all steps of the iterations between marks.
 
-    Raises Unfittable when two processes send neither as many bytes in every iteration,
-    nor as often.
+    Raises Unfittable as `_parts`, and when two processes both have iterations of their
+    own, or none has and there are several.
     """
     steps: list[Step] = []
     count = len(packets.processes)
@@ -127,49 +116,29 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         some = packets.some(pair == way)
         # Something ended behind a silence, and behind a packet that is not full.
         over = (np.diff(some.time) > silence) | _short(some.bytes[:-1])
-        cut = _Way(some.time, some.bytes, np.append(True, over))
+        crossed = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
         total = float(packets.bytes.sum())
-        clock, starts = clock_of(marks, ends, traffic)
-        for number, parts in enumerate(_parts(cut, starts, ends, traffic, total)):
-            crossing = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
-            step = Step(*ends, number, clock, *parts, crossed=crossing)
+        who = describe_ends(ends, traffic)
+        own = [*marks] if len(marks) == 1 else [end for end in ends if end in marks]
+        if len(own) != 1:
+            lengths = {one: np.median(np.diff(marks[one])) for one in own or marks}
+            periods = ", ".join(
+                f"{describe_ends([one], traffic)} {seconds:.4g} s"
+                for one, seconds in lengths.items()
+            )
+            raise Unfittable(
+                f"{who}: iterations of processes do not go together ({periods}), and "
+                "it is not clear of which these are part: --mark LINE that one program "
+                "prints says it"
+            )
+        clock, starts = own[0], marks[own[0]]
+        parts = _parts(crossed, np.append(True, over), starts, who, total)
+        for number, rows in enumerate(parts):
+            step = Step(*ends, number, clock, *rows, crossed=crossed)
             seen = np.flatnonzero(~np.isnan(step.first))
             late = np.searchsorted(starts, step.first[seen], "right") - 1 - seen
             steps.append(step.roll(int(np.median(late))))
     return steps
-
-
-def clock_of(
-    marks: Marks, ends: tuple[Process, Process], traffic: Traffic
-) -> tuple[Process, NDArray[np.float64]]:
-    """Return whose iterations the steps of two processes are part of, and the marks.
-
-    Raises Unfittable when both have their own, or none has and there are several.
-    """
-    if len(marks) == 1:
-        return next(iter(marks.items()))
-    own = [end for end in ends if end in marks]
-    if len(own) != 1:
-        periods = ", ".join(
-            f"{describe_ends([one], traffic)} {np.median(np.diff(marks[one])):.4g} s"
-            for one in own or marks
-        )
-        raise Unfittable(
-            f"{describe_ends(ends, traffic)}: iterations of processes do not go "
-            f"together ({periods}), and it is not clear of which these are part: "
-            "--mark LINE that one program prints says it"
-        )
-    return own[0], marks[own[0]]
-
-
-@dataclass(frozen=True)
-class _Way:
-    """Packets of one process to another: times, bytes, and if something ended there."""
-
-    time: NDArray[np.float64]
-    bytes: NDArray[np.int64]
-    ended: NDArray[np.bool_]
-    """Per packet: what came before it was over."""
 
 
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -181,44 +150,43 @@ def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _parts(
-    way: _Way,
-    marks: NDArray[np.float64],
-    ends: tuple[Process, Process],
-    traffic: Traffic,
-    total: float,
+    crossed: Crossed, ended: NDArray[np.bool_], marks: Row, who: str, total: float
 ) -> Iterator[_Rows]:
-    """Yield the rows `_BY_ITERATION` of every step."""
-    edges = np.searchsorted(way.time, marks + _quiet(way.time, marks))
-    before = np.append(0, np.cumsum(way.bytes))
+    """Yield the rows `_BY_ITERATION` of every step.
+
+    ``ended``: per packet, if what came before it was over. Raises Unfittable where
+    ``who`` sends neither as many bytes in every iteration, nor as often.
+    """
+    time, before = crossed.time, crossed.before
+    edges = np.searchsorted(time, marks + _quiet(time, marks))
     sent = np.diff(before[edges])
     if np.mean(sent > 0) < 0.5:
         if sent.sum() > _RARE * total:
             raise Unfittable(
-                f"{describe_ends(ends, traffic)} sent {sent.sum():,} bytes in "
+                f"{who} sent {sent.sum():,} bytes in "
                 f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
                 "common; --mark LINE states others, --skip leaves the first ones out"
             )
         return
     joints = [
-        before[first + np.flatnonzero(way.ended[first:last])] - before[first]
+        before[first + np.flatnonzero(ended[first:last])] - before[first]
         for first, last in pairwise(edges.tolist())
     ]
     bounds = _bounds([each[each > 0] for each in joints], sent)
     if bounds is None:
         raise Unfittable(
-            f"{describe_ends(ends, traffic)} sent {np.quantile(sent, 0.1):,.0f} to "
+            f"{who} sent {np.quantile(sent, 0.1):,.0f} to "
             f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
             f"{min(map(len, joints))} to {max(map(len, joints))} pieces: these are no "
             "iterations that repeat; --mark LINE states others"
         )
     for begin, end in pairwise(bounds):
-        sizes = end - begin
+        sizes, until = end - begin, before[edges[:-1]] + end
         at = np.searchsorted(before[1:], before[edges[:-1]] + begin, "right")
-        to = np.searchsorted(before[1:], before[edges[:-1]] + end, "left")
-        most = len(way.time) - 1
-        first, last = way.time[np.minimum(at, most)], way.time[np.minimum(to, most)]
+        to = np.searchsorted(before[1:], until, "left")
+        first, last = (time[np.minimum(place, len(time) - 1)] for place in (at, to))
         there = (sent > 0) & ~np.isnan(sizes)
-        rows = first, np.maximum(first, last), sizes, before[edges[:-1]] + end
+        rows = first, np.maximum(first, last), sizes, until
         first, last, sizes, until = (np.where(there, row, np.nan) for row in rows)
         yield first, last, sizes, until
 
@@ -231,7 +199,7 @@ def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
     )
 
 
-def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
+def _quiet(time: Row, marks: Row) -> float:
     """Return the seconds after a mark in which least often something is on its way."""
     length = float(np.median(np.diff(marks)))
     tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
@@ -246,7 +214,7 @@ def _quiet(time: NDArray[np.float64], marks: NDArray[np.float64]) -> float:
 
 def _bounds(
     joints: list[NDArray[np.int64]], sent: NDArray[np.int64]
-) -> list[NDArray[np.float64]] | None:
+) -> list[Row] | None:
     """Return where steps begin and end, by step the bytes before in each iteration.
 
     None where neither bytes nor the number of joints are usually the same.

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from emu.lab.machines.cpu_groups import CpuQuota
 from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.programs import PROGRAM
 
@@ -15,25 +16,6 @@ Counts = dict[str, dict[str, int]]
 _PERIODS = 25
 #: Wall seconds that queues may take to drain, and between two looks at them.
 _DRAINED, _LOOK = 1.0, 2e-3
-
-
-def tcp_counts(process: int) -> dict[str, int]:
-    """Return TCP's counts in the network of a process since its start.
-
-    ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of which
-    stops a connection for 0.2 s or more.
-    """
-    counts: dict[str, int] = {}
-    for name in ("snmp", "netstat"):
-        lines = Path(f"/proc/{process}/net/{name}").read_text().splitlines()
-        for keys, values in zip(lines[::2], lines[1::2], strict=True):
-            pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
-            counts |= {key: int(value) for key, value in pairs}
-    return {
-        "segments": counts["OutSegs"],
-        "retransmitted": counts["RetransSegs"],
-        "timeouts": counts["TCPTimeouts"],
-    }
 
 
 def _since(now: Counts, before: Counts) -> Counts:
@@ -50,8 +32,7 @@ def _since(now: Counts, before: Counts) -> Counts:
 class Counters:
     """Reads what the kernel counts of all machines of a lab that is up.
 
-    The limited network has the name of every machine's NIC, and with the number of the
-    machine of the switch's devices.
+    ``network`` is the name of every machine's NIC, and with a number the switch's end.
     """
 
     def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:
@@ -62,10 +43,7 @@ class Counters:
         self._before: tuple[Counts, Counts, list[list[int]]] = {}, {}, []
 
     def restart(self) -> None:
-        """Count from now on, once nothing waits in a queue.
-
-        Raises OSError when a machine has gone.
-        """
+        """Count from now on, once queues are empty; OSError when a machine has gone."""
         until = time.monotonic() + _DRAINED
         while sum(map(sum, self.queues()[1])) and time.monotonic() < until:
             time.sleep(_LOOK)
@@ -90,16 +68,30 @@ class Counters:
         return _since(now, self._before[0])
 
     def tcp(self) -> dict[str, dict[str, int]]:
-        """Return the `tcp_counts` of each machine."""
-        now = {holder.name: tcp_counts(holder.process) for holder in self._holders}
+        """Return TCP's counts in the network of each machine.
+
+        ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of
+        which stops a connection for 0.2 s or more.
+        """
+        now = {}
+        for holder in self._holders:
+            counts: dict[str, int] = {}
+            for name in ("snmp", "netstat"):
+                lines = Path(f"/proc/{holder.process}/net/{name}").read_text()
+                for keys, values in zip(*[iter(lines.splitlines())] * 2, strict=True):
+                    pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
+                    counts |= {key: int(value) for key, value in pairs}
+            now[holder.name] = {
+                "segments": counts["OutSegs"],
+                "retransmitted": counts["RetransSegs"],
+                "timeouts": counts["TCPTimeouts"],
+            }
         return _since(now, self._before[1])
 
     def queues(self) -> tuple[list[list[int]], list[list[int]]]:
         """Return packets that queues dropped so far, and bytes that wait in them now.
 
-        Each for out of and into every machine.
-
-        Raises OSError when a machine has gone.
+        Each out of and into every machine. Raises OSError when a machine has gone.
         """
         ways = (
             [kernel.queue(index) for kernel, (index,) in self._out],
@@ -120,8 +112,7 @@ class Counters:
 class CoreWaits:
     """CPU time and waits of all processes below one, sampled while they live.
 
-    The kernel counts both per thread; those of a thread that ended between two samples
-    are missing since the last one.
+    By thread: of one that ended what came since its last sample is missing.
     """
 
     def __init__(self, root: int) -> None:
@@ -142,19 +133,19 @@ class CoreWaits:
                 self.seen[process, int(thread.parent.name)] = ran, wait
 
     #: As of `QuotaWaits`: nothing has a quota here.
-    early: Sequence[float] = (0.0,)
+    early = (0.0,)
 
     def judge(self) -> None:
         """Compare with nothing: there is no quota."""
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that threads ran, and waited for a core though ready."""
-        ran, waits = (
-            sum(each[i] for each in self.seen.values())
-            - sum(each[i] for each in self._before.values())
-            for i in (0, 1)
-        )
-        return ran / 1e9, waits / 1e9
+        totals = [
+            [sum(column) for column in zip((0, 0), *seen.values(), strict=True)]
+            for seen in (self.seen, self._before)
+        ]
+        ran, waited = (1e-9 * (now - then) for now, then in zip(*totals, strict=True))
+        return ran, waited
 
 
 def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
@@ -171,65 +162,50 @@ def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
     return late if late > 0 else min(0.0, sum(ready) - due)
 
 
-class _Machine:
-    """A machine with a quota: its threads, and how far it was off since last judged."""
-
-    def __init__(self, root: int, cores: float, period: float) -> None:
-        self.waits, self.cores, self.period = CoreWaits(root), cores, period
-        self._since = dict(self.waits.seen)
-
-    def off(self) -> float:
-        """Return what `off_quota` says of the time since the last call."""
-        before, self._since = self._since, dict(self.waits.seen)
-        threads = [
-            (1e-9 * (ran - was_ran), 1e-9 * (wait - had_waited))
-            for one, (ran, wait) in self._since.items()
-            for was_ran, had_waited in [before.get(one, (0, 0))]
-        ]
-        return off_quota(threads, self.cores)
-
-
 class QuotaWaits:
     """CPU time of machines with quotas, sampled likewise, and how far these were kept.
 
     Used up quota is no wait: by it a machine is as slow as it is to be. The kernel's
     own count of that (``throttled_time``) was 0.19 s where a thread waited for 1.5.
 
-    ``machines``: process that holds each, its cores of this computer, its period in
-    seconds.
+    ``machines``: process that holds each, and its quota.
     """
 
-    def __init__(self, machines: Sequence[tuple[int, float, float]]) -> None:
-        self._machines = [_Machine(*each) for each in machines]
-        self._late, self._early = 0.0, [0.0] * len(machines)
-        self._pause = _PERIODS * max(each.period for each in self._machines)
+    def __init__(self, machines: Sequence[tuple[int, CpuQuota]]) -> None:
+        self._machines = [(CoreWaits(root), quota) for root, quota in machines]
+        self._before = [dict(waits.seen) for waits, _ in self._machines]
+        self._late = 0.0
+        self.early = [0.0] * len(machines)
+        """Seconds by which each machine computed in less than it needs."""
+        self._pause = _PERIODS * 1e-6 * max(quota.period for _, quota in machines)
         self._judged = time.monotonic()
 
     def sample(self) -> None:
         """Read the counts of every thread that lives now."""
-        for machine in self._machines:
-            machine.waits.sample()
+        for waits, _ in self._machines:
+            waits.sample()
         if time.monotonic() >= self._judged + self._pause:
             self.judge()
 
     def judge(self) -> None:
         """Compare what was computed since the last time with the quotas."""
         self._judged = time.monotonic()
-        for number, machine in enumerate(self._machines):
-            off = machine.off()
+        for number, (waits, quota) in enumerate(self._machines):
+            before, self._before[number] = self._before[number], dict(waits.seen)
+            threads = [
+                (1e-9 * (ran - was_ran), 1e-9 * (wait - had_waited))
+                for one, (ran, wait) in waits.seen.items()
+                for was_ran, had_waited in [before.get(one, (0, 0))]
+            ]
+            off, period = off_quota(threads, quota.cores), 1e-6 * quota.period
             # A wait counts when it is over: of one that goes on a period is missing.
-            self._late += max(0.0, off - machine.period)
-            self._early[number] += max(0.0, -off - machine.period)
+            self._late += max(0.0, off - period)
+            self.early[number] += max(0.0, -off - period)
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that machines needed for what they computed, and were late."""
-        needed = sum(one.waits.seconds()[0] / one.cores for one in self._machines)
+        needed = sum(one.seconds()[0] / quota.cores for one, quota in self._machines)
         return needed, self._late
-
-    @property
-    def early(self) -> Sequence[float]:
-        """Seconds by which each machine computed in less than it needs."""
-        return self._early
 
 
 def processes_below(root: int) -> list[int]:

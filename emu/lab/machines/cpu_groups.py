@@ -1,5 +1,7 @@
 """Groups of processes with a quota of CPU time: control groups, version 1 or 2.
 
+By its quota of every period a machine computes as fast as the cores that it states.
+
 A lab has one folder of them, named by the process that made it, which holds a lock on
 it: the kernel lets go when that ends, however it does. A folder without a lock has no
 owner any more: the next lab with quotas and ``emu clean`` remove it.
@@ -11,13 +13,59 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from emu.errors import RunError
-from emu.lab.machines.cpu_plan import CpuQuota
+
+#: Microseconds of a quota: the least that the kernel takes. What a program has not used
+#: of a period is a gift after a pause, as at full speed: tasks of 10 ms of CPU behind
+#: pauses took 3.5 times as long with a quarter of a core; of 5 ms in 20 ms, 2.0 times.
+QUOTA = 1000
+#: Microseconds of a period: below 2 ms the kernel's own timer is late, above 100 ms a
+#: program stands still for longer than its peers wait.
+SHORTEST, LONGEST = 2000, 100_000
+#: Share of this computer's cores that `scale_for` hands out: packets, and who reads
+#: their headers, take of the rest.
+HANDED_OUT = 0.5
+
+
+@dataclass(frozen=True)
+class CpuQuota:
+    """CPU time that a machine may take per period, both in microseconds."""
+
+    quota: int
+    period: int
+
+    @property
+    def cores(self) -> float:
+        """Cores of this computer that it is at most."""
+        return self.quota / self.period
+
+
+def plan_cpu(cores: float, time_scale: float) -> CpuQuota:
+    """Return the quota of a machine of so many cores, in dilated time.
+
+    Raises ValueError when it would have less than 1 ms of the longest period.
+    """
+    share = cores / time_scale
+    period = max(SHORTEST, QUOTA / share)
+    # Half a microsecond of 1 ms may be missing to what is held to be enough.
+    if not round(period) <= LONGEST:
+        raise ValueError(
+            f"{cores:g} cores at time scale {time_scale:g} are {1000 * share:.3g} ms "
+            f"per second of a core, a quota has {1e6 * QUOTA / LONGEST / 1e3:g} ms at "
+            "least: state more cores, or a smaller time scale"
+        )
+    return CpuQuota(round(share * period), round(period))
+
+
+def scale_for(machines: Sequence[float], cores: float) -> float:
+    """Return the least time scale at which a part of a computer's cores is enough."""
+    return max(1.0, sum(machines) / (HANDED_OUT * cores))
+
 
 _NAME = "emu-lab-"
 #: Largest weight among groups of this computer: a lab gets its quotas beside others.
@@ -40,10 +88,7 @@ class Hierarchy:
 
     @classmethod
     def find(cls) -> Self:
-        """Return this process's own.
-
-        Raises RunError when the kernel offers none.
-        """
+        """Return this process's own. Raises RunError when the kernel offers none."""
         mounts = Path("/proc/self/mountinfo").read_text()
         groups = Path("/proc/self/cgroup").read_text()
         hierarchies = [
@@ -87,10 +132,7 @@ class Hierarchy:
         return least
 
     def limit(self, group: Path, limit: CpuQuota) -> None:
-        """Give a group its quota.
-
-        Raises OSError when the kernel refuses.
-        """
+        """Give a group its quota. Raises OSError when the kernel refuses."""
         if self.version == 2:
             (group / "cpu.max").write_text(f"{limit.quota} {limit.period}")
         else:
@@ -98,10 +140,7 @@ class Hierarchy:
             (group / "cpu.cfs_quota_us").write_text(f"{limit.quota}")
 
     def weigh(self, top: Path) -> None:
-        """Put a lab's groups before whatever else wants a core.
-
-        Raises OSError when the kernel refuses.
-        """
+        """Put a lab's groups before whatever else wants a core; OSError if refused."""
         if self.version == 2:
             (top / "cpu.weight").write_text(_WEIGHT)
             (top / "cgroup.subtree_control").write_text("+cpu")
@@ -157,10 +196,7 @@ class CpuGroups:
             ) from error
 
     def take(self, machine: str, process: int) -> None:
-        """Put a process, and what it starts from now on, into a machine's group.
-
-        Raises RunError when it has ended.
-        """
+        """Put a process, and what it starts, in a group; RunError if it has ended."""
         try:
             (self._groups[machine] / "cgroup.procs").write_text(f"{process}")
         except OSError as error:
@@ -174,10 +210,7 @@ class CpuGroups:
 
 
 def _make_locked_folder(parent: Path) -> tuple[Path, int]:
-    """Return a new group of this process's own, and a lock on it.
-
-    Raises RunError when the kernel refuses.
-    """
+    """Return a new group of this process and a lock on it; RunError if refused."""
     number = 0
     while True:
         top = parent / f"{_NAME}{os.getpid()}-{number}"
@@ -232,10 +265,7 @@ def _remove(top: Path) -> None:
 
 
 def join_group_of(process: int) -> None:
-    """Enter the group of a lab that a process is in; nothing where it is in none.
-
-    Raises RunError when this user may not.
-    """
+    """Enter the lab's group of a process, if any; RunError when this user may not."""
     mounts = Path("/proc/self/mountinfo").read_text()
     groups = Path(f"/proc/{process}/cgroup").read_text()
     for controller in ("cpu", ""):

@@ -21,20 +21,12 @@ from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
 from emu.host.this_host import module_command
+from emu.lab.machines import nic_check
 from emu.lab.machines.counters import CoreWaits, Counters, QuotaWaits
-from emu.lab.machines.cpu_groups import CpuGroups
-from emu.lab.machines.cpu_plan import plan_cpu
+from emu.lab.machines.cpu_groups import CpuGroups, plan_cpu
 from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.netlink import Netlink, pace
 from emu.lab.machines.nic import NicPlan, Sharing, leaves_among, plan_nic
-from emu.lab.machines.nic_check import (
-    MOST_OFF,
-    NicCheck,
-    NicDirection,
-    NicTrial,
-    NicTries,
-    measure_throughput,
-)
 
 if TYPE_CHECKING:
     from emu.lab.machines.capture import Capture
@@ -42,10 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabMachine:
-    """A machine: its host name, payload bytes per second out of and into its NIC.
-
-    All as they are in emulated time.
-    """
+    """A machine: host name, payload bytes out and in per second of emulated time."""
 
     name: str
     nic_out: float
@@ -73,11 +62,10 @@ class Paces:
         self._kernel, self._index, self._plan = kernel, index, plan
 
     def set(self, rates: Mapping[int, float]) -> None:
-        """Limit leaves to payload bytes per second, by their numbers.
+        """Limit leaves to payload bytes per second, by their numbers; 8 us a leaf.
 
-        The NIC stays a limit of their sum; 8 us a leaf.
-
-        Raises OSError when the kernel refuses, or the machine has gone.
+        The NIC stays a limit of their sum. Raises OSError when the kernel refuses, or
+        the machine has gone.
         """
         self._kernel.send(
             pace(self._index, leaf, self._plan, rate) for leaf, rate in rates.items()
@@ -100,22 +88,12 @@ _MAX_PACING_RATE, _ENDLESS = 47, 2**32 - 1
 class Lab:
     """Machines joined by a switch, from `__enter__` until `__exit__`.
 
-    Parameters
-    ----------
-    mtu, queue
-        Bytes of a packet without its Ethernet header, and seconds of its rate that one
-        queue of a NIC holds; as `plan_nic`.
-    congestion_control
-        Of TCP, for every program: one that the kernel has.
-    connections
-        Machines that send and receive, of connections with consecutive source ports,
-        each of which gets a leaf of its own; none where ports are arbitrary.
-    time_scale
-        Wall seconds of an emulated one: what NICs carry, and cores compute, is as much
-        less.
-
-    Raises ValueError when there are no machines, too many, two of a name, or a NIC or a
-    quota of CPU time is out of range.
+    ``sharing``, ``mtu`` and ``queue`` are as in `plan_nic`; ``congestion_control`` is
+    one that the kernel has. ``connections`` are machines that send and receive, of
+    connections with consecutive source ports, each of which gets a leaf of its own;
+    none where ports are arbitrary. With ``time_scale`` wall seconds of an emulated one
+    NICs carry, and cores compute, as much less. Raises ValueError when there are no
+    machines, too many, two of a name, or a NIC or a quota of CPU time is out of range.
     """
 
     def __init__(
@@ -142,7 +120,6 @@ class Lab:
         }
         if 0 < len(self._quotas) < len(machines):
             raise ValueError("cores of every machine are needed, or of none")
-        self._groups: CpuGroups | None = None
         self._plan = functools.partial(
             plan_nic,
             sharing=sharing,
@@ -160,20 +137,15 @@ class Lab:
         self._index = {name: number for number, name in enumerate(names)}
         self._holders: list[Holder] = []
         self._switch: Holder
-        self._keeper: subprocess.Popen[bytes] | None = None
+        self._keeper: subprocess.Popen[bytes]
+        self._ends: contextlib.ExitStack
         self._programs: list[Program] = []
         self.startup_seconds = 0.0
 
     def plans(self, machine: LabMachine) -> tuple[NicPlan, NicPlan]:
-        """Return the kernel's plans for a machine's NIC, out and in.
-
-        Raises ValueError when no kernel here carries such a rate.
-        """
-        out, into = self._own[machine.name, 0], self._own[machine.name, 1]
-        return (
-            self._plan(machine.nic_out, own=out),
-            self._plan(machine.nic_in, own=into),
-        )
+        """Return the kernel's plans for a NIC, out and in; raises as `plan_nic`."""
+        out = self._plan(machine.nic_out, own=self._own[machine.name, 0])
+        return out, self._plan(machine.nic_in, own=self._own[machine.name, 1])
 
     def address(self, machine: str, network: str = DATA) -> str:
         """Return the IPv4 address of a machine in one of the two networks."""
@@ -184,47 +156,41 @@ class Lab:
         """Return how this process opens what a machine's processes open at a path."""
         return f"/proc/{self._holders[self._index[machine]].process}/root{path}"
 
-    @property
-    def hosts(self) -> str:
-        """Content of ``/etc/hosts`` in every machine."""
-        lines = [f"{self.address(m.name)} {m.name}" for m in self.machines]
-        return "\n".join(["127.0.0.1 localhost", *lines, ""])
-
     def __enter__(self) -> Self:
         """Start the machines.
 
-        Raises RunError when the kernel refuses: no namespaces, no HTB, no classic BPF,
-        no quotas.
+        Raises RunError when the kernel lacks namespaces, HTB, classic BPF, or quotas.
         """
         began = time.monotonic()
-        try:
-            self._start_keeper()
+        with contextlib.ExitStack() as ends:
+            groups = CpuGroups(self._quotas) if self._quotas else None
+            if groups is not None:
+                ends.callback(groups.close)  # last: its processes have to have gone
+            self._start_keeper(ends)
             self._wire()
-            if self._quotas:
-                self._groups = CpuGroups(self._quotas)
+            if groups is not None:
                 for holder in self._holders:
-                    self._groups.take(holder.name, holder.process)
-        except BaseException:
-            self._end()
-            raise
+                    groups.take(holder.name, holder.process)
+            self._ends = ends.pop_all()
         self.startup_seconds = time.monotonic() - began
         return self
 
     def __exit__(self, *_: object) -> None:
         """End every program and every machine."""
-        self._end()
+        self._ends.close()
 
-    def _start_keeper(self) -> None:
+    def _start_keeper(self, ends: contextlib.ExitStack) -> None:
         pairs = [
             socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             for _ in range(len(self.machines) + 1)
         ]
         theirs = [pair[1].fileno() for pair in pairs]
+        hosts = [f"{self.address(name)} {name}" for name in self._index]
         spec = {
             "parent": os.getpid(),
             "sockets": theirs,
             "machines": {name: self._sysctl(name) for name in self._index},
-            "hosts": self.hosts,
+            "hosts": "\n".join(["127.0.0.1 localhost", *hosts, ""]),
             "user": os.geteuid() != 0,
         }
         self._keeper = subprocess.Popen(
@@ -232,18 +198,18 @@ class Lab:
             pass_fds=theirs,
             stdin=subprocess.PIPE,
         )
-        for _, other in pairs:
+        ends.enter_context(self._keeper)
+        ends.callback(self._keeper.kill)  # everything below dies with it
+        for mine, other in pairs:
+            ends.enter_context(mine)
             other.close()
-        names = ["the switch", *(machine.name for machine in self.machines)]
-        self._switch, *self._holders = (
-            Holder(name, pair[0]) for name, pair in zip(names, pairs, strict=True)
-        )
+        named = zip(["the switch", *self._index], pairs, strict=True)
+        self._switch, *self._holders = (Holder(name, mine) for name, (mine, _) in named)
 
     def _sysctl(self, machine: str) -> dict[str, str]:
         """Return the kernel settings of a machine's TCP, by name."""
-        settings = {"tcp_congestion_control": self._tcp}
-        # Else a connection begins with what the one before had learned.
-        settings["tcp_no_metrics_save"] = "1"
+        # Without metrics: a connection begins with what the one before had learned.
+        settings = {"tcp_congestion_control": self._tcp, "tcp_no_metrics_save": "1"}
         out, into = self._plans[self._index[machine]]
         if out.unsent is not None:
             settings["tcp_notsent_lowat"] = str(out.unsent)
@@ -263,12 +229,10 @@ class Lab:
         at = {CONTROL: f"{_NETWORKS[CONTROL]}.{_SWITCH}"}
         self._switch.ask(do="address", addresses=at)
         # All at once: one after the other, 16 machines took three times as long.
-        for number, machine in enumerate(self.machines):
-            holder = self._holders[number]
-            at = {network: self.address(machine.name, network) for network in _NETWORKS}
+        for holder, (out, _) in zip(self._holders, self._plans, strict=True):
+            at = {network: self.address(holder.name, network) for network in _NETWORKS}
             holder.post(do="address", addresses=at)
-            out = dataclasses.asdict(self._plans[number][0])
-            holder.post(do="shape", device=DATA, plan=out)
+            holder.post(do="shape", device=DATA, plan=dataclasses.asdict(out))
         for number, (_, into) in enumerate(self._plans):
             plan = dataclasses.asdict(into)
             self._switch.ask(do="shape", device=f"{DATA}-{number}", plan=plan)
@@ -279,13 +243,11 @@ class Lab:
     def core_waits(self) -> CoreWaits | QuotaWaits:
         """Return the reader of what programs computed and waited for, from now on."""
         if not self._quotas:
-            return CoreWaits(self.process)
-        quotas = [(holder, self._quotas[holder.name]) for holder in self._holders]
-        return QuotaWaits(
-            [(one.process, limit.cores, 1e-6 * limit.period) for one, limit in quotas]
-        )
+            return CoreWaits(self._keeper.pid)
+        quotas = self._quotas
+        return QuotaWaits([(one.process, quotas[one.name]) for one in self._holders])
 
-    def check_nics(self, most: float = MOST_OFF) -> NicCheck:
+    def check_nics(self, most: float = nic_check.MOST_OFF) -> nic_check.NicCheck:
         """Measure what every direction of every NIC carries, before programs start.
 
         One may be off by a share ``most``. What the counters have counted until then is
@@ -297,27 +259,26 @@ class Lab:
             # The switch would send slow machines 64 kB at a time: steps of 20 %.
             self._switch.ask(do="set_tcp", settings={"tcp_tso_rtt_log": "0"})
         directions = [
-            NicDirection(machine.name, way, rate, self.time_scale)
+            nic_check.NicDirection(machine.name, way, rate, self.time_scale)
             for machine in self.machines
             for way, rate in (("out", machine.nic_out), ("in", machine.nic_in))
         ]
-        tries = NicTries(directions, most)
+        tries = nic_check.NicTries(directions, most)
         together = [directions]
         while together:
             for some in together:
-                trials = [self._trial(one) for one in some]
-                for one, rate in zip(some, measure_throughput(trials), strict=True):
+                rates = nic_check.measure_throughput([*map(self._trial, some)])
+                for one, rate in zip(some, rates, strict=True):
                     tries.note(one, rate)
             together = [[one] for one in tries.again]
         self.counters.restart()
         return tries.check(time.monotonic() - began)
 
-    def _trial(self, of: NicDirection) -> NicTrial:
+    def _trial(self, of: nic_check.NicDirection) -> nic_check.NicTrial:
         """Connect a machine and the switch, in the direction that is tried."""
         number = self._index[of.machine]
         machine, plan = self._holders[number], self._plans[number][of.way == "in"]
-        host = f"{_NETWORKS[DATA]}.{_SWITCH}"
-        sends, reads = machine, self._switch
+        host, sends, reads = f"{_NETWORKS[DATA]}.{_SWITCH}", machine, self._switch
         if of.way == "in":
             sends, reads, host = self._switch, machine, self.address(of.machine)
         answer, (listening,) = reads.ask(do="listen", host=host, port=0)
@@ -334,7 +295,7 @@ class Lab:
         # No pace: TCP makes its segments no longer than 1 ms of it.
         if (limit := 2 * plan.rate) < _ENDLESS:
             sender.setsockopt(socket.SOL_SOCKET, _MAX_PACING_RATE, limit)
-        return NicTrial(of, sender, receiver)
+        return nic_check.NicTrial(of, sender, receiver)
 
     def change_nic(self, new: LabMachine) -> None:
         """Give a machine another NIC; what waits in its queues goes at the new rate.
@@ -352,7 +313,8 @@ class Lab:
             (self._holders[number], DATA, out),
             (self._switch, f"{DATA}-{number}", into),
         ):
-            holder.ask(do="reshape", device=device, plan=dataclasses.asdict(plan))
+            what = dataclasses.asdict(plan)
+            holder.ask(do="shape", device=device, plan=what, again=True)
         self._plans[number] = out, into
         self._holders[number].ask(do="set_tcp", settings=self._sysctl(new.name))
 
@@ -360,7 +322,6 @@ class Lab:
         """Return an address of the control network, and a socket that listens there.
 
         The socket belongs to this process, which needs no address of its own there.
-
         Raises RunError when the port is taken.
         """
         host = f"{_NETWORKS[CONTROL]}.{_SWITCH}"
@@ -454,13 +415,6 @@ class Lab:
             self.signal(program, number)
 
     @property
-    def process(self) -> int:
-        """Process id of what holds the machines; every program is below it."""
-        if self._keeper is None:
-            raise RunError("the lab has not been started")
-        return self._keeper.pid
-
-    @property
     def holders(self) -> dict[str, int]:
         """Process id of what holds each machine's namespaces, as seen from here."""
         return {holder.name: holder.process for holder in self._holders}
@@ -473,54 +427,37 @@ class Lab:
         """
         from emu.lab.machines.capture import Capture  # noqa: PLC0415 - numpy: 0.1 s
 
-        captures = []
+        taps = []
         for number in range(len(self.machines)):
             device, whole = f"{DATA}-{number}", pcap is not None
             _, (tap,) = self._switch.ask(do="open_tap", device=device, whole=whole)
-            captures.append(socket.socket(fileno=tap))
-        return Capture(captures, pcap)
+            taps.append(socket.socket(fileno=tap))
+        return Capture(taps, pcap)
 
     @functools.cached_property
     def counters(self) -> Counters:
         """Reader of the counts of all machines."""
-        return Counters(self._switch, self._holders, DATA)
-
-    def _end(self) -> None:
-        if "counters" in self.__dict__:
-            self.counters.close()
-        for holder in self._holders:
-            holder.socket.close()
-        if self._keeper is not None:
-            with contextlib.suppress(OSError):
-                self._keeper.stdin and self._keeper.stdin.close()
-            self._keeper.kill()  # everything below dies with it
-            self._keeper.wait()
-            self._switch.socket.close()
-        if self._groups is not None:
-            self._groups.close()
-            self._groups = None
+        counters = Counters(self._switch, self._holders, DATA)
+        self._ends.callback(counters.close)
+        return counters
 
 
 def missing_needs() -> list[str]:
-    """Return the obstacles to a lab here: one sentence each, with a remedy.
-
-    Tries it: two machines are started and ended, in 0.2 s.
-    """
+    """Return obstacles to a lab here, with remedies; starts two machines, 0.2 s."""
     if platform.system() != "Linux":
         return ["machines are Linux namespaces; run it on Linux"]
     try:
         with Lab([LabMachine("a", 1e7, 1e7), LabMachine("b", 1e7, 1e7)]):
             return []
     except RunError as error:
-        return [f"{error}; {_remedy(str(error))}"]
-
-
-def _remedy(problem: str) -> str:
+        problem = str(error)
+    remedy = "run it as root"
     switch = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if os.geteuid() and "user namespace" in problem:
         if switch.exists() and switch.read_text().strip() == "1":
-            return "Ubuntu's AppArmor forbids user namespaces: run it as root"
-        return "run it as root, or allow user namespaces (Docker: another seccomp)"
-    if "No such file" in problem:
-        return "the kernel lacks HTB, bfifo, cls_bpf, veth or bridge: load the module"
-    return "run it as root"
+            remedy = "Ubuntu's AppArmor forbids user namespaces: run it as root"
+        else:
+            remedy += ", or allow user namespaces (Docker: another seccomp)"
+    elif "No such file" in problem:
+        remedy = "the kernel lacks HTB, bfifo, cls_bpf, veth or bridge: load the module"
+    return [f"{problem}; {remedy}"]

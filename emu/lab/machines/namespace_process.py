@@ -12,45 +12,42 @@ import contextlib
 import functools
 import json
 import os
+import selectors
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, TypeAlias
 
-from emu.lab.machines.namespace_rpc import Responder, report, set_tcp
-from emu.lab.machines.namespaces import (
-    NEW_IPC,
-    NEW_MOUNT,
-    NEW_NET,
-    NEW_PID,
-    NEW_UTS,
-    become_root,
-    die_with_parent,
-    furnish,
-    unshare,
-)
+from emu.lab.machines import namespaces, netlink, tap
+from emu.lab.machines.namespace_rpc import ANSWER, LARGEST
+from emu.lab.machines.netlink import Netlink
+from emu.lab.machines.nic import NicPlan
+
+#: Fields of an answer, and a socket that goes with it.
+_Answer: TypeAlias = tuple[dict[str, Any], socket.socket | None]
 
 
 def main() -> int:
     """Hold what the first argument describes until standard input ends."""
     spec: dict[str, Any] = json.loads(sys.argv[1])
-    die_with_parent(spec["parent"])
+    namespaces.die_with_parent(spec["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
     sockets = [socket.socket(fileno=number) for number in spec["sockets"]]
     switch, *machines = sockets
     try:
         if spec["user"]:
-            become_root()
+            namespaces.become_root()
     except OSError as error:
-        report(switch, error=f"no user namespace: {error.strerror}")
+        _report(switch, error=f"no user namespace: {error.strerror}")
         return 1
 
     def hold_switch() -> None:
-        unshare(NEW_NET)
-        report(switch, pid=os.getpid())
-        Responder(switch).serve()
+        namespaces.unshare(namespaces.NEW_NET)
+        _report(switch, pid=os.getpid())
+        Responder(switch).serve({})
 
     _fork(sockets, switch, hold_switch)
     for (name, sysctl), mine in zip(spec["machines"].items(), machines, strict=True):
@@ -69,23 +66,19 @@ def _fork(
     parent = os.getpid()
     if os.fork():
         return
-    die_with_parent(parent)
+    namespaces.die_with_parent(parent)
     os.setpgid(0, 0)
     os.close(0)
     for other in sockets:
         if other is not mine:
             other.close()
-    _leave_after(mine, work)
-
-
-def _leave_after(mine: socket.socket, work: Callable[[], None]) -> NoReturn:
     code = 1
     try:
         work()
         code = 0
     except OSError as error:
         with contextlib.suppress(OSError):
-            report(mine, error=str(error))
+            _report(mine, error=str(error))
     finally:
         os._exit(code)
 
@@ -93,29 +86,159 @@ def _leave_after(mine: socket.socket, work: Callable[[], None]) -> NoReturn:
 def _hold_machine(
     mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
 ) -> None:
-    unshare(NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC)
+    namespaces.unshare(namespaces.OF_MACHINES)
     # Process 1 sees its parent as process 0, so it cannot check who that is.
     ready, go = os.pipe()
     inner = os.fork()
     if inner:
         os.close(ready)
-        report(mine, pid=inner)
+        _report(mine, pid=inner)
         mine.close()
         os.write(go, b"1")
         os.waitpid(inner, 0)
         return
     os.close(go)
-    die_with_parent(0)
+    namespaces.die_with_parent(0)
     os.read(ready, 1)
     os.close(ready)
+    namespaces.furnish(name, hosts)
+    Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
+    Responder(mine).serve(sysctl)
 
-    def serve() -> None:
-        furnish(name, hosts)
-        Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
-        set_tcp(sysctl)
-        Responder(mine).serve()
 
-    _leave_after(mine, serve)
+def _report(there: socket.socket, **fields: Any) -> None:
+    there.send(json.dumps(fields).encode())
+
+
+class Responder:
+    """Answers requests until the other end of the socket is gone."""
+
+    def __init__(self, mine: socket.socket) -> None:
+        self._socket = mine
+        self._given: list[int] = []  # descriptors that came with a request
+        self._programs: dict[int, int] = {}  # number by process id
+
+    def serve(self, tcp: dict[str, str]) -> None:
+        """Answer until the other end closes; first set TCP of this network."""
+        self._set_tcp(tcp)
+        end, wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(end, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            selector.register(end, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj == end:
+                        os.read(end, 4096)
+                        self._reap()
+                    elif not self._answer():
+                        return
+
+    def _answer(self) -> bool:
+        data, self._given, _, _ = socket.recv_fds(self._socket, LARGEST, 3)
+        if not data:
+            return False
+        request: dict[str, Any] = json.loads(data)
+        try:
+            answer = getattr(self, f"_{request.pop('do')}")(**request)
+            fields, there = answer or ({"done": True}, None)
+            with there or contextlib.nullcontext():
+                handed = [] if there is None else [there.fileno()]
+                packet = json.dumps(fields).encode()
+                socket.send_fds(self._socket, [packet], handed)
+        except OSError as error:
+            _report(self._socket, error=f"{error.strerror or error}")
+        finally:
+            for descriptor in self._given:
+                os.close(descriptor)
+        return True
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                process, status = os.waitpid(-1, os.WNOHANG)
+                if not process:
+                    return
+                number = self._programs.pop(process, None)
+                if number is not None:
+                    code = os.waitstatus_to_exitcode(status)
+                    _report(self._socket, ended=number, code=code)
+
+    @functools.cached_property
+    def _network(self) -> Netlink:
+        return Netlink()
+
+    def _join(self, devices: dict[str, list[str]], mtu: int) -> None:
+        """Take the switch up: bridges, each with a pair of devices per machine."""
+        kernel = self._network
+        for bridge, members in devices.items():
+            kernel.send([netlink.bridge(bridge, mtu)])
+            for number, process in enumerate(members):
+                name, peer = f"{bridge}-{number}", bridge
+                kernel.send([netlink.veth(name, peer, int(process), mtu)])
+                kernel.send([netlink.change_link(name, master=bridge)])
+        kernel.send([netlink.change_link("lo")])
+
+    def _address(self, addresses: dict[str, str]) -> None:
+        """Give devices their addresses and take them up."""
+        kernel = self._network
+        for name, at in addresses.items():
+            kernel.send([netlink.address(name, at, 16), netlink.change_link(name)])
+        kernel.send([netlink.change_link("lo")])
+
+    def _shape(self, device: str, plan: dict[str, Any], *, again: bool = False) -> None:
+        self._network.send(netlink.shape(device, NicPlan(**plan), again=again))
+
+    def _set_tcp(self, settings: dict[str, str]) -> None:
+        for key, value in settings.items():
+            Path("/proc/sys/net/ipv4", key).write_text(value)
+
+    def _listen(self, host: str, port: int) -> _Answer:
+        listening = socket.create_server((host, port))
+        return {"port": listening.getsockname()[1]}, listening
+
+    def _connect(self, host: str, port: int) -> _Answer:
+        return {"done": True}, socket.create_connection((host, port), ANSWER / 2)
+
+    def _open_netlink(self, devices: list[str]) -> _Answer:
+        indices = [socket.if_nametoindex(device) for device in devices]
+        return {"indices": indices}, netlink.open_netlink()
+
+    def _open_tap(self, device: str, *, whole: bool) -> _Answer:
+        program = tap.whole_filter() if whole else tap.data_filter()
+        return {"done": True}, tap.open_tap(device, program)
+
+    def _start(
+        self,
+        number: int,
+        command: list[str],
+        environment: dict[str, str],
+        directory: str,
+    ) -> _Answer:
+        """Start a program in a session of its own."""
+        stdin, stdout, stderr = self._given
+        program = subprocess.Popen(
+            command,
+            env=environment,
+            cwd=directory,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        self._programs[program.pid] = number
+        program.returncode = 0  # whoever ends is reaped above
+        return {"started": program.pid}, None
+
+    def _signal(self, number: int, signal_number: int) -> None:
+        """Signal the process group of a program; nothing if it has ended."""
+        for process, other in self._programs.items():
+            if other == number:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process, signal_number)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ from pathlib import Path
 
 NEW_MOUNT, NEW_UTS, NEW_IPC = 0x00020000, 0x04000000, 0x08000000
 NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
+#: What a machine has of its own.
+OF_MACHINES = NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC
 _DIE_WITH_PARENT = 1
 _BIND, _PRIVATE, _ALL_BELOW = 4096, 1 << 18, 16384
 
@@ -22,10 +24,7 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def unshare(kinds: int) -> None:
-    """Give this process namespaces of its own.
-
-    Raises OSError when the kernel refuses.
-    """
+    """Give this process namespaces of its own; OSError when the kernel refuses."""
     _call("unshare", kinds)
 
 
@@ -37,10 +36,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def become_root() -> None:
-    """Enter a user namespace in which this user is root.
-
-    Raises OSError when user namespaces are not allowed here.
-    """
+    """Enter a user namespace as its root; OSError where these are not allowed."""
     user, group = os.getuid(), os.getgid()
     unshare(NEW_USER)
     Path("/proc/self/setgroups").write_text("deny")
@@ -53,7 +49,7 @@ def enter(process: int, descriptor: int) -> None:
 
     ``descriptor`` is its pidfd. Raises OSError when it has gone, or this user may not.
     """
-    kinds = NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC
+    kinds = OF_MACHINES
     own, other = (Path(f"/proc/{which}/ns/user").stat() for which in ("self", process))
     if own.st_ino != other.st_ino:  # one's own is refused
         kinds |= NEW_USER

@@ -11,20 +11,10 @@ import os
 import socket
 import struct
 from collections.abc import Iterable
+from typing import TypeAlias
 
-from emu.lab.machines.nic import (
-    ETHERNET,
-    FASTEST,
-    FIRST_LEAF,
-    ROOT,
-    SEGMENT,
-    SHARED,
-    SLOWEST_LEAF,
-    SMALL_CLASS,
-    TOP,
-    NicPlan,
-    classifier,
-)
+from emu.lab.machines import nic
+from emu.lab.machines.nic import FIRST_LEAF, ROOT, SHARED, TOP, NicPlan
 
 _NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
 _REQUEST, _ACKNOWLEDGE, _ECHO = 1, 4, 8
@@ -37,6 +27,8 @@ _ETHERNET_LAYER = 1
 _ALL_PROTOCOLS = socket.htons(3)
 _NANOSECONDS_PER_TICK = 64
 _WIDE = 2**32 - 1
+#: Kind of a message, its flags, its body.
+Message: TypeAlias = tuple[int, int, bytes]
 
 
 def attribute(kind: int, data: bytes) -> bytes:
@@ -60,7 +52,7 @@ def _link(index: int = 0, *, up: bool = False) -> bytes:
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, flags)
 
 
-def bridge(name: str, mtu: int) -> tuple[int, int, bytes]:
+def bridge(name: str, mtu: int) -> Message:
     """Return the message that makes a bridge without delay or multicast snooping.
 
     What it sends itself has the segments of a fast NIC: two packets more had every one
@@ -68,12 +60,12 @@ def bridge(name: str, mtu: int) -> tuple[int, int, bytes]:
     """
     data = attribute(1, struct.pack("=I", 0)) + attribute(23, b"\0")
     info = attribute(18, text(1, "bridge") + attribute(2, data))
-    packets = SEGMENT // (mtu + ETHERNET)
-    size = number(4, mtu) + number(41, SEGMENT) + number(40, packets)
+    packets = nic.SEGMENT // (mtu + nic.ETHERNET)
+    size = number(4, mtu) + number(41, nic.SEGMENT) + number(40, packets)
     return _NEW_LINK, _CREATE, _link(up=True) + text(3, name) + size + info
 
 
-def veth(name: str, peer: str, process: int, mtu: int) -> tuple[int, int, bytes]:
+def veth(name: str, peer: str, process: int, mtu: int) -> Message:
     """Return the message for a pair of devices, one of them in a process's network."""
     there = _link() + text(3, peer) + number(19, process) + number(4, mtu)
     info = attribute(18, text(1, "veth") + attribute(2, attribute(1, there)))
@@ -82,7 +74,7 @@ def veth(name: str, peer: str, process: int, mtu: int) -> tuple[int, int, bytes]
 
 def change_link(
     name: str, *, master: str | None = None, plan: NicPlan | None = None
-) -> tuple[int, int, bytes]:
+) -> Message:
     """Return the message that takes a device up, into a bridge, with short segments."""
     body = _link(socket.if_nametoindex(name), up=True)
     if master is not None:
@@ -92,12 +84,10 @@ def change_link(
     return _NEW_LINK, 0, body
 
 
-def address(name: str, at: str, prefix: int) -> tuple[int, int, bytes]:
+def address(name: str, at: str, prefix: int) -> Message:
     """Return the message that gives a device an IPv4 address."""
-    raw = socket.inet_aton(at)
-    head = struct.pack(
-        "=BBBBI", socket.AF_INET, prefix, 0, 0, socket.if_nametoindex(name)
-    )
+    raw, index = socket.inet_aton(at), socket.if_nametoindex(name)
+    head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
     return _NEW_ADDRESS, _CREATE, head + attribute(2, raw) + attribute(1, raw)
 
 
@@ -128,30 +118,31 @@ def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     return _what("htb", options_of_bucket)
 
 
-def pace(
-    index: int, leaf: int, plan: NicPlan, payload: float
-) -> tuple[int, int, bytes]:
+def pace(index: int, leaf: int, plan: NicPlan, payload: float) -> Message:
     """Return the message that limits a leaf of a NIC to a rate of payload.
 
     Packets that wait do so at the rate of before: a segment over that rate. So a leaf
-    never stands still; see `SLOWEST_LEAF`.
+    never stands still; see `nic.SLOWEST_LEAF`.
     """
-    rate = round(max(payload * plan.wire, plan.rate * SLOWEST_LEAF))
+    rate = round(max(payload * plan.wire, plan.rate * nic.SLOWEST_LEAF))
     own = min(rate, max(1, plan.rate // (plan.leaves + 1)))
     place = _place(index, FIRST_LEAF + leaf, TOP)
     return NEW_CLASS, 0, place + _bucket(plan, own, rate)
 
 
-def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
-    """Return the messages that make a device a NIC: a token bucket and its classes."""
+def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
+    """Return the messages that make a device a NIC: a token bucket and its classes.
+
+    ``again`` gives one that it is already another rate; it has as many leaves then.
+    """
     index, rate = socket.if_nametoindex(name), plan.rate
     glob = attribute(2, struct.pack("=IIIII", 3, 10, SHARED & 0xFFFF, 0, 0))
-    free = round(10 * FASTEST)
+    free = round(10 * nic.FASTEST)
     share = _bucket(plan, max(1, rate // (plan.leaves + 1)), rate)
     queue = _what("bfifo", struct.pack("=I", plan.queue))
     root = _place(index, ROOT, 0xFFFFFFFF) + _what("htb", glob)
     top = _place(index, TOP, ROOT) + _bucket(plan, rate, rate)
-    small = _place(index, SMALL_CLASS, ROOT) + _bucket(plan, free, free)
+    small = _place(index, nic.SMALL_CLASS, ROOT) + _bucket(plan, free, free)
     messages = [
         change_link(name, plan=plan),
         (_NEW_QDISC, _CREATE | _EXCLUSIVE, root),
@@ -162,21 +153,14 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
     for handle in (SHARED, *(FIRST_LEAF + n for n in leaves if plan.leaves)):
         messages.append((NEW_CLASS, _CREATE, _place(index, handle, TOP) + share))
         messages.append((_NEW_QDISC, _CREATE, _place(index, 0, handle) + queue))
-    program = classifier(plan.leaves, numbered=plan.numbered is not None)
+    program = nic.classifier(plan.leaves, numbered=plan.numbered is not None)
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
     bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, code)
     place = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)
+    if again:
+        return [(m[0], 0, m[2]) for m in messages if not m[1] & _EXCLUSIVE]
     messages.append((_NEW_FILTER, _CREATE, place + _what("bpf", bpf)))
     return messages
-
-
-def reshape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
-    """Return the messages that give a NIC another rate; it has as many leaves."""
-    return [
-        (kind, 0, body)
-        for kind, flags, body in shape(name, plan)
-        if kind != _NEW_FILTER and not flags & _EXCLUSIVE
-    ]
 
 
 def open_netlink() -> socket.socket:
@@ -195,49 +179,31 @@ class Netlink:
         """Close the socket."""
         self._socket.close()
 
-    def send(self, messages: Iterable[tuple[int, int, bytes]]) -> None:
+    def send(self, messages: Iterable[Message]) -> None:
         """Have the kernel carry out messages in order; it answers once per batch.
 
-        Raises OSError when the kernel refuses one; those after it may have been carried
-        out.
+        Raises OSError when it refuses one; those after it may have been carried out.
         """
-        batch: list[tuple[int, int, bytes]] = []
-        size = 0
-        for message in messages:
-            batch.append(message)
-            size += len(message[2])
-            if size > _BATCH:
-                self._carry_out(batch)
-                batch, size = [], 0
-        if batch:
-            self._carry_out(batch)
-
-    def _carry_out(self, batch: list[tuple[int, int, bytes]]) -> None:
-        packets, last = [], 0
-        for position, (kind, flags, body) in enumerate(batch):
-            last = next(self._sequence)
-            how = flags | _REQUEST
-            if position == len(batch) - 1:
-                how |= _ACKNOWLEDGE
-            packets.append(struct.pack("=IHHII", 16 + len(body), kind, how, last, 0))
-            packets.append(body + b"\0" * (-len(body) % 4))
-        self._socket.send(b"".join(packets))
-        while True:
-            answer = self._socket.recv(65536)
-            length, kind, _, sequence, _ = struct.unpack_from("=IHHII", answer)
-            if kind != _ERROR or length < 20:
-                continue
-            code = struct.unpack_from("=i", answer, 16)[0]
-            if code:
-                raise OSError(-code, os.strerror(-code))
-            if sequence == last:
-                return
+        todo, packets = [*messages], bytearray()
+        for position, (kind, flags, body) in enumerate(todo, 1):
+            is_last = position == len(todo) or len(packets) > _BATCH
+            how = flags | _REQUEST | (_ACKNOWLEDGE if is_last else 0)
+            number = next(self._sequence)
+            head = struct.pack("=IHHII", 16 + len(body), kind, how, number, 0)
+            packets += head + body
+            if is_last:
+                self._socket.send(packets)
+                packets.clear()
+            while is_last:  # until the kernel has acknowledged the last message
+                answer = self._socket.recv(65536)
+                length, said, _, sequence, _ = struct.unpack_from("=IHHII", answer)
+                if said == _ERROR and length >= 20:
+                    if code := struct.unpack_from("=i", answer, 16)[0]:
+                        raise OSError(-code, os.strerror(-code))
+                    is_last = sequence != number
 
     def queue(self, index: int) -> tuple[int, int]:
-        """Return the packets that a NIC's queues dropped, and the bytes that wait.
-
-        Raises OSError when there is no such NIC.
-        """
+        """Return packets that a NIC's queues dropped, and bytes waiting, or OSError."""
         body = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, 0, 0xFFFFFFFF, 0)
         number = next(self._sequence)
         head = (16 + len(body), _GET_QDISC, _REQUEST | _ECHO, number, 0)

@@ -77,41 +77,28 @@ FEWEST_IN_TURN = 3
 
 @dataclass(frozen=True)
 class NicPlan:
-    """One direction of one NIC, as the kernel's hierarchical token bucket takes it.
-
-    Parameters
-    ----------
-    rate
-        Bytes per second on the wire.
-    burst, queue, quantum, segment
-        Bytes: what may go at once, what one queue holds, what a leaf sends in its turn,
-        the largest segment of the device.
-    packets
-        Of the largest segment: TCP makes it of two, however short it is to be.
-    leaves
-        Number of leaves that `classifier` names; 0 for one queue.
-    numbered
-        Those of them that there are, where source ports name leaves; None for all.
-    wire
-        Bytes on the wire per byte of payload, in full packets.
-    unsent
-        Bytes that a connection takes from its program ahead; None for as many as the
-        kernel likes.
-    window
-        Bytes that a receiver behind this NIC has room for; likewise.
-    """
+    """One direction of one NIC, as the kernel's hierarchical token bucket takes it."""
 
     rate: int
+    """Bytes per second on the wire."""
     burst: int
     queue: int
     quantum: int
     segment: int
+    """Bytes: what may go at once, what one queue holds, what a leaf sends in its turn,
+    the largest segment of the device."""
     packets: int
+    """Packets of that segment: TCP makes it of two, however short it is to be."""
     leaves: int
+    """Number of leaves that `classifier` names; 0 for one queue."""
     numbered: tuple[int, ...] | None = None
+    """Those of them that there are, where source ports name leaves; None for all."""
     wire: float = 1.0
+    """Bytes on the wire per byte of payload, in full packets."""
     unsent: int | None = None
     window: int | None = None
+    """Bytes that a connection takes from its program ahead, and that a receiver behind
+    this NIC has room for; None for as many as the kernel likes."""
 
 
 def plan_nic(
@@ -197,13 +184,9 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
 
     Small packets get `SMALL_CLASS`, TCP over IPv4 without IP options a leaf, all else
     `SHARED`. Where ``numbered``, the source port alone names the leaf, modulo their
-    number, so that no two of as many connections meet in one; else a hash of both ports
-    does.
-
-    Raises ValueError when the number of leaves is no power of two.
+    number, a power of two, so that no two of as many connections meet in one; else a
+    hash of both ports does.
     """
-    if leaves & (leaves - 1):
-        raise ValueError(f"{leaves} leaves: a power of two is needed")
     load_length, load_half, jump_greater, jump_equal = 0x80, 0x28, 0x25, 0x15
     multiply, to_x, add_x, and_k, add_k = 0x24, 0x07, 0x0C, 0x54, 0x04
     return_a, return_k = 0x16, 0x06

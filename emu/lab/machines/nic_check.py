@@ -17,7 +17,7 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emu.units import format_rate
@@ -69,10 +69,7 @@ class NicTrial:
         return received
 
     def send(self, zeros: int) -> None:
-        """Send a file of zeros until the receiver is gone.
-
-        By few calls, none of which holds Python's lock.
-        """
+        """Send zeros until the receiver is gone, by few calls without Python's lock."""
         with contextlib.suppress(OSError):
             while True:
                 os.sendfile(self.sender.fileno(), zeros, 0, _SENT)
@@ -88,54 +85,36 @@ class NicTrial:
         """Break the connection, without a last word to wait for."""
         at_once = struct.pack("ii", 1, 0)
         self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
-        with contextlib.suppress(OSError):
-            self.receiver.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(OSError):
-            self.sender.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Let go of both ends."""
-        self.receiver.close()
-        self.sender.close()
+        for each in (self.receiver, self.sender):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
 
-def measure_throughput(
-    trials: Sequence[NicTrial], seconds: float = SECONDS
-) -> list[float]:
-    """Return payload bytes per second that each direction carries, all at once.
-
-    The trials are over then. ``seconds`` are of wall time; longer for slow NICs.
-    """
+def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
+    """Return payload bytes per wall second of all directions; the trials are over."""
     slowest = min(trial.of.stated / trial.of.time_scale for trial in trials)
-    seconds = max(seconds, PACKETS * _PAYLOAD / slowest)
     zeros = os.memfd_create("zeros")
     os.ftruncate(zeros, _SENT)
-    with mmap.mmap(-1, _READ) as sink, _under_way(trials, zeros, sink):
-        looks = _looks(trials, seconds)
+    with mmap.mmap(-1, _READ) as sink:
+        threads = [
+            threading.Thread(target=target, args=(what,))
+            for trial in trials
+            for target, what in ((trial.send, zeros), (trial.read, sink))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            looks = _looks(trials, max(SECONDS, PACKETS * _PAYLOAD / slowest))
+        finally:
+            for trial in trials:
+                trial.end()
+            for thread in threads:
+                thread.join()
+            for trial in trials:
+                trial.receiver.close()
+                trial.sender.close()
     os.close(zeros)
     return [slope(one) for one in looks]
-
-
-@contextlib.contextmanager
-def _under_way(
-    trials: Sequence[NicTrial], zeros: int, sink: mmap.mmap
-) -> Iterator[None]:
-    threads = [
-        threading.Thread(target=target, args=(what,))
-        for trial in trials
-        for target, what in ((trial.send, zeros), (trial.read, sink))
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        for trial in trials:
-            trial.end()
-        for thread in threads:
-            thread.join()
-        for trial in trials:
-            trial.close()
 
 
 def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float, int]]]:
@@ -174,25 +153,19 @@ class NicCheck:
     """NICs as they were measured."""
 
     shares: dict[str, dict[str, float]]
-    """Share of the stated rate that each carries, by machine, ``out`` and
-    ``in``."""
+    """Part of the stated rate that each carries, by machine, ``out`` and ``in``."""
     seconds: float
     """Wall time that the measurement took."""
     off: tuple[str, ...]
-    """One sentence per direction that is off by more than may be."""
-
     most: float
-    """That share."""
+    """One sentence per direction that is off by more than may be, and that share."""
 
     def to_json(self) -> dict[str, object]:
         """Return the form of result.json and lab.json."""
         return {"seconds": self.seconds, "shares": self.shares}
 
     def refusal(self, key: str) -> str:
-        """Return why these NICs cannot be used; empty where all are right.
-
-        The key states the share that one may be off.
-        """
+        """Return why NICs are refused, if so; ``key`` says how far off one may be."""
         if not self.off:
             return ""
         more = f", and {len(self.off) - 1} more are off" if len(self.off) > 1 else ""
@@ -205,10 +178,7 @@ class NicCheck:
 
 
 class NicTries:
-    """Shares of the stated rates, of as many tries as each direction needs.
-
-    One may be off by a share ``most``.
-    """
+    """Shares of the stated rates, of tries until each is off by ``most`` or less."""
 
     def __init__(self, directions: Sequence[NicDirection], most: float) -> None:
         self._most = most

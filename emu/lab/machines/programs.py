@@ -70,7 +70,6 @@ def starts(
     torch reads them, unless it states them. Places in commands are quoted as a shell
     needs it. Addresses are those of all machines, in their order; ``files`` has a path
     of each of `PLACES`, a hosts file with one address per line in the same order.
-
     Raises ValueError as `fill`; names the program.
     """
     todo = []

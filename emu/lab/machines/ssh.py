@@ -86,11 +86,9 @@ class SshServer:
                 output=files[1],
             )
             self._programs[program.number] = program, caller
-        except KeyError as error:
-            caller.send(f" {error} is no machine of this lab".encode())
-            caller.close()
-        except (ValueError, IndexError, RunError) as error:
-            caller.send(f" {error}".encode())
+        except (ValueError, LookupError, RunError) as error:
+            no_machine = " is no machine of this lab" * isinstance(error, KeyError)
+            caller.send(f" {error}{no_machine}".encode())
             caller.close()
         finally:
             for each in files:

@@ -54,10 +54,7 @@ def whole_filter() -> list[Instruction]:
 
 
 def open_tap(device: str, program: list[Instruction]) -> socket.socket:
-    """Return a socket that gets headers of what leaves a device of this network.
-
-    The program picks them: classic BPF.
-    """
+    """Return a socket that gets of what leaves a device the headers that BPF picks."""
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     code = b"".join(struct.pack("=HBBI", *step) for step in program)
     memory = ctypes.create_string_buffer(code, len(code))

@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emu
-from emu.lab.fitting import (
+from emu.lab.fitting.conversations import Ring, Unfittable
+from emu.lab.fitting.fitted_job import write_fit
+from emu.lab.fitting.iterations import (
     Template,
-    Unfittable,
+    _ring_seconds,
     fit_iterations,
     mean_iterations,
-    write_fit,
 )
-from emu.lab.fitting.conversations import Ring
-from emu.lab.fitting.iterations import _ring_seconds
 from emu.prediction.analysis.traffic import Traffic
 from emu.problem import Schedule
 from emu.scenario.scenario_file import loads
@@ -103,14 +102,12 @@ def test_times_and_volumes_come_out_again() -> None:
     for (machine, _), times in found.stages.items():
         assert times[0] == pytest.approx([0.004, 0.006, 0.005][machine], abs=1e-6)
         assert times[1] == pytest.approx(0.010, abs=1e-6)
-    assert len(found.answers) == MACHINES * (MACHINES - 1)
-    for (_, turn, server), sizes in found.answers.items():
+    assert len(found.asked) == MACHINES * (MACHINES - 1)
+    for (_, turn, server), (requests, answers, times) in found.asked.items():
         assert turn == 0
         expected = np.array([30000, 25000, 8000, 40000, 31000]) + 1000 * server[0]
-        assert sizes.tolist() == expected.tolist()
-    for sizes in found.requests.values():
-        assert sizes.tolist() == [200] * found.count
-    for times in found.services.values():
+        assert answers.tolist() == expected.tolist()
+        assert requests.tolist() == [200] * found.count
         assert times == pytest.approx(SERVICE, abs=1e-6)
 
 
@@ -184,12 +181,12 @@ def test_a_template_is_the_mean_iteration_as_often_as_one_likes(
 
     assert seconds == pytest.approx(found.seconds, rel=0.05)
     assert not any(isinstance(task["time"], list) for task in fitted["job"]["tasks"])
-    volumes = {key: sizes[0] for key, sizes in mean.answers.items()}
+    volumes = {key: answers[0] for key, (_, answers, _) in mean.asked.items()}
     assert volumes == {
         key: round(
             float(np.mean([30000, 25000, 8000, 40000, 31000])) + 1000 * key[2][0]
         )
-        for key in found.answers
+        for key in found.asked
     }
     many = fitted | {"job": fitted["job"] | {"iterations": 10 * found.count}}
     longer = simulated(many).makespan / (10 * found.count)

@@ -8,13 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from emu.lab.fitting import (
-    FittedIterations,
-    FittedSteps,
-    Unfittable,
-    fit_traffic,
-    write_fit,
-)
+from emu.lab.fitting.causes import FittedSteps
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.fitted_job import write_fit
+from emu.lab.fitting.iterations import FittedIterations, fit_traffic
 from emu.lab.fitting.steps import FULL
 from emu.prediction.analysis.traffic import PACKET, Traffic
 from tests.lab.fitting.crossed import crossed

@@ -11,14 +11,10 @@ import numpy as np
 import pytest
 
 import emu
-from emu.lab.fitting import (
-    FittedSteps,
-    Unfittable,
-    fit_traffic,
-    overtaken,
-    write_fit,
-)
-from emu.lab.fitting.causes import DRAINED, find_causes
+from emu.lab.fitting.causes import DRAINED, FittedSteps, find_causes, overtaken
+from emu.lab.fitting.conversations import Unfittable
+from emu.lab.fitting.fitted_job import write_fit
+from emu.lab.fitting.iterations import fit_traffic
 from emu.lab.fitting.steps import ALL, FULL, Crossed, Step
 from emu.scenario.scenario_file import loads
 from tests.lab.fitting.crossed import crossed

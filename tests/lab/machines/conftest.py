@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emu.lab.machines import missing_needs
+from emu.lab.machines.lab import missing_needs
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,13 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import RunError
 from emu.lab.machines import cpu_groups
-from emu.lab.machines.cpu_groups import CpuGroups, Hierarchy, remove_left_behind
-from emu.lab.machines.cpu_plan import CpuQuota, plan_cpu
+from emu.lab.machines.cpu_groups import (
+    CpuGroups,
+    CpuQuota,
+    Hierarchy,
+    plan_cpu,
+    remove_left_behind,
+)
 
 QUARTER = plan_cpu(1.0, 4.0)
 
@@ -65,7 +70,7 @@ def test_a_loop_takes_as_long_as_its_quota_says(at: Hierarchy) -> None:
 KILLED = """
 import subprocess, time
 from emu.lab.machines.cpu_groups import CpuGroups
-from emu.lab.machines.cpu_plan import plan_cpu
+from emu.lab.machines.cpu_groups import plan_cpu
 groups = CpuGroups({"a": plan_cpu(1.0, 4.0), "b": plan_cpu(0.5, 4.0)})
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 groups.take("a", child.pid)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.lab.machines import LabMachine
 from emu.lab.machines.counters import off_quota
-from emu.lab.machines.cpu_plan import LONGEST, QUOTA, SHORTEST, plan_cpu, scale_for
+from emu.lab.machines.cpu_groups import LONGEST, QUOTA, SHORTEST, plan_cpu, scale_for
+from emu.lab.machines.lab import LabMachine
 from emu.lab.run import summary
 
 CORES = st.floats(0.02, 64.0)

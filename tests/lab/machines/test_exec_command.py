@@ -16,8 +16,12 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import RunError
-from emu.lab.machines.cpu_groups import CpuGroups, Hierarchy, remove_left_behind
-from emu.lab.machines.cpu_plan import plan_cpu
+from emu.lab.machines.cpu_groups import (
+    CpuGroups,
+    Hierarchy,
+    plan_cpu,
+    remove_left_behind,
+)
 
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("_a_lab_can_be_had")]
 

@@ -22,7 +22,7 @@ from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.witness import PacketNetwork, third_witness
 from emu.lab import kernel_network
-from emu.lab.machines import LabMachine
+from emu.lab.machines.lab import LabMachine
 from emu.prediction.packets import Control, Shares, missing_ns3
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory

@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from emu.errors import RunError
-from emu.lab.machines import Lab, LabMachine, Sharing
+from emu.lab.machines.lab import Lab, LabMachine
+from emu.lab.machines.nic import Sharing
 from emu.prediction.analysis.traffic import count_bytes, messages
 
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("_a_lab_can_be_had")]
@@ -212,7 +213,7 @@ def test_a_program_that_daemonises_and_ignores_signals_dies_with_its_machine() -
 
 HOLD = """
 import sys, time
-from emu.lab.machines import Lab, LabMachine
+from emu.lab.machines.lab import Lab, LabMachine
 with Lab([LabMachine(f"m{i}", 1e7, 1e7) for i in range(3)]) as lab:
     lab.start("m1", ["sh", "-c", "setsid sleep 600 & exec sleep 600"])
     print("up", flush=True)
@@ -273,7 +274,8 @@ def test_machines_need_names_of_their_own(machines: list[LabMachine]) -> None:
 
 HOST = """
 import os
-from emu.lab.machines import Lab, LabMachine, netlink
+from emu.lab.machines import netlink
+from emu.lab.machines.lab import Lab, LabMachine
 from emu.lab.machines.namespaces import NEW_NET, become_root, unshare
 if os.geteuid():
     become_root()
@@ -297,7 +299,7 @@ def test_a_host_whose_own_network_uses_the_addresses_of_the_lab() -> None:
 
 WITHIN = """
 import sys
-from emu.lab.machines import Lab, LabMachine
+from emu.lab.machines.lab import Lab, LabMachine
 deeper = int(sys.argv[1])
 with Lab([LabMachine(f"m{deeper}", 1e7, 1e7)]) as lab:
     then = [sys.executable, "-c", sys.argv[2], "0", ""] if deeper else ["hostname"]

@@ -166,11 +166,6 @@ def test_rates_that_no_kernel_carries_are_refused(payload: float) -> None:
         plan_nic(payload, Sharing.FAIR)
 
 
-def test_leaves_are_a_power_of_two() -> None:
-    with pytest.raises(ValueError, match="power of two"):
-        classifier(500)
-
-
 def test_a_nic_has_leaves_for_its_own_connections_alone() -> None:
     plan = plan_nic(1e7, Sharing.FAIR, connections=300, own=[3, 299])
     whole = plan_nic(1e7, Sharing.FAIR)

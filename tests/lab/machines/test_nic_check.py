@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.lab.machines import Lab, LabMachine, Sharing
+from emu.lab.machines.lab import Lab, LabMachine
+from emu.lab.machines.nic import Sharing
 from emu.lab.machines.nic_check import MOST_OFF, NicDirection, NicTries, slope
 
 OUT, IN = NicDirection("m", "out", 1000.0), NicDirection("m", "in", 1000.0)

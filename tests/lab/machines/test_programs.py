@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emu.errors import RunError, ScenarioError
-from emu.lab.machines import missing_needs
+from emu.lab.machines.lab import missing_needs
 from emu.lab.machines.programs import LabProgram, fill, starts
 from emu.lab.setup import open_lab
 from emu.scenario.scenario_file import load, load_lab
