@@ -46,12 +46,8 @@ def place(
 ) -> Experiment:
     """Decide which task stands on which machine.
 
-    Parameters
-    ----------
-    policy
-        Placement policy in place of the scenario's: ``ifs``, ``etp``, ``best``, ...
-    progress
-        Called by searches with (candidates so far, in all, best makespan).
+    ``policy`` is in place of the scenario's: ``ifs``, ``etp``, ``best``, ...; searches
+    call ``progress`` with (candidates so far, in all, best makespan).
 
     Returns
     -------
@@ -132,12 +128,7 @@ def setup(
     """Return what is sent before time 0 of a training, simulated.
 
     It has the keys of ``setup`` in result.json: ``seconds``, ``bytes``, ``causes``,
-    ``flows``. Empty of custom jobs. As `simulate` otherwise.
-
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `place`.
+    ``flows``. Empty of custom jobs. As `simulate` otherwise; raises what `place` does.
     """
     return setup_rows(_ready(what, placement))
 
@@ -155,7 +146,8 @@ def run(
     """Carry a scenario out over sockets, on this host, and read what it left.
 
     Its run directory holds everything that ``emu run`` writes, and `load_run` returns
-    the same again. The verdict is in ``result["verdict"]``.
+    the same again. The verdict is in ``result["verdict"]``. A UserWarning says where
+    times are measured and over 5 % of this host is taken.
 
     Parameters
     ----------
@@ -172,11 +164,6 @@ def run(
     force
         Whether to measure times (``compute: real``) even where over 20 % of this host
         is taken.
-
-    Warns
-    -----
-    UserWarning
-        When times are measured and over 5 % of this host is taken.
 
     Raises
     ------
@@ -225,12 +212,9 @@ def _carry_out(
     scenario: Scenario, directory: RunDirectory, packets: Packets | None
 ) -> None:
     """Run a scenario, and send its packets where they are a witness."""
+    from emu.experiment import run_experiment  # noqa: PLC0415
     from emu.experiment.auto_scale import with_scales  # noqa: PLC0415
     from emu.experiment.dry_run import check_memory, dry_run  # noqa: PLC0415
-    from emu.experiment.run_experiment import (  # noqa: PLC0415
-        carry_out,
-        emulation_settings,
-    )
     from emu.experiment.witness import PacketNetwork, with_witness  # noqa: PLC0415
     from emu.prediction.packets import check_packets  # noqa: PLC0415
 
@@ -240,8 +224,8 @@ def _carry_out(
 
     experiment, choice = with_scales(scenario, check=check)
     check_memory(dry_run(experiment), scenario.job.credit_window)
-    settings = emulation_settings(experiment.scenario)
-    outcome = carry_out(experiment, settings, directory, choice=choice)
+    settings = run_experiment.emulation_settings(experiment.scenario)
+    outcome = run_experiment.carry_out(experiment, settings, directory, choice=choice)
     if packets is not None:
         network = PacketNetwork.of(experiment.scenario, *packets)
         with_witness(outcome, network, directory)
@@ -261,7 +245,8 @@ def compare(
     """Simulate a scenario as it is, and variants of it.
 
     Each is placed under its own rate policy. One that cannot be has ``refused``, the
-    error, and no makespan.
+    error, and no makespan. Raises what `place` does, where a name is unknown or a move
+    cannot be as well; RunError when a process was killed.
 
     Parameters
     ----------
@@ -280,13 +265,6 @@ def compare(
         Whether every placement is that of the scenario's rate policy.
     jobs
         Processes that the seeds are spread over; 0 is one for each core.
-
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `place`, where a name is unknown, or when a move cannot be.
-    RunError
-        When a process was killed.
     """
     from emu.experiment.crossover import compare_variants  # noqa: PLC0415 - rich
 
@@ -310,32 +288,26 @@ def explain(
 ) -> Explanation:
     """Say why a scenario or run takes so long, and what would help.
 
+    A scenario is simulated; for a run it is also said where emulation and simulation
+    parted. Raises what `place` does, or DataError when nothing of the run can be read.
+
     Parameters
     ----------
-    what
-        A scenario is simulated; for a run it is also said where emulation and
-        simulation parted.
     helpful
         Whether to look for what would help, some 50 simulations.
     run_code
         Of a run: whether a rule of others, which its manifest names, may run for that.
-
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As `place`, or when nothing of the run can be read.
     """
     if not isinstance(what, RecordedRun):
         experiment = _ready(what)
+        chosen = experiment.unchosen is not None
         return explain_schedule(
             with_deaths(experiment, experiment.simulate()),
             experiment.realization,
             experiment.policy,
             emulated=False,
             helpful=helpful,
-            stated=ScenarioEdits(
-                experiment.scenario, chosen=experiment.unchosen is not None
-            ),
+            stated=ScenarioEdits(experiment.scenario, chosen=chosen),
             with_deaths=partial(makespan_of, experiment) if experiment.kills else None,
         )
     return what.explain(helpful=helpful, run_code=run_code)
@@ -353,7 +325,8 @@ def audit(
     """Check a schedule, simulated or emulated, against the paper's constraints.
 
     Of an emulated run all that follows from its scenario's text and from what its
-    processes reported is computed again, and its guards are asked again.
+    processes reported is computed again, and its guards are asked again. Raises
+    DataError when no schedule of the run can be read, or it is neither of the two.
 
     Parameters
     ----------
@@ -367,11 +340,6 @@ def audit(
     run_code
         Of an emulated run: whether rules and models of others, which its manifest
         names, may run for that. Else what needs them is not compared.
-
-    Raises
-    ------
-    DataError
-        When no schedule of the run can be read, or it is neither of the two.
     """
     if not isinstance(what, Schedule | RecordedRun):
         raise DataError(
@@ -439,7 +407,6 @@ def _with_placement(
     scenario = what.scenario if isinstance(what, Experiment) else what
     if placement is None and isinstance(what, Scenario):
         return scenario
-    tasks = dict(what.tasks if isinstance(what, Experiment) else {}) | dict(
-        placement or {}
-    )
+    there = what.tasks if isinstance(what, Experiment) else {}
+    tasks = {**there, **(placement or {})}
     return load(scenario, {"placement": {"policy": "explicit", "tasks": tasks}})

@@ -39,12 +39,8 @@ class EmulatorError(Exception):
 class ScenarioError(EmulatorError):
     """A scenario file that cannot be used.
 
-    Parameters
-    ----------
-    problem
-        What was found and what would be right.
-    file, line, key
-        Where; ``line`` counts from 1, ``key`` is dotted. Empty or 0 when unknown.
+    ``problem`` is what was found and what would be right; ``file``, ``line`` (from 1)
+    and ``key`` (dotted) say where, empty or 0 when that is unknown.
     """
 
     exit_code = 2
@@ -60,10 +56,7 @@ class ScenarioError(EmulatorError):
 class ScenarioErrors(ScenarioError):
     """Several errors of one scenario file, a line each.
 
-    Parameters
-    ----------
-    errors
-        In the order of the file, at least one; the first one's fields are these.
+    They are in the order of the file, at least one; its fields are those of the first.
     """
 
     def __init__(self, errors: Sequence[ScenarioError]) -> None:
@@ -93,16 +86,9 @@ class PlacementError(EmulatorError):
 class InfeasiblePlacement(PlacementError):
     """No placement satisfies the capacities.
 
-    Parameters
-    ----------
-    problem
-        What does not fit.
-    resource
-        The binding resource, empty when several bind together.
-    shortfall
-        By how much it falls short, in the resource's unit.
-    key
-        Of the scenario, that decides about it.
+    ``problem`` says what does not fit. ``resource`` is the one that binds, empty when
+    several bind together, and falls short by ``shortfall`` in its unit; ``key`` of the
+    scenario decides about it.
     """
 
     def __init__(
@@ -144,11 +130,8 @@ class MalformedFrame(WireError):
 class RunError(EmulatorError):
     """An emulated run that could not be finished.
 
-    Attributes
-    ----------
-    seen, noticed
-        When the first sign of it came, and when the run was given up, on the clock of
-        the coordinator's host; NaN where no attempt was under way.
+    ``seen`` and ``noticed`` are when the first sign of it came, and when the run was
+    given up, on the clock of the coordinator's host; NaN where none was under way.
     """
 
     exit_code = 5

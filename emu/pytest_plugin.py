@@ -103,7 +103,7 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     attempt.problems, attempt.by_host = problems, by_host
     yield run
     if not attempt.failed:
-        shutil.rmtree(run.path)
+        attempt.remove_run()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,7 +116,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     reports: list[pytest.TestReport] = []
     until = time.monotonic() + _PATIENCE
     for _ in range(_ATTEMPTS):
-        _undo(item)
+        if _ATTEMPT in item.stash:  # undo it, with fixtures that ran beside
+            with contextlib.suppress(Exception):
+                item.session._setupstate.teardown_exact(None)  # noqa: SLF001 - no other way
+            item.stash[_ATTEMPT].remove_run()
+            item.user_properties = _without_ours(item.user_properties)
         item.stash[_ATTEMPT] = _Attempt()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         if not item.stash[_ATTEMPT].busy or time.monotonic() > until:
@@ -127,8 +131,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             if item.config.getoption("emu_strict"):
                 report.sections.append(("emu", said))
             else:
-                if run := item.stash[_ATTEMPT].run:
-                    shutil.rmtree(run.path)
+                item.stash[_ATTEMPT].remove_run()
                 path, line, _ = item.location
                 for each in reports:
                     each.user_properties = _without_ours(each.user_properties)
@@ -137,17 +140,6 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
-
-
-def _undo(item: pytest.Item) -> None:
-    """Undo an attempt, fixtures of modules and sessions included: those ran beside."""
-    if _ATTEMPT not in item.stash:
-        return
-    with contextlib.suppress(Exception):
-        item.session._setupstate.teardown_exact(None)  # noqa: SLF001 - pytest has no other way
-    if run := item.stash[_ATTEMPT].run:
-        shutil.rmtree(run.path, ignore_errors=True)
-    item.user_properties = _without_ours(item.user_properties)
 
 
 def _without_ours(properties: list[tuple[str, object]]) -> list[tuple[str, object]]:
@@ -217,7 +209,16 @@ def pytest_runtest_makereport(
     if attempt is None or call.excinfo is None or not report.failed:
         return report
     attempt.failed = True
-    if not _guard_fired(item):  # what a guard has seen is never the host's
+    from emu.errors import EmulatorError
+    from emu.host.input_file import read_json
+
+    guards_fired = False  # in a run in the test's tmp_path; never the host's fault
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    damage = EmulatorError, OSError, ValueError, KeyError, TypeError
+    for path in folder.rglob("result.json") if folder is not None else ():
+        with contextlib.suppress(*damage):
+            guards_fired |= read_json(path)["verdict"]["cause"] == "guards"
+    if not guards_fired:
         attempt.busy = attempt.why_busy(call.excinfo.value)
     if attempt.run is not None and report.when == "call":
         item.user_properties.append(("emu_run", str(attempt.run.path)))
@@ -234,21 +235,6 @@ def pytest_runtest_makereport(
     return report
 
 
-def _guard_fired(item: pytest.Item) -> bool:
-    """Return True where a guard found something in a run in the test's ``tmp_path``."""
-    from emu.errors import EmulatorError
-    from emu.host.input_file import read_json
-
-    folder = getattr(item, "funcargs", {}).get("tmp_path")
-    for path in folder.rglob("result.json") if folder is not None else ():
-        with contextlib.suppress(
-            EmulatorError, OSError, ValueError, KeyError, TypeError
-        ):
-            if read_json(path)["verdict"]["cause"] == "guards":
-                return True
-    return False
-
-
 class _Attempt:
     """One of the times that a marked test is carried out."""
 
@@ -262,6 +248,11 @@ class _Attempt:
         #: Why the host is to blame for the failure.
         self.busy = ""
         self._others = _OtherPrograms()
+
+    def remove_run(self) -> None:
+        """Remove the run directory, where there is one."""
+        if self.run is not None:
+            shutil.rmtree(self.run.path, ignore_errors=True)
 
     def why_busy(self, error: BaseException) -> str:
         """Return why the host is to blame for ``error``; empty where it is not.
@@ -288,13 +279,11 @@ class _OtherPrograms:
 
     def busy(self) -> str:
         """Return their share of the cores until now; empty where it was quiet."""
-        everybody, own, cores = (
-            now - then for now, then in zip(self._spent(), self._began, strict=True)
-        )
+        both = zip(self._spent(), self._began, strict=True)
+        everybody, own, cores = (now - then for now, then in both)
         share = (everybody - own) / cores if cores > 0 else 0.0
-        return (
-            f"other programs took {share:.0%} of its cores" if share > _OTHERS else ""
-        )
+        line = f"other programs took {share:.0%} of its cores"
+        return line if share > _OTHERS else ""
 
     @staticmethod
     def _spent() -> tuple[float, float, float]:
@@ -313,33 +302,28 @@ class _OtherPrograms:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print how many marked tests were inconclusive."""
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in _annotations(terminalreporter, config.rootpath):
-            terminalreporter.write_line(line)
-    inconclusive, count = _count_marks(terminalreporter)
-    if inconclusive or (count and config.getoption("emu_inconclusive")):
-        terminalreporter.write_line(
-            f"emu: {inconclusive} of {count} marked tests {_INCONCLUSIVE}"
-        )
-
-
-def _annotations(reporter: Any, root: Path) -> Iterator[str]:
-    """Yield what GitHub shows beside the line of each marked test that is not good."""
-    home = os.environ.get("GITHUB_WORKSPACE", root)
+    # GitHub shows these beside the line of each marked test that is not good.
     levels = {"failed": "error", "error": "error", "skipped": "warning"}
-    for kind, level in levels.items():
-        for report in reporter.stats.get(kind, ()):
+    on_github = os.environ.get("GITHUB_ACTIONS") == "true"
+    for kind, level in levels.items() if on_github else ():
+        for report in terminalreporter.stats.get(kind, ()):
             if not any(mark in report.keywords for mark in _MARKS):
                 continue
             path, line, name = report.location
-            file = os.path.relpath(root / path, home)
+            home = os.environ.get("GITHUB_WORKSPACE", config.rootpath)
+            file = os.path.relpath(config.rootpath / path, home)
             place = {"file": file, "line": (line or 0) + 1, "title": f"{name}: {kind}"}
             parts = (f"{key}={_escaped(str(one), ':,')}" for key, one in place.items())
             said = report.longrepr
             said = said[2] if isinstance(said, tuple) else report.longreprtext
             texts = [text for title, text in report.sections if title == "emu"]
             text = _escaped("\n".join([said, *texts]))
-            yield f"::{level} {','.join(parts)}::{text}"
+            terminalreporter.write_line(f"::{level} {','.join(parts)}::{text}")
+    inconclusive, count = _count_marks(terminalreporter)
+    if inconclusive or (count and config.getoption("emu_inconclusive")):
+        terminalreporter.write_line(
+            f"emu: {inconclusive} of {count} marked tests {_INCONCLUSIVE}"
+        )
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TypeAlias
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -45,6 +44,12 @@ def _with_prefixes(
     *words: str, per: int = 1, prefixes: Mapping[str, int] = _PREFIXES
 ) -> dict[str, tuple[int, int]]:
     return {f"{p}{word}": (n, per) for word in words for p, n in prefixes.items()}
+
+
+def _spellings(factors: Mapping[str, tuple[int, int]]) -> Units:
+    """Return the factor of each word of the keys."""
+    words = ((word, factor) for key, factor in factors.items() for word in key.split())
+    return dict(words)
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,15 @@ class Quantity:
             )
         number, unit = match[1], "".join(match[2].split())
         if unit not in self.units:
-            raise ValueError(self._wrong_unit(number, unit))
+            units = ", ".join((*reversed(self.people), *self.longer))
+            problem = f"{unit!r} is not a unit of {self.what}, write one of {units}, "
+            problem += f"as in {self.example!r}"
+            if not unit:
+                problem = f"a bare number ({number}) does not say its unit: "
+                problem += f"add one of {units}"
+            elif unit.lower() in self.unclear:  # a value only where one alone is meant
+                problem = f"{unit!r} may be {self.unclear[unit.lower()]}: write which"
+            raise ValueError(problem)
         numerator, denominator = self.units[unit]
         value = float(number) * numerator / denominator
         if not math.isfinite(value):
@@ -96,18 +109,6 @@ class Quantity:
                 f"(or {100 * value:g} {self.people[0]})"
             )
         return value + 0.0  # "-0 s" is 0.0, so that equal scenarios print alike
-
-    def _wrong_unit(self, number: str, unit: str) -> str:
-        """Return the error; a value is proposed only where one alone is meant."""
-        units = ", ".join((*reversed(self.people), *self.longer))
-        if not unit:
-            return f"a bare number ({number}) does not say its unit: add one of {units}"
-        if unit.lower() in self.unclear:
-            return f"{unit!r} may be {self.unclear[unit.lower()]}: write which"
-        return (
-            f"{unit!r} is not a unit of {self.what}, write one of {units}, "
-            f"as in {self.example!r}"
-        )
 
     def exact(self, value: float) -> str:
         """Return text that parses back to exactly ``value``, in a handy unit.
@@ -141,7 +142,7 @@ class Quantity:
 
 RATE = Quantity(
     what="a rate",
-    units=MappingProxyType(
+    units=(
         _with_prefixes("bit/s", "bits/s", "bit/sec", "bps", per=8, prefixes=_LOOSE)
         | _with_prefixes("b/s", "b/sec", per=8, prefixes=_STRICT)
         | _with_prefixes("B/s", "B/sec", "Bps", "byte/s", "bytes/s", prefixes=_STRICT)
@@ -149,55 +150,46 @@ RATE = Quantity(
     inside="B/s",
     example="50 Gbit/s",
     people=("B/s", "kB/s", "MB/s", "Mbit/s", "GB/s", "Gbit/s"),
-    unclear=MappingProxyType(
-        {
-            f"{p}{end}": f"{p.upper()}bit/s or {p.upper()}B/s"
-            for p in "mgt"
-            for end in ("b/s", "b/sec", "bps")
-        }
-    ),
+    unclear={
+        f"{p}{end}": f"{p.upper()}bit/s or {p.upper()}B/s"
+        for p in "mgt"
+        for end in ("b/s", "b/sec", "bps")
+    },
 )
 SIZE = Quantity(
     what="a size",
-    units=MappingProxyType(_with_prefixes("B", "byte", "bytes", prefixes=_STRICT)),
+    units=_with_prefixes("B", "byte", "bytes", prefixes=_STRICT),
     inside="B",
     example="48 GB",
     people=("B", "kB", "MB", "GB", "TB"),
-    unclear=MappingProxyType(
-        {
-            f"{p.lower()}{word}": f"{p}B (bytes) or an eighth of it (bits)"
-            for p in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")
-            for word in ("b", "bit", "bits")
-        }
-    ),
+    unclear={
+        f"{p.lower()}{word}": f"{p}B (bytes) or an eighth of it (bits)"
+        for p in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")
+        for word in ("b", "bit", "bits")
+    },
 )
 DURATION = Quantity(
     what="a time",
-    units=MappingProxyType(
-        dict.fromkeys(("s", "sec", "secs", "second", "seconds"), (1, 1))
-        | dict.fromkeys(
-            ("ms", "msec", "msecs", "millisecond", "milliseconds"), (1, 10**3)
-        )
-        | dict.fromkeys(
-            ("us", "µs", "\u03bcs", "usec", "usecs", "microsecond", "microseconds"),
-            (1, 10**6),
-        )
-        | dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), (1, 10**9))
-        | {"ps": (1, 10**12)}
-        | dict.fromkeys(("min", "mins", "minute", "minutes"), (60, 1))
-        | dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), (3600, 1))
+    units=_spellings(
+        {
+            "s sec secs second seconds": (1, 1),
+            "ms msec msecs millisecond milliseconds": (1, 10**3),
+            "us µs \u03bcs usec usecs microsecond microseconds": (1, 10**6),
+            "ns nsec nanosecond nanoseconds": (1, 10**9),
+            "ps": (1, 10**12),
+            "min mins minute minutes": (60, 1),
+            "h hr hrs hour hours": (3600, 1),
+        }
     ),
     inside="s",
     example="15 ms",
     people=("us", "ms", "s"),
     longer=("min", "h"),
-    unclear=MappingProxyType({"m": "min or ms", "mi": "min or ms"}),
+    unclear={"m": "min or ms", "mi": "min or ms"},
 )
 RATIO = Quantity(
     what="a share",
-    units=MappingProxyType(
-        {"%": (1, 100), "percent": (1, 100), _TIMES: (1, 1), "": (1, 1)}
-    ),
+    units={"%": (1, 100), "percent": (1, 100), _TIMES: (1, 1), "": (1, 1)},
     inside="",
     example="2 %",
     people=("%",),
@@ -207,17 +199,14 @@ RATIO = Quantity(
 
 MONEY = Quantity(
     what="an amount of money",
-    units=MappingProxyType(dict.fromkeys(("$", "USD", "dollars"), (1, 1))),
+    units=_spellings({"$ USD dollars": (1, 1)}),
     inside="$",
     example="0.20 $",
     people=("$",),
 )
 PRICE = Quantity(
     what="a price of time",
-    units=MappingProxyType(
-        dict.fromkeys(("$/h", "$/hour", "USD/h"), (1, 1))
-        | dict.fromkeys(("$/s", "$/second", "USD/s"), (3600, 1))
-    ),
+    units=_spellings({"$/h $/hour USD/h": (1, 1), "$/s $/second USD/s": (3600, 1)}),
     inside="$/h",
     example="0.34 $/h",
     people=("$/h",),
@@ -237,8 +226,8 @@ def format_rate(value: float) -> str:
     """
     for unit in ("Gbit/s", "Mbit/s"):
         numerator, denominator = RATE.units[unit]
-        if value * denominator / numerator >= 1:
-            return f"{value * denominator / numerator:.4g} {unit}"
+        if (ratio := value * denominator / numerator) >= 1:
+            return f"{ratio:.4g} {unit}"
     return SIZE.format(value) + "/s"
 
 
@@ -253,15 +242,11 @@ def format_duration(value: float, digits: int = 4) -> str:
 
 
 def format_ratio(value: float) -> str:
-    """Return a ratio in percent with its sign: ``+1.2 %``.
-
-    What only rounding left is ``0 %``.
-    """
+    """Return a ratio in percent with its sign: ``+1.2 %``; rounding leaves ``0 %``."""
     if not math.isfinite(value):
         return "-"
-    return (
-        f"{format_number(100 * value, 3, '+')} %" if abs(value) >= _NO_RATIO else "0 %"
-    )
+    text = format_number(100 * value, 3, "+") if abs(value) >= _NO_RATIO else "0"
+    return f"{text} %"
 
 
 def format_number(value: float, digits: int, sign: str = "") -> str:

@@ -7,14 +7,13 @@ a test compares the two.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gc
 import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -66,7 +65,7 @@ Predict it, in virtual time
 What if?
     what_if  explain    Explain why a run takes so long, and what would help.
     what_if  compare    Compare placements and policies, or recorded runs.
-    advise   advise     Say which system to use on which machines, and how sure that is.
+    what_if  advise     Say which system to use on which machines, and how sure that is.
     what_if  crossover  Find the value of a key from which another system is faster.
     sweep    sweep      Carry out many variations of a scenario.
 Run it, over sockets
@@ -86,19 +85,13 @@ Look at a run
 This host
     host     clean      Remove files that a killed process or a power cut left.
 """
-
-
 #: An option of most commands, and its meaning.
 _LARGE = ("--large", "Lift limits against files of strangers, for your own.")
 #: Commands that read no scenario, and none of a run.
 _READS_NONE = {"init", "schema", "docs", "import", "data", "policies", "placements"}
 _READS_NONE |= {"agent", "trials", "exec", "clean", "import-workload"}
-
-
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
-_CARRIES_OUT = {"predict", "what_if", "advise", "sweep", "run", "trials", "lab"}
-
-
+_CARRIES_OUT = {"predict", "what_if", "sweep", "run", "trials", "lab"}
 #: Title of a group -> its commands by name; and all commands, in the same order.
 GROUPS: dict[str, dict[str, Listed]] = {}
 COMMANDS: dict[str, Listed] = {}
@@ -181,18 +174,15 @@ class Command(TyperCommand):
 
     @override
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the words that follow the name in the usage line."""
-        arguments = [p for p in self.params if isinstance(p, TyperArgument)]
-        names = [p.metavar or (p.name or "").upper() for p in arguments]
-        pieces = [
-            name if argument.required or name[0] == "[" else f"[{name}]"
-            for name, argument in zip(names, arguments, strict=True)
-        ]
-        return ["[OPTIONS]", *pieces]
+        pieces = ["[OPTIONS]"]
+        for one in self.params:
+            if isinstance(one, TyperArgument):
+                name = one.metavar or (one.name or "").upper()
+                pieces.append(name if one.required or name[0] == "[" else f"[{name}]")
+        return pieces
 
     @override
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write usage, description, arguments and options."""
         self.format_usage(ctx, formatter)
         write_paragraphs(self.help or "", formatter)
         more = [] if self.name in _READS_NONE else [_LARGE]
@@ -209,33 +199,11 @@ _OF_FIGURES = {"matplotlib", "pandas"}
 _UNWRITABLE = {errno.ENOSPC, errno.EIO, errno.EDQUOT}
 
 
-@contextlib.contextmanager
-def _quick_imports() -> Iterator[None]:
-    """Import in a block without looking for garbage, and numpy to use one thread.
-
-    Of 1.15 s of CPU that simulating a small scenario took, looking at what was imported
-    took 0.25. Matrices are small: further threads spend their time waiting for each
-    other, and sums depend on their number. What the user has stated holds, and programs
-    that are started later have it as it was.
-    """
-    setting = os.environ.get(_BLAS)
-    os.environ.setdefault(_BLAS, "1")
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-        if setting is None:
-            os.environ.pop(_BLAS, None)
-
-
 class Commands(TyperGroup):
     """Imports a command when it is called, and ends one that fails with one line."""
 
     @override
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names in the order of use."""
         return [*COMMANDS]
 
     @override
@@ -244,8 +212,20 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
-            with _quick_imports():
+            # Of 1.15 s of CPU that simulating a small scenario took, looking at what
+            # was imported for garbage took 0.25. Matrices are small: further threads of
+            # numpy wait for each other, and sums depend on their number. What the user
+            # has stated holds; programs that are started later have it as it was.
+            setting = os.environ.get(_BLAS)
+            os.environ.setdefault(_BLAS, "1")
+            gc.disable()
+            try:
                 importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
+            finally:
+                gc.freeze()
+                gc.enable()
+                if setting is None:
+                    os.environ.pop(_BLAS, None)
             how: Any = {"pretty_exceptions_short": False, "rich_markup_mode": None}
             for info in app.registered_commands:
                 self.add_command(get_command_from_info(info, **how))
@@ -266,10 +246,9 @@ class Commands(TyperGroup):
         write_paragraphs(self.help or "", formatter)
         widest = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
+            rows = [(name.ljust(widest), one.summary) for name, one in group.items()]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name.ljust(widest), one.summary) for name, one in group.items()]
-                )
+                formatter.write_dl(rows)
         write_parameters(self.get_params(ctx), formatter)
         write_paragraphs(self.epilog or "", formatter)
 
@@ -314,21 +293,24 @@ def _explain_host(error: Exception) -> str:
     return ""
 
 
-def option(form: str, meaning: str, **more: Any) -> Any:
+def option(form: str, meaning: str, default: object = None, **more: Any) -> Any:
     """Return an option; ``form`` is its names and its value, as help shows them.
 
-    Where no name is stated, it is that of the parameter.
+    Where no name is stated, it is that of the parameter. One without a value is off by
+    default. The default ``...`` is of one that has to be stated, or of an alias, whose
+    defaults stand in the commands.
     """
     names = [word for word in form.split() if word.startswith("-")]
     value = form.split()[len(names) :]
-    return typer.Option(
-        *names, metavar=value[0] if value else None, help=meaning, **more
-    )
+    if default is None and not value and "/" not in form:
+        default = False
+    how: Any = {"metavar": value[0] if value else None, "help": meaning, **more}
+    return typer.Option(default, *names, **how)
 
 
-def argument(form: str, meaning: str, **more: Any) -> Any:
+def argument(form: str, meaning: str, default: object = ...) -> Any:
     """Return an argument that help shows as ``form``."""
-    return typer.Argument(metavar=form, help=meaning, **more)
+    return typer.Argument(default, metavar=form, help=meaning)
 
 
 class _App(typer.Typer):
@@ -338,7 +320,6 @@ class _App(typer.Typer):
     def command(
         self, name: str | None = None, **more: Any
     ) -> Callable[[CommandFunctionType], CommandFunctionType]:
-        """Register a command."""
         return super().command(name, **{"cls": Command, **more})
 
 
@@ -366,7 +347,9 @@ def options(
     *,
     version: Annotated[
         bool,
-        option("--version", "Print the version.", callback=_version, is_eager=True),
+        option(
+            "--version", "Print the version.", ..., callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Take the options that stand before the command."""

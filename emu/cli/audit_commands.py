@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, RunCode, emit
@@ -21,31 +20,24 @@ from emu.units import DURATION, RATIO, format_duration
 
 @app.command()
 def audit(
-    result: Annotated[
-        Path, argument("RUN", "Run directory, result file, or a .zip of emu share.")
-    ],
-    tolerance: Annotated[
-        str | None,
-        option(
-            "TIME", "How far times may be off, e.g. 5 ms; default is 1 us: rounding."
-        ),
-    ] = None,
-    relative: Annotated[
-        str, option("SHARE", "How far bytes and rates may be off.")
-    ] = "0.0001 %",
-    scenario: Annotated[
-        Path | None,
-        option(
-            "FILE", "Scenario that states times and volumes; default is the run's copy."
-        ),
-    ] = None,
-    policy: Annotated[  # noqa: FBT002 - typer makes it an option
-        bool, option("--policy", "Recompute the rates by the scenario's rule, slowly.")
-    ] = False,
-    training: Annotated[  # noqa: FBT002 - typer makes it an option
-        bool, option("--training", "Train again in one process; compare the losses.")
-    ] = False,
-    run_code: RunCode = False,  # noqa: FBT002 - see emu.cli.app.Command
+    result: Path = argument(
+        "RUN", "Run directory, result file, or a .zip of emu share."
+    ),
+    tolerance: str | None = option(
+        "TIME", "How far times may be off, e.g. 5 ms; default is 1 us: rounding."
+    ),
+    relative: str = option("SHARE", "How far bytes and rates may be off.", "0.0001 %"),
+    scenario: Path | None = option(
+        "FILE", "Scenario that states times and volumes; default is the run's copy."
+    ),
+    *,
+    policy: bool = option(
+        "--policy", "Recompute the rates by the scenario's rule, slowly."
+    ),
+    training: bool = option(
+        "--training", "Train again in one process; compare the losses."
+    ),
+    run_code: RunCode = False,
     json_target: JsonTarget = None,
 ) -> None:
     """Check a schedule against the paper's constraints.
@@ -97,8 +89,8 @@ def audit(
 
 @app.command()
 def share(
-    run: Annotated[Path, argument("RUN", "Run directory.")],
-    out: Annotated[Path, argument("OUT.zip", "File to write.")],
+    run: Path = argument("RUN", "Run directory."),
+    out: Path = argument("OUT.zip", "File to write."),
 ) -> None:
     """Write a run's records and verdicts into one file for others.
 
@@ -106,17 +98,17 @@ def share(
     which runs no code of it.
     """
     if out.suffix != ".zip":
-        raise ScenarioError(
-            "is to be named .zip: emu audit knows it by that", file=str(out)
-        )
+        problem = "is to be named .zip: emu audit knows it by that"
+        raise ScenarioError(problem, file=str(out))
     share_run(run, out)
     terminal().print(f"written to {out}")
 
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, argument("RUN", "Run directory.")],
-    run_code: RunCode = False,  # noqa: ARG001, FBT002 - see emu.cli.app.Command
+    run: Path = argument("RUN", "Run directory."),
+    *,
+    run_code: RunCode = False,  # noqa: ARG001 - see emu.cli.app.Command
     json_target: JsonTarget = None,
 ) -> None:
     """Evaluate a run's weights on the whole graph.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,24 +11,16 @@ from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, emit
 from emu.errors import DataError, RunError
 from emu.host.files import find_remains, remove
-from emu.lab.machines.cpu_groups import (
-    Hierarchy,
-    groups_left_behind,
-    remove_left_behind,
-)
+from emu.lab.machines import cpu_groups
 from emu.names import for_terminal
 
 
 @app.command()
 def clean(
-    runs: Annotated[Path, option("--runs DIR", "Run directories to look in.")] = Path(
-        "runs"
-    ),
+    runs: Path = option("--runs DIR", "Run directories to look in.", Path("runs")),
     json_target: JsonTarget = None,
     *,
-    dry_run: Annotated[
-        bool, option("--dry-run", "Say what is there; remove nothing.")
-    ] = False,
+    dry_run: bool = option("--dry-run", "Say what is there; remove nothing."),
 ) -> None:
     """Remove files that a killed process or a power cut left.
 
@@ -45,10 +36,14 @@ def clean(
     """
     files, groups = find_remains(runs), list[Path]()
     with contextlib.suppress(OSError, RunError):  # /proc is not there
-        groups = groups_left_behind(Hierarchy.find())
+        groups = cpu_groups.groups_left_behind(cpu_groups.Hierarchy.find())
     for path in [] if dry_run else files:
         remove(path)
-    if not dry_run and groups and (stay := remove_left_behind(Hierarchy.find())):
+    if (
+        not dry_run
+        and groups
+        and (stay := cpu_groups.remove_left_behind(cpu_groups.Hierarchy.find()))
+    ):
         problem = "cannot be removed: processes are in it, or it is another user's"
         raise DataError(problem, path=str(stay[0]))
     remains = [*files, *groups]

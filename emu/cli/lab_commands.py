@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -17,7 +16,7 @@ from emu.errors import ExpectationMissed, RunError, ScenarioError
 from emu.host.files import write_atomic
 from emu.host.foreign_code import ask_to_run
 from emu.host.this_host import module_command
-from emu.lab.fit_run import Fit, fit_run
+from emu.lab.fit_run import fit_run
 from emu.lab.fitting.iterations import Template
 from emu.lab.machines.lab import missing_needs
 from emu.lab.prediction import list_lab_misses
@@ -38,19 +37,14 @@ _SHOWN = 300
 @app.command()
 def lab(
     file: ScenarioFile,
-    command: Annotated[
-        list[str] | None,
-        argument("[-- COMMAND]", "Runs on every machine; not the file's."),
-    ] = None,
+    command: list[str] | None = argument(
+        "[-- COMMAND]", "Runs on every machine; not the file's.", None
+    ),
     overrides: Overrides = None,
     *,
-    runs: Annotated[Path, option("DIR", "Where the run directory goes.")] = Path(
-        "runs"
-    ),
-    shell: Annotated[str, option("MACHINE", "Open a shell there instead.")] = "",
-    pcap: Annotated[
-        bool, option("--pcap", "Write traffic.pcap: all headers, for Wireshark.")
-    ] = False,
+    runs: Path = option("DIR", "Where the run directory goes.", Path("runs")),
+    shell: str = option("MACHINE", "Open a shell there instead.", ""),
+    pcap: bool = option("--pcap", "Write traffic.pcap: all headers, for Wireshark."),
     json_target: JsonTarget = None,
 ) -> None:
     """Run your own programs on emulated machines with kernel NICs.
@@ -106,23 +100,15 @@ def _say_what_failed(failed: LabResult, run: Path, console: Console) -> int:
 
 @app.command()
 def fit(
-    run: Annotated[Path, argument("RUN", "Run directory of emu lab.")],
-    out: Annotated[Path, option("--out -o FILE", "Scenario to write: YAML or JSON.")],
-    skip: Annotated[int, option("N", "Leave the first N iterations out.", min=0)] = 0,
-    mark: Annotated[
-        str, option("LINE", "Iterations begin where a program printed this.")
-    ] = "",
-    template: Annotated[
-        Template | None,
-        option(
-            "distdgl|allreduce",
-            "What the job is: every iteration is then the mean one.",
-        ),
-    ] = None,
+    run: Path = argument("RUN", "Run directory of emu lab."),
+    out: Path = option("--out -o FILE", "Scenario to write: YAML or JSON.", ...),
+    skip: int = option("N", "Leave the first N iterations out.", 0, min=0),
+    mark: str = option("LINE", "Iterations begin where a program printed this.", ""),
+    template: Template | None = option(
+        "distdgl|allreduce", "What the job is: every iteration is then the mean one."
+    ),
     *,
-    force: Annotated[
-        bool, option("--force", "Fit a lab whose programs waited for cores, too.")
-    ] = False,
+    force: bool = option("--force", "Fit a lab whose programs waited for cores, too."),
     json_target: JsonTarget = None,
 ) -> None:
     """Make a scenario of what crossed in a lab.
@@ -135,37 +121,26 @@ def fit(
     outcome = fit_run(run, skip=skip, template=template, mark=mark, force=force)
     write_atomic(out, outcome.text(out.name))
     if emit(json_target, outcome.to_json()):
-        terminal().print(_tabulate(outcome))
+        count, half = outcome.iterations, outcome.iterations // 2
+        title = f"{count} iterations from number {outcome.first}: seconds of each"
+        table = plain_table(title, "", ">measured", ">simulated", ">error")
+        rest = f"of the last {count - half}, by the first {half}"
+        for what, of in (("of all, by all", ""), (rest, "held_out_")):
+            names = [f"{of}{figure}" for figure in ("measured", "simulated", "error")]
+            *times, error = (getattr(outcome, name) for name in names)
+            cells = [format_duration(seconds, 4) for seconds in times]
+            table.add_row(what, *cells, f"{error:+.2%}")
+        terminal().print(table)
         for note in outcome.notes:
             typer.echo(note)
         typer.echo(f"written to {out}")
 
 
-def _tabulate(found: Fit) -> object:
-    title = f"{found.iterations} iterations from number {found.first}: seconds of each"
-    table = plain_table(title, "", ">measured", ">simulated", ">error")
-    half = found.iterations // 2
-    for title, measurement, simulation, error in (
-        ("of all, by all", found.measured, found.simulated, found.error),
-        (
-            f"of the last {found.iterations - half}, by the first {half}",
-            found.held_out_measured,
-            found.held_out_simulated,
-            found.held_out_error,
-        ),
-    ):
-        cells = [format_duration(seconds, 4) for seconds in (measurement, simulation)]
-        table.add_row(title, *cells, f"{error:+.2%}")
-    return table
-
-
 @app.command("exec")
 def run_beside(
-    run: Annotated[Path, argument("RUN", "Run directory of emu lab.")],
-    machine: Annotated[str, argument("MACHINE", "Where the command runs.")],
-    command: Annotated[
-        list[str] | None, argument("-- COMMAND", "With its arguments.")
-    ] = None,
+    run: Path = argument("RUN", "Run directory of emu lab."),
+    machine: str = argument("MACHINE", "Where the command runs."),
+    command: list[str] | None = argument("-- COMMAND", "With its arguments.", None),
 ) -> None:
     """Run a command beside a lab that is running.
 

@@ -4,43 +4,22 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from textwrap import fill
-from typing import Annotated
+from textwrap import TextWrapper
 
 import typer
 from rich.console import Console
 
 import emu
+from emu.cli import options
 from emu.cli.app import app, option
-from emu.cli.options import (
-    BoundTime,
-    JsonTarget,
-    Overrides,
-    Queues,
-    ScenarioFile,
-    Tcp,
-    emit,
-    judge_simulated,
-    seconds,
-)
 from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
 from emu.errors import DataError
-from emu.experiment.expectations import (
-    figures_of_simulation,
-    list_misses,
-    list_unchecked,
-)
-from emu.prediction.analysis.bounds import (
-    optimality,
-    optimality_line,
-    placement_gap,
-    placement_line,
-)
+from emu.experiment import expectations
+from emu.prediction.analysis import bounds
 from emu.prediction.analysis.coflow_times import coflow_times
 from emu.prediction.analysis.link_load import full_queues
 from emu.prediction.analysis.throughput import JobTime, job_times, pace
@@ -52,20 +31,8 @@ from emu.prediction.simulation import sensitivity
 from emu.prediction.simulation import simulate as simulate_rates
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
+from emu.report import explanation_tables as words
 from emu.report.comparison import coflow_line
-from emu.report.explanation_tables import (
-    cost_row,
-    job_line,
-    job_table,
-    model_rows,
-    most_failing,
-    pace_line,
-    placement_table,
-    print_placing,
-    recovery_lines,
-    setup_row,
-    training_table,
-)
 from emu.report.facts import flow_table, port_table
 from emu.report.terminal import terminal
 from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
@@ -80,7 +47,7 @@ from emu.units import format_duration, format_ratio
 
 
 @app.command()
-def policies(json_target: JsonTarget = None) -> None:
+def policies(json_target: options.JsonTarget = None) -> None:
     """Explain every rate policy in two lines.
 
     A scenario chooses one with schedule.policy, or names a class of its own. Theorem 1
@@ -89,15 +56,14 @@ def policies(json_target: JsonTarget = None) -> None:
     rules = {}
     for name in list_policies():
         rule = policy_named(name)
-        rules[name] = {
-            key: getattr(rule, key) for key in ("summary", "source", "knows")
-        }
+        keys = ("summary", "source", "knows")
+        rules[name] = {key: getattr(rule, key) for key in keys}
         rules[name]["theorem1"] = rule.keeps_theorem
     _explain(json_target, rules)
 
 
 @app.command()
-def placements(json_target: JsonTarget = None) -> None:
+def placements(json_target: options.JsonTarget = None) -> None:
     """Explain every placement policy in two lines.
 
     A scenario chooses one with placement.policy.
@@ -108,42 +74,34 @@ def placements(json_target: JsonTarget = None) -> None:
 
 def _explain(json_target: str | None, rules: Mapping[str, Row]) -> None:
     indent = " " * (2 + max(map(len, rules)))
-    if emit(json_target, rules):
+    if options.emit(json_target, rules):
         for name, rule in rules.items():
             source = rule["source"]
             if rule["knows"] != "nothing":
                 source += f"; needs {rule['knows']}"
             if rule.get("theorem1"):
                 source += "; keeps Theorem 1"
-            for first, text in (
-                (name.ljust(len(indent)), rule["summary"]),
-                (indent, source),
-            ):
-                typer.echo(
-                    fill(text, 80, initial_indent=first, subsequent_indent=indent)
-                )
+            for head, text in ((name, rule["summary"]), ("", source)):
+                lines = TextWrapper(80, head.ljust(len(indent)), indent)
+                typer.echo(lines.fill(text))
 
 
-class Network(StrEnum):
-    """Carrier of the bytes in a simulation."""
-
-    FLUID = "fluid"
-    NS3 = "ns3"
+#: Carrier of the bytes in a simulation.
+Network = StrEnum("Network", "FLUID NS3")
 
 
 @app.command()
 def simulate(
-    file: ScenarioFile,
-    overrides: Overrides = None,
-    json_target: JsonTarget = None,
-    train: Annotated[  # noqa: FBT002 - typer makes it an option
-        bool, option("--train", "Train in one process as the schedule does.")
-    ] = False,
-    network: Annotated[
-        Network, option("fluid|ns3", "Carrier of the bytes: rates, or packets of ns-3.")
-    ] = Network.FLUID,
-    sharing: Queues = None,
-    congestion_control: Tcp = None,
+    file: options.ScenarioFile,
+    overrides: options.Overrides = None,
+    json_target: options.JsonTarget = None,
+    *,
+    train: bool = option("--train", "Train in one process as the schedule does."),
+    network: Network = option(
+        "fluid|ns3", "Carrier of the bytes: rates, or packets of ns-3.", Network.FLUID
+    ),
+    sharing: options.Queues = None,
+    congestion_control: options.Tcp = None,
 ) -> None:
     """Simulate a scenario.
 
@@ -179,12 +137,12 @@ def simulate_by_rates(
     _print_tables(schedule, jobs, console)
     _print_makespan(experiment, schedule, recovery, console)
     speed = pace(schedule).to_json()
-    console.print(pace_line(speed))
+    console.print(words.pace_line(speed))
     models = list_model_figures(experiment.scenario)
-    for row in model_rows(models):
+    for row in words.model_rows(models):
         console.print(*row)
-    gap = optimality(schedule, experiment.realization, experiment.policy)
-    if line := optimality_line(gap):
+    gap = bounds.optimality(schedule, experiment.realization, experiment.policy)
+    if line := bounds.optimality_line(gap):
         console.print(line)
     for line in remarks_on({"simulated": schedule}, experiment.choose_policy()):
         console.print(line)
@@ -192,26 +150,26 @@ def simulate_by_rates(
     if failures := count_failures(experiment, recovery.makespan):
         more["failures"] = failures
     if problem.cluster.tuners:
-        shift = slight_delays(
-            experiment.realization,
-            experiment.choose_policy(),
-            experiment.expected,
-            schedule,
-        )
+        rule = experiment.choose_policy()
+        how = experiment.realization, rule, experiment.expected
+        shift = slight_delays(*how, schedule)
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)
-    more |= _coflows(schedule, console)
+    if coflows := coflow_times(schedule):
+        more["coflows"] = coflows.to_json()
+        console.print(coflow_line(more["coflows"]))
     if cost := cost_of(experiment.scenario, schedule):
         more["cost"] = cost.to_json()
-        console.print("cost", ", ".join(cost_row(more["cost"])))
+        console.print("cost", ", ".join(words.cost_row(more["cost"])))
     more["placing"] = experiment.placing
     more |= _training(experiment, schedule, console, train=train)
     more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
-    emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
+    options.emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
     expect = experiment.scenario.expect
-    figures = figures_of_simulation(schedule, experiment.realization)
-    judge_simulated(list_unchecked(expect), list_misses(expect, figures))
+    figures = expectations.figures_of_simulation(schedule, experiment.realization)
+    misses = expectations.list_misses(expect, figures)
+    options.judge_simulated(expectations.list_unchecked(expect), misses)
 
 
 def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
@@ -224,16 +182,8 @@ def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
     if not setup:
         return {}
     whole = format_duration(makespan + setup["seconds"], 10)
-    console.print(f"setup {' '.join(setup_row(setup))}; with setup {whole}")
+    console.print(f"setup {' '.join(words.setup_row(setup))}; with setup {whole}")
     return {"setup": setup}
-
-
-def _coflows(schedule: Schedule, console: Console) -> Result:
-    """Print how long coflows take that have a name; return it for JSON."""
-    if (coflows := coflow_times(schedule)) is None:
-        return {}
-    console.print(coflow_line(coflows.to_json()))
-    return {"coflows": coflows.to_json()}
 
 
 def _print_makespan(
@@ -245,15 +195,15 @@ def _print_makespan(
     console.print(
         f"{experiment.scenario.name}: makespan "
         f"{format_duration(recovery.makespan, 10)}, "
-        f"{job_line(job, experiment.policy, window, pins)}, "
+        f"{words.job_line(job, experiment.policy, window, pins)}, "
         f"{len(schedule.flows()):,} flows"
     )
-    for line in recovery_lines(recovery, schedule.length):
+    for line in words.recovery_lines(recovery, schedule.length):
         console.print(line)
     if failures := count_failures(experiment, recovery.makespan):
         count = sum(failures.values())
-        console.print(f"failures drawn: {count} ({most_failing(failures)})")
-    print_placing(experiment.placing, console)
+        console.print(f"failures drawn: {count} ({words.most_failing(failures)})")
+    words.print_placing(experiment.placing, console)
     for remark in experiment.remarks(schedule):
         terminal(sys.stderr).print(f"warning: {remark}")
 
@@ -290,28 +240,21 @@ def simulate_over_packets(
         full = full_queues(rates, time_scale=1.0, byte_scale=scale)
         console.print(full.sentence())
         packets["full_queues"] = full.to_json()
-    print_placing(experiment.placing, console)
-    packets |= {
-        "ns3": run.version,
-        "sharing": sharing.value,
-        "congestion_control": control.value,
-        "byte_scale": scale,
-        "dropped": run.dropped,
-        "fluid_makespan": fluid,
-    }
+    words.print_placing(experiment.placing, console)
+    packets |= {"ns3": run.version, "sharing": sharing.value}
+    packets |= {"congestion_control": control.value, "byte_scale": scale}
+    packets |= {"dropped": run.dropped, "fluid_makespan": fluid}
     more: Result = {"packets": packets}
     more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
-    emit(json_target, result_of(experiment.scenario, schedule) | more)
+    options.emit(json_target, result_of(experiment.scenario, schedule) | more)
     if stated := sorted(experiment.scenario.expect.model_fields_set):
         keys = ", expect.".join(stated)
         print(f"not judged over packets: expect.{keys}", file=sys.stderr)  # noqa: T201
 
 
-def _print_tables(
-    schedule: Schedule, jobs: Sequence[JobTime], console: Console
-) -> None:
+def _print_tables(schedule: Schedule, jobs: list[JobTime], console: Console) -> None:
     tables = [flow_table(flow_rows(schedule)), port_table(port_rows(schedule))]
-    for table in [*tables, *([job_table(jobs)] if jobs else [])]:
+    for table in [*tables, *([words.job_table(jobs)] if jobs else [])]:
         console.print(table)
         console.print()
 
@@ -326,13 +269,10 @@ def _training(
     more, scenario = experiment.cause_of_length, experiment.scenario
     if not (train or experiment.reached):
         return more
-    from emu.scenario.virtual_training import (  # noqa: PLC0415 - 0.1 s
-        time_looks,
-        virtual_training,
-    )
+    from emu.scenario import virtual_training  # noqa: PLC0415 - 0.1 s
 
     if (until := experiment.until) and (look := experiment.reached):
-        ((seconds, _),) = time_looks([look], scenario, schedule)
+        ((seconds, _),) = virtual_training.time_looks([look], scenario, schedule)
         more["reached"]["seconds"] = seconds
         console.print(
             f"until {until.accuracy:.1%} of {until.split} vertices: "
@@ -345,8 +285,8 @@ def _training(
             )
     if not train:
         return more
-    curve = virtual_training(scenario, schedule, until)
-    console.print(training_table(curve["training"]))
+    curve = virtual_training.virtual_training(scenario, schedule, until)
+    console.print(words.training_table(curve["training"]))
     if "diverged" in curve:
         console.print(f"training diverged at step {curve['diverged']}")
         return more | curve
@@ -357,10 +297,6 @@ def _training(
 
 #: Share of a makespan that rounding moves from which on it is worth a line.
 NOTABLE = 1e-9
-_ROUNDED = (
-    "the last digits of times and volumes move this makespan by up to {} ({}): "
-    "placements that are closer are equally good"
-)
 #: Of a makespan that queues tune, by the share that chance moves it.
 _TUNED = (
     "tuned by queues: the slightest delays move the makespan by {:.2%}, so that no run "
@@ -377,52 +313,15 @@ _JUDGED = {
 
 @app.command()
 def place(
-    file: ScenarioFile,
-    overrides: Overrides = None,
-    json_target: JsonTarget = None,
-    bound_time: BoundTime = "10 s",
+    file: options.ScenarioFile,
+    overrides: options.Overrides = None,
+    json_target: options.JsonTarget = None,
+    bound_time: options.BoundTime = "10 s",
 ) -> None:
     """Place the tasks; print where they are, and the loads."""
-    limit = seconds(bound_time, "--bound-time")
+    limit = options.seconds(bound_time, "--bound-time")
     scenario = emu.load(file, overrides or [])
-    with _search_bar(terminal(sys.stderr)) as tell:
-        experiment = emu.place(scenario, progress=tell)
-    problem = experiment.problem
-    makespan = with_deaths(experiment, experiment.simulate()).makespan
-    window = experiment.scenario.job.credit_window
-    console = terminal(quiet=json_target == "-")
-    console.print(placement_table(problem))
-    console.print(
-        f"\n{experiment.scenario.name}: makespan "
-        f"{format_duration(makespan, 10)}, "
-        f"{job_line(problem.job, experiment.policy, window, experiment.scenario.pins)}"
-    )
-    print_placing(experiment.placing, console)
-    placing = experiment.placed
-    if placing is not None and placing.start_makespan is not None:
-        before, after = placing.start_makespan or 0.0, placing.makespan or 0.0
-        gain = format_ratio(after / before - 1 if before else 0.0)
-        scenario, iterations = experiment.scenario, experiment.problem.job.iterations
-        judgement = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
-        console.print(
-            f"on {placing.iterations} of the {iterations} iterations: "
-            f"{judgement}{format_duration(before)} -> "
-            f"{format_duration(after)} ({gain}) after "
-            f"{placing.candidates:,} candidates, {placing.accepted:,} accepted"
-        )
-    rounding = sensitivity(problem, experiment.realization, experiment.choose_policy())
-    if rounding > NOTABLE * makespan:
-        share = format_ratio(rounding / makespan)
-        console.print(_ROUNDED.format(format_duration(rounding), share))
-    gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)
-    console.print(placement_line(gap))
-    emit(json_target, _content(experiment, makespan) | gap | {"rounding": rounding})
-
-
-@contextmanager
-def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]:
-    """Show a search's progress on a terminal; yield the function that updates it."""
-    with progress_bar(console) as bar:
+    with progress_bar(terminal(sys.stderr)) as bar:  # nothing is drawn off a terminal
         line = bar.add_task("searching", total=None)
 
         def tell(candidates: int, of: int, best: float) -> None:
@@ -430,7 +329,36 @@ def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]
             note_stage(f"{text} {candidates:,} of {of:,}")
             bar.update(line, description=text, completed=candidates, total=of)
 
-        yield tell
+        experiment = emu.place(scenario, progress=tell)
+    problem, of = experiment.problem, experiment.scenario
+    makespan = with_deaths(experiment, experiment.simulate()).makespan
+    console = terminal(quiet=json_target == "-")
+    console.print(words.placement_table(problem))
+    job = problem.job, experiment.policy, of.job.credit_window, of.pins
+    length = format_duration(makespan, 10)
+    console.print(f"\n{of.name}: makespan {length}, {words.job_line(*job)}")
+    words.print_placing(experiment.placing, console)
+    placing = experiment.placed
+    if placing is not None and placing.start_makespan is not None:
+        before, after = placing.start_makespan or 0.0, placing.makespan or 0.0
+        gain = format_ratio(after / before - 1 if before else 0.0)
+        what = _JUDGED[of.joint_cost] if of.jobs else ""
+        console.print(
+            f"on {placing.iterations} of the {problem.job.iterations} iterations: "
+            f"{what}{format_duration(before)} -> {format_duration(after)} ({gain}) "
+            f"after {placing.candidates:,} candidates, {placing.accepted:,} accepted"
+        )
+    rounding = sensitivity(problem, experiment.realization, experiment.choose_policy())
+    if rounding > NOTABLE * makespan:
+        console.print(
+            "the last digits of times and volumes move this makespan by up to "
+            f"{format_duration(rounding)} ({format_ratio(rounding / makespan)}): "
+            "placements that are closer are equally good"
+        )
+    gap = bounds.placement_gap(problem, experiment.realization, makespan, seconds=limit)
+    console.print(bounds.placement_line(gap))
+    content = _content(experiment, makespan) | gap | {"rounding": rounding}
+    options.emit(json_target, content)
 
 
 def _content(experiment: Experiment, makespan: float) -> dict[str, object]:

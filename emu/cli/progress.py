@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
 
-def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
+def progress_bar(console: Console, *more: progress.ProgressColumn) -> progress.Progress:
     """Return a bar of what is done of how much; nothing is drawn off a terminal."""
-    counts: list[ProgressColumn] = [MofNCompleteColumn(), TimeElapsedColumn(), *more]
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), *counts
-    quiet = not console.is_terminal
-    return Progress(*columns, console=console, transient=True, disable=quiet)
+    bar = progress.BarColumn(bar_width=24)
+    counts = progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), *more
+    how: Any = {"console": console, "disable": not console.is_terminal}
+    return progress.Progress("{task.description}", bar, *counts, transient=True, **how)

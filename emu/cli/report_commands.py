@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -29,40 +29,12 @@ from emu.runs.recorded_run import RecordedRun, load_run
 from emu.training.looks import Progress
 from emu.units import format_duration
 
-
-class Figure(StrEnum):
-    """Figures that can be drawn."""
-
-    GANTT = "gantt"
-    PORTS = "ports"
-    LOSS = "loss"
-    CDF = "cdf"
-    COMPARE = "compare"
-    PROGRESS = "progress"
-
-
-class Only(StrEnum):
-    """Which schedule of a run is drawn."""
-
-    EMULATED = "emulated"
-    SIMULATED = "simulated"
-
-
-class Form(StrEnum):
-    """Forms that a run is written in."""
-
-    HTML = "html"
-    TRACE = "trace"
-    SVG = "svg"
-    PDF = "pdf"
-    PNG = "png"
-    CSV = "csv"
-    CHAKRA = "chakra"
-
-
+Figure = StrEnum("Figure", "GANTT PORTS LOSS CDF COMPARE PROGRESS")
+#: The schedule of a run that is drawn.
+Only = StrEnum("Only", "EMULATED SIMULATED")
+#: Forms that a run is written in.
+Form = StrEnum("Form", "HTML TRACE SVG PDF PNG CSV CHAKRA")
 OF_FIGURES = (Form.SVG, Form.PDF, Form.PNG)
-
-
 #: Options that limit the contents of a figure.
 _PARTS = {
     Figure.GANTT: ("since", "until", "machines", "only"),
@@ -132,46 +104,30 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
 
 @app.command()
 def report(
-    runs: Annotated[
-        list[Path], argument("RUN...", "Run directories; several in a figure.")
-    ],
-    form: Annotated[
-        Form,
-        option(
-            "--as html|trace|svg|pdf|png|csv|chakra",
-            "A page, a trace for ui.perfetto.dev, a figure, tables, Chakra traces.",
-        ),
-    ] = Form.HTML,
-    out: Annotated[
-        Path | None,
-        option(
-            "FILE",
-            "File to write, of a figure .svg, .pdf or .png; of tables a directory. "
-            "Default: in RUN.",
-        ),
-    ] = None,
-    figure: Annotated[
-        Figure | None,
-        option(
-            "gantt|ports|loss|cdf|compare|progress",
-            "Default is gantt; it and ports show one run, the others several.",
-        ),
-    ] = None,
+    runs: list[Path] = argument("RUN...", "Run directories; several in a figure."),
+    form: Form = option(
+        "--as html|trace|svg|pdf|png|csv|chakra",
+        "A page, a trace for ui.perfetto.dev, a figure, tables, Chakra traces.",
+        Form.HTML,
+    ),
+    out: Path | None = option(
+        "FILE",
+        "File to write, of a figure .svg, .pdf or .png; of tables a directory. "
+        "Default: in RUN.",
+    ),
+    figure: Figure | None = option(
+        "gantt|ports|loss|cdf|compare|progress",
+        "Default is gantt; it and ports show one run, the others several.",
+    ),
     *,
-    dark: Annotated[bool, option("--dark", "Light on dark.")] = False,
-    width: Annotated[str, option("LENGTH", "3.35in is a column, default 7.2in.")] = "",
-    since: Annotated[str, option("--from TIME", "Where the time axis begins.")] = "",
-    until: Annotated[str, option("--to TIME", "And where it ends.")] = "",
-    machines: Annotated[str, option("NAMES", "Show these only: fast0,slow0.")] = "",
-    only: Annotated[
-        Only | None, option("emulated|simulated", "One schedule of each run.")
-    ] = None,
-    explain: Annotated[
-        bool, option("--explain", "Look for what would help, on the page.")
-    ] = False,
-    open_it: Annotated[
-        bool, option("--open", "Open it in the browser afterwards.")
-    ] = False,
+    dark: bool = option("--dark", "Light on dark."),
+    width: str = option("LENGTH", "3.35in is a column, default 7.2in.", ""),
+    since: str = option("--from TIME", "Where the time axis begins.", ""),
+    until: str = option("--to TIME", "And where it ends.", ""),
+    machines: str = option("NAMES", "Show these only: fast0,slow0.", ""),
+    only: Only | None = option("emulated|simulated", "One schedule of each run."),
+    explain: bool = option("--explain", "Look for what would help, on the page."),
+    open_it: bool = option("--open", "Open it in the browser afterwards."),
     run_code: RunCode = False,  # noqa: ARG001 - see emu.cli.app.Command
 ) -> None:
     """Write a run as a page, a trace, a figure or tables.

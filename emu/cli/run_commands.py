@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,25 +17,15 @@ import typer
 from rich.console import Console
 
 from emu.cli.app import app, argument, option
-from emu.cli.options import (
-    JsonTarget,
-    Overrides,
-    Queues,
-    ScenarioFile,
-    Tcp,
-    Witness,
-    address,
-    check_witness,
-    emit,
-    over_packets,
-)
+from emu.cli.options import JsonTarget, Overrides, Queues, ScenarioFile, Tcp, emit
 from emu.cli.report_commands import draw
-from emu.cli.watching import LiveViews, ProgressLine
+from emu.cli.watching import LiveViews, ProgressLine, address
 from emu.emulation import launch
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.launch.host_report import loopback_rate, usable_cores
 from emu.emulation.launch.programs import program_path
-from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
+from emu.errors import DataError, ExpectationMissed, RunUntrusted, ScenarioError
+from emu.experiment import profiling
 from emu.experiment.attempts import Beginning, resume_run
 from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import DryRun, check_memory, check_ready, strain
@@ -43,33 +35,28 @@ from emu.experiment.profiling import (
     WARNED,
     check_load,
     host_load,
-    measure_profile,
     measure_rates,
-    of_length,
-    prepare_profile,
-    profile_from_trace,
     rates_keys,
-    times_by_kind,
 )
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.run_result import RunResult
+from emu.experiment.witness import PacketNetwork, with_witness
 from emu.host.files import check_writable
 from emu.host.this_host import loopback_address, module_command
+from emu.prediction import packets
+from emu.prediction.packets import Control, Shares
 from emu.problem import Profile
 from emu.report.explanation_tables import ranges_table, rates_lines, times_lines
 from emu.report.facts import run_tables
 from emu.report.terminal import plain_table, terminal
 from emu.runs.result import Result
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import (
-    Experiment,
-    ProfileFile,
-    Scenario,
-    load,
-    write_profile,
-    write_scenario,
-)
+from emu.scenario import Experiment, ProfileFile, Scenario, load, write_scenario
+from emu.scenario.workload_file import write_profile
 from emu.systems.system import outlook_on, remarks_on
 from emu.trust.verdict import Trust
+
+Witness = StrEnum("Witness", "NS3")
 
 
 @dataclass(frozen=True)
@@ -104,15 +91,12 @@ class Hosts:
         """
         if self.ray:
             hosts = experiment.scenario.emulation.hosts
-            text = os.environ.get("EMU_RAY_CPUS", "1")
-            try:
+            text, cpus = os.environ.get("EMU_RAY_CPUS", "1"), 0.0
+            with contextlib.suppress(ValueError):
                 cpus = float(text)
-            except ValueError:
-                cpus = 0.0
             if not 0 < cpus < math.inf:
-                raise ScenarioError(
-                    f"found {text!r}, write a number", file="EMU_RAY_CPUS"
-                )
+                problem = f"found {text!r}, write a number"
+                raise ScenarioError(problem, file="EMU_RAY_CPUS")
             bundles = launch.bundles_of(experiment.problem, cpus, hosts)
             return launch.RayLauncher(self.ray, bundles)
         if self.file is not None:
@@ -126,18 +110,14 @@ class Hosts:
         return launch.LocalLauncher()
 
     def settings(
-        self,
-        experiment: Experiment,
-        at: tuple[str, int] | None,
-        allow: tuple[str, ...],
+        self, experiment: Experiment, at: tuple[str, int] | None, allow: tuple[str, ...]
     ) -> RunSettings:
         """Return settings to emulate on these hosts, which are reserved from now on.
 
         ``at``: where to listen; None is the way to the hosts.
 
-        Raises RunError when the Ray cluster has no room, or there is no way to
-        the hosts; ScenarioError when the agents cannot be started again, and
-        must.
+        Raises RunError when the Ray cluster has no room, or there is no way to the
+        hosts; ScenarioError when the agents cannot be started again, and must.
         """
         launcher = self.launcher(experiment)
         scenario = experiment.scenario
@@ -172,19 +152,19 @@ Allowed = Annotated[
     option(
         "--allow MODULE:CLASS",
         "Program of one's own that this host may start; repeat for more.",
+        ...,
         parser=_program,
     ),
 ]
 Runs = Annotated[
-    Path, option("--runs DIR", "Directory that takes the run directories.")
+    Path, option("--runs DIR", "Directory that takes the run directories.", ...)
 ]
-
-
 Force = Annotated[
     bool,
     option(
         "--force",
         "Measure times even where over 20 % of this host is taken.",
+        ...,
         envvar="EMU_FORCE",
     ),
 ]
@@ -192,53 +172,42 @@ Force = Annotated[
 
 @app.command()
 def run(
-    file: Annotated[Path | None, argument("FILE", "Scenario, as elsewhere.")] = None,
+    file: Path | None = argument("FILE", "Scenario, as elsewhere.", None),
     overrides: Overrides = None,
     runs: Runs = Path("runs"),
-    agents: Annotated[
-        int,
-        option(
-            "N", "Agents to wait for, started on other hosts; 0 starts one here.", min=0
-        ),
-    ] = 0,
-    hosts: Annotated[
-        Path | None, option("FILE", "Hosts to start agents on by ssh, one per line.")
-    ] = None,
-    ray: Annotated[
-        str, option("ADDRESS", "Ray cluster to start agents on: HOST:PORT, or auto.")
-    ] = "",
-    listen: Annotated[
-        str,
-        option(
-            "HOST[:PORT]",
-            "Where agents reach this run; loopback, or the way to its hosts.",
-        ),
-    ] = "",
+    agents: int = option(
+        "N", "Agents to wait for, started on other hosts; 0 starts one here.", 0, min=0
+    ),
+    hosts: Path | None = option(
+        "FILE", "Hosts to start agents on by ssh, one per line."
+    ),
+    ray: str = option(
+        "ADDRESS", "Ray cluster to start agents on: HOST:PORT, or auto.", ""
+    ),
+    listen: str = option(
+        "HOST[:PORT]",
+        "Where agents reach this run; loopback, or the way to its hosts.",
+        "",
+    ),
     allow: Allowed = None,
-    resume: Annotated[
-        Path | None,
-        option("RUN", "Run directory to go on with, from its last checkpoint."),
-    ] = None,
+    resume: Path | None = option(
+        "RUN", "Run directory to go on with, from its last checkpoint."
+    ),
     json_target: JsonTarget = None,
-    witness: Witness = None,
+    witness: Witness | None = option(
+        "ns3", "Then simulate it over packets, and say who agrees with whom."
+    ),
     sharing: Queues = None,
     congestion_control: Tcp = None,
     *,
-    any_version: Annotated[
-        bool,
-        option("--any-version", "Warn of hosts with another emu, do not refuse them."),
-    ] = False,
-    strict: Annotated[
-        bool, option("--strict", "Fail unless the verdict is trusted.")
-    ] = False,
-    dry_run: Annotated[
-        bool, option("--dry-run", "Say what is known; start nothing.")
-    ] = False,
-    dashboard: Annotated[bool, option("--dashboard", "Serve a live page.")] = False,
+    any_version: bool = option(
+        "--any-version", "Warn of hosts with another emu, do not refuse them."
+    ),
+    strict: bool = option("--strict", "Fail unless the verdict is trusted."),
+    dry_run: bool = option("--dry-run", "Say what is known; start nothing."),
+    dashboard: bool = option("--dashboard", "Serve a live page."),
     force: Force = False,
-    live: Annotated[
-        bool, option("--live", "Show machines and rates in the terminal.")
-    ] = False,
+    live: bool = option("--live", "Show machines and rates in the terminal."),
 ) -> None:
     """Run a scenario over sockets; compare with the prediction.
 
@@ -256,8 +225,8 @@ def run(
     progress, names = terminal(sys.stderr), tuple(allow or ())
     where = Hosts(agents, hosts, ray, any_version=any_version)
     at = address(listen, "--listen", port=0) if listen else None
-    packets = sharing, congestion_control
-    check = check_witness(witness, dry=dry_run, stated=packets)
+    queues = sharing, congestion_control
+    check = check_witness(witness, dry=dry_run, stated=queues)
     loader = _choose_loader(file, overrides or [], resume)
     if dry_run:
         _print_forecast(_only(loader), json_target)
@@ -279,7 +248,7 @@ def run(
             experiment, settings, directory, observer, choice, beginning.start
         )
         if witness is not None:
-            outcome = over_packets(outcome, *packets, directory, progress)
+            outcome = over_packets(outcome, *queues, directory, progress)
         views.on_end(outcome.content)
         if emit(json_target, outcome.content):
             terminal().print(run_tables(outcome.content))
@@ -366,14 +335,49 @@ def _prepare_run(
     return Beginning(experiment, choice)
 
 
-def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
-    """Raise where a run missed what the scenario expects, or may not be trusted.
+def check_witness(
+    witness: Witness | None, *, dry: bool, stated: tuple[object, ...]
+) -> Callable[[Experiment], object]:
+    """Return what refuses an experiment of which the witness can say nothing.
 
-    Raises ExpectationMissed when it missed an ``expect:``; RunUntrusted when it is
-    not trusted and that is asked for.
+    Raises ScenarioError when options of the packets are ``stated`` without a witness,
+    or it without a run (``dry``); DataError when it is not installed.
     """
-    misses = find_misses(scenario.expect, result)
-    if misses:
+    if witness is None:
+        if any(one is not None for one in stated):
+            problem = "are of packets: add --witness ns3"
+            raise ScenarioError(problem, file="--sharing, --congestion-control")
+        return lambda _: None
+    if dry:
+        problem = "follows a run: leave it out, or emu simulate FILE --network ns3"
+        raise ScenarioError(problem, file="--witness")
+    if missing := packets.missing_ns3():
+        raise DataError(missing, path="--witness ns3")
+    return lambda experiment: packets.check_packets(experiment.problem)
+
+
+def over_packets(
+    outcome: RunResult,
+    sharing: Shares | None,
+    control: Control | None,
+    directory: RunDirectory,
+    said: Console,
+) -> RunResult:
+    """Return a run with its third witness; say how many packets that takes."""
+    experiment = outcome.experiment
+    scale = experiment.scenario.emulation.stated_byte_scale
+    count = packets.packets_of(experiment.problem, experiment.realization, scale)
+    said.print(f"run written to {directory.path}/; {count:,} packets, by ns-3 ...")
+    network = PacketNetwork.of(experiment.scenario, sharing, control)
+    return with_witness(outcome, network, directory)
+
+
+def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
+    """Raise ExpectationMissed where a run missed an ``expect:`` of its scenario.
+
+    Raises RunUntrusted where it is not trusted and that is asked for.
+    """
+    if misses := find_misses(scenario.expect, result):
         raise ExpectationMissed("; ".join(misses))
     verdict = result["verdict"]
     if strict and verdict["trust"] != Trust.TRUSTED:
@@ -410,32 +414,21 @@ def _tell(console: Console, said: str) -> None:
 @app.command()
 def profile(
     file: ScenarioFile,
-    out: Annotated[
-        Path,
-        argument(
-            "OUT", "Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML)."
-        ),
-    ],
+    out: Path = argument(
+        "OUT", "Profile to write (JSON); of p3, dgcl and dorylus a scenario (YAML)."
+    ),
     overrides: Overrides = None,
-    iterations: Annotated[
-        int, option("N", "Iterations or epochs to measure.", min=1)
-    ] = 50,
-    trace: Annotated[
-        Path | None, option("--from TRACE", "Of torch.profiler (JSON, gz).")
-    ] = None,
-    ranges: Annotated[
-        list[str] | None,
-        option(
-            "--range KIND=NAME,...",
-            "Ranges of the trace that are a kind of task; default: its name.",
-        ),
-    ] = None,
+    iterations: int = option("N", "Iterations or epochs to measure.", 50, min=1),
+    trace: Path | None = option("--from TRACE", "Of torch.profiler (JSON, gz)."),
+    ranges: list[str] | None = option(
+        "--range KIND=NAME,...",
+        "Ranges of the trace that are a kind of task; default: its name.",
+    ),
     runs: Runs = Path("runs"),
     *,
-    rates: Annotated[
-        bool,
-        option("--rates", "Measure rates of operations, of three sizes of the job."),
-    ] = False,
+    rates: bool = option(
+        "--rates", "Measure rates of operations, of three sizes of the job."
+    ),
     force: Force = False,
 ) -> None:
     """Measure task times and volumes by real computation.
@@ -456,37 +449,35 @@ def profile(
     console = terminal(sys.stderr)
     if trace is not None:
         scenario = load(file, overrides or [], timed=False)
+        kinds = dict(map(_range, ranges or ()))
         with console.status("counting what is sampled"):
-            profile_of_trace = profile_from_trace(
-                scenario,
-                trace,
-                dict(map(_range, ranges or ())),
-                lambda found: console.print(ranges_table(found)),
+            profile_of_trace = profiling.profile_from_trace(
+                scenario, trace, kinds, lambda t: console.print(ranges_table(t))
             )
         _write_profile(console, out, profile_of_trace)
         return
     scenario_of_file = load(file, overrides or [], timed=False)
-    scenario = of_length(scenario_of_file, iterations)
+    scenario = profiling.of_length(scenario_of_file, iterations)
     check_writable(out)
     measure = partial(_measure, runs=runs, console=console, force=force)
     if rates:
-        fitted = measure_rates(scenario, measure)
+        fitted, what = measure_rates(scenario, measure), "job.rates"
         keys = rates_keys(fitted, scenario_of_file.job.operation_rates)
-        edit: dict[str, object] = {"job.times": None, "profile": None}
-        write_scenario(out, load(scenario_of_file, edit | {"job.rates": keys}))
-        lines = [f"written to {out}, with job.rates as measured here:"]
-        lines += [*rates_lines(keys, fitted.residuals), f"next: emu simulate {out}"]
-        console.print(*lines, sep="\n")
-        return
-    experiment, outcome = measure(scenario)
-    if scenario.job.unprofiled:
-        times, rest = times_by_kind(experiment, outcome.times)
-        write_scenario(out, with_times := load(scenario_of_file, {"job.times": times}))
-        lines = [f"written to {out}, with job.times as measured here:"]
-        lines += [*times_lines(with_times.job.times, rest), f"next: emu simulate {out}"]
-        console.print(*lines, sep="\n")
-        return
-    _write_profile(console, out, ProfileFile.of(experiment.problem.job, outcome))
+        edit = {"job.times": None, "profile": None, what: keys}
+        write_scenario(out, load(scenario_of_file, edit))
+        lines = [*rates_lines(keys, fitted.residuals)]
+    else:
+        experiment, outcome = measure(scenario)
+        if not scenario.job.unprofiled:
+            measured = ProfileFile.of(experiment.problem.job, outcome)
+            _write_profile(console, out, measured)
+            return
+        times, rest = profiling.times_by_kind(experiment, outcome.times)
+        what = "job.times"
+        write_scenario(out, with_times := load(scenario_of_file, {what: times}))
+        lines = times_lines(with_times.job.times, rest)
+    first = f"written to {out}, with {what} as measured here:"
+    console.print(first, *lines, f"next: emu simulate {out}", sep="\n")
 
 
 def _measure(
@@ -494,13 +485,13 @@ def _measure(
 ) -> tuple[Experiment, Profile]:
     """Run a scenario's job and return it with its CPU times and volumes."""
     check_ready(scenario, runs)
-    experiment = prepare_profile(scenario)
+    experiment = profiling.prepare_profile(scenario)
     check_load(before := host_load(), partial(_tell, console), force=force)
     with (
         RunDirectory.passing(f"{scenario.name}-profile", runs) as directory,
         ProgressLine(experiment.problem.job, console) as line,
     ):
-        outcome = measure_profile(experiment, directory, line)
+        outcome = profiling.measure_profile(experiment, directory, line)
     if (after := host_load()).worst > max(before.worst, WARNED):
         check_load(after, partial(_tell, console), force=force)
     return experiment, outcome
@@ -521,16 +512,16 @@ def _range(text: str) -> tuple[str, list[str]]:
 
 @app.command()
 def agent(
-    coordinator: Annotated[str, argument("HOST:PORT", "Where emu run listens.")],
-    name: Annotated[
-        str, option("NAME", "Of this host in the run; else hostN by an engine's rank.")
-    ] = "",
-    bind: Annotated[
-        str, option("ADDRESS", "Address of this host on which processes take data.")
-    ] = "",
-    patience: Annotated[
-        float, option("SECONDS", "Seconds to keep trying to reach the coordinator.")
-    ] = 60.0,
+    coordinator: str = argument("HOST:PORT", "Where emu run listens."),
+    name: str = option(
+        "NAME", "Of this host in the run; else hostN by an engine's rank.", ""
+    ),
+    bind: str = option(
+        "ADDRESS", "Address of this host on which processes take data.", ""
+    ),
+    patience: float = option(
+        "SECONDS", "Seconds to keep trying to reach the coordinator.", 60.0
+    ),
     allow: Allowed = None,
 ) -> None:
     """Join a run on another host as one of its hosts.
@@ -542,10 +533,9 @@ def agent(
     # What an agent's interpreter has as its main module would be imported again by
     # every process it forks: python -m emu.emulation.launch replaces this process.
     address(coordinator, "agent")
-    arguments = module_command(
-        "emu.emulation.launch", coordinator, f"--patience={patience}"
-    )
-    arguments += [f"--allow={program}" for program in allow or ()]
-    arguments += [f"--name={name}"] if name else []
-    arguments += [f"--bind={bind}"] if bind else []
-    os.execv(sys.executable, arguments)  # noqa: S606 -- our own module
+    stated = [coordinator, f"--patience={patience}"]
+    stated += [f"--allow={program}" for program in allow or ()]
+    stated += [f"--name={name}"] if name else []
+    stated += [f"--bind={bind}"] if bind else []
+    command = module_command("emu.emulation.launch", *stated)
+    os.execv(sys.executable, command)  # noqa: S606 -- our own module

@@ -1,4 +1,8 @@
-"""Commands around scenario files, documents and graphs."""
+"""Commands around scenario files, documents and graphs.
+
+A name of which there is nothing is a ScenarioError, of data a DataError; so is a file
+that is there already, and one that cannot be read or whose parts do not fit together.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -18,27 +22,20 @@ from rich.markdown import Markdown
 from rich.progress import Progress, TaskID
 
 from emu.cli.app import app, argument, option
-from emu.cli.options import JsonTarget, Overrides, emit, split_words
+from emu.cli.options import JsonTarget, Overrides, emit, seconds, split_words
 from emu.errors import DataError, ScenarioError
 from emu.host.files import write_atomic
 from emu.lab.setup import find_lab_errors
 from emu.names import file_part
 from emu.problem.fields.suggestion import nearest
 from emu.report.terminal import plain_table, terminal
-from emu.scenario import find_errors, load
+from emu.scenario import find_errors, load, scenario_file
 from emu.scenario.document import MOST_VALUES
 from emu.scenario.own_rules import is_program
 from emu.scenario.realize import model_programs
 from emu.scenario.scenario import file_schema
-from emu.scenario.scenario_file import (
-    LAB,
-    is_lab,
-    list_documents,
-    list_labs,
-    list_scenarios,
-)
 from emu.systems.job_section import MOST_EDGES
-from emu.units import DURATION, RATE
+from emu.units import RATE
 
 #: File beside a copied scenario, from which its editor knows keys and values.
 _SCHEMA = "emu.schema.json"
@@ -46,25 +43,17 @@ _SCHEMA = "emu.schema.json"
 
 @app.command()
 def init(
-    name: Annotated[
-        str, argument("NAME", "Of the scenario; default: golden.")
-    ] = "golden",
-    out: Annotated[
-        Path | None,
-        option("FILE", "To write; default: NAME.yaml, folder NAME of a lab."),
-    ] = None,
+    name: str = argument("NAME", "Of the scenario; default: golden.", "golden"),
+    out: Path | None = option(
+        "FILE", "To write; default: NAME.yaml, folder NAME of a lab."
+    ),
 ) -> None:
     """Copy a shipped scenario or lab into this directory, to edit.
 
     It also runs without a copy, by its name: emu simulate golden, emu lab all_reduce.
     Beside a scenario emu.schema.json tells editors its keys.
-
-    Raises
-    ------
-    ScenarioError
-        When no scenario is called so, or the file is there already.
     """
-    scenarios, labs = list_scenarios(), list_labs()
+    scenarios, labs = scenario_file.list_scenarios(), scenario_file.list_labs()
     names = scenarios | labs
     if name not in names:
         raise ScenarioError(f"{nearest(name, names)}", file=f"no scenario {name!r}")
@@ -76,10 +65,9 @@ def init(
         try:
             shutil.copytree(labs[name].parent, target, ignore=ignore)
         except OSError as error:
-            raise ScenarioError(
-                f"cannot be written: {error.strerror}", file=str(target)
-            ) from error
-        typer.echo(f"written to {target}/; next: emu lab {target}/{LAB}")
+            problem = f"cannot be written: {error.strerror}"
+            raise ScenarioError(problem, file=str(target)) from error
+        typer.echo(f"written to {target}/; next: emu lab {target}/{scenario_file.LAB}")
         return
     text = names[name].read_text(encoding="utf-8")
     write_atomic(target, f"# yaml-language-server: $schema={_SCHEMA}\n{text}")
@@ -95,7 +83,7 @@ def init(
 
 @app.command()
 def validate(
-    files: Annotated[list[Path], argument("FILE...", "Scenarios and labs.")],
+    files: list[Path] = argument("FILE...", "Scenarios and labs."),
     overrides: Overrides = None,
     json_target: JsonTarget = None,
 ) -> None:
@@ -107,22 +95,24 @@ def validate(
     errors: dict[str, list[ScenarioError]] = {}
     for file in files:
         try:
-            find = find_lab_errors if is_lab(file, overrides or []) else find_errors
+            find = (
+                find_lab_errors
+                if scenario_file.is_lab(file, overrides or [])
+                else find_errors
+            )
             errors[str(file)] = find(file, overrides or [])
         except ScenarioError as error:
             errors[str(file)] = [error]
     problems = [error for of_file in errors.values() for error in of_file]
+    keys = ("file", "line", "key", "problem")
     report = {
-        file: [
-            {"file": e.file, "line": e.line, "key": e.key, "problem": e.problem}
-            for e in of_file
-        ]
+        file: [{key: getattr(error, key) for key in keys} for error in of_file]
         for file, of_file in errors.items()
     }
     if emit(json_target, report):
         for good in [file for file in files if not errors[str(file)]]:
             typer.echo(f"{good}: good")
-            if is_lab(good, overrides or []):  # a lab is such code
+            if scenario_file.is_lab(good, overrides or []):  # a lab is such code
                 continue
             scenario = load(good, overrides or [])
             programs = [model.program for model in model_programs(scenario)]
@@ -144,16 +134,10 @@ def schema() -> None:
 
 @app.command()
 def docs(
-    name: Annotated[str, argument("[NAME]", "Of the document; default: a list.")] = "",
+    name: str = argument("[NAME]", "Of the document; default: a list.", ""),
 ) -> None:
-    """Show a document of emu, or list them.
-
-    Raises
-    ------
-    ScenarioError
-        When no document is called so.
-    """
-    documents = list_documents()
+    """Show a document of emu, or list them."""
+    documents = scenario_file.list_documents()
     if not name:
         width = max(map(len, documents)) + 2
         for title, path in documents.items():
@@ -167,68 +151,45 @@ def docs(
     console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
 
 
-class SplitContent(StrEnum):
-    """Content of the arrays that state a split."""
-
-    MASKS = "masks"
-    IDS = "ids"
+#: Content of the arrays that state a split.
+SplitContent = StrEnum("SplitContent", "MASKS IDS")
 
 
 @app.command("import")
 def import_command(
-    file: Annotated[Path, argument("FILE", "Graph to bring in.")],
-    name: Annotated[str, option("--out -o NAME", "What to call it.")],
-    features: Annotated[
-        Path | None, option("FILE", "A row of numbers per vertex: npy or text.")
-    ] = None,
-    feature_length: Annotated[
-        int | None, option("N", "Make up features of this length.", min=1)
-    ] = None,
-    labels: Annotated[
-        Path | None, option("FILE", "A class per vertex, number or word.")
-    ] = None,
-    classes: Annotated[
-        int | None, option("N", "Make up labels of so many classes.", min=1)
-    ] = None,
-    graph: Annotated[
-        int | None, option("N", "Which of several graphs, from 0.", min=0)
-    ] = None,
-    relation: Annotated[str, option("A,R,A", "Take one relation of several.")] = "",
-    split_number: Annotated[
-        int | None, option("N", "Which of several splits, from 0.", min=0)
-    ] = None,
-    split_arrays: Annotated[
-        SplitContent | None, option("masks|ids", "What arrays of splits hold.")
-    ] = None,
-    splits: Annotated[
-        Path | None,
-        option("FILE", "train, valid or test per vertex; or a folder of lists."),
-    ] = None,
-    columns: Annotated[
-        str | None, option("A,B", "Columns with the ends of edges: names, numbers.")
-    ] = None,
-    bipartite: Annotated[
-        bool | None,
-        option("--bipartite/--no-bipartite", "Both ends are of two kinds, or of one."),
-    ] = None,
-    header: Annotated[
-        bool | None,
-        option("--header/--no-header", "The first line is no edge, or one."),
-    ] = None,
-    ids: Annotated[
-        bool | None,
-        option("--ids/--no-ids", "Tables beside name vertices, or are in their order."),
-    ] = None,
+    file: Path = argument("FILE", "Graph to bring in."),
+    name: str = option("--out -o NAME", "What to call it.", ...),
+    features: Path | None = option("FILE", "A row of numbers per vertex: npy or text."),
+    feature_length: int | None = option("N", "Make up features of this length.", min=1),
+    labels: Path | None = option("FILE", "A class per vertex, number or word."),
+    classes: int | None = option("N", "Make up labels of so many classes.", min=1),
+    graph: int | None = option("N", "Which of several graphs, from 0.", min=0),
+    relation: str = option("A,R,A", "Take one relation of several.", ""),
+    split_number: int | None = option("N", "Which of several splits, from 0.", min=0),
+    split_arrays: SplitContent | None = option(
+        "masks|ids", "What arrays of splits hold."
+    ),
+    splits: Path | None = option(
+        "FILE", "train, valid or test per vertex; or a folder of lists."
+    ),
+    columns: str | None = option(
+        "A,B", "Columns with the ends of edges: names, numbers."
+    ),
     *,
-    words: Annotated[
-        bool, option("--words", "Ids are words, even if some are numbers.")
-    ] = False,
-    flatten: Annotated[
-        bool, option("--flatten", "Make one graph of several types.")
-    ] = False,
-    label_column: Annotated[
-        str | None, option("NAME", "Column of classes in the file of --labels.")
-    ] = None,
+    bipartite: bool | None = option(
+        "--bipartite/--no-bipartite", "Both ends are of two kinds, or of one."
+    ),
+    header: bool | None = option(
+        "--header/--no-header", "The first line is no edge, or one."
+    ),
+    ids: bool | None = option(
+        "--ids/--no-ids", "Tables beside name vertices, or are in their order."
+    ),
+    words: bool = option("--words", "Ids are words, even if some are numbers."),
+    flatten: bool = option("--flatten", "Make one graph of several types."),
+    label_column: str | None = option(
+        "NAME", "Column of classes in the file of --labels."
+    ),
     json_target: JsonTarget = None,
 ) -> None:
     """Bring a graph of your own in, for job.dataset: NAME.
@@ -237,25 +198,16 @@ def import_command(
     KONECT, npz, npy, a Data or HeteroData of PyTorch Geometric (pt), graphs of dgl
     (bin), or a folder of OGB or of DistDGL's partitions. Nothing that a file holds is
     executed. Every edge counts in both directions.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read, or its parts do not fit together.
     """
     from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numpy
+    from emu.graph_data.readers import text_table  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
-    from emu.graph_data.readers.text_table import (  # noqa: PLC0415 - numpy
-        TableOptions,
-    )
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
 
     if file_part(name) != name or name in PRESETS:
-        raise DataError(
-            "letters, digits, dots and dashes make a name, and no synthetic graph's",
-            path=f"-o {name}",
-        )
-    names = tuple(part.strip() for part in relation.split(","))
+        allowed = "letters, digits, dots and dashes make a name"
+        raise DataError(f"{allowed}, and no synthetic graph's", path=f"-o {name}")
+    names = tuple(part.strip() for part in relation.split(",")) if relation else ()
     if relation and len(names) != 3:
         problem = "three names are needed: type, relation, type"
         raise DataError(problem, path=f"--relation {relation}")
@@ -266,11 +218,9 @@ def import_command(
         feature_length=feature_length,
         labels=labels,
         classes=classes,
-        choices=Choices(
-            graph, flatten, names if relation else (), split_number, split_arrays or ""
-        ),
+        choices=Choices(graph, flatten, names, split_number, split_arrays or ""),
         splits=splits,
-        table=TableOptions(
+        table=text_table.TableOptions(
             columns=None if columns is None else (*split_words(columns),),
             bipartite=bipartite,
             header=header,
@@ -303,19 +253,13 @@ def _print_import(name: str, facts: Mapping[str, Any]) -> None:
 
 @app.command("import-workload")
 def import_workload(
-    file: Annotated[Path, argument("FILE", "Trace or workflow of others.")],
-    target: Annotated[Path, option("--out -o NAME.json", "Scenario to write.")],
-    nic: Annotated[
-        str, option("RATE", "NIC of every machine, in and out.")
-    ] = "10 Gbit/s",
-    latency: Annotated[str, option("TIME", "From a NIC to any other.")] = "",
-    copies: Annotated[
-        int, option("N", "Ranks that have this one Chakra trace.", min=0)
-    ] = 0,
+    file: Path = argument("FILE", "Trace or workflow of others."),
+    target: Path = option("--out -o NAME.json", "Scenario to write.", ...),
+    nic: str = option("RATE", "NIC of every machine, in and out.", "10 Gbit/s"),
+    latency: str = option("TIME", "From a NIC to any other.", ""),
+    copies: int = option("N", "Ranks that have this one Chakra trace.", 0, min=0),
     *,
-    large: Annotated[
-        bool, option("--large", "Take more than a million nodes, or 256 MB.")
-    ] = False,
+    large: bool = option("--large", "Take more than a million nodes, or 256 MB."),
 ) -> None:
     """Write a scenario of a trace or workflow of others.
 
@@ -328,16 +272,11 @@ def import_workload(
     from emu.interchange.formats import read_workload  # noqa: PLC0415 - seldom used
 
     workload = read_workload(file, copies=copies, large=large)
-    for text, quantity, name in (
-        (nic, RATE, "--nic"),
-        (latency, DURATION, "--latency"),
-    ):
-        try:
-            _ = text and quantity.parse(text)
-        except ValueError as error:
-            raise ScenarioError(str(error), file=name) from error
-    content = workload.scenario(target.stem, nic, latency)
-    text = json.dumps(content)
+    if nic:
+        seconds(nic, "--nic", RATE)
+    if latency:
+        seconds(latency, "--latency")
+    text = json.dumps(workload.scenario(target.stem, nic, latency))
     write_atomic(target, text)
     for note in workload.notes:
         typer.echo(note)
@@ -345,28 +284,20 @@ def import_workload(
         typer.echo(f"left out: {what}, {count:,} times")
     values, edges = sum(map(text.count, ",[{")), workload.edges
     big = " --large" if values > MOST_VALUES or edges > MOST_EDGES else ""
-    typer.echo(
-        f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
-    )
+    rest = f"latency {latency or 'none'}"
+    typer.echo(f"NICs are not in the file: {nic}, by --nic; {rest}")
     typer.echo(f"next: emu simulate {target}{big}")
 
 
-class Action(StrEnum):
-    """Action on the data."""
-
-    LIST = "list"
-    FETCH = "fetch"
-    CLEAR = "clear"
+Action = StrEnum("Action", "LIST FETCH CLEAR")
 
 
 @app.command("data")
 def data_command(
-    action: Annotated[
-        Action, argument("[list|fetch|clear]", "list is the default.")
-    ] = Action.LIST,
-    names: Annotated[
-        list[str] | None, argument("[NAME...]", "Graphs to fetch or remove.")
-    ] = None,
+    action: Action = argument(
+        "[list|fetch|clear]", "list is the default.", Action.LIST
+    ),
+    names: list[str] | None = argument("[NAME...]", "Graphs to fetch or remove.", None),
     json_target: JsonTarget = None,
 ) -> None:
     """List graphs, fetch public ones, or clear what was prepared.
@@ -374,32 +305,21 @@ def data_command(
     emu data fetch cora fetches a public graph, for job.dataset: cora. emu data clear
     removes prepared forms, which are made again when they are needed; emu data clear
     NAME an imported or fetched graph with its forms. Files in EMU_DATA stay.
-
-    Raises
-    ------
-    DataError
-        When nothing is kept under a name.
     """
-    from emu.graph_data.sources import (  # noqa: PLC0415 - numpy
-        clear_data,
-        list_data,
-    )
+    from emu.graph_data import sources  # noqa: PLC0415 - numpy
 
     if action is Action.FETCH:
         _fetch(names or [])
         return
     if action is Action.CLEAR:
-        count = clear_data(names or [])
+        count = sources.clear_data(names or [])
         if emit(json_target, {"freed": count}):
             typer.echo(f"{_megabytes(count)} freed")
         return
-    rows = list_data()
+    rows = sources.list_data()
     if emit(json_target, [asdict(row) for row in rows]):
-        from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numpy
-
-        table = plain_table(
-            "", "graph", "kind", ">vertices", ">edges", ">size", "origin"
-        )
+        columns = ("graph", "kind", ">vertices", ">edges", ">size", "origin")
+        table = plain_table("", *columns)
         alike = attrgetter("name", "kind", "origin", "vertices", "edges")
         for (name, kind, origin, *facts), group in groupby(rows, alike):
             counts = ("" if n is None else f"{n:,}" for n in facts)
@@ -409,7 +329,7 @@ def data_command(
             table.add_row(name, kind, *counts, size, of_all)
         if rows:
             terminal().print(table)
-        typer.echo(f"looked in {' and '.join(map(str, data_folders()))}")
+        typer.echo(f"looked in {' and '.join(map(str, sources.data_folders()))}")
         typer.echo("products-like, reddit-like and papers100m-like need no files")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import TextColumn, TimeRemainingColumn
@@ -17,14 +17,9 @@ from emu.cli.options import Jobs, Overrides, ScenarioFile, judge_simulated
 from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
 from emu.errors import EmulatorError, ExpectationMissed, ScenarioError
+from emu.experiment import expectations
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.dry_run import check_ready
-from emu.experiment.expectations import (
-    figures_of_simulation,
-    list_misses,
-    list_unchecked,
-    run_figures,
-)
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.spread import spread
 from emu.prediction.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
@@ -47,18 +42,16 @@ _ERRORS = ("makespan_error", "replay_error")
 @app.command()
 def sweep(
     file: ScenarioFile,
-    vary: Annotated[
-        list[str], option("KEY=A,B,...", "Values of a key; every combination is tried.")
-    ],
+    vary: list[str] = option(
+        "KEY=A,B,...", "Values of a key; every combination is tried.", ...
+    ),
     overrides: Overrides = None,
-    seeds: Annotated[int, option("N", "Seeds of every combination.", min=1)] = 1,
-    out: Annotated[
-        Path | None, option("DIR", "Directory; default: sweeps/NAME.")
-    ] = None,
+    seeds: int = option("N", "Seeds of every combination.", 1, min=1),
+    out: Path | None = option("DIR", "Directory; default: sweeps/NAME."),
     *,
-    emulate: Annotated[
-        bool, option("--emulate/--simulate", "Over sockets, or simulated.")
-    ] = False,
+    emulate: bool = option(
+        "--emulate/--simulate", "Over sockets, or simulated.", False
+    ),
     jobs: Jobs = 0,
 ) -> None:
     """Carry out many variations of a scenario.
@@ -79,8 +72,8 @@ def sweep(
     failures = run_points(points, record, mode, carry, console, jobs=many)
     expect = load(file, changes).expect
     misses = _find_misses(points, record, mode, expect)
-    for name, missed_there in misses:
-        console.print(f"{name}: {'; '.join(missed_there)}")
+    if misses:
+        console.print(*misses, sep="\n")
     keys = [point.key(mode) for point in points]
     rows = [record.rows[key] for key in keys if key in record.rows]
     table = record.write_table(keys)
@@ -100,11 +93,9 @@ def sweep(
             save(sweep_figure(rows, varied), directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")
     if not emulate:
-        judge_simulated(list_unchecked(expect), [])
-    bad, what = (
-        (failures, "failed") if failures else (misses, "missed what is expected")
-    )
-    if bad:
+        judge_simulated(expectations.list_unchecked(expect), [])
+    if bad := failures or misses:
+        what = "failed" if failures else "missed what is expected"
         raise ExpectationMissed(f"{len(bad)} of {len(points)} points {what}")
 
 
@@ -119,9 +110,8 @@ def run_points(
 ) -> list[EmulatorError]:
     """Carry out the points that ``record`` lacks; return the errors of those that fail.
 
-    ``mode``: ``simulate`` or ``emulate``: part of a point's key. ``console``: where
-    progress is drawn. On what is no terminal nothing is drawn.
-    ``jobs``: processes that points are spread over, 0 for one per core; see `spread`.
+    ``mode``: ``simulate`` or ``emulate``: part of a point's key. ``jobs``: processes
+    that points are spread over, 0 for one per core; see `spread`.
     """
     failures: list[EmulatorError] = []
     rest = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
@@ -154,7 +144,7 @@ def _name(point: Point) -> str:
 def _simulate_point(point: Point) -> Figures:
     experiment = prepare(point.scenario)
     schedule = with_deaths(experiment, experiment.simulate())
-    figures = figures_of_simulation(schedule, experiment.realization)
+    figures = expectations.figures_of_simulation(schedule, experiment.realization)
     speed = pace(schedule).samples_per_second
     figures |= _samples(schedule.problem.job, speed)
     if cost := cost_of(experiment.scenario, schedule):
@@ -179,7 +169,7 @@ def _report_figures(figures: Mapping[str, float | None]) -> Figures:
 
 def _find_misses(
     points: Sequence[Point], record: SweepRecord, mode: str, expect: ExpectSection
-) -> list[tuple[str, list[str]]]:
+) -> list[str]:
     """Return the finished points that miss what is expected, and what.
 
     Single values are of the scenario as stated: of the point that changes nothing, or
@@ -187,7 +177,7 @@ def _find_misses(
     """
     finished_points = [point for point in points if point.key(mode) in record.rows]
     as_stated = [point for point in finished_points if point.unchanged]
-    rows = []
+    lines = []
     for point in finished_points:
         exact = point in as_stated or not as_stated
         figures = record.rows[point.key(mode)]["figures"]
@@ -197,9 +187,9 @@ def _find_misses(
             known["emulated"] = known["makespan"]
             known["makespan"] = figures["predicted_makespan"]
             known["accuracy"] = figures.get("test_accuracy")
-        if misses := list_misses(expect, known, exact=exact):
-            rows.append((_name(point), misses))
-    return rows
+        if misses := expectations.list_misses(expect, known, exact=exact):
+            lines.append(f"{_name(point)}: {'; '.join(misses)}")
+    return lines
 
 
 def _emulate_point(point: Point, runs: Path) -> Figures:
@@ -211,11 +201,10 @@ def _emulate_point(point: Point, runs: Path) -> Figures:
     keys = ("makespan", "replayed_makespan", "predicted_makespan", *_ERRORS)
     figures = {name: result[name] for name in keys}
     figures["placed_by"] = point.scenario.placed_by
-    held = run_figures(result)
-    speed = result["pace"]["samples_per_second"]
+    held, cost = expectations.run_figures(result), result.get("cost", {})
     kept_too = {key: held[key] for key in ("gap", "bytes", "loss")}
-    cost = result.get("cost", {})
     kept_too |= {"cost": cost.get("total"), "value": cost.get("value")}
+    speed = result["pace"]["samples_per_second"]
     figures |= _report_figures(kept_too | _samples(experiment.problem.job, speed))
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
     return {**figures, "run": str(directory.path)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Annotated
 
 import typer
 
@@ -21,9 +20,9 @@ from emu.testing.trials import Case, Trials
 def trials(
     file: ScenarioFile,
     overrides: Overrides = None,
-    count: Annotated[int, option("N", "How many runs, a seed each.", min=1)] = 100,
-    seed: Annotated[int, option("N", "The first seed.")] = 0,
-    hosts: Annotated[int, option("N", "Hosts, which share no memory.", min=1)] = 1,
+    count: int = option("N", "How many runs, a seed each.", 100, min=1),
+    seed: int = option("N", "The first seed.", 0),
+    hosts: int = option("N", "Hosts, which share no memory.", 1, min=1),
     json_target: JsonTarget = None,
 ) -> None:
     """Try whole runs in virtual time, under faults drawn from seeds.

@@ -13,16 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from typing_extensions import override
 
-from emu.cli.options import address
 from emu.cli.signs_of_life import note_stage
 from emu.emulation.coordinator import Observer, Observers, RunSettings
-from emu.emulation.network import format_address, is_loopback
+from emu.emulation.network import format_address, is_loopback, parse_address
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
-from emu.errors import EmulatorError
+from emu.errors import EmulatorError, ScenarioError
 from emu.host.this_host import loopback_address
 from emu.prediction.scheduling import Decisions
 from emu.problem import Job
-from emu.report.dashboard import LiveRun, LiveTable
+from emu.report.dashboard import LiveRun, draw_live
 from emu.runs.result import Result
 from emu.scenario import Experiment
 from emu.units import format_rate
@@ -31,11 +30,22 @@ if TYPE_CHECKING:
     from emu.report.dashboard.server import Dashboard
 
 
+def address(text: str, option: str, *, port: int | None = None) -> tuple[str, int]:
+    """Return the host and port that an option states.
+
+    Raises ScenarioError when it is no address.
+    """
+    try:
+        return parse_address(text, port=port)
+    except ValueError as error:
+        raise ScenarioError(str(error), file=option) from error
+
+
 class ProgressLine(Observer):
     """Shows iteration, run time, loss and the sum of assigned rates; a context manager.
 
-    ``console``: where to draw. On what is no terminal nothing is drawn. ``agents``:
-    number of agents on other hosts that the run waits for.
+    On a ``console`` that is no terminal nothing is drawn. ``agents``: number of agents
+    on other hosts that the run waits for.
     """
 
     def __init__(self, job: Job, console: Console, *, agents: int = 0) -> None:
@@ -50,9 +60,9 @@ class ProgressLine(Observer):
             transient=True,
             disable=not console.is_terminal,
         )
-        steps = sum(job.rounds)
+        count = f"{len(job.processes)} processes"
         self._bar: TaskID = self._progress.add_task(
-            "starting", total=steps, figures=f"{len(job.processes)} processes"
+            "starting", total=sum(job.rounds), figures=count
         )
         self._ended, self._time, self._loss = 0, 0.0, math.nan
         self._rates: dict[int, float] = {}
@@ -69,15 +79,14 @@ class ProgressLine(Observer):
         if self._agents:
             # One that was given is known there; logs of CI would keep it.
             from_user = token == os.environ.get("EMU_TOKEN")
-            secret = "EMU_TOKEN=$EMU_TOKEN" if from_user else f"EMU_TOKEN={token}"
+            secret = "$EMU_TOKEN" if from_user else token
             # What others would reach there is themselves.
             where = "on each host run"
             if is_loopback(host):
                 where = "on this host run (for others: --listen HOST:PORT)"
-            self._progress.console.print(
+            self.on_notice(
                 f"waiting for {self._agents} agents, {where}:\n"
-                f"    {secret} emu agent {format_address(host, port)}",
-                soft_wrap=True,
+                f"    EMU_TOKEN={secret} emu agent {format_address(host, port)}"
             )
 
     @override
@@ -113,9 +122,8 @@ class ProgressLine(Observer):
         if not math.isnan(self._loss):
             figures.insert(2, f"loss {self._loss:.3f}")
         note_stage(", ".join(figures[:2]))
-        self._progress.update(
-            self._bar, completed=self._ended, figures=", ".join(figures)
-        )
+        text = ", ".join(figures)
+        self._progress.update(self._bar, completed=self._ended, figures=text)
 
     @override
     def flow_ended(self, message: FlowEnded) -> None:
@@ -123,10 +131,9 @@ class ProgressLine(Observer):
 
     @override
     def on_decisions(self, decisions: Decisions) -> None:
-        for edge, rate in zip(
-            decisions.lines.edge.tolist(), decisions.lines.rate.tolist(), strict=True
-        ):
-            self._rates[edge] = rate
+        lines = decisions.lines
+        pairs = zip(lines.edge.tolist(), lines.rate.tolist(), strict=True)
+        self._rates.update(pairs)
 
 
 class LiveViews:
@@ -150,12 +157,8 @@ class LiveViews:
         launcher = settings.launcher
         self._agents = launcher.count if launcher and not launcher.hosts else 0
         self._job = experiment.problem.job
-        self._live = LiveRun(
-            experiment.problem,
-            experiment.scenario.name,
-            experiment.policy,
-            settings.time_scale,
-        )
+        names = experiment.scenario.name, experiment.policy
+        self._live = LiveRun(experiment.problem, *names, settings.time_scale)
         self._open, self._drawing = ExitStack(), ExitStack()
         self._dashboard: Dashboard | None = None
         if page:
@@ -173,10 +176,9 @@ class LiveViews:
             self._open.enter_context(self._dashboard)
             self._console.print(f"dashboard at {self._dashboard.url}", soft_wrap=True)
         line = ProgressLine(self._job, self._console, agents=self._agents)
-        if self._table:
-            self._drawing.enter_context(LiveTable(self._live, self._console))
-        else:
-            self._drawing.enter_context(line)
+        self._drawing.enter_context(
+            draw_live(self._live, self._console) if self._table else line
+        )
         if self._dashboard is None and not self._table:
             return line
         return Observers([line, self._live.tape])

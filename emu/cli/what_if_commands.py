@@ -1,74 +1,76 @@
-"""``emu explain``, ``compare`` and ``crossover``: causes, and what changes them."""
+"""``emu explain``, ``compare``, ``advise`` and ``crossover``: what would change."""
 
 from __future__ import annotations
 
+import sys
+import webbrowser
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.table import Table
 
 import emu
+from emu.cli import options
 from emu.cli.app import app, argument, option
-from emu.cli.compare_systems import (
-    As,
-    Confirm,
-    Open,
-    compare_rows,
-    form_of,
-    judge_rows,
-    rows_json,
-    show_systems,
-    write_systems,
-)
-from emu.cli.options import (
-    BoundTime,
-    Jobs,
-    JsonTarget,
-    Overrides,
-    RunCode,
-    ScenarioFile,
-    emit,
-    seconds,
-    split_words,
-)
-from emu.cli.report_commands import say_missing
-from emu.errors import ScenarioError
+from emu.cli.options import JsonTarget, Overrides, emit, judge_simulated, split_words
+from emu.cli.report_commands import OF_FIGURES, Form, say_missing
+from emu.cli.signs_of_life import note_stage
+from emu.emulation.launch.host_report import usable_cores
+from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.advice import Advice, Terms, advise
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.crossover import Values, find_crossover
-from emu.experiment.systems import WITHIN, Target
+from emu.experiment.expectations import list_unchecked
+from emu.experiment.job_shares import JobAdvice, share_machines
+from emu.experiment.system_rows import compare_systems
+from emu.experiment.systems import WITHIN, Target, write_rows
+from emu.host.files import write_atomic
 from emu.prediction.analysis.bounds import placement_gap, placement_line
-from emu.report.comparison import comparison_tables
-from emu.report.explanation_tables import (
-    SHOWN,
-    explanation_tables,
-    job_line,
-    print_placing,
-    recovery_lines,
-)
+from emu.report import explanation_tables as words
+from emu.report import system_tables
+from emu.report.comparison import Candidate, comparison_tables, reason
 from emu.report.many_runs import runs_json, runs_table
-from emu.report.system_tables import crossover_table
+from emu.report.system_tables import Confirmation, SystemResult
 from emu.report.terminal import terminal
+from emu.runs.result import Result
+from emu.scenario import Scenario, write_scenario
 from emu.scenario.document import value_at
+from emu.scenario.run_sections import AUTO
 from emu.training.looks import HELD
+from emu.units import MONEY
+
+As: TypeAlias = Annotated[
+    Form | None,
+    option(
+        "--as html|csv|svg|pdf|png", "With --systems: a page, a table, curves.", ...
+    ),
+]
 
 
 @app.command()
 def explain(
-    what: Annotated[Path, argument("RUN|FILE", "Run directory, or scenario.")],
+    what: Path = argument("RUN|FILE", "Run directory, or scenario."),
     overrides: Overrides = None,
     json_target: JsonTarget = None,
-    top: Annotated[int, option("N", "Improvements to show.", min=0)] = SHOWN,
-    bound_time: BoundTime = "5 s",
+    top: int = option("N", "Improvements to show.", words.SHOWN, min=0),
+    bound_time: options.BoundTime = "5 s",
     *,
-    helpful: Annotated[
-        bool, option("--improvements/--no-improvements", "Say what would help.")
-    ] = True,
-    run_code: RunCode = False,
+    helpful: bool = option(
+        "--improvements/--no-improvements", "Say what would help.", True
+    ),
+    run_code: options.RunCode = False,
 ) -> None:
     """Explain why a run takes so long, and what would help.
 
     A scenario is simulated. For a run directory it also says where emulation and
     simulation parted.
     """
-    limit = seconds(bound_time, "--bound-time")
+    limit = options.seconds(bound_time, "--bound-time")
     subject = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
     if isinstance(subject, emu.Scenario):
         window: object = subject.job.credit_window
@@ -77,7 +79,7 @@ def explain(
         placing = scenario.placing
         explanation = emu.explain(scenario, helpful=helpful)
         made = explanation.schedule
-        lines = [*recovery_lines(scenario.attempts(made), made.length)][:1]
+        lines = [*words.recovery_lines(scenario.attempts(made), made.length)][:1]
         lines += copies_line(scenario, made.length)
         if helpful and (best := intervals(scenario)):
             lines, more = [*lines, best.line()], {"checkpoints": best.to_json()}
@@ -89,12 +91,12 @@ def explain(
         placing = subject.result.get("placing", {})
         explanation = emu.explain(subject, helpful=helpful, run_code=run_code)
     console = terminal(quiet=json_target == "-")
-    console.print(explanation_tables(explanation, top, window, pins))
+    console.print(words.explanation_tables(explanation, top, window, pins))
     for line in lines:
         console.print(f"\n{line}")
     if placing:
         console.print()
-        print_placing(placing, console)
+        words.print_placing(placing, console)
     content, schedule = explanation.to_json(), explanation.schedule
     content |= {"placing": placing, **more}
     if helpful:
@@ -109,20 +111,88 @@ def explain(
     emit(json_target, content)
 
 
+@app.command("advise")
+def advise_command(
+    file: options.ScenarioFile,
+    overrides: Overrides = None,
+    to: str = option(
+        "accuracy=0.88", "Judge by the time to it; default: of an epoch.", ""
+    ),
+    within: int = option(
+        "EPOCHS", "With --to: passes over the training set.", WITHIN, min=HELD
+    ),
+    budget: str = option(
+        "MONEY", "Dollars at most: to the accuracy, else of an epoch.", ""
+    ),
+    deadline: str = option(
+        "TIME", "Time at most, likewise; alone it asks for the cheapest.", ""
+    ),
+    max_staleness: int | None = option(
+        "N", "Updates that weights may lack at most.", min=0
+    ),
+    seeds: int = option(
+        "N", "Its seed and those that follow, for how sure it is.", 3, min=1
+    ),
+    write: Path | None = option("FILE", "Write what to use as a scenario."),
+    json_target: JsonTarget = None,
+    *,
+    by_sum: bool = option(
+        "--sum", "Of several jobs: least weighted sum, not the longest."
+    ),
+) -> None:
+    """Say which system to use on which machines, and how sure that is.
+
+    By simulation: every system on every set of machines, then settings of the best
+    four, one after the other. Five lines say what to use, how it compares with the file
+    as it stands, what limits it, what comes next, and from which latency, network,
+    features, hidden width or rate of collecting on another system is the better one.
+    Of several jobs (jobs:) it says who gets which machines.
+
+    Raises
+    ------
+    ScenarioError
+        When nothing keeps to budget and deadline.
+    """
+    scenario = emu.load(file, overrides or [])
+    target = Target.parse(to, within) if to else None
+    money = options.seconds(budget, "--budget", MONEY) if budget else inf
+    limit = options.seconds(deadline, "--deadline") if deadline else inf
+    terms = Terms(target, money, limit, max_staleness, seeds)
+    if scenario.jobs and terms != Terms(target, seeds=seeds):
+        problem = "are of one job: leave them out of several"
+        raise ScenarioError(problem, file="--budget, --deadline, --max-staleness")
+    if by_sum and not scenario.jobs:
+        raise ScenarioError("is of several jobs, write jobs", file="--sum")
+    with terminal(sys.stderr).status("advising") as status:
+
+        def watch(what: str) -> None:
+            note_stage(what)
+            status.update(f"trying {what}")
+
+        advice: Advice | JobAdvice
+        if scenario.jobs:
+            advice = share_machines(scenario, target, sums=by_sum, watch=watch)
+        else:
+            advice = advise(scenario, terms, watch)
+    if write is not None:
+        write_scenario(write, advice.best.scenario)
+        typer.echo(f"written to {write}; next: emu simulate {write}", err=True)
+    if emit(json_target, advice.to_json()):
+        terminal().print(*advice.lines(), sep="\n")
+    for line in advice.remarks():
+        typer.echo(line, err=True)
+
+
 @app.command()
 def crossover(
-    file: ScenarioFile,
-    key: Annotated[str, option("KEY", "Such as job.model.hidden.")],
-    between: Annotated[
-        str, option("A,B", "Two rows of compare --systems.")
-    ] = "data_parallel,p3",
-    values: Annotated[
-        str,
-        option(
-            "--range LOW,HIGH",
-            "Ends of the search; default: a 16th of the file's value to 16 times.",
-        ),
-    ] = "",
+    file: options.ScenarioFile,
+    key: str = option("KEY", "Such as job.model.hidden.", ...),
+    between: str = option("A,B", "Two rows of compare --systems.", "data_parallel,p3"),
+    values: str = option(
+        "--range LOW,HIGH",
+        "Ends of the search; default: a 16th of the file's value to 16 times.",
+        "",
+    ),
     overrides: Overrides = None,
     json_target: JsonTarget = None,
 ) -> None:
@@ -144,58 +214,45 @@ def crossover(
         raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error
     outcome = find_crossover(scenario, key, (systems[0], systems[1]), ends)
     if emit(json_target, outcome.to_json()):
-        terminal().print(crossover_table(outcome))
+        terminal().print(system_tables.crossover_table(outcome))
 
 
 @app.command()
 def compare(
-    what: Annotated[
-        list[Path], argument("FILE|RUN...", "A scenario, or run directories.")
-    ],
+    what: list[Path] = argument("FILE|RUN...", "A scenario, or run directories."),
     overrides: Overrides = None,
-    policies: Annotated[
-        str, option("A,B", "Rate policies, or all; default: the scenario's.")
-    ] = "",
-    placements: Annotated[
-        str, option("A,B", "Placements; default: the scenario's.")
-    ] = "",
-    move: Annotated[
-        list[str] | None, option("TASK=MACHINE", "Show it with this task moved.")
-    ] = None,
-    swap: Annotated[
-        list[str] | None, option("TASK,TASK", "Show it with these tasks swapped.")
-    ] = None,
-    seeds: Annotated[
-        int, option("N", "Scenario only: its seed and those that follow it.", min=1)
-    ] = 1,
-    systems: Annotated[
-        str, option("A,B", "Scenario only: all, or rows such as dgtp,p3.none,dgcl.")
-    ] = "",
-    to: Annotated[
-        str, option("accuracy=0.88", "With --systems: time to that accuracy.")
-    ] = "",
-    within: Annotated[
-        int, option("EPOCHS", "With --to: passes over the training set.", min=HELD)
-    ] = WITHIN,
-    write: Annotated[
-        Path | None, option("DIR", "Write each row as a scenario.")
-    ] = None,
+    policies: str = option(
+        "A,B", "Rate policies, or all; default: the scenario's.", ""
+    ),
+    placements: str = option("A,B", "Placements; default: the scenario's.", ""),
+    move: list[str] | None = option("TASK=MACHINE", "Show it with this task moved."),
+    swap: list[str] | None = option("TASK,TASK", "Show it with these tasks swapped."),
+    seeds: int = option(
+        "N", "Scenario only: its seed and those that follow it.", 1, min=1
+    ),
+    systems: str = option(
+        "A,B", "Scenario only: all, or rows such as dgtp,p3.none,dgcl.", ""
+    ),
+    to: str = option("accuracy=0.88", "With --systems: time to that accuracy.", ""),
+    within: int = option(
+        "EPOCHS", "With --to: passes over the training set.", WITHIN, min=HELD
+    ),
+    write: Path | None = option("DIR", "Write each row as a scenario."),
     json_target: JsonTarget = None,
     form: As = None,
-    out: Annotated[
-        Path | None,
-        option("FILE", "Runs: a picture, .svg, .pdf or .png. Systems: that of --as."),
-    ] = None,
-    confirm: Confirm = 0,
+    out: Path | None = option(
+        "FILE", "Runs: a picture, .svg, .pdf or .png. Systems: that of --as."
+    ),
+    confirm: int = option("N", "With --to: run the best N over sockets.", 0, min=0),
     *,
-    open_it: Open = False,
-    keep_placement: Annotated[
-        bool, option("--keep-placement", "Place by the scenario's policy alone.")
-    ] = False,
-    same_machines: Annotated[
-        bool, option("--same-machines", "With --systems: on those of the first.")
-    ] = False,
-    jobs: Jobs = 0,
+    open_it: bool = option("--open", "Open what --as writes in the browser."),
+    keep_placement: bool = option(
+        "--keep-placement", "Place by the scenario's policy alone."
+    ),
+    same_machines: bool = option(
+        "--same-machines", "With --systems: on those of the first."
+    ),
+    jobs: options.Jobs = 0,
 ) -> None:
     """Compare placements and policies, or recorded runs.
 
@@ -250,16 +307,179 @@ def compare(
         )
         of = placed.scenario
         if emit(json_target, rows_json(of, candidates, candidates[0], write)):
-            job = job_line(placed.problem.job, "", of.job.credit_window, of.pins)
+            job = words.job_line(placed.problem.job, "", of.job.credit_window, of.pins)
             terminal().print(*comparison_tables(candidates, job))
-            print_placing(placed.placing, terminal())
+            words.print_placing(placed.placing, terminal())
         judge_rows(of, candidates)
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
     """Return the two names of an option."""
-    names = [part.strip() for part in text.split(sign)]
-    if len(names) != 2 or not all(names):
+    one, _, other = (part.strip() for part in text.partition(sign))
+    if not (one and other) or sign in other:
         option = right.split(maxsplit=1)[0]
         raise ScenarioError(f"write {right}", file=f"{option} {text}")
-    return names[0], names[1]
+    return one, other
+
+
+def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
+    """Return the form of what is written, by the file where it is not stated.
+
+    Raises ScenarioError when there is no such form, or the other options lack its
+    contents.
+    """
+    forms = [one for one in Form if one is not Form.TRACE]  # which is of one run
+    if form is None and out is not None:
+        suffix = out.suffix.removeprefix(".")
+        form = next((one for one in forms if one == suffix), Form.TRACE)
+    if form is Form.TRACE:
+        raise ScenarioError(f"write --as {'|'.join(forms)}", file=f"--out {out}")
+    if form in OF_FIGURES and not to:
+        problem = "draws accuracy over time: write --to accuracy=0.88, say, as well"
+        raise ScenarioError(problem, file=f"--as {form}")
+    return form
+
+
+def compare_rows(
+    scenario: Scenario,
+    rows: Sequence[str],
+    seeds: int,
+    *,
+    same: bool,
+    target: Target | None,
+    confirm: int,
+) -> list[SystemResult]:
+    """Return the rows of a table, and say meanwhile how far it is."""
+    if confirm and target is None:
+        problem = "write --to accuracy=0.88, say, as well"
+        raise ScenarioError(problem, file=f"--confirm {confirm}")
+    console = terminal(sys.stderr)
+    with console.status("comparing systems") as status:
+
+        def say(text: str) -> None:
+            note_stage(text)
+            status.update(f"comparing systems: {text}")
+
+        def warn(name: str, error: EmulatorError) -> None:
+            console.print(f"{name}: {reason(error)}")
+
+        results = compare_systems(
+            scenario,
+            rows,
+            seeds,
+            same_machines=same,
+            target=target,
+            watch=say,
+            warn=warn,
+            cores=usable_cores() if target else 1,  # a process takes 3 s to start
+        )
+        best = [one.system for one in system_tables.rank(results)[:confirm]]
+        for number, name in enumerate(best, 1):
+            say(f"over sockets: {name}, {number} of {len(best)}")
+            try:
+                results = [_confirm(r) if r.system == name else r for r in results]
+            except EmulatorError as error:  # the table stands without
+                console.print(f"{name} could not be run: {reason(error)}")
+    return results
+
+
+def _confirm(row: SystemResult) -> SystemResult:
+    """Return a row with its run over sockets, of the first seed."""
+    scenario = next(iter(row.scenarios.values()))
+    if "time_scale" not in scenario.emulation.model_fields_set:
+        emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})
+        scenario = scenario.model_copy(update={"emulation": emulation})
+    scenario = scenario.model_copy(update={"name": f"{scenario.name}-{row.system}"})
+    run = emu.run(scenario)
+    content = run.result
+    figures = content["makespan"], content["makespan_error"]
+    text = content["verdict"]["trust"], content["prediction"]["outcome"]
+    return replace(row, run=Confirmation(str(run.path), *figures, *text))
+
+
+def rows_json(
+    scenario: Scenario, rows: Sequence[Any], first: Any, folder: Path | None
+) -> list[Result]:
+    """Return the rows of a comparison, written into a folder if one is named."""
+    content = [row.to_json(first) for row in rows]
+    if folder is not None:
+        pairs = [(row.name, row.scenarios) for row in rows]
+        files = write_rows(folder, scenario.name, pairs)
+        for row, own in zip(content, files, strict=True):
+            row["files"] = own
+        typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
+    return content
+
+
+def judge_rows(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None:
+    """Raise where a row was refused, or missed what the scenario expects."""
+    lines = []
+    for row in rows:
+        if row.refused:
+            raise row.refused
+        if row.missed:
+            lines.append(f"{row.name}: {'; '.join(dict.fromkeys(row.missed))}")
+    judge_simulated(list_unchecked(scenario.expect), lines)
+
+
+def show_systems(
+    scenario: Scenario,
+    results: Sequence[SystemResult],
+    to: str,
+    write: Path | None,
+    json_target: str | None,
+) -> None:
+    """Print the tables of all rows, what each has otherwise, and which is first."""
+    first = next(result for result in results if not result.refused)
+    if not emit(json_target, rows_json(scenario, results, first, write)):
+        return
+    tables, lines = _tables_and_lines(results, to)
+    for table in tables:
+        terminal().print(table)
+    terminal().print(*chain(*map(system_tables.edit_lines, results), lines), sep="\n")
+    words.warn_unclaimed({r.system: r.placing for r in results if r.placing})
+
+
+def _tables_and_lines(
+    results: Sequence[SystemResult], to: str
+) -> tuple[list[Table], list[str]]:
+    limits = system_tables.limits_table(results)
+    if not to:
+        lines = [system_tables.ranking(results)]
+        return [system_tables.systems_table(results), limits], lines
+    tables = [system_tables.target_table(results, to), limits]
+    tables += system_tables.runs_of_rows(results)
+    return tables, [*system_tables.target_lines(results)]
+
+
+def write_systems(
+    scenario: Scenario,
+    results: Sequence[SystemResult],
+    to: str,
+    form: Form | None,
+    out: Path | None,
+    *,
+    open_it: bool = False,
+) -> None:
+    """Write a table of systems as a page, a table, or curves; open it where asked to.
+
+    Raises DataError when it cannot be written.
+    """
+    if form is None:
+        return
+    path = out or Path(f"{scenario.name}-systems.{form}")
+    if form is Form.HTML:
+        content = _tables_and_lines(results, to)
+        write_atomic(path, system_tables.systems_page(scenario.name, results, *content))
+    elif form is Form.CSV:
+        write_atomic(path, system_tables.systems_csv(results))
+    else:
+        from emu.report.plot_curves import accuracy_figure  # noqa: PLC0415
+        from emu.report.plot_style import save, style  # noqa: PLC0415
+
+        target = Target.parse(to).accuracy
+        with style(dark=False):
+            save(accuracy_figure(system_tables.curves_of(results), target), path)
+    typer.echo(f"written to {path}", err=True)
+    if open_it:
+        webbrowser.open(path.resolve().as_uri())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
@@ -17,12 +18,7 @@ from emu.report.many_runs import compare, interval, pair, write_pair
 from emu.report.terminal import plain_table
 from emu.runs.result import Result, Row
 from emu.scenario import Scenario
-from emu.units import (
-    format_duration,
-    format_money,
-    format_number,
-    format_ratio,
-)
+from emu.units import format_duration, format_money, format_number, format_ratio
 
 
 def reason(error: EmulatorError) -> str:
@@ -140,9 +136,9 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         if not one.refused:
             cells += [f"{one.moved:.0%}", str(len(one.moves))]
         if one.cost:
-            value = one.cost["value"]
             cells.append(format_money(one.cost["total"]))
-            cells.append("" if value is None else f"{value:.4g}")
+            value = one.cost["value"]
+            cells += [] if value is None else [f"{value:.4g}"]
         table.add_row(*cells, style="bold" if one.makespan == best else "")
     table.caption = "\n".join(_notes_on(candidates))
     return table
@@ -160,28 +156,27 @@ def comparison_tables(
 ) -> Iterator[Table]:
     """Yield `comparison_table`, and how long coflows take where some have a name."""
     yield comparison_table(candidates, job)
-    rows = [(one, one.coflows) for one in candidates if one.coflows]
-    if not rows:
-        return
     columns = (">coflows", ">mean", ">95 % within", ">slowdown")
     title = "Coflows; slowdown: over the time that one takes alone"
     table = plain_table(title, "placement", "policy", *columns)
-    least = min(times["mean"] for _, times in rows)
+    rows = [(one, one.coflows) for one in candidates if one.coflows]
+    least = min((times["mean"] for _, times in rows), default=0.0)
     for one, times in rows:
         seconds = (format_duration(times[key], 4) for key in ("mean", "p95"))
         cells = [f"{times['count']:,}", *seconds, f"{times['slowdown']:.3f}"]
         style = "bold" if times["mean"] == least else ""
         table.add_row(one.placement, one.policy, *cells, style=style)
-    yield table
+    if rows:
+        yield table
 
 
 def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield moves, ties by rounding, refusals, and the rule placements are by."""
+    first = candidates[0]
     for one in candidates:
         if 0 < len(one.moves) <= _LISTED:
             yield f"{one.placement}: {', '.join(map(str, one.moves))}"
     for one in candidates:
-        first = candidates[0]
         shift = max(one.rounding, first.rounding)
         if 0 < abs(one.makespan - first.makespan) < shift:
             least = f"rounding alone moves it by {format_duration(shift)}"
@@ -191,7 +186,7 @@ def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
             yield f"{one.name}: {reason(one.refused)}"
     by_search = any(one.placing and one.placing["candidates"] for one in candidates)
     if any(one.kept for one in candidates):
-        yield f"each placement is that of {candidates[0].policy}, for all policies"
+        yield f"each placement is that of {first.policy}, for all policies"
     elif by_search and len({one.policy for one in candidates}) > 1:
         yield "each row is placed under its own policy"
 
@@ -214,12 +209,12 @@ def sweep_table(rows: Sequence[Row], keys: Sequence[str]) -> Table:
 
     ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary.
     """
-    makespans: dict[tuple[str, ...], dict[Any, float]] = {}
-    groups: dict[tuple[str, ...], list[Row]] = {}
+    makespans = defaultdict[tuple[str, ...], dict[Any, float]](dict)
+    groups = defaultdict[tuple[str, ...], list[Row]](list)
     for row in rows:
         group, seed = tuple(str(row["values"][k]) for k in keys), row["values"]["seed"]
-        makespans.setdefault(group, {})[seed] = float(row["figures"]["makespan"])
-        groups.setdefault(group, []).append(row["figures"])
+        makespans[group][seed] = float(row["figures"]["makespan"])
+        groups[group].append(row["figures"])
     every = [row["figures"] for row in rows]
     uneven = all("samples_per_second" in one for one in every) and (
         len({one["samples"] for one in every}) > 1

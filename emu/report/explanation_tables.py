@@ -7,15 +7,7 @@ import re
 import sys
 import textwrap
 from collections import defaultdict
-from collections.abc import (
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -25,17 +17,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from emu.prediction.analysis import explanation as analysis
 from emu.prediction.analysis.critical_path import Drift
-from emu.prediction.analysis.explanation import (
-    NO_MOVES,
-    Explanation,
-    TaskMoves,
-    apart_rows,
-    cause_rows,
-    death_rows,
-    port_rows,
-    write_placement,
-)
 from emu.prediction.analysis.throughput import JobTime, pipeline_depth
 from emu.prediction.analysis.what_if import Improvement
 from emu.prediction.placement import resource_loads
@@ -66,9 +49,9 @@ def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
     grid = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
     longest = max((seconds.sum() for seconds in ranges.values()), default=0.0) or 1.0
     for name, seconds in [*ranges.items()][:_RANGES]:
-        bar = Text("█" * round(30 * float(seconds.sum() / longest)), style="blue")
         mean = format_duration(float(seconds.mean()))
-        grid.add_row(name, f"{len(seconds):,}", mean, bar)
+        share = Text("█" * round(30 * float(seconds.sum() / longest)), style="blue")
+        grid.add_row(name, f"{len(seconds):,}", mean, share)
     if len(ranges) > _RANGES:
         grid.caption = f"and {len(ranges) - _RANGES} shorter ones"
     return grid
@@ -111,10 +94,8 @@ def training_table(training: Sequence[Mapping[str, float]]) -> Table:
 
 def length_text(iterations: int, mini_batches: int) -> str:
     """Return the length of a job, of a pipeline its mini-batches, too."""
-    length = f"{iterations} iterations"
-    if mini_batches == iterations:
-        return length
-    return f"{mini_batches} mini-batches in {length}"
+    batches = "" if mini_batches == iterations else f"{mini_batches} mini-batches in "
+    return f"{batches}{iterations} iterations"
 
 
 def job_line(
@@ -125,23 +106,16 @@ def job_line(
 ) -> str:
     """Return iterations, credit window, and the number of pinned tasks.
 
-    Parameters
-    ----------
-    policy
-        Rate policy, where one alone is meant.
-    window
-        The credit window as stated; where it is not known, that of the credit edges.
-    pins
-        Tasks and processes that the scenario pins; those that the system of the job
-        pins by itself, as stores to their partitions, are not among them.
+    ``policy`` is given where one alone is meant; ``window`` as stated, where it is not
+    known it is that of the credit edges. ``pins``: what the scenario pins, without what
+    the system of the job pins by itself, as stores to their partitions.
     """
     window = window or window_of(job) or "without effect"
     length = length_text(job.iterations, job.iterations - pipeline_depth(job))
-    parts = [length, f"credit window {window}"]
     count = sum(bool({task.name, task.process_name} & {*pins}) for task in job.tasks)
-    if count:
-        parts.append(f"{count} of {len(job.tasks)} tasks pinned")
-    return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
+    line = f"{length}, credit window {window}"
+    line += f", {count} of {len(job.tasks)} tasks pinned" if count else ""
+    return line + (f", rates by {policy}" if policy else "")
 
 
 def placing_line(placing: Row) -> str:
@@ -158,10 +132,10 @@ def placing_line(placing: Row) -> str:
 
 def warn_of_unclaimed(placing: Row) -> str:
     """Return a warning of resources that limit nothing; empty where there are none."""
-    idle = placing["unclaimed"]
+    if not (idle := placing["unclaimed"]):
+        return ""
     verb = "limits" if len(idle) == 1 else "limit"
-    line = f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
-    return line if idle else ""
+    return f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
 
 
 def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
@@ -170,13 +144,14 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
     ``without`` is the makespan of the job that is not killed, seconds.
     """
     if recovery.killed:
-        count, loss = len(recovery.killed), recovery.lost
+        count, loss = len(recovery.killed), dict(recovery.lost)
         # What was under way at the cut is not: batches travel to idle workers anew.
         rest = recovery.makespan - without - math.fsum(loss.values())
-        anew = {"starting up": rest} if format_duration(rest) != "0 us" else {}
-        line = write_loss({**loss, **anew})
-        length, times = format_duration(without, 10), f"{count} times"
-        yield f"killed {times if count > 1 else 'once'}, lost {line}; {length} without"
+        if format_duration(rest) != "0 us":
+            loss["starting up"] = rest
+        often = f"{count} times" if count > 1 else "once"
+        length = format_duration(without, 10)
+        yield f"killed {often}, lost {write_loss(loss)}; {length} without"
     for one in recovery.killed:
         yield f"{one.error}: goes on at iteration {one.next_iteration}"
 
@@ -205,32 +180,30 @@ def warn_unclaimed(placings: Mapping[str, Row]) -> None:
 
     One placing alone has the name ``""``.
     """
-    names: dict[str, list[str]] = {}
+    names = defaultdict[str, list[str]](list)
     for name, placing in placings.items():
-        names.setdefault(warn_of_unclaimed(placing), []).append(name)
+        if line := warn_of_unclaimed(placing):
+            names[line].append(name)
     for line, of in names.items():
-        if line:
-            said = f" ({', '.join(of)})" if any(of) else ""
-            terminal(sys.stderr).print(line + said)
+        said = f" ({', '.join(of)})" if any(of) else ""
+        terminal(sys.stderr).print(line + said)
 
 
 def pace_rows(pace: Row) -> list[tuple[str, str, str]]:
     """Return (what, how much, of what); ``pace`` is that of result.json, or empty."""
-    if not pace:
-        return []
-    seconds, samples = pace["iteration_seconds"], pace["samples_per_second"]
     rows = []
-    if seconds is not None:
+    if (seconds := pace.get("iteration_seconds")) is not None:
         rows = [("iteration time", format_duration(seconds), "mean between their ends")]
-    if samples is not None:
+    if (samples := pace.get("samples_per_second")) is not None:
         speed = f"{format_number(samples, 4)} per s"
         rows.append(("samples", speed, "seeds of all workers"))
-    if pace["busy"] is not None:
-        note = "of the makespan, the mean over workers"
-        rows.append(("workers busy", f"{pace['busy']:.0%}", note))
-    shares = [f"{name} {share:.0%}" for name, share in pace["critical_path"].items()]
-    if shares:
-        rows.append(("critical path", shares[0], ", ".join(shares[1:])))
+    if (busy := pace.get("busy")) is not None:
+        rows.append(
+            ("workers busy", f"{busy:.0%}", "of the makespan, the mean over workers")
+        )
+    shares = pace.get("critical_path", {}).items()
+    if first := [f"{name} {share:.0%}" for name, share in shares]:
+        rows.append(("critical path", first[0], ", ".join(first[1:])))
     return rows
 
 
@@ -248,21 +221,16 @@ def setup_row(setup: Row) -> tuple[str, str]:
     parts = [f"{format_size(one['bytes'])} of {cause}" for cause, one in causes]
     text = ", ".join(parts) or "nothing to send"
     if run := setup.get("measured"):
-        text += (
-            f"; emulated {format_duration(run['seconds'], 4)} "
-            f"({format_ratio(run['error'])}), {format_size(run['bytes'])} arrived, "
-            f"{run['trust']}"
-        )
+        length, size = format_duration(run["seconds"], 4), format_size(run["bytes"])
+        text += f"; emulated {length} ({format_ratio(run['error'])}), {size} arrived, "
+        text += run["trust"]
     return format_duration(setup["seconds"], 4), f"before time 0: {text}"
 
 
 def cost_row(cost: Row) -> tuple[str, str]:
     """Return the dollars of a run in all, and what they are for with its value."""
-    parts = [
-        f"{key.replace('_', ' ')} {format_money(cost[key])}"
-        for key in ("servers", "lambdas", "parameter_servers")
-        if cost[key]
-    ]
+    whats = ("servers", "lambdas", "parameter_servers")
+    parts = [f"{w.replace('_', ' ')} {format_money(cost[w])}" for w in whats if cost[w]]
     if "lost" in cost:
         parts.append(f"{format_money(cost['lost'])} of lambdas without an answer")
     if cost["value"] is not None:
@@ -274,21 +242,16 @@ def model_rows(models: Iterable[Row]) -> list[tuple[str, str, str]]:
     """Return the measurements of models that are programs: one row each."""
     rows = []
     for one in models:
-        took = f" and {format_duration(one['seconds'], 3)} of CPU"
-        took = took if one.get("seconds_used", True) else ""
-        note = f"{one['flops'] / 1e9:.3g} GFLOP{took} per batch of a worker"
+        note = f"{one['program']}, {one['flops'] / 1e9:.3g} GFLOP"
+        if one.get("seconds_used", True):
+            note += f" and {format_duration(one['seconds'], 3)} of CPU"
         parameters = f"{one['parameters']:,} parameters"
-        rows.append(("model", parameters, f"{one['program']}, {note}"))
+        rows.append(("model", parameters, f"{note} per batch of a worker"))
     return rows
 
 
 #: More jobs are shown by the worst of them.
 MOST_JOBS, _WORST = 20, 10
-_DISTRIBUTION: tuple[tuple[str, Callable[[list[float]], Any]], ...] = (
-    ("mean of all", np.mean),
-    ("median of all", np.median),
-    ("95 % within", partial(np.percentile, q=95)),
-)
 
 
 def job_table(jobs: Iterable[JobTime]) -> Table:
@@ -301,14 +264,18 @@ def job_table(jobs: Iterable[JobTime]) -> Table:
         title = f"The {_WORST} most slowed down of {len(jobs)} jobs"
         rows = sorted(jobs, key=lambda one: -one.slowdown)[:_WORST]
     table = plain_table(title, *columns, *[">samples per s"] * with_samples)
-    took = [one.seconds for one in jobs], [one.slowdown for one in jobs]
-    for name, part in _DISTRIBUTION if rows is not jobs else ():
-        seconds, slowdown = (part(values) for values in took)
-        cells = [name, "", "", format_duration(float(seconds), 4), ""]
-        table.add_row(*cells, f"{slowdown:.3f}", *[""] * with_samples)
+    if rows is not jobs:
+        took = np.array([[o.seconds for o in jobs], [o.slowdown for o in jobs]])
+        for name, (seconds, slowdown) in {
+            "mean of all": took.mean(axis=1),
+            "median of all": np.median(took, axis=1),
+            "95 % within": np.percentile(took, 95, axis=1),
+        }.items():
+            cells = [name, "", "", format_duration(float(seconds), 4), ""]
+            table.add_row(*cells, f"{slowdown:.3f}", *[""] * with_samples)
     for one in rows:
-        seconds = (one.release, one.end, one.seconds, one.alone)
-        cells = [one.job, *(format_duration(value, 4) for value in seconds)]
+        times = (one.release, one.end, one.seconds, one.alone)
+        cells = [one.job, *(format_duration(time, 4) for time in times)]
         speed = one.samples_per_second
         cell = "" if speed is None else format_number(speed, 4)
         table.add_row(*cells, f"{one.slowdown:.3f}", *[cell] * with_samples)
@@ -331,11 +298,8 @@ def placement_table(problem: Problem) -> Table:
         nic = format_rate(machine.bandwidth_out) if machine.has_nic else "none"
         if machine.bandwidth_in != machine.bandwidth_out:
             nic = f"{format_rate(machine.bandwidth_in)} in, {nic} out"
-        names = [
-            process
-            for process, members in job.units.items()
-            if problem.placement.machine_of[members[0]] == position
-        ]
+        machine_of = problem.placement.machine_of
+        names = [p for p, of in job.units.items() if machine_of[of[0]] == position]
         loads_shown = (of_machine[name] for name in resources)
         table.add_row(machine.name, nic, *loads_shown, " ".join(ranges(names)))
     return table
@@ -356,10 +320,9 @@ def ranges(names: Sequence[str]) -> list[str]:
         match = re.fullmatch(r"(.*?)(\d+)", item[1])
         return (match[1], int(match[2]) - item[0]) if match else (item[1], 0)
 
-    for _, members in groupby(enumerate(names), key=run):
+    for (stem, _), members in groupby(enumerate(names), key=run):
         first, *rest = [name for _, name in members]
-        number = re.search(r"\d+$", rest[-1]) if rest else None
-        texts.append(f"{first}-{number[0]}" if number else first)
+        texts.append(f"{first}-{rest[-1].removeprefix(stem)}" if rest else first)
     return texts
 
 
@@ -391,7 +354,7 @@ SHOWN = 15
 
 
 def explanation_tables(
-    explanation: Explanation,
+    explanation: analysis.Explanation,
     shown: int = SHOWN,
     window: object = None,
     pins: Collection[str] = (),
@@ -401,17 +364,26 @@ def explanation_tables(
     ``shown`` rows of that; ``window`` and ``pins`` as in `job_line`.
     """
     parts: list[RenderableType] = []
-    if explanation.moves is not NO_MOVES:
+    if explanation.moves is not analysis.NO_MOVES:
         parts += [Text(moves_line(explanation), style="bold"), ""]
-    parts += [headline(explanation, window, pins), ""]
+    schedule, simulation = explanation.schedule, explanation.simulated
+    makespan = format_duration(schedule.makespan, 6)
+    text = Text.assemble((makespan, "bold"), " from start to end")
+    if simulation is not None:
+        text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
+    text.append(
+        f", {job_line(schedule.problem.job, window=window, pins=pins)}; the critical "
+        f"path has {len(explanation.chain.links)} links, each begins when the one "
+        "before ends"
+    )
+    parts += [text, ""]
     if explanation.moves.steps:
         last = Text(placement_text(explanation.moves.steps[-1].problem), style="dim")
         parts += [moves_table(explanation.moves), last, ""]
     parts.append(causes(explanation))
     if any(link.port >= 0 for link in explanation.chain.links):
         parts += ["", ports(explanation)]
-    if explanation.simulated is not None:
-        schedule, simulation = explanation.schedule, explanation.simulated
+    if simulation is not None:
         parts += ["", apart(schedule, simulation, explanation.apart)]
     if explanation.improvements:
         parts += ["", improvements(explanation, shown)]
@@ -419,22 +391,7 @@ def explanation_tables(
     return Group(*parts)
 
 
-def headline(
-    explanation: Explanation, window: object = None, pins: Collection[str] = ()
-) -> Text:
-    """Return the makespan and the length of its chain."""
-    makespan = format_duration(explanation.schedule.makespan, 6)
-    text = Text.assemble((makespan, "bold"), " from start to end")
-    if explanation.simulated is not None:
-        text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
-    job = explanation.schedule.problem.job
-    return text.append(
-        f", {job_line(job, window=window, pins=pins)}; the critical path has "
-        f"{len(explanation.chain.links)} links, each begins when the one before ends"
-    )
-
-
-def moves_line(explanation: Explanation) -> str:
+def moves_line(explanation: analysis.Explanation) -> str:
     """Return the gain of the moves to the best placement found, in one line."""
     moves = explanation.moves
     if not moves.steps:
@@ -449,7 +406,7 @@ def moves_line(explanation: Explanation) -> str:
     return f"{count}: {shorter} {format_duration(after, 6)}"
 
 
-def moves_table(moves: TaskMoves) -> Table:
+def moves_table(moves: analysis.TaskMoves) -> Table:
     """Return a row per step on the way to the best placement found."""
     why = any(step.why for step in moves.steps)
     columns = ["move", ">makespan then", ">in all", *["why"] * why]
@@ -463,47 +420,44 @@ def moves_table(moves: TaskMoves) -> Table:
 
 def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
-    section = write_placement(problem)
+    section = analysis.write_placement(problem)
     text = ", ".join(f"{name}: {on}" for name, on in section["tasks"].items())
-    how: Any = {"break_long_words": False, "break_on_hyphens": False}
-    tasks = textwrap.fill(
-        f"  tasks: {{{text}}}", WIDTH, subsequent_indent="    ", **how
+    whole_words = textwrap.TextWrapper(
+        WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
+    tasks = whole_words.fill(f"  tasks: {{{text}}}")
     # DistDGL has this as its default, an explicit placement has another.
     near = problem.job.settings.get("epoch") == "local"
     note = "# and job.epoch: local, as it was trained\n" if near else ""
     return f"{note}placement:\n  policy: {section['policy']}\n{tasks}"
 
 
-def causes(explanation: Explanation) -> Table:
+def causes(explanation: analysis.Explanation) -> Table:
     """Return the causes and their sum."""
     schedule, chain = explanation.schedule, explanation.chain
     columns = ("cause", "of", "held back by", ">time", ">share", ">links")
     table = plain_table("Why this long", *columns)
     seconds = chain.seconds + schedule.outages.seconds
     total = seconds or 1.0
-    for row in [*cause_rows(schedule.problem, chain), *death_rows(schedule)]:
-        table.add_row(
-            row["cause"],
-            row["what"],
-            row["port"] or row["pool"],
-            format_duration(row["seconds"]),
-            f"{100 * row['seconds'] / total:.1f} %",
-            str(row["links"]),
-        )
+    rows = analysis.cause_rows(schedule.problem, chain)
+    for row in [*rows, *analysis.death_rows(schedule)]:
+        cells = [row["cause"], row["what"], row["port"] or row["pool"]]
+        cells.append(format_duration(row["seconds"]))
+        share = f"{100 * row['seconds'] / total:.1f} %"
+        table.add_row(*cells, share, str(row["links"]))
     whole = format_duration(seconds, 6), "100.0 %", str(len(chain.links))
     table.add_row("sum", "", "", *whole, style="bold")
     return table
 
 
-def ports(explanation: Explanation) -> Table:
+def ports(explanation: analysis.Explanation) -> Table:
     """Return the ports of the chain."""
     table = plain_table("Ports on the chain", "port", ">time", ">share", "")
     total = explanation.chain.seconds or 1.0
-    for row in port_rows(explanation.schedule.problem, explanation.chain):
+    for row in analysis.port_rows(explanation.schedule.problem, explanation.chain):
         share, time = row["seconds"] / total, format_duration(row["seconds"])
-        bar = "█" * round(30 * share)
-        table.add_row(row["port"], time, f"{100 * share:.1f} %", bar)
+        cells = row["port"], time, f"{100 * share:.1f} %"
+        table.add_row(*cells, "█" * round(30 * share))
     return table
 
 
@@ -512,7 +466,7 @@ def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> 
     title = "Emulated minus simulated, along the chain"
     table = plain_table(title, "cause", "of", ">apart", ">share")
     base = simulated.length or 1.0
-    for row in apart_rows(emulated.problem, parts):
+    for row in analysis.apart_rows(emulated.problem, parts):
         if abs(row["seconds"]) >= _NOTHING * base:
             table.add_row(row["cause"], row["what"], *difference(row["seconds"], base))
     whole = difference(emulated.length - simulated.length, base)
@@ -520,7 +474,7 @@ def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> 
     return table
 
 
-def improvements(explanation: Explanation, shown: int) -> Table:
+def improvements(explanation: analysis.Explanation, shown: int) -> Table:
     """Return the changes that would help, best first, and a line about the rest.
 
     Measured after the moves where some help: a move saves a purchase. Changes of one

@@ -11,19 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emu.prediction.analysis.bounds import optimality_line
-from emu.report.explanation_tables import (
-    MOST_JOBS,
-    cost_row,
-    difference,
-    length_text,
-    model_rows,
-    most_failing,
-    pace_rows,
-    placing_line,
-    setup_row,
-    warn_of_unclaimed,
-    write_loss,
-)
+from emu.report import explanation_tables as words
 from emu.report.terminal import Fact, facts_table, plain_table
 from emu.runs.lab_file import LabResult
 from emu.runs.result import Result, Row
@@ -38,6 +26,7 @@ _SHARING = {
     "assigned": "the kernel held every connection to the rate of the schedule, and "
     "every NIC to its own",
 }
+_REPLAYED = "simulated with the times and volumes that the run had"
 #: Times that delay before first bytes may exceed what chose a scale: half of what is
 #: allowed was aimed at.
 _SLOW = 2.0
@@ -93,17 +82,15 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
         facts += _recovery(recovery, digits)
     facts += _lengths(result, digits)
     if setup := result.get("setup"):
-        facts.append(Fact("setup", *setup_row(setup)))
-    facts += [Fact(*row) for row in pace_rows(result.get("pace", {}))]
-    facts += [Fact(*row) for row in model_rows(result.get("models", []))]
+        facts.append(Fact("setup", *words.setup_row(setup)))
+    facts += [Fact(*row) for row in words.pace_rows(result.get("pace", {}))]
+    facts += [Fact(*row) for row in words.model_rows(result.get("models", []))]
     if "cost" in result:
-        facts.append(Fact("cost", *cost_row(result["cost"])))
+        facts.append(Fact("cost", *words.cost_row(result["cost"])))
     if again := result.get("relaunches"):
-        wait = f"{format_duration(again['seconds'], 4)} waited for them"
-        late = f"{again['late']} for one that answered too late"
-        facts.append(
-            Fact("launched again", f"{again['count']} lambdas", f"{late}, {wait}")
-        )
+        note = f"{again['late']} for one that answered too late, "
+        note += f"{format_duration(again['seconds'], 4)} waited for them"
+        facts.append(Fact("launched again", f"{again['count']} lambdas", note))
     if verdict := result.get("verdict"):
         trust, most = str(verdict["trust"]), f"{100 * verdict['max_error']:g} % may be"
         line = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
@@ -119,23 +106,24 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
 
 def setting(result: Result) -> Iterator[Fact]:
     """Yield the scenario, and the method of its placement."""
-    facts_by_key = {
-        "credit_window": "credit window {}",
-        "processes": "{} processes",
-        "policy": "rates by {}",
-    }
-    counts = [
-        text.format(result[key]) for key, text in facts_by_key.items() if key in result
-    ]
+    counts = []
     if iterations := result.get("iterations"):
-        length = length_text(iterations, result.get("mini_batches") or iterations)
-        counts.insert(0, length)
+        batches = result.get("mini_batches") or iterations
+        counts.append(words.length_text(iterations, batches))
+    for key, text in (
+        ("credit_window", "credit window {}"),
+        ("processes", "{} processes"),
+        ("policy", "rates by {}"),
+    ):
+        counts += [text.format(result[key])] if key in result else []
     yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
     if drawn := result.get("failures"):
-        yield Fact("failures", f"{sum(drawn.values())} drawn", most_failing(drawn))
+        count = f"{sum(drawn.values())} drawn"
+        yield Fact("failures", count, words.most_failing(drawn))
     if "placing" in result:
-        yield Fact("placement", result["placement"], placing_line(result["placing"]))
-        if line := warn_of_unclaimed(result["placing"]):
+        line = words.placing_line(result["placing"])
+        yield Fact("placement", result["placement"], line)
+        if line := words.warn_of_unclaimed(result["placing"]):
             yield Fact("", "", line)
 
 
@@ -143,12 +131,11 @@ def _nic_facts(nics: Result | None) -> Iterator[Fact]:
     """Yield how far NICs are off the stated rates, measured before anything began."""
     if nics is None:  # of an earlier emu
         return
-    rows = [
+    _, off, where = max(
         (abs(share - 1), share - 1, f"{machine} {way}")
         for machine, ways in nics["shares"].items()
         for way, share in ways.items()
-    ]
-    _, off, where = max(rows)
+    )
     took = format_duration(nics["seconds"], 2)
     line = f"off the stated rate at most ({where}); measured in {took} beforehand"
     yield Fact("NICs", format_ratio(off), line)
@@ -164,40 +151,32 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
             meaning = f"of all attempts, the last from iteration {began} on; {meaning}"
         length = format_duration(result["makespan"], digits)
         yield Fact("emulated makespan", length, meaning, "makespan")
+    of = f"times were {result.get('times', 'stated')}"
+    if result.get("times") == "measured":
+        of = "times were not stated, the run measured them (compute: real)"
     for key, beside, note in (
-        ("makespan_error", "predicted_makespan", "predicted before the run; {}"),
-        (
-            "replay_error",
-            "replayed_makespan",
-            "simulated with the times and volumes that the run had",
-        ),
+        ("makespan_error", "predicted_makespan", f"predicted before the run; {of}"),
+        ("replay_error", "replayed_makespan", _REPLAYED),
     ):
         if key in result:
             text = f"of {format_duration(result[beside], digits)} {note}"
-            error = format_ratio(result[key])
-            of = f"times were {result.get('times', 'stated')}"
-            if result.get("times") == "measured":
-                of = "times were not stated, the run measured them (compute: real)"
-            yield Fact(key.replace("_", " "), error, text.format(of), key)
+            yield Fact(key.replace("_", " "), format_ratio(result[key]), text, key)
     if line := optimality_line(result):
-        yield Fact(
-            "lower bound", format_duration(result["bound"], digits), line, "bound"
-        )
+        bound = format_duration(result["bound"], digits)
+        yield Fact("lower bound", bound, line, "bound")
 
 
 def _recovery(recovery: Result, digits: int) -> Iterator[Fact]:
     """Yield what the ends of attempts have lost."""
-    loss, prediction = recovery["lost"], recovery.get("predicted_lost")
-    how = f"; simulated {write_loss(prediction)}" if prediction else ""
-    yield Fact(
-        "lost to deaths",
-        format_duration(sum(loss.values()), digits),
-        f"in {len(recovery['attempts'])}: {write_loss(loss)}{how}; recovery is as "
-        "stated, and no part of the errors",
-    )
-    took = format_duration(sum(one.get("took", 0.0) for one in recovery["attempts"]))
+    loss, ends = recovery["lost"], recovery["attempts"]
+    line = f"in {len(ends)}: {words.write_loss(loss)}"
+    if prediction := recovery.get("predicted_lost"):
+        line += f"; simulated {words.write_loss(prediction)}"
+    line += "; recovery is as stated, and no part of the errors"
+    yield Fact("lost to deaths", format_duration(sum(loss.values()), digits), line)
+    took = format_duration(sum(one.get("took", 0.0) for one in ends))
     yield Fact("", "", f"this computer took {took} of wall time to go on, not counted")
-    for one in recovery["attempts"]:
+    for one in ends:
         line = f"goes on at iteration {one['next_iteration']}: {one['error']}"
         yield Fact("", "", line)
 
@@ -230,14 +209,12 @@ def _prediction(
 def _witness(seen: Result, digits: int) -> Iterator[Fact]:
     """Yield the makespan over packets, and who agrees with whom of three."""
     lengths = {n: format_duration(s, digits) for n, s in seen["makespans"].items()}
-    yield Fact(
-        "over packets",
-        lengths["packets"],
+    line = (
         f"beside {lengths['fluid']} by rates and {lengths['measured']} measured: ns-3 "
         f"{seen['ns3']}, {seen['congestion_control']}, {seen['sharing']} queues, "
-        f"{seen['dropped']:,} packets dropped",
-        "witness",
+        f"{seen['dropped']:,} packets dropped"
     )
+    yield Fact("over packets", lengths["packets"], line, "witness")
     for pair in seen["pairs"]:
         if "packets" in (pair["of"], pair["over"]):  # the other is the prediction
             yield from _prediction(pair, f"{pair['of']} over {pair['over']}", "off")
@@ -265,9 +242,10 @@ def _learnt(result: Result) -> Iterator[Fact]:
         note = f"; {further(apart['accuracy'])}" if "accuracy" in apart else ""
         yield Fact("other reads", value, f"than simulated before the run{note}")
     jobs = result.get("jobs", ())
-    if len(jobs) > MOST_JOBS:
-        yield Fact("jobs", f"{len(jobs)}", f"the {MOST_JOBS} most slowed down follow")
-        jobs = sorted(jobs, key=lambda job: -job["slowdown"])[:MOST_JOBS]
+    if len(jobs) > words.MOST_JOBS:
+        note = f"the {words.MOST_JOBS} most slowed down follow"
+        yield Fact("jobs", f"{len(jobs)}", note)
+        jobs = sorted(jobs, key=lambda job: -job["slowdown"])[: words.MOST_JOBS]
     for job in jobs:
         alone = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
         yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
@@ -277,46 +255,40 @@ def _computer(result: Result) -> Iterator[Fact]:
     if "wall_seconds" in result:
         startup = result["startup"]
         memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
-        yield Fact(
-            "this computer",
-            format_duration(result["wall_seconds"]),
-            f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
-            f"processes hold {memory}",
-            "wall_seconds",
-        )
+        line = f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
+        line += f"processes hold {memory}"
+        length = format_duration(result["wall_seconds"])
+        yield Fact("this computer", length, line, "wall_seconds")
     if hosts := result.get("hosts"):
         where = (f"{host['host']}: {', '.join(host['machines'])}" for host in hosts)
         yield Fact("hosts", str(len(hosts)), "; ".join(where), "hosts")
     if choice := result.get("auto_scale"):
-        scale = f"{choice['time_scale']:g}"
-        yield Fact("time scale", scale, _reason_of_scale(choice))
-
-
-def _reason_of_scale(choice: Result) -> str:
-    """Return what chose a time scale, and how the run compares with that."""
-    actual, prediction = choice["actual"], choice["predicted"]
-    if "kernel" not in choice:
-        late, rest = (
-            f"{100 * one['late_flows']:.2g} %" for one in (actual, prediction)
-        )
-        text = f"chosen by {len(choice['trials'])} trials; late flows {late}"
-        note = "; untried, as no trial met the aims"
-        return text + (f", {rest} in the trial" if choice["held"] else note)
-    over = actual["delay"] / prediction["delay"] if prediction["delay"] else 1.0
-    slow = f"; this host is too slow for it: state {over * choice['time_scale']:.2g}"
-    return (
-        "by what kernel NICs cost: delay before first bytes "
-        f"{100 * actual['delay']:.2g} % ({100 * prediction['delay']:.2g} foreseen), "
-        f"cores {actual['cpu_busy']:.0%} busy "
-        f"({prediction['cpu_busy']:.0%} by this run){slow if over > _SLOW else ''}"
-    )
+        actual, prediction = choice["actual"], choice["predicted"]
+        if "kernel" in choice:
+            over = actual["delay"] / prediction["delay"] if prediction["delay"] else 1.0
+            line = (
+                "by what kernel NICs cost: delay before first bytes "
+                f"{100 * actual['delay']:.2g} % ({100 * prediction['delay']:.2g} "
+                f"foreseen), cores {actual['cpu_busy']:.0%} busy "
+                f"({prediction['cpu_busy']:.0%} by this run)"
+            )
+            if over > _SLOW:
+                state = f"{over * choice['time_scale']:.2g}"
+                line += f"; this host is too slow for it: state {state}"
+        else:
+            line = f"chosen by {len(choice['trials'])} trials; late flows "
+            line += f"{100 * actual['late_flows']:.2g} %"
+            share = f", {100 * prediction['late_flows']:.2g} % in the trial"
+            untried = "; untried, as no trial met the aims"
+            line += share if choice["held"] else untried
+        yield Fact("time scale", f"{choice['time_scale']:g}", line)
 
 
 def lab_facts(lab: LabResult) -> list[Fact]:
     """Return the figures of a lab's run."""
-    wall, start = (format_duration(lab[f"{k}_seconds"]) for k in ("wall", "startup"))
-    compute, wait = (
-        format_duration(lab[f"{k}_seconds"]) for k in ("computed", "waited")
+    wall, start, compute, wait = (
+        format_duration(lab[f"{key}_seconds"])
+        for key in ("wall", "startup", "computed", "waited")
     )
     scale, trust = lab.get("time_scale", 1.0), lab["trust"]
     pace = "real time" if scale == 1 else f"time scale {scale:g}: took {wall}"
@@ -364,26 +336,20 @@ def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
     table.caption = payloads or None
     for row in rows:
         moving, waiting = row["mean_seconds"], row.get("mean_waiting_seconds")
-        cells = [
-            row["from"],
-            row["to"],
-            f"{row['flows']:,}",
-            format_size(row["bytes"]),
-            "" if waiting is None else format_duration(waiting),
-            format_duration(moving),
-        ]
+        counts = f"{row['flows']:,}", format_size(row["bytes"])
+        times = "" if waiting is None else format_duration(waiting)
+        cells = [*counts, times, format_duration(moving)]
         if beside:
             simulation = row["simulated_mean_seconds"]
             apart = moving / simulation - 1 if simulation else 0.0
             cells += [format_duration(simulation), format_ratio(apart)]
-        table.add_row(*cells)
+        table.add_row(row["from"], row["to"], *cells)
     return table
 
 
 def payload_line(payloads: Mapping[str, float]) -> str:
     """Return the bytes between machines by kind of payload; empty for nothing."""
-    parts = (f"{kind} {format_size(count)}" for kind, count in payloads.items())
-    return ", ".join(parts)
+    return ", ".join(f"{kind} {format_size(n)}" for kind, n in payloads.items())
 
 
 #: More links are shown by the busiest of them.
@@ -413,14 +379,12 @@ def port_table(rows: Sequence[Row]) -> Table:
 
 def run_tables(result: Result) -> RenderableType:
     """Return the headline and the tables per kind of task, of edge, and per port."""
-    tables = [
-        headline(result),
-        kinds_table(result),
-        flow_table(result["edges"], payload_line(result.get("payloads", {}))),
-        port_table(result["ports"]),
-    ]
+    tables = [headline(result)]
     if any(result.get("error_budget", {}).values()):
-        tables.insert(1, budget_table(result))
+        tables.append(budget_table(result))
+    payloads = payload_line(result.get("payloads", {}))
+    tables += [kinds_table(result), flow_table(result["edges"], payloads)]
+    tables.append(port_table(result["ports"]))
     return Group(*(part for table in tables for part in (table, "")))
 
 
@@ -430,16 +394,16 @@ def headline(result: Result) -> Table:
 
 
 def budget_table(result: Result) -> Table:
-    """Return the difference between emulation and simulation, by cause."""
+    """Return the words.difference between emulation and simulation, by cause."""
     title = "Error budget, on the critical path"
     table = plain_table(title, "cause", ">time", ">of the makespan")
     makespan = result["replayed_makespan"] or 1.0
     for cause, seconds in result["error_budget"].items():
         if format_duration(seconds) != format_duration(0.0):  # by rounding alone
-            table.add_row(cause, *difference(float(seconds), makespan))
+            table.add_row(cause, *words.difference(float(seconds), makespan))
     for host in result.get("hosts", ()):
         seconds = float(host["seconds"])
-        table.add_row(f"of it on {host['host']}", *difference(seconds, makespan))
+        table.add_row(f"of it on {host['host']}", *words.difference(seconds, makespan))
     if share := result.get("verdict", {}).get("clock_uncertainty"):
         length = f"± {format_duration(share * makespan, 3)}"
         table.add_row("clocks of hosts, at most", length, f"± {100 * share:.3g} %")
@@ -451,13 +415,8 @@ def kinds_table(result: Result) -> Table:
     columns = (">tasks", ">mean time", ">longest", ">late", ">latest by")
     table = plain_table("Tasks", "kind", *columns)
     for kind, row in result["kinds"].items():
-        late = row["late_iterations"]
-        table.add_row(
-            kind,
-            str(row["tasks"]),
-            format_duration(row["mean_seconds"]),
-            format_duration(row["max_seconds"]),
-            str(late) if late else "",
-            format_duration(row["max_late_seconds"]) if late else "",
-        )
+        cells = [format_duration(row[key]) for key in ("mean_seconds", "max_seconds")]
+        if late := row["late_iterations"]:
+            cells += [str(late), format_duration(row["max_late_seconds"])]
+        table.add_row(kind, str(row["tasks"]), *cells)
     return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -126,9 +127,9 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     for name, keys, group in groups.values():
         alike = [other for n, other, _ in groups.values() if n == name]
         differing = [
-            f"{key}={keys[key]}"
-            for key in keys
-            if any(other.get(key) != keys[key] for other in alike)
+            f"{key}={value}"
+            for key, value in keys.items()
+            if any(other.get(key) != value for other in alike)
         ]
         named[", ".join([name, *differing])] = group
     return named
@@ -160,13 +161,13 @@ def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
     """Return name -> emulated, simulated, predicted -> makespans of `repetitions`."""
     groups: dict[str, dict[str, list[float]]] = {}
     for name, group in repetitions(runs).items():
-        row = groups.setdefault(name, {})
+        row: dict[str, list[float]] = defaultdict(list)
+        groups[name] = row
         for run in group:
             for kind, schedule in schedules_of(run).items():
-                row.setdefault(kind, []).append(schedule.makespan)
+                row[kind].append(schedule.makespan)
             if "predicted_makespan" in run.result:
-                prediction = float(run.result["predicted_makespan"])
-                row.setdefault("predicted", []).append(prediction)
+                row["predicted"].append(float(run.result["predicted_makespan"]))
     return groups
 
 
@@ -192,21 +193,22 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
             "replay_error": _error(intervals, "simulated", down),
             "change": change and {**vars(change), "tie": change.tie},
             "missing": [
-                f"{one.name}: {part}" for one in groups[name] for part in one.missing
+                f"{r.name}: {part}" for r in groups[name] for part in r.missing
             ],
         }
-        for kind, one in intervals.items():
-            row[kind] = {"mean": one.mean, "half": one.half}
-        rows.append(row)
+        spans = {
+            k: {"mean": one.mean, "half": one.half} for k, one in intervals.items()
+        }
+        rows.append(row | spans)
     return rows
 
 
 def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
     """Return seed -> mean of the best makespans of its runs."""
-    values_by_seed: dict[int | None, list[float]] = {}
+    values_by_seed = defaultdict[int | None, list[float]](list)
     for run in runs:
         seed = run.manifest.get("scenario", {}).get("seed")
-        values_by_seed.setdefault(seed, []).append(run.best.makespan)
+        values_by_seed[seed].append(run.best.makespan)
     return {seed: interval(values).mean for seed, values in values_by_seed.items()}
 
 
@@ -227,22 +229,15 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
     title = "scenario, placement, policy"
     table = plain_table("Recorded runs", title, *columns, *errors)
     for row in runs_json(runs):
-        length = half = change = prediction = ""
+        cells = ["missing", "", "", ""]
         if one := row.get("emulated"):
-            length = format_duration(one["mean"], 5)
-            half = format_duration(one["half"]) if one["half"] else ""
+            cells[0] = format_duration(one["mean"], 5)
+            cells[1] = format_duration(one["half"]) if one["half"] else ""
         if one := row["change"]:
-            change = write_pair(Interval(one["mean"], one["half"], one["count"]))
+            cells[2] = write_pair(Interval(one["mean"], one["half"], one["count"]))
         if one := row.get("predicted"):
-            prediction = format_duration(one["mean"], 5)
+            cells[3] = format_duration(one["mean"], 5)
         apart = row["makespan_error"], row["replay_error"]
-        table.add_row(
-            row["name"],
-            str(row["runs"]),
-            length or "missing",
-            half,
-            change,
-            prediction,
-            *("" if error is None else format_ratio(error) for error in apart),
-        )
+        cells += ["" if error is None else format_ratio(error) for error in apart]
+        table.add_row(row["name"], str(row["runs"]), *cells)
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _UNITS = (("Gbit/s", 1.25e8), ("Mbit/s", 1.25e5), ("kB/s", 1e3), ("B/s", 1.0))
+_LINES = ("-", "--", ":", "-.")
 _FEW = 300  # steps of a curve up to which each is marked
 
 
@@ -63,22 +65,16 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     for place, (port, link) in enumerate(shown):  # a NIC takes two: out and in
         axes, (since, capacity) = panels.flat[place], steps.of(port)
         times, values = rates[port]
-        axes.step(
-            np.concatenate([[0.0], times]),
-            np.concatenate([[0.0], values / factor]),
-            where="post",
-            color=palette(1)[0],
-            linewidth=1.0,
-            label=name,
-        )
+        curve = np.concatenate([[0.0], times]), np.concatenate([[0.0], values / factor])
+        solid: Any = {"color": palette(1)[0], "lw": 1.0, "label": name}
+        axes.step(*curve, where="post", **solid)
         # The end may come before a change, which then had no effect.
         until = np.maximum.accumulate(np.append(since, schedule.length))
         limits = np.append(capacity, capacity[-1]) / factor
         dashed: Any = {"color": COLOURS[5], "ls": "--", "lw": 1, "label": "capacity"}
         axes.step(until, limits, where="post", **dashed)
         highest = max([*capacity.tolist(), *values.tolist()]) / factor
-        axes.set_ylim(0, 1.12 * highest)
-        axes.set_title(link.name)
+        axes.set(title=link.name, ylim=(0, 1.12 * highest))
         window.time_axis(axes, schedule.length)
         axes.label_outer(remove_inner_ticks=False)
         axes.set_ylabel(unit if axes in panels[:, 0] else "")
@@ -112,14 +108,14 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
     panels = figure.subplots(len(curves), 2, squeeze=False, sharey="row")
     for (by_time, by_step), (name, of_runs) in zip(panels, curves.items(), strict=True):
         for label, curve, colour in zip(labels, of_runs, shades, strict=True):
-            if not len(curve):  # noted in the picture, not left out
-                label = f"{label}: no {name} reported"  # noqa: PLW2901
-                curve = np.empty((0, 2))  # noqa: PLW2901
             few = len(curve) <= _FEW
-            style: dict[str, Any] = {"color": colour, "lw": 1.5 if few else 0.7}
-            style |= {"marker": "." if few else "", "ms": 3}
-            by_time.plot(*curve.T, label=label, **style)
-            by_step.plot(np.arange(1, len(curve) + 1), curve[:, 1], **style)
+            style: Any = {"color": colour, "lw": 1.5 if few else 0.7, "ms": 3}
+            style["marker"] = "." if few else ""
+            # One without is noted in the picture, not left out.
+            note = "" if len(curve) else f": no {name} reported"
+            values = curve.reshape(-1, 2)
+            by_time.plot(*values.T, label=f"{label}{note}", **style)
+            by_step.plot(np.arange(1, len(curve) + 1), values[:, 1], **style)
         units = {"loss": "training loss (nats)", "accuracy": "accuracy (share)"}
         by_time.set_ylabel(units[name])
         latest = max(curve[-1, 0] for curve in of_runs if len(curve))
@@ -140,12 +136,19 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     """
     figure = new_figure(2.9, window.width)
     axes = figure.subplots()
-    lines = ("-", "--", ":", "-.")
-    kinds = [_durations(schedule) for schedule in schedules.values()]
+    kinds = []
+    for schedule in schedules.values():
+        job, flows = schedule.problem.job, schedule.flows()
+        at = tuple(flows.T)
+        seconds = schedule.flow_end[at] - schedule.flow_start[at]
+        names = np.array([edge_kind(job, job.edges[e]) for e in flows[:, 0].tolist()])
+        moving = seconds > 0
+        known = dict.fromkeys(names[moving].tolist())
+        kinds.append({kind: seconds[moving & (names == kind)] for kind in known})
     if not any(kinds):
         raise DataError("no flow between machines took time, there is nothing to show")
     colour = colours([kind for by_kind in kinds for kind in by_kind])
-    for label, by_kind, line in zip(schedules, kinds, cycle(lines), strict=False):
+    for label, by_kind, line in zip(schedules, kinds, cycle(_LINES), strict=False):
         if not by_kind:
             axes.plot([], [], color="none", label=f"{label}: no flow between machines")
         for kind, seconds in by_kind.items():
@@ -154,31 +157,14 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
             name = kind if len(schedules) == 1 else f"{kind}, {label}"
             style: Any = {"color": colour[kind], "ls": line, "label": name}
             axes.step([ranks[0], *ranks], share, where="post", **style)
-    axes.set_ylim(0, 1.02)
-    axes.set_ylabel("share of flows")
-    axes.set_xlabel("time from first to last byte (s)")
-    axes.set_xscale("log")
+    axes.set(xlabel="time from first to last byte (s)", ylabel="share of flows")
+    axes.set(ylim=(0, 1.02), xscale="log")
     legend_above(axes, 1 if window.narrow else 2)
     return figure
 
 
-def _durations(schedule: Schedule) -> dict[str, NDArray[np.float64]]:
-    job = schedule.problem.job
-    flows = schedule.flows()
-    at = tuple(flows.T)
-    seconds = schedule.flow_end[at] - schedule.flow_start[at]
-    kinds = np.array([edge_kind(job, job.edges[edge]) for edge in flows[:, 0].tolist()])
-    moving = seconds > 0
-    return {
-        str(kind): seconds[moving & (kinds == kind)]
-        for kind in dict.fromkeys(kinds[moving].tolist())
-    }
-
-
 def bars(
-    groups: Mapping[str, Mapping[str, Sequence[float]]],
-    *,
-    width: float = WIDTH,
+    groups: Mapping[str, Mapping[str, Sequence[float]]], *, width: float = WIDTH
 ) -> Figure:
     """Return horizontal bars with 95 % intervals, ``width`` inches wide.
 
@@ -197,28 +183,19 @@ def bars(
             span = interval(values[name])
             widest = max(widest, span.mean + span.half)
             place = row + (number - (len(series) - 1) / 2) * thick
-            bar = axes.barh(
-                place,
-                span.mean,
-                thick * 0.92,
-                color=shades[number],
-                label=name if row == 0 else None,
-            )
+            how: Any = {"color": shades[number], "label": None if row else name}
+            bar = axes.barh(place, span.mean, thick * 0.92, **how)
             bar[0].set_gid(f"bar-{row}-{number}")
+            text = f" {span.mean:.4g}"
             if span.half:
-                axes.errorbar(
-                    span.mean, place, xerr=span.half, color=ink(), lw=0.9, capsize=2
-                )
-            axes.annotate(
-                f" {span.mean:.4g}" + (f" ± {span.half:.2g}" if span.half else ""),
-                (span.mean + span.half, place),
-                va="center",
-                fontsize=6.5,
-            )
+                how = {"xerr": span.half, "color": ink(), "lw": 0.9, "capsize": 2}
+                axes.errorbar(span.mean, place, **how)
+                text += f" ± {span.half:.2g}"
+            end = span.mean + span.half
+            axes.annotate(text, (end, place), va="center", fontsize=6.5)
     axes.set_yticks(range(len(groups)), list(groups))
+    axes.set(xlabel="makespan (s)", xlim=(0, 1.16 * widest or 1.0))
     axes.set_ylim(len(groups) - 0.5, -0.5)
-    axes.set_xlim(0, 1.16 * widest or 1.0)
-    axes.set_xlabel("makespan (s)")
     axes.grid(visible=False, axis="y")
     if len(series) > 1:
         legend_above(axes)
@@ -234,7 +211,11 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
 
     ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary, in order.
     """
-    across = next((key for key in keys if _vary_as_numbers(rows, key)), None)
+    across = None
+    for key in reversed(keys):
+        with contextlib.suppress(ValueError):  # words
+            if len({float(row["values"][key]) for row in rows}) > 1:
+                across = key
     # Bars are grouped by all keys but the last, where there are several.
     inner = across or (keys[-1] if len(keys) > 1 else None)
     others = [key for key in keys if key != inner]
@@ -256,20 +237,11 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
         how: Any = {"color": colour, "marker": marker, "ms": 4, "capsize": 2.5}
         means, halves = zip(*((one.mean, one.half) for one in intervals), strict=True)
         axes.errorbar(x, means, yerr=halves, label=name, **how)
-    axes.set_xlabel(across)
+    axes.set(xlabel=across, ylabel="makespan (s)", ylim=(0, 1.08 * highest or 1.0))
     axes.set_xticks(np.unique([float(row["values"][across]) for row in rows]))
-    axes.set_ylabel("makespan (s)")
-    axes.set_ylim(0, 1.08 * highest or 1.0)
     if others:
         legend_above(axes)
     return canvas
-
-
-def _vary_as_numbers(rows: Sequence[Row], key: str) -> bool:
-    try:
-        return len({float(row["values"][key]) for row in rows}) > 1
-    except ValueError:
-        return False
 
 
 def accuracy_figure(
@@ -284,8 +256,7 @@ def accuracy_figure(
         how: Any = {"color": colour, "marker": marker, "ms": 3, "label": name}
         axes.plot(*np.transpose(curve), drawstyle="steps-post", **how)
     axes.axhline(target, color=ink(), ls=":", lw=1)
-    axes.set_xlabel("emulated time (s)")
-    axes.set_ylabel("accuracy")
+    axes.set(xlabel="emulated time (s)", ylabel="accuracy")
     axes.set_xlim(left=0)
     legend_above(axes, 5)
     return figure
@@ -319,12 +290,11 @@ def plot_comparison(
         axes[1].plot(at[curve.looks - 1], shares, color=colour, marker=".")
     if progress:
         axes[0].set_ylabel("training loss (nats)")
-        axes[1].set_ylabel("validation accuracy")
+        axes[1].set(ylabel="validation accuracy", ylim=(0, 1))
         axes[1].axhline(TARGET, color=ink(), ls=":", lw=1)
         target = f"{TARGET:.0%}, what the paper trains to"
         place = {"xy": (0, TARGET), "xycoords": ("axes fraction", "data")}
         axes[1].annotate(target, **place, va="bottom", fontsize="small")
-        axes[1].set_ylim(0, 1)
     edges = np.linspace(0, end, _PARTS + 1)
     for run, label, colour in zip(runs, labels, shades, strict=True):
         rate = np.diff(sum_crossed(run.best, edges)) / np.diff(edges)
@@ -357,6 +327,5 @@ def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
     Seconds; NaN where it never did.
     """
     place = progress.reach("valid", target)
-    if place is None:
-        return float("nan")
-    return float(step_ends(run)[progress.looks[place] - 1])
+    at = np.nan if place is None else step_ends(run)[progress.looks[place] - 1]
+    return float(at)

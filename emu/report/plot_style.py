@@ -48,18 +48,14 @@ def style(*, dark: bool) -> Iterator[None]:
     The background is painted, so that a figure stays readable in whatever page or
     viewer it is put, bright or dark.
     """
-    ink, paper, faint = _INK[dark], _PAPER[dark], _FAINT[dark]
-    settings: Any = {
-        "figure.facecolor": paper,
-        "axes.facecolor": paper,
-        "savefig.facecolor": paper,
-        "text.color": ink,
-        "axes.labelcolor": ink,
-        "axes.titlecolor": ink,
-        "axes.edgecolor": ink,
-        "xtick.color": ink,
-        "ytick.color": ink,
-        "grid.color": faint,
+    keys_of = {
+        _INK[dark]: "text.color axes.labelcolor axes.titlecolor axes.edgecolor "
+        "xtick.color ytick.color",
+        _PAPER[dark]: "figure.facecolor axes.facecolor savefig.facecolor",
+        _FAINT[dark]: "grid.color",
+    }
+    settings: Any = {key: c for c, keys in keys_of.items() for key in keys.split()}
+    settings |= {
         "grid.linewidth": 0.6,
         "axes.grid": True,
         "axes.axisbelow": True,
@@ -121,21 +117,15 @@ def save(figure: Figure, path: Path) -> None:
         raise DataError(f"ends in none of {names}", path=str(path))
     # Without a date the same figure is the same file.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    how: Any = {"format": kind, "dpi": 200, "metadata": metadata.get(kind)}
     with whole_file(path) as partial:
-        figure.savefig(
-            partial, format=kind, dpi=200, metadata=metadata.get(kind), facecolor="auto"
-        )
+        figure.savefig(partial, facecolor="auto", **how)
 
 
 def legend_above(axes: Axes, columns: int = 4) -> None:
     """Put the legend above the plot, where it covers no data."""
-    axes.legend(
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=columns,
-        columnspacing=1.2,
-        handlelength=1.4,
-    )
+    how: Any = {"ncols": columns, "columnspacing": 1.2, "handlelength": 1.4}
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), **how)
 
 
 #: Inches below which a figure is of one column of a paper.
@@ -191,13 +181,11 @@ class Window:
         names = [machine.name for machine in run.problem.cluster.machines]
         for name in self.machines:
             if name not in names:
-                raise DataError(
-                    f"has no machine {name!r}, known: {', '.join(names)}",
-                    path=str(run.path),
-                )
+                problem = f"has no machine {name!r}, known: {', '.join(names)}"
+                raise DataError(problem, path=str(run.path))
         if not self.only:
             return run
-        if (run.emulated if self.only == "emulated" else run.simulated) is None:
+        if getattr(run, self.only) is None:
             raise DataError(f"has no {self.only} schedule", path=str(run.path))
         other = "simulated" if self.only == "emulated" else "emulated"
         return replace(run, **{other: None})  # type: ignore[arg-type] # a field

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.prediction.analysis.critical_path import Cause, critical_path
 from emu.problem import Problem, Schedule, disturbances
-from emu.report import plot_curves, plot_style
+from emu.report import plot_curves as curves
+from emu.report import plot_style
 from emu.report.facts import DeathBand, death_bands
 from emu.report.many_runs import labels, makespans, schedules_of
 from emu.report.plot_style import Window, colours, ink, new_figure
@@ -51,10 +52,9 @@ def gantt(
     end = max(schedule.length for schedule in schedules.values())
     for axes, (name, schedule) in zip(panels, schedules.items(), strict=True):
         _panel(axes, schedule, rows, colour, name)
-        for band in deaths:
-            if band.run == name:
-                span = axes.axvspan(band.since, band.until, **_shade(band))
-                span.set_gid(f"{name}-{band.what.replace(' ', '-')}-{band.since:.9g}")
+        for band in (band for band in deaths if band.run == name):
+            span = axes.axvspan(band.since, band.until, **_shade(band))
+            span.set_gid(f"{name}-{band.what.replace(' ', '-')}-{band.since:.9g}")
         axes.set_title(f"{name}, makespan {schedule.makespan:.4g} s")
         if not window.narrow:
             remark = "NIC rows: flows, coloured by sender"
@@ -66,11 +66,8 @@ def gantt(
     handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
     shades = {band.what: _shade(band) for band in deaths}
     handles += [Patch(label=what, **shade) for what, shade in shades.items()]
-    figure.legend(
-        handles=handles,
-        loc="outside upper center",
-        ncols=min(len(handles), 2 if window.narrow else 5),
-    )
+    columns = min(len(handles), 2 if window.narrow else 5)
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns)
     return figure
 
 
@@ -86,18 +83,15 @@ def _rows(problem: Problem, window: Window) -> Rows:
     """
     rows: Rows = {}
     ports = {port for hops in problem.hops for port in hops}
-    for machine in range(len(problem.cluster.machines)):
-        if not window.shows(problem.cluster, machine):
-            continue
+    machines = [*range(len(problem.cluster.machines)), -1]
+    for machine in [m for m in machines if window.shows(problem.cluster, m)]:
         for task, place in enumerate(problem.placement.machine_of):
             if place == machine:
                 rows["task", task] = len(rows)
-        for port in problem.links.of_machine(machine):
+        links = problem.links
+        for port in links.shared if machine < 0 else links.of_machine(machine):
             if port in ports:
                 rows["port", port] = len(rows)
-    for port in problem.links.shared:
-        if port in ports and window.shows(problem.cluster, -1):
-            rows["port", port] = len(rows)
     return rows
 
 
@@ -105,7 +99,8 @@ def _panel(
     axes: Axes, schedule: Schedule, rows: Rows, colour: dict[str, str], name: str
 ) -> None:
     _bands(axes, schedule, rows, name)
-    job, start, end = schedule.problem.job, schedule.task_start, schedule.task_end
+    problem, job = schedule.problem, schedule.problem.job
+    start, end, all_flows = schedule.task_start, schedule.task_end, schedule.flows()
     for kind, shade in colour.items():
         boxes: list[Floats] = []
         for j, count in enumerate(job.rounds):
@@ -118,23 +113,20 @@ def _panel(
             axes.add_collection(bars)
     for (what, port), row in rows.items():
         if what == "port":
-            problem, job = schedule.problem, schedule.problem.job
-            flows = schedule.flows()
-            flows = flows[[port in problem.hops[edge] for edge in flows[:, 0].tolist()]]
-            at = tuple(flows.T)
+            crossing = [port in problem.hops[e] for e in all_flows[:, 0].tolist()]
+            at = tuple(all_flows[crossing].T)
             start, end = schedule.flow_start[at], schedule.flow_end[at]
             lane, _ = pack_lanes(start, end)
             thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
-            boxes = [
-                *_boxes(start, end, row - _FILLED / 2 + lane * thickness, thickness)
-            ]
-            sources = [job.edges[edge].source for edge in flows[:, 0].tolist()]
+            top = row - _FILLED / 2 + lane * thickness
+            boxes = [*_boxes(start, end, top, thickness)]
+            sources = [job.edges[edge].source for edge in at[0].tolist()]
             shades = [colour[job.tasks[source].kind] for source in sources]
             bars = PolyCollection(boxes, facecolor=shades, alpha=0.75, linewidth=0)
             bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
             axes.add_collection(bars)
     _chain(axes, schedule, rows)
-    _label_rows(axes, schedule.problem, rows)
+    _label_rows(axes, problem, rows)
 
 
 def _bands(axes: Axes, schedule: Schedule, rows: Rows, name: str) -> None:
@@ -144,9 +136,8 @@ def _bands(axes: Axes, schedule: Schedule, rows: Rows, name: str) -> None:
     for band in disturbances(schedule.problem.cluster, schedule.length):
         subjects = {("port", band.port)}
         if band.machine >= 0:
-            subjects = {
-                ("task", j) for j, m in enumerate(machines) if m == band.machine
-            }
+            tasks = [j for j, m in enumerate(machines) if m == band.machine]
+            subjects = {("task", task) for task in tasks}
         for row in [row for subject, row in rows.items() if subject in subjects]:
             spans[band.what].append(_box(band.since, band.until, row, 1.0))
     for what, boxes in spans.items():
@@ -159,9 +150,8 @@ def _bands(axes: Axes, schedule: Schedule, rows: Rows, name: str) -> None:
 
 def _box(start: float, end: float, row: int, thickness: float) -> Floats:
     """Return the corners of one bar in the middle of a row."""
-    top = np.array([row - thickness / 2])
-    box: Floats = _boxes(np.array([start]), np.array([end]), top, thickness)[0]
-    return box
+    top, bottom = row - thickness / 2, row + thickness / 2
+    return np.array([[start, top], [end, top], [end, bottom], [start, bottom]])
 
 
 def _boxes(start: Floats, end: Floats, top: Floats, thickness: float) -> Floats:
@@ -240,29 +230,19 @@ def plot(
     windows = [window.of(run) for run in runs]
     clocks = {"emulated" if run.emulated else "simulated" for run in windows}
     window = replace(window, clock=clocks.pop() if len(clocks) == 1 else "")
+    first, names = windows[0], labels(windows)
+
+    def cdf() -> Figure:
+        bests = dict(zip(names, (run.best for run in windows), strict=True))
+        return curves.cdf(bests if len(runs) > 1 else schedules_of(first), window)
+
+    drawings: dict[str, Callable[[], Figure]] = {
+        "gantt": lambda: gantt(schedules_of(first), window, death_bands(first.result)),
+        "ports": lambda: curves.ports(first.best, window),
+        "loss": lambda: curves.loss(windows, names, window),
+        "cdf": cdf,
+        "compare": lambda: curves.bars(makespans(windows), width=window.width),
+        "progress": lambda: curves.plot_comparison(windows, names, progress, window),
+    }
     with plot_style.style(dark=dark):
-        plot_style.save(_draw_figure(windows, figure, window, progress), out)
-
-
-def _draw_figure(
-    runs: Sequence[RecordedRun],
-    figure: str,
-    window: Window,
-    progress: Sequence[Progress],
-) -> Figure:
-    first, names = runs[0], labels(runs)
-    match figure:
-        case "gantt":
-            return gantt(schedules_of(first), window, death_bands(first.result))
-        case "ports":
-            return plot_curves.ports(first.best, window)
-        case "loss":
-            return plot_curves.loss(runs, names, window)
-        case "cdf":
-            bests = dict(zip(names, (run.best for run in runs), strict=True))
-            schedules = bests if len(runs) > 1 else schedules_of(first)
-            return plot_curves.cdf(schedules, window)
-        case "progress":
-            return plot_curves.plot_comparison(runs, names, progress, window)
-        case _:
-            return plot_curves.bars(makespans(runs), width=window.width)
+        plot_style.save(drawings[figure](), out)

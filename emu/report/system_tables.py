@@ -7,16 +7,19 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from io import StringIO
 from math import inf, isinf
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from emu.errors import EmulatorError
 from emu.prediction.analysis.throughput import Pace
 from emu.report.comparison import COLUMNS, reason, write_makespans
 from emu.report.explanation_tables import placing_line, setup_row
+from emu.report.html import markup as html
 from emu.report.many_runs import compare, flat, interval, pair, write_pair
 from emu.report.terminal import plain_table
 from emu.runs.result import Result, Row
@@ -108,8 +111,8 @@ class SystemResult:
     @property
     def limit(self) -> str:
         """Cause of most of the critical path, with its share."""
-        first = next(iter(self.limits.items()), None)
-        return f"{first[0]} {first[1]:.0%}" if first else "nothing"
+        lines = (f"{cause} {share:.0%}" for cause, share in self.limits.items())
+        return next(lines, "nothing")
 
     @property
     def seconds_per_seed(self) -> float:
@@ -157,7 +160,7 @@ class SystemResult:
         if self.refused:
             return {"system": self.system, "refused": reason(self.refused)}
         pace = self.samples_per_second
-        return {
+        content: Result = {
             "system": self.system,
             **compare(self.makespans, first.makespans),
             "seeds_per_iteration": self.seeds,
@@ -177,17 +180,16 @@ class SystemResult:
             "settings": dict(self.settings),
             "tried": [{"settings": dict(s), "seconds": t} for s, t in self.tried],
             **({"run": asdict(self.run)} if self.run else {}),
-            **(self._target_json() if self.looks else {}),
         }
-
-    def _target_json(self) -> Result:
-        return {
-            "reached": {seed: look._asdict() for seed, look in self.looks.items()},
-            "epochs": self.epochs,
-            "epoch_seconds": self.epoch_seconds,
-            "all_machines": self.everywhere,
-            "curves": {seed: [*curve] for seed, curve in self.curves.items()},
-        }
+        if self.looks:
+            content |= {
+                "reached": {seed: look._asdict() for seed, look in self.looks.items()},
+                "epochs": self.epochs,
+                "epoch_seconds": self.epoch_seconds,
+                "all_machines": self.everywhere,
+                "curves": {seed: [*curve] for seed, curve in self.curves.items()},
+            }
+        return content
 
 
 @dataclass(frozen=True)
@@ -244,18 +246,13 @@ def systems_table(results: Sequence[SystemResult]) -> Table:
     columns = (">iteration", ">seeds", ">seeds per s")
     table = plain_table("Simulated", "system", *COLUMNS, *columns)
     first = next(result for result in results if not result.refused)
-    for result in results:
-        if result.refused:
-            table.add_row(result.system, *write_makespans({}))
-            continue
-        table.add_row(
-            result.system,
-            *write_makespans(result.makespans),
-            write_pair(pair(result.makespans, first.makespans)),
-            format_duration(result.iteration_seconds),
-            f"{result.seeds:,}",
-            format_number(result.samples_per_second, 4),
-        )
+    for one in results:
+        cells = [one.system, *write_makespans(one.makespans)]
+        if not one.refused:
+            cells.append(write_pair(pair(one.makespans, first.makespans)))
+            cells += [format_duration(one.iteration_seconds), f"{one.seeds:,}"]
+            cells.append(format_number(one.samples_per_second, 4))
+        table.add_row(*cells)
     return table
 
 
@@ -276,20 +273,16 @@ def target_table(results: Sequence[SystemResult], target: str) -> Table:
     title = f"Simulated, to {target}"
     table = plain_table(title, "system", *columns, ">per epoch", *priced)
     for one in rows:
-        change = (
-            "" if one is rows[0] else write_pair(pair(one.makespans, rows[0].makespans))
-        )
-        table.add_row(
-            one.system,
-            f"{len(one.placing['machines'])} of {one.placing['machines_in_all']}",
-            format_duration(one.makespan),
-            change,
-            "" if one.everywhere is None else format_duration(one.everywhere, 3),
-            f"{one.epochs:.3g}",
-            f"{one.steps:,.0f}",
-            format_duration(one.epoch_seconds, 3),
-            *([format_money(one.cost["total"]) if one.cost else ""] if priced else ()),
-        )
+        machines = len(one.placing["machines"]), one.placing["machines_in_all"]
+        change = write_pair(pair(one.makespans, rows[0].makespans))
+        cells = ["{} of {}".format(*machines), format_duration(one.makespan)]
+        cells.append("" if one is rows[0] else change)
+        on_all = one.everywhere
+        cells.append("" if on_all is None else format_duration(on_all, 3))
+        cells += [f"{one.epochs:.3g}", f"{one.steps:,.0f}"]
+        cells.append(format_duration(one.epoch_seconds, 3))
+        cells += [format_money(one.cost["total"])] if one.cost else []
+        table.add_row(one.system, *cells)
     for one in results:
         if isinstance(error := one.refused, NotReached):
             best = f"{error.nearest:.1%} at best"
@@ -303,29 +296,20 @@ def limits_table(results: Sequence[SystemResult]) -> Table:
     table = plain_table("What limits them", "system", *columns)
     for one in rank(results):
         link, share = one.busiest
-        table.add_row(
-            one.system,
-            format_size(one.moved),
-            format_duration(one.setup["seconds"], 3) if one.setup else "",
-            f"{link} {share:.0%}" if one.moved else "",
-            one.limit,
-            format_size(max(one.memory.values())) if one.memory else "",
-            "" if one.busy is None else f"{one.busy:.0%}",
-        )
+        setup = format_duration(one.setup["seconds"], 3) if one.setup else ""
+        cells = [format_size(one.moved), setup]
+        cells += [f"{link} {share:.0%}" if one.moved else "", one.limit]
+        cells.append(format_size(max(one.memory.values())) if one.memory else "")
+        cells += [] if one.busy is None else [f"{one.busy:.0%}"]
+        table.add_row(one.system, *cells)
     table.caption = "memory: of the fullest machine; busy: what trains, the mean"
     return table
 
 
 def runs_of_rows(results: Sequence[SystemResult]) -> list[Table]:
     """Return a table of the rows that were run over sockets, none where none was."""
-    columns = (
-        ">simulated",
-        ">over sockets",
-        ">makespan error",
-        "verdict",
-        "prediction",
-    )
-    table = plain_table("Over sockets", "system", *columns)
+    columns = (">simulated", ">over sockets", ">makespan error", "verdict")
+    table = plain_table("Over sockets", "system", *columns, "prediction")
     for one in rank(results):
         if run := one.run:
             lengths = [next(iter(one.makespans.values())), run.makespan]
@@ -336,7 +320,7 @@ def runs_of_rows(results: Sequence[SystemResult]) -> list[Table]:
 
 
 def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
-    """Yield which system reaches a target first, and how sure that is; ties are named.
+    """Yield which system reaches a target first, how sure that is, and its settings.
 
     Differences are taken seed by seed: one within its own 95 % interval is a tie.
     """
@@ -356,25 +340,16 @@ def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
     for names in classes.values():
         if len(names) > 1:
             yield f"Equal weights, trained once: {', '.join(names)}."
-    yield from _settings_lines(results)
-
-
-def _settings_lines(results: Sequence[SystemResult]) -> Iterator[str]:
-    """Yield the grid of every system that has one, and its best."""
     for one in results:
-        grid: dict[str, list[object]] = {}
+        grid = defaultdict[str, dict[str, None]](dict)  # each value once, in order
         for settings, _ in one.tried:
             for key, value in settings.items():
-                values = grid.setdefault(key.removeprefix("job."), [])
-                values += [] if value in values else [value]
-        stated = ", ".join(
-            f"{key} {' | '.join(map(str, values))}" for key, values in grid.items()
-        )
+                grid[key.removeprefix("job.")][str(value)] = None
+        stated = ", ".join(f"{key} {' | '.join(v)}" for key, v in grid.items())
         if len(one.tried) > 1:
-            best = ", ".join(
-                f"{k.removeprefix('job.')} {v}" for k, v in one.settings.items()
-            )
-            yield f"{one.system}: the best of {len(one.tried)}, {stated}: {best}"
+            own = [f"{k.removeprefix('job.')} {v}" for k, v in one.settings.items()]
+            count = len(one.tried)
+            yield f"{one.system}: the best of {count}, {stated}: {', '.join(own)}"
 
 
 def systems_csv(results: Sequence[SystemResult]) -> str:
@@ -395,18 +370,17 @@ def ranking(results: Sequence[SystemResult]) -> str:
     """Return which system is how much faster, by seeds per second, in one sentence."""
     results = [result for result in results if not result.refused]
     best, *others = sorted(results, key=lambda r: -r.samples_per_second)
+    if not others:
+        return ""
     parts = []
     for other in others:
         even = best.samples_per_second == other.samples_per_second  # also infinite
         ratio = 1.0 if even else best.samples_per_second / other.samples_per_second
-        times = f"{ratio:.2f}"
-        fast = "as fast as" if times == "1.00" else f"{times} x as fast as"
-        parts.append(f"{fast} {other.system}")
+        times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} x "
+        parts.append(f"{times}as fast as {other.system}")
     line = f"By seeds per second {best.system} is {', '.join(parts)} here."
     least, most = (choose(r.seeds for r in results) for choose in (min, max))
     how = "as many" if least == most else f"{least:,} to {most:,}"
-    if not others:
-        return ""
     line = f"{line} All train on {how} seeds per iteration."
     if any(key.startswith("job.times") for one in results for key in one.edits):
         # 512 seeds of amazon_computers have 1.5 times the inputs of 128, not 4 times.
@@ -425,8 +399,8 @@ def edit_lines(result: SystemResult) -> list[str]:
 
     if result.refused:
         return [f"{result.system}: {reason(result.refused)}"]
-    lines = [placing_line(result.placing)]
-    lines.append(f"setup {' '.join(setup_row(result.setup))}")
+    setup = " ".join(setup_row(result.setup))
+    lines = [placing_line(result.placing), f"setup {setup}"]
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
             lines.append(f"added {key}: {show(after)}")
@@ -449,12 +423,76 @@ def crossover_table(found: Crossover) -> Table:
     for side in (below, above):
         for result in side.results:
             speed = format_number(result.samples_per_second, 4)
-            cells = result.limit, format_duration(result.busiest_link)
+            cells = speed, result.limit, format_duration(result.busiest_link)
             style = "bold" if result.system == side.best else ""
-            table.add_row(str(side.value), result.system, speed, *cells, style=style)
+            table.add_row(str(side.value), result.system, *cells, style=style)
     text = "nowhere in the range" if found.estimate is None else f"at {found.estimate}"
     table.caption = (
         f"first principles: the busiest link has as much to carry in both {text}; "
         f"{found.simulations} simulations"
     )
     return table
+
+
+#: Curves in a plot of the page of systems: as many as it has colours.
+_COLOURS = 6
+_CURVES = (
+    "Of the first seed, from the first look on, in emulated time, until the target; "
+    "a curve ends at the first of the looks that hold it. Drag to zoom, double-click "
+    "for everything; SVG and CSV save what is shown."
+)
+
+
+def systems_page(
+    name: str,
+    results: Sequence[SystemResult],
+    tables: Sequence[Table],
+    lines: Sequence[str],
+) -> str:
+    """Return the page of a scenario's systems, with the tables of the terminal.
+
+    ``lines`` say which is first.
+    """
+    # Pages and what they draw with take half a second to import.
+    from emu.report.html.page import whole_page  # noqa: PLC0415
+    from emu.report.trace import pack_columns  # noqa: PLC0415
+
+    said = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    changes = "".join(
+        f"<details><summary>{escape(one.system)}</summary>"
+        f"{html.bullets(edit_lines(one))}</details>"
+        for one in results
+    )
+    first, *others = tables
+    parts = [
+        html.page_title(name, str(first.title)),
+        html.section("first", "Which system is first", said, html.table(first)),
+        html.chart("counts", "Accuracy over time", _CURVES),
+    ]
+    for n, grid in enumerate(others):
+        parts.append(html.section(f"table{n}", str(grid.title), html.table(grid)))
+    title = "What each takes otherwise than the file"
+    parts.append(html.section("changes", title, changes))
+    curves = curves_of([*rank(results), *(one for one in results if one.refused)])
+    rows = [
+        {"name": name, **pack_columns(time=time, rate=100 * share)}
+        for name, curve in curves.items()
+        for time, share in [np.transpose(curve)]
+    ]
+    plots = [
+        {"title": "accuracy", "unit": "%", "curves": rows[n : n + _COLOURS]}
+        for n in range(0, len(rows), _COLOURS)
+    ]
+    ends = [curve[-1][0] for curve in curves.values()]
+    data = {"clock": "emulated time (s)", "start": 0.0, "end": max(ends, default=0.0)}
+    charts = data | {"runs": [], "training": [], "counts": plots}
+    return whole_page(name, "".join(parts), charts)
+
+
+def curves_of(
+    results: Sequence[SystemResult],
+) -> dict[str, Sequence[tuple[float, float]]]:
+    """Return the accuracy over time of every system, with its first seed."""
+    return {
+        one.system: next(iter(one.curves.values())) for one in results if one.curves
+    }

@@ -22,7 +22,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain, count
 from pathlib import Path
@@ -41,11 +40,11 @@ from emu.units import format_rate
 
 if TYPE_CHECKING:
     Event = dict[str, Any]
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 
-def pack_lanes(
-    start: NDArray[np.float64], end: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], int]:
+def pack_lanes(start: Floats, end: Floats) -> tuple[Ints, int]:
     """Return a lane per bar such that bars of one lane do not overlap, and how many.
 
     A bar takes the lowest lane that is free, in the order of starts: as few lanes as
@@ -58,21 +57,16 @@ def pack_lanes(
     for bar in np.lexsort((end, start)).tolist():
         while busy and busy[0][0] <= start[bar]:
             heappush(free, heappop(busy)[1])
-        if free:
-            lane = heappop(free)
-        else:
-            lane, count = count, count + 1
+        lane = heappop(free) if free else count
+        count = max(count, lane + 1)
         lanes[bar] = lane
         heappush(busy, (float(end[bar]), lane))
     return lanes, count
 
 
 def pack_lanes_per_group(
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
-    group: NDArray[np.int64],
-    groups: int,
-) -> tuple[NDArray[np.int64], list[int]]:
+    start: Floats, end: Floats, group: Ints, groups: int
+) -> tuple[Ints, list[int]]:
     """Return `pack_lanes` of every group, and the number of lanes of each."""
     lanes = np.zeros(len(start), dtype=np.int64)
     counts = []
@@ -86,10 +80,10 @@ def pack_lanes_per_group(
 class Crossings(NamedTuple):
     """Every flow at every link that it crosses, and its lane there."""
 
-    flow: NDArray[np.int64]
+    flow: Ints
     """Position in `Schedule.flows`."""
-    port: NDArray[np.int64]
-    lane: NDArray[np.int64]
+    port: Ints
+    lane: Ints
     """The link, and which of its lanes."""
     lanes: list[int]
     """Number of lanes of every link."""
@@ -102,13 +96,9 @@ def crossings(schedule: Schedule) -> Crossings:
     port = np.array([p for e in flows[:, 0].tolist() for p in hops[e]], dtype=np.int64)
     count = np.array([len(hops[e]) for e in flows[:, 0].tolist()], dtype=np.int64)
     flow = np.repeat(np.arange(len(flows)), count)
-    lane, lanes = pack_lanes_per_group(
-        schedule.flow_start[at][flow],
-        schedule.flow_end[at][flow],
-        port,
-        len(schedule.problem.links),
-    )
-    return Crossings(flow, port, lane, lanes)
+    start, end = schedule.flow_start[at][flow], schedule.flow_end[at][flow]
+    lanes = pack_lanes_per_group(start, end, port, len(schedule.problem.links))
+    return Crossings(flow, port, *lanes)
 
 
 def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
@@ -116,6 +106,15 @@ def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
     with np.errstate(over="ignore"):  # 1e300 s of a damaged run: drawn as without end
         array = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<"))
     return base64.b64encode(array.tobytes()).decode("ascii")
+
+
+def pack_columns(**columns: NDArray[Any]) -> dict[str, str]:
+    """Return columns by name as `pack` does: times as float32, positions as uint32.
+
+    The 7 digits of float32 are less than a pixel.
+    """
+    kinds = {"f": "f4", "i": "u4", "u": "u4"}
+    return {name: pack(one, kinds[one.dtype.kind]) for name, one in columns.items()}
 
 
 #: Process numbers of the second group begin here; a group has fewer machines.
@@ -162,9 +161,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     Raises DataError when neither schedule can be read, or the file cannot be written.
     """
     record = load_run(run)
-    groups: dict[str, Schedule] = {}
-    if record.emulated is not None:
-        groups["emulated"] = record.emulated
+    groups = {} if record.emulated is None else {"emulated": record.emulated}
     if record.simulated is not None:
         groups["simulated"] = with_simulated_rates(record)
     if not groups:
@@ -183,8 +180,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     return path
 
 
-@dataclass(frozen=True)
-class _Slice:
+class _Slice(NamedTuple):
     """Place and time of a bar."""
 
     pid: int
@@ -201,9 +197,8 @@ class _Group:
     ) -> None:
         self._name, self._schedule, self._arrow = name, schedule, arrow
         self._problem, self._job = schedule.problem, schedule.problem.job
-        self._first = first
+        self._first, self._bars = first, schedule.bars()
         self._machine_of = self._problem.placement.machine_of
-        self._bars = schedule.bars()
         self._flows, self._crossed = schedule.flows(), crossings(schedule)
         self._links = self._problem.links
         # Shared links stand in the process behind the machines.
@@ -230,8 +225,7 @@ class _Group:
             yield _meta("thread_sort_index", pid, j + 1, sort_index=j + 1)
             for n in np.flatnonzero(self._bars[j]).tolist():
                 args = {"task": task.name, "iteration": n}
-                bar = self._task_bar(j, n)
-                yield _bar(f"{task.name} {n}", task.kind, bar, args)
+                yield _bar(f"{task.name} {n}", task.kind, self._task_bar(j, n), args)
         for port, lanes in enumerate(self._crossed.lanes):
             host, first = self._place[port]
             for lane in range(lanes):
@@ -254,13 +248,9 @@ class _Group:
         return self._first + machine + 1
 
     def _task_bar(self, task: int, iteration: int) -> _Slice:
-        at = task, iteration
-        return _Slice(
-            self._pid(self._machine_of[task]),
-            task + 1,
-            float(self._schedule.task_start[at]),
-            float(self._schedule.task_end[at]),
-        )
+        start = float(self._schedule.task_start[task, iteration])
+        end = float(self._schedule.task_end[task, iteration])
+        return _Slice(self._pid(self._machine_of[task]), task + 1, start, end)
 
     def _name_port(self, port: int) -> str:
         link = self._links[port]
@@ -276,10 +266,8 @@ class _Group:
             bars[flow].append((self._pid(machine), first + lane))
         for (e, n), places in zip(self._flows.tolist(), bars, strict=True):
             edge, size = job.edges[e], float(schedule.flow_bytes[e, n])
-            start, end = (
-                float(schedule.flow_start[e, n]),
-                float(schedule.flow_end[e, n]),
-            )
+            start = float(schedule.flow_start[e, n])
+            end = float(schedule.flow_end[e, n])
             args = {
                 "flow": job.edge_names[e],
                 "iteration": n,
@@ -299,18 +287,14 @@ class _Group:
 
     def _handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
-        for edge, hops, size in zip(
-            self._job.edges, self._problem.hops, self._job.flow_counts, strict=True
-        ):
-            for n in range(0 if hops else size):
-                arrival = edge.destination, n + edge.lag
-                if not (self._bars[edge.source, n] and self._bars[arrival]):
-                    continue
-                yield from self._arrow_between(
-                    self._task_bar(edge.source, n),
-                    self._task_bar(*arrival),
-                    "credit" if edge.credit else "dependency",
-                )
+        hops, counts = self._problem.hops, self._job.flow_counts
+        for edge, crossed, size in zip(self._job.edges, hops, counts, strict=True):
+            kind = "credit" if edge.credit else "dependency"
+            for n in range(0 if crossed else size):
+                at, to = (edge.source, n), (edge.destination, n + edge.lag)
+                if self._bars[at] and self._bars[to]:
+                    bars = self._task_bar(*at), self._task_bar(*to)
+                    yield from self._arrow_between(*bars, kind)
 
     def _arrow_between(
         self, source: _Slice, target: _Slice, category: str = "dependency"
@@ -325,10 +309,10 @@ class _Group:
 
     def _list_undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
-        at = tuple(self._flows.T)
-        schedule = self._schedule
-        source = np.array([edge.source for edge in self._job.edges], dtype=np.int64)
-        machine = np.array(self._machine_of, dtype=np.int64)[source[self._flows[:, 0]]]
+        at, schedule = tuple(self._flows.T), self._schedule
+        machine = np.array(
+            [self._machine_of[edge.source] for edge in self._job.edges], dtype=np.int64
+        )[self._flows[:, 0]]
         for m in range(len(self._problem.cluster.machines)):
             here = machine == m
             both = schedule.flow_ready[at][here], schedule.flow_end[at][here]
@@ -341,20 +325,16 @@ class _Group:
 
     def _changes(self) -> Iterator[Event]:
         """Yield a mark where a capacity or a machine's speed becomes another one."""
-        changes = [
-            (
-                f"{change.machine} has {change.share:.3g} of its speed",
-                self._problem.cluster.index(change.machine),
-                change.time,
-            )
-            for change in self._problem.cluster.speed_changes
-        ]
+        mark = {"ph": "i", "s": "p"}  # s: as high as its process
+        cluster = self._problem.cluster
+        for change in cluster.speed_changes:
+            line = f"{change.machine} has {change.share:.3g} of its speed"
+            at = _at(self._pid(cluster.index(change.machine)), 0, change.time)
+            yield {**mark, "name": line, **at}
         for time, port, capacity in self._links.steps.rows.tolist():
             line = f"{self._links[int(port)].name} has {format_rate(capacity)}"
-            changes.append((line, self._place[int(port)][0], time))
-        for line, machine, time in changes:  # s: as high as its process
-            mark = {"ph": "i", "s": "p", "name": line}
-            yield mark | _at(self._pid(machine), 0, time)
+            at = _at(self._pid(self._place[int(port)][0]), 0, time)
+            yield {**mark, "name": line, **at}
 
 
 def _microseconds(seconds: float) -> float:
@@ -374,12 +354,8 @@ def _at(pid: int, tid: int, time: float) -> Event:
 
 
 def _bar(name: str, category: str, bar: _Slice, args: Event) -> Event:
-    event = {
-        "ph": "X",
-        "name": name,
-        "cat": category,
-        **_at(bar.pid, bar.tid, bar.start),
-    }
+    at = _at(bar.pid, bar.tid, bar.start)
+    event = {"ph": "X", "name": name, "cat": category, **at}
     event["dur"] = round(_microseconds(bar.end) - event["ts"], 3)
     return event | ({"args": args} if args else {})
 

@@ -8,6 +8,6 @@ second. Must not know: how a schedule is made; it only looks on.
 s.
 """
 
-from emu.report.dashboard.live_run import LiveRun, LiveTable
+from emu.report.dashboard.live_run import LiveRun, draw_live
 
-__all__ = ["LiveRun", "LiveTable"]
+__all__ = ["LiveRun", "draw_live"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Self, cast
+from typing import cast
 
 import numpy as np
 from rich import box
@@ -21,39 +20,9 @@ from emu.emulation.coordinator import Observer
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.prediction.scheduling import Decisions
 from emu.problem import Problem, Schedule
-from emu.report.dashboard.status import (
-    SPANS,
-    ActiveFlow,
-    History,
-    Phase,
-    Port,
-    RunningTask,
-    Seen,
-    Status,
-    Summary,
-)
+from emu.report.dashboard import status as form
 from emu.runs.result import Result
 from emu.units import format_duration, format_rate, format_size
-
-
-@dataclass(frozen=True)
-class Joined:
-    """So many processes are up."""
-
-    processes: int
-
-
-@dataclass(frozen=True)
-class Began:
-    """Run time 0 is now."""
-
-
-@dataclass(frozen=True)
-class Restarting:
-    """The attempt has ended; the next begins with this iteration."""
-
-    error: str
-    first: int
 
 
 class Tape(Observer):
@@ -77,15 +46,15 @@ class Tape(Observer):
 
     @override
     def on_join(self, processes: int) -> None:
-        self._note(Joined(processes))
+        self._note(("joined", processes))
 
     @override
     def began(self, seconds: float) -> None:
-        self._note(Began())
+        self._note(("began",))
 
     @override
     def restarting(self, error: str, first: int) -> None:
-        self._note(Restarting(error, first))
+        self._note(("restarting", error, first))
 
     task_started = task_ended = flow_ended = _note
 
@@ -108,14 +77,8 @@ class LiveRun:
 
     All methods may be called from any thread.
 
-    Parameters
-    ----------
-    scenario, policy
-        Names, for the headline.
-    time_scale
-        Wall seconds per emulated second.
-    clock
-        Wall seconds, monotonic.
+    ``scenario`` and ``policy`` are names, for the headline; ``time_scale`` is in wall
+    seconds per emulated second; ``clock`` gives wall seconds, monotonic.
     """
 
     def __init__(
@@ -127,14 +90,12 @@ class LiveRun:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tape = Tape(clock)
-        self.problem = problem
-        self._clock = clock
+        self.tape, self.problem, self._clock = Tape(clock), problem, clock
         self._scenario, self._policy, self._scale = scenario, policy, time_scale
         self._lock = threading.Lock()
-        self._phase: Phase = "starting"
+        self._phase: form.Phase = "starting"
         self._processes = 0
-        self._outcome: Summary | None = None
+        self._outcome: form.Summary | None = None
         self._verdict: str | None = None
         self._error: str | None = None
         tasks, edges = len(problem.job.tasks), len(problem.job.edges)
@@ -159,15 +120,15 @@ class LiveRun:
         self._sampled_at = -math.inf
         self._predicted: Schedule | None = None
         self._ends: list[float] = []
-        self.history = History()
+        self.history = form.History()
 
     def on_end(self, result: Result) -> None:
         """Note what the run came to; ``result`` is the content of result.json."""
         with self._lock:
             self._fold()
             self._phase, self._processes = "ended", 0
-            figures = {key: float(result[key]) for key in Summary.model_fields}
-            self._outcome = Summary(**figures)
+            figures = {key: float(result[key]) for key in form.Summary.model_fields}
+            self._outcome = form.Summary(**figures)
             verdict = result.get("verdict")
             self._verdict = None if verdict is None else str(verdict["trust"])
             self._advance(max(self._time, self._outcome.makespan))
@@ -180,7 +141,7 @@ class LiveRun:
             self._phase, self._error, self._processes = "failed", error, 0
             self._sample()
 
-    def status(self) -> Status:
+    def status(self) -> form.Status:
         """Return the run as it is now."""
         with self._lock:
             self._fold()
@@ -203,13 +164,12 @@ class LiveRun:
                 return []
             start, end = self._predicted.task_start, self._predicted.task_end
         task, iteration = np.nonzero(np.isfinite(end))
-        spans = np.stack(
-            [task, iteration, start[task, iteration], end[task, iteration]], axis=1
-        )
-        first = np.argsort(spans[:, 2], kind="stable")[:SPANS]
+        at = task, iteration
+        spans = np.stack([*at, start[at], end[at]], axis=1)
+        first = np.argsort(spans[:, 2], kind="stable")[: form.SPANS]
         return cast("list[list[float]]", spans[first].tolist())
 
-    def news(self, seen: Seen) -> tuple[Result, Seen]:
+    def news(self, seen: form.Seen) -> tuple[Result, form.Seen]:
         """Return the history that a viewer has not seen; see `History.since`."""
         with self._lock:
             self._fold()
@@ -238,9 +198,7 @@ class LiveRun:
         match what:
             case TaskEnded():
                 self._measure_delay(received, base + what.end)
-                n, times = what.iteration + self._first, (what.start, what.end)
-                start, end = (base + time for time in times)
-                self._task_ended(replace(what, iteration=n, start=start, end=end))
+                self._task_ended(what)
             case FlowEnded():
                 self._measure_delay(received, base + what.time)
                 edge = what.edge
@@ -255,25 +213,24 @@ class LiveRun:
             case RunTask():
                 n = what.iteration + self._first
                 self._running[what.task] = n, base + what.start
-            case Began():
+            case ("began",):
                 self._phase, self._zero = "running", received + 1.0
-            case Restarting(error, first):
+            case "restarting", str(error), int(first):
                 self._restart(error, first)
-            case Schedule() if self._predicted is not None:
-                pass  # of an attempt after the first
-            case Schedule():
+            case Schedule() if self._predicted is None:  # of the first attempt
                 self._predicted = what
                 ends = what.task_end
                 self._ends = np.sort(ends[np.isfinite(ends)]).tolist()
-            case Joined(processes):
+            case "joined", int(processes):
                 self._processes = processes
-            case _:
-                raise TypeError(f"the tape holds {what!r}")
+            case _:  # the prediction of a further attempt
+                pass
 
     def _restart(self, error: str, first: int) -> None:
         """Go on at the run time so far, with nothing under way."""
         self._sample()
-        self.history.add_death(self._time, f"{error}: goes on at iteration {first}")
+        note = f"{error}: goes on at iteration {first}"
+        self.history.deaths.append((self._time, note))
         self._phase, self._processes = "starting", 0
         self._first, self._base, self._zero = first, self._time, math.inf
         self._done[:], self._over[:] = np.minimum(first, self._rounds), -1
@@ -297,10 +254,11 @@ class LiveRun:
     def _task_ended(self, message: TaskEnded) -> None:
         self._running.pop(message.task, None)
         self._done[message.task] += 1
-        self.history.ran(message.task, message.iteration, message.start, message.end)
+        n, base = message.iteration + self._first, self._base
+        self.history.ran(message.task, n, base + message.start, base + message.end)
         for edge, volume in zip(message.edges, message.volumes, strict=True):
             if self.problem.hops[edge]:
-                self._volumes[edge, message.iteration - self._first] = volume
+                self._volumes[edge, message.iteration] = volume
         if message.late > 0:
             self._late += 1
             self._max_late = max(self._max_late, message.late)
@@ -312,7 +270,7 @@ class LiveRun:
         if figures:
             self._figures[message.task] = figures
         for figure, value in figures.items():
-            self.history.report(message.end, figure, value)
+            self.history.report(base + message.end, figure, value)
 
     def _apply_decisions(self, decided: Decisions) -> None:
         self._advance(self._base + decided.time)
@@ -337,15 +295,15 @@ class LiveRun:
         self._moved[:] = 0.0
         self._sampled, self._sampled_at = self._time, self._clock()
 
-    def _status(self) -> Status:
+    def _status(self) -> form.Status:
         job, now = self.problem.job, self._now()
         share, left = self._progress(now)
         counts = zip(self._done.tolist(), job.rounds, strict=True)
-        values: dict[str, list[float]] = {}
+        values = defaultdict[str, list[float]](list)
         for figures in self._figures.values():
             for figure, value in figures.items():
-                values.setdefault(figure, []).append(value)
-        return Status(
+                values[figure].append(value)
+        return form.Status(
             scenario=self._scenario,
             policy=self._policy,
             phase=self._phase,
@@ -361,15 +319,13 @@ class LiveRun:
             left=left,
             share=share,
             running=[
-                RunningTask(task=job.tasks[task].name, iteration=n, since=since)
+                form.RunningTask(task=job.tasks[task].name, iteration=n, since=since)
                 for task, (n, since) in self._running.items()
             ],
             active_flows=len(self._active),
             flows=self._flows(now),
             ports=self._ports(),
-            figures={
-                figure: float(np.mean(numbers)) for figure, numbers in values.items()
-            },
+            figures={name: float(np.mean(each)) for name, each in values.items()},
             delay=self._delay,
             max_delay=self._max_delay,
             late_steps=self._late,
@@ -394,12 +350,12 @@ class LiveRun:
             return count / steps if steps else 1.0, left
         return float(min(max(now, since), ends[count]) / ends[-1]), left
 
-    def _ports(self) -> list[Port]:
+    def _ports(self) -> list[form.Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]
         running, now = self._phase == "running", np.array([self._now()])
         steps = self.problem.links.steps
         return [
-            Port(
+            form.Port(
                 port=link.name,
                 machine=machines[link.machine] if link.direction else "",
                 direction=link.direction,
@@ -410,13 +366,13 @@ class LiveRun:
             for port, link in enumerate(self.problem.links)
         ]
 
-    def _flows(self, now: float) -> list[ActiveFlow]:
+    def _flows(self, now: float) -> list[form.ActiveFlow]:
         job = self.problem.job
         flows = []
         for e, iteration in self._active.items():
             volume, edge = self._volumes.get((e, iteration), 0.0), job.edges[e]
             sent = float(self._served[e] + self._rate[e] * (now - self._since[e]))
-            flow = ActiveFlow(
+            flow = form.ActiveFlow(
                 edge=job.edge_names[e],
                 source=job.tasks[edge.source].name,
                 destination=job.tasks[edge.destination].name,
@@ -432,25 +388,16 @@ class LiveRun:
 _BAR = 12
 
 
-class LiveTable:
-    """Draws a live run while it is entered; a context manager."""
-
-    def __init__(self, live: LiveRun, console: Console) -> None:
-        self._drawn = Live(
-            console=console,
-            get_renderable=lambda: live_table(live.status()),
-            refresh_per_second=1 / SAMPLE,
-        )
-
-    def __enter__(self) -> Self:
-        self._drawn.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._drawn.stop()
+def draw_live(live: LiveRun, console: Console) -> Live:
+    """Return a context manager that draws a live run while it is entered."""
+    return Live(
+        console=console,
+        get_renderable=lambda: live_table(live.status()),
+        refresh_per_second=1 / SAMPLE,
+    )
 
 
-def live_table(status: Status) -> Table:
+def live_table(status: form.Status) -> Table:
     """Return one row per machine and shared link, under a line with the figures."""
     figures = ", ".join(f"{name} {value:.4g}" for name, value in status.figures.items())
     title = (
@@ -458,20 +405,17 @@ def live_table(status: Status) -> Table:
         f"{status.iterations}, {status.run_time:.2f} s, {status.active_flows} flows"
         f"{', ' + figures if figures else ''}"
     )
-    delays = (
+    table = Table("machine", title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.caption = (
         f"{status.late_steps} late steps, events received "
         f"{format_duration(status.delay, 2)} after the fastest "
         f"(worst {format_duration(status.max_delay, 2)} wall)"
     )
-    table = Table(
-        title=title, caption=delays, box=box.SIMPLE_HEAD, title_justify="left"
-    )
-    table.add_column("machine")
     for direction in ("out", "in"):
         table.add_column(direction)
         table.add_column("rate", justify="right")
         table.add_column("moved", justify="right")
-    rows: dict[str, list[Port]] = {}
+    rows: dict[str, list[form.Port]] = {}
     for port in status.ports:
         rows.setdefault(port.machine or port.port, []).append(port)
     for name, ports in rows.items():

@@ -56,8 +56,7 @@ _OF_PORTS = (
 
 def metrics(status: Status) -> str:
     """Return ``status`` as metrics; seconds and bytes are emulated unless ``wall``."""
-    labels = {"scenario": status.scenario, "policy": status.policy}
-    labels["phase"] = status.phase
+    labels = {name: getattr(status, name) for name in ("scenario", "policy", "phase")}
     lines = [_metric("run_info", "gauge", "What runs", (labels, 1))]
     for key, name, kind, text in _FIGURES:
         lines.append(_metric(name, kind, text, ({}, getattr(status, key))))
@@ -110,13 +109,9 @@ class _Visitor:
 class Pages:
     """Answers requests about one run.
 
-    Parameters
-    ----------
-    token
-        What a request must show as ``?token=`` or bearer: other users of this computer
-        reach its loopback addresses too, and so do pages open in a browser.
-    directory
-        Run directory, whose report.html is served once it is there.
+    A request must show the ``token`` as ``?token=`` or bearer: other users of this
+    computer reach its loopback addresses too, and so do pages open in a browser.
+    ``directory`` is that of the run, whose report.html is served once it is there.
     """
 
     def __init__(self, live: LiveRun, token: str, directory: Path) -> None:
@@ -137,16 +132,24 @@ class Pages:
     def application(self) -> web.Application:
         """Return the aiohttp application."""
         app, live = web.Application(middlewares=[self._guard]), self._live
-        for path, content in {
-            "status": lambda: live.status().model_dump(),
-            "history": live.history_json,
-            "prediction": live.prediction_json,
-            "schema": lambda: Status.model_json_schema(mode="serialization"),
+        answer, report = web.json_response, str(self._directory / "report.html")
+        kind = {"Content-Type": CONTENT_TYPE}
+        for path, make in {
+            "/": lambda: web.Response(
+                text=page(live, report), content_type="text/html"
+            ),
+            "/metrics": lambda: web.Response(
+                body=metrics(live.status()).encode(), headers=kind
+            ),
+            "/api/status": lambda: answer(live.status().model_dump()),
+            "/api/history": lambda: answer(live.history_json()),
+            "/api/prediction": lambda: answer(live.prediction_json()),
+            "/api/schema": lambda: answer(
+                Status.model_json_schema(mode="serialization")
+            ),
         }.items():
-            app.router.add_get(f"/api/{path}", _answer(content))
-        app.router.add_get("/", self._page)
+            app.router.add_get(path, _handler(make))
         app.router.add_get("/ws", self._socket)
-        app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/report.html", self._report)
         return app
 
@@ -158,12 +161,9 @@ class Pages:
 
     async def send_updates(self) -> None:
         """Send every viewer what is new."""
-        status = self._live.status()
-        update = {"status": status.model_dump(), "report": self._has_report()}
+        update = self._update()
         # One that does not read fills its buffer; it must not hold up the others.
-        await asyncio.gather(
-            *(self._send(viewer, update) for viewer in list(self._viewers))
-        )
+        await asyncio.gather(*(self._send(one, update) for one in [*self._viewers]))
 
     async def _send(self, viewer: web.WebSocketResponse, update: Result) -> None:
         try:
@@ -193,21 +193,14 @@ class Pages:
             response.headers["X-Content-Type-Options"] = "nosniff"
         return response
 
-    async def _page(self, _: web.Request) -> web.Response:
-        text = page(self._live, str(self._directory / "report.html"))
-        return web.Response(text=text, content_type="text/html")
-
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
         origin = request.headers.get("Origin")
         if origin is not None and origin.partition("://")[2] != request.host:
             raise web.HTTPForbidden(text="another site's page may not look on\n")
         viewer = web.WebSocketResponse(heartbeat=20.0, compress=False)
         await viewer.prepare(request)
-        status = self._live.status()
         self._viewers[viewer] = NOTHING
-        await self._send(
-            viewer, {"status": status.model_dump(), "report": self._has_report()}
-        )
+        await self._send(viewer, self._update())
         try:
             async for message in viewer:
                 if message.type == WSMsgType.ERROR:
@@ -216,24 +209,23 @@ class Pages:
             self._viewers.pop(viewer, None)
         return viewer
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        text = metrics(self._live.status())
-        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
-
     async def _report(self, _: web.Request) -> web.StreamResponse:
         if not self._has_report():
-            raise web.HTTPNotFound(
-                text="the report is written when the run has ended\n"
-            )
+            text = "the report is written when the run has ended\n"
+            raise web.HTTPNotFound(text=text)
         return web.FileResponse(self._directory / "report.html")
 
     def _has_report(self) -> bool:
         return (self._directory / "report.html").is_file()
 
+    def _update(self) -> Result:
+        status = self._live.status().model_dump()
+        return {"status": status, "report": self._has_report()}
 
-def _answer(content: Callable[[], object]) -> Handler:
+
+def _handler(make: Callable[[], web.Response]) -> Handler:
     async def handle(_: web.Request) -> web.Response:
-        return web.json_response(content())
+        return make()
 
     return handle
 
@@ -271,13 +263,8 @@ def page(live: LiveRun, report: str = "report.html") -> str:
 class Dashboard:
     """Serves a live run while it is entered; a context manager.
 
-    Parameters
-    ----------
-    host, port
-        Where; port 0 takes any free one.
-    token
-        What viewers must show, see `Pages`; drawn if none is given, and part of the
-        address then.
+    Port 0 takes any free one. Viewers must show the ``token``, see `Pages`; one is
+    drawn if none is given, and part of the address then.
 
     Raises ScenarioError on entry, when the address cannot be used.
     """
@@ -319,11 +306,10 @@ class Dashboard:
         self._thread.start()
         self._up.wait()
         if self._failure is not None:
-            raise ScenarioError(
-                f"cannot listen on {format_address(self._host, self._port)}: "
-                f"{self._failure.strerror or self._failure}",
-                file="--dashboard",
-            ) from self._failure
+            place = format_address(self._host, self._port)
+            problem = f"cannot listen on {place}: "
+            problem += self._failure.strerror or str(self._failure)
+            raise ScenarioError(problem, file="--dashboard") from self._failure
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -334,7 +320,14 @@ class Dashboard:
     async def _serve(self) -> None:
         self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
         logger = logging.getLogger(__name__)
-        logger.addFilter(_is_ours)
+        # Of malformed input aiohttp logs a traceback with its bytes, which could fill
+        # the terminal.
+        logger.addFilter(
+            lambda record: (
+                not record.exc_info
+                or not isinstance(record.exc_info[1], HttpProcessingError)
+            )
+        )
         how: Any = {"access_log": None, "logger": logger, "shutdown_timeout": 0.5}
         runner = web.AppRunner(self._pages.application(), **how)
         await runner.setup()
@@ -364,11 +357,3 @@ class Dashboard:
             if site is not None:
                 site.close()
             await runner.cleanup()
-
-
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Return True unless a fault is malformed input, which could fill the terminal.
-
-    Of each malformed request aiohttp logs a traceback, with its bytes.
-    """
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -148,26 +147,19 @@ class History:
         self.end = end
         if len(self.time) > self.capacity:
             # Every two neighbours are joined; their mean is weighed by their lengths.
-            edges = [*self.time, self.end]
-            halves: list[list[float]] = []
-            for k in range(0, len(self.time), 2):
-                if k + 1 == len(self.time):
-                    halves.append(self.rates[k])
-                    continue
-                one, two = edges[k + 1] - edges[k], edges[k + 2] - edges[k + 1]
-                share = one / (one + two) if one + two else 0.5
-                pairs = zip(self.rates[k], self.rates[k + 1], strict=True)
-                halves.append([share * a + (1 - share) * b for a, b in pairs])
-            self.flows = [
-                max(self.flows[k : k + 2]) for k in range(0, len(self.flows), 2)
-            ]
-            self.time, self.rates = self.time[::2], halves
+            edges, firsts = [*self.time, self.end], range(0, len(self.time), 2)
+            for k in firsts:
+                if k + 1 < len(self.time):
+                    one, two = edges[k + 1] - edges[k], edges[k + 2] - edges[k + 1]
+                    share = one / (one + two) if one + two else 0.5
+                    pairs = zip(self.rates[k], self.rates[k + 1], strict=True)
+                    self.rates[k] = [share * a + (1 - share) * b for a, b in pairs]
+            self.flows = [max(self.flows[k : k + 2]) for k in firsts]
+            self.time, self.rates = self.time[::2], self.rates[::2]
             self.merged += 1
 
     def report(self, time: float, figure: str, value: float) -> None:
-        """Append a figure of training, unless it is no number: JSON has none."""
-        if not math.isfinite(value):
-            return
+        """Append a figure of training, which is a number: JSON has no other."""
         self.training.append((time, figure, value))
         if len(self.training) > 4 * self.capacity:
             del self.training[1::2]
@@ -180,14 +172,10 @@ class History:
             del self.spans[: SPANS // 2]
             self.merged += 1
 
-    def add_death(self, time: float, note: str) -> None:
-        """Append a death that the job goes on after."""
-        self.deaths.append((time, note))
-
     def to_json(self) -> Result:
         """Return everything, rates per port."""
         rates = [list(port) for port in zip(*self.rates, strict=True)]
-        return self._after(Seen(0, 0, 0, 0)) | {"rates": rates}
+        return self._after(NOTHING) | {"rates": rates}
 
     def _after(self, seen: Seen) -> Result:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +18,7 @@ from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.link_load import fluid_bytes, mean_rates, pieces, sum_rates
 from emu.problem import Problem, RateHistory, Schedule, disturbances
 from emu.report.facts import death_bands
-from emu.report.trace import Crossings, crossings, pack
+from emu.report.trace import Crossings, crossings, pack_columns
 from emu.runs.recorded_run import RecordedRun
 
 #: Of a link of the critical path, beside its cause.
@@ -28,13 +29,14 @@ CURVE_POINTS = 10_000
 
 #: Data of charts, as ``assets/`` reads it.
 Charts: TypeAlias = dict[str, Any]
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 
 
 def chart_data(run: RecordedRun) -> Charts:
     """Return machines, tasks, and per run its bars, critical path and rate curves.
 
-    Times are seconds, rates bytes per second. Arrays are packed as `packed` does:
-    float32 for times (7 digits, less than a pixel), uint16 and uint32 for positions.
+    Times are seconds, rates bytes per second. Arrays are packed by `pack_columns`.
     """
     problem = run.problem
     schedules = {"emulated": run.emulated, "simulated": run.simulated}
@@ -66,11 +68,10 @@ def chart_data(run: RecordedRun) -> Charts:
 
 def list_tasks(problem: Problem) -> list[Charts]:
     """Return the name, kind and machine of every task."""
+    places = zip(problem.job.tasks, problem.placement.machine_of, strict=True)
     return [
         {"name": task.name, "kind": task.kind, "machine": machine}
-        for task, machine in zip(
-            problem.job.tasks, problem.placement.machine_of, strict=True
-        )
+        for task, machine in places
     ]
 
 
@@ -88,19 +89,19 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
     return {
         "name": name,
         "makespan": schedule.length,
-        "tasks": {
-            "row": pack(task, "u4"),
-            "iteration": pack(iteration, "u4"),
-            "start": pack(schedule.task_start[task, iteration], "f4"),
-            "end": pack(schedule.task_end[task, iteration], "f4"),
-        },
+        "tasks": pack_columns(
+            row=task,
+            iteration=iteration,
+            start=schedule.task_start[task, iteration],
+            end=schedule.task_end[task, iteration],
+        ),
         "flows": pack_flows(
-            edge=flows[:, 0],
-            iteration=flows[:, 1],
-            start=schedule.flow_start[at],
-            end=schedule.flow_end[at],
-            size=schedule.flow_bytes[at],
-            crossed=crossings(schedule),
+            flows[:, 0],
+            flows[:, 1],
+            schedule.flow_start[at],
+            schedule.flow_end[at],
+            schedule.flow_bytes[at],
+            crossings(schedule),
         ),
         "chain": [
             {"cause": link.cause.value} | {key: getattr(link, key) for key in _OF_LINKS}
@@ -108,7 +109,7 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
         ],
         "curves": {
             name: [
-                {"time": pack(time, "f4"), "rate": pack(rate, "f4")}
+                pack_columns(time=time, rate=rate)
                 for time, rate in (thin(*steps, schedule.length) for steps in ports)
             ]
             for name, ports in curves.items()
@@ -117,26 +118,18 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
 
 
 def pack_flows(
-    *,
-    edge: NDArray[np.int64],
-    iteration: NDArray[np.int64],
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
-    size: NDArray[np.float64],
+    edge: Ints,
+    iteration: Ints,
+    start: Floats,
+    end: Floats,
+    size: Floats,
     crossed: Crossings,
 ) -> Charts:
     """Return flows, or messages, with the lanes that they have on links."""
-    return {
-        "edge": pack(edge, "u4"),
-        "iteration": pack(iteration, "u4"),
-        "start": pack(start, "f4"),
-        "end": pack(end, "f4"),
-        "bytes": pack(size, "f4"),
-        "crossing": pack(crossed.flow, "u4"),
-        "port": pack(crossed.port, "u4"),
-        "lane": pack(crossed.lane, "u4"),
-        "lanes": crossed.lanes,
-    }
+    columns = {"edge": edge, "iteration": iteration, "start": start, "end": end}
+    lanes = {"crossing": crossed.flow, "port": crossed.port, "lane": crossed.lane}
+    packed = pack_columns(**columns, bytes=size.astype(float), **lanes)
+    return {**packed, "lanes": crossed.lanes}
 
 
 def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:
@@ -152,11 +145,8 @@ def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:
 
 
 def thin(
-    time: NDArray[np.float64],
-    rate: NDArray[np.float64],
-    end: float,
-    points: int = CURVE_POINTS,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    time: Floats, rate: Floats, end: float, points: int = CURVE_POINTS
+) -> tuple[Floats, Floats]:
     """Return a step curve with at most ``points`` steps and the same area.
 
     ``rate`` holds from each ``time`` on, which are sorted; the last until ``end``.
@@ -194,14 +184,13 @@ def training_data(path: Path) -> list[Charts]:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
     rows = []
     for figure, points in sorted(figures.items(), key=lambda item: item[0] != "loss"):
-        groups: dict[int, tuple[list[float], list[float]]] = {}
+        groups = defaultdict[int, list[tuple[float, float]]](list)
         for time, _, iteration, value in points:
             if math.isfinite(value):
-                times, values = groups.setdefault(iteration, ([], []))
-                times.append(time)
-                values.append(value)
+                groups[iteration].append((time, value))
         means = [
-            [max(t), math.fsum(v) / len(v)] for _, (t, v) in sorted(groups.items())
+            [max(group)[0], math.fsum(value for _, value in group) / len(group)]
+            for _, group in sorted(groups.items())
         ]
         rows.append({"figure": figure, "points": points, "means": means})
     return rows

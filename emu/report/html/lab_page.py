@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,9 @@ from emu.prediction.analysis.traffic import (
 )
 from emu.report.facts import lab_facts
 from emu.report.html.chart_data import Charts, pack_flows
-from emu.report.html.markup import chart, figures, page_title, section, table
+from emu.report.html.markup import bullets, chart, figures, page_title, section, table
 from emu.report.terminal import facts_table, plain_table
-from emu.report.trace import Crossings, pack, pack_lanes_per_group
+from emu.report.trace import Crossings, pack_columns, pack_lanes_per_group
 from emu.runs.array_files import FILE, read_samples, read_traffic
 from emu.runs.lab_file import LabResult, duration_of, log_name, read_lab
 from emu.units import format_duration, format_rate, format_size
@@ -60,14 +59,11 @@ def nic_table(lab: LabResult) -> Table:
     for name, counts in lab["traffic"].items():
         tcp = [f"{count:,}" for count in lab["tcp"][name].values()]
         for way in ("out", "in"):
-            table.add_row(
-                f"{name} {way}",
-                format_rate(lab["nics"][name][way]),
-                format_size(counts[f"{way}_bytes"]),
-                f"{counts[f'{way}_packets']:,}",
-                f"{lab['dropped'][name][way]:,}",
-                *(tcp if way == "out" else [""] * len(tcp)),
-            )
+            rate, size = lab["nics"][name][way], counts[f"{way}_bytes"]
+            cells = [f"{name} {way}", format_rate(rate), format_size(size)]
+            cells.append(f"{counts[f'{way}_packets']:,}")
+            cells.append(f"{lab['dropped'][name][way]:,}")
+            table.add_row(*cells, *(tcp if way == "out" else ()))
     return table
 
 
@@ -76,12 +72,10 @@ def program_table(lab: LabResult) -> Table:
     columns = (">start", ">end", ">took", "how it ended", "output")
     table = plain_table("programs", "program", "machine", *columns)
     for run in lab["programs"]:
-        start, end = run["start"], run["end"]
-        names, cells = (run["program"], run["machine"]), ["", ""]
-        if end is not None:
-            cells = [format_duration(end), format_duration(end - start)]
-        cells = [format_duration(start), *cells, how_ended(run)]
-        table.add_row(*names, *cells, log_name(*names))
+        names, start, end = (run["program"], run["machine"]), run["start"], run["end"]
+        times = [start] if end is None else [start, end, end - start]
+        cells = [*map(format_duration, times), "", ""][:3]
+        table.add_row(*names, *cells, how_ended(run), log_name(*names))
     return table
 
 
@@ -100,8 +94,7 @@ def matrix_table(crossed: LabResult) -> Table:
     title += f"connections, {crossed['messages']} messages"
     table = plain_table(title, "from", *(f">{name}" for name in crossed["bytes"]))
     for source, row in crossed["bytes"].items():
-        cells = [format_size(size) if size else "" for size in row.values()]
-        table.add_row(source, *cells)
+        table.add_row(source, *(format_size(n) if n else "" for n in row.values()))
     return table
 
 
@@ -153,17 +146,17 @@ def lab_data(
             {
                 "name": "measured",
                 "makespan": seconds,
-                "tasks": {
-                    "row": pack(np.arange(len(runs)), "u4"),
-                    "iteration": pack(np.zeros(len(runs)), "u4"),
-                    "start": pack([run["start"] for run in runs], "f4"),
-                    "end": pack([run["end"] or seconds for run in runs], "f4"),
-                },
+                "tasks": pack_columns(
+                    row=np.arange(len(runs)),
+                    iteration=np.zeros(len(runs), np.int64),
+                    start=np.array([run["start"] for run in runs], float),
+                    end=np.array([run["end"] or seconds for run in runs], float),
+                ),
                 "flows": _pack_messages(talks, count),
                 "chain": [],
                 "curves": {
                     "moved": [
-                        {"time": pack(time, "f4"), "rate": pack(rate_of[way, m], "f4")}
+                        pack_columns(time=time, rate=rate_of[way, m])
                         for m in range(count)
                         for way in (0, 1)
                     ]
@@ -183,14 +176,8 @@ def _pack_messages(talks: Talks, machines: int) -> Charts:
     at: NDArray[np.int64] = np.repeat(np.arange(len(all_messages)), 2)
     first, last = all_messages["first"], all_messages["last"]
     lanes = pack_lanes_per_group(first[at], last[at], port, 2 * machines)
-    return pack_flows(
-        edge=talks.edge,
-        iteration=np.arange(len(all_messages)),
-        start=first,
-        end=last,
-        size=all_messages["bytes"],
-        crossed=Crossings(at, port, *lanes),
-    )
+    flows = talks.edge, np.arange(len(all_messages)), first, last, all_messages["bytes"]
+    return pack_flows(*flows, Crossings(at, port, *lanes))
 
 
 def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
@@ -218,12 +205,8 @@ def _tasks(
             problem = f"names {run['machine']!r}, which traffic.npz lacks"
             raise DataError(f"programs: {problem}", path="lab.json")
     tasks = [
-        {
-            "name": run["program"],
-            "kind": run["program"],
-            "machine": names.index(run["machine"]),
-            "note": how_ended(run),
-        }
+        dict.fromkeys(("name", "kind"), run["program"])
+        | {"machine": names.index(run["machine"]), "note": how_ended(run)}
         for run in runs
     ]
     numbers = {(task["machine"], task["name"]): n for n, task in enumerate(tasks)}
@@ -232,9 +215,8 @@ def _tasks(
         at[machine] = len(tasks)
         tasks.append({"name": UNKNOWN, "kind": UNKNOWN, "machine": machine})
     for machine, port, program in traffic.owners.tolist():
-        at[machine, port] = numbers.get(
-            (machine, traffic.programs[program]), at[machine, port]
-        )
+        if (machine, traffic.programs[program]) in numbers:
+            at[machine, port] = numbers[machine, traffic.programs[program]]
     return tasks, at
 
 
@@ -244,17 +226,11 @@ def _ports(lab: LabResult, traffic: Traffic) -> list[Charts]:
     for machine, name in enumerate(traffic.machines):
         changes = [event for event in lab["events"] if event["machine"] == name]
         for way, direction in enumerate(("out", "in")):
-            first = (0.0, float(traffic.nics[way, machine]))
-            later = [(event["time"], event[f"nic_{direction}"]) for event in changes]
-            ports.append(
-                {
-                    "name": f"{name} {direction}",
-                    "capacity": max(rate for _, rate in (first, *later)),
-                    "machine": machine,
-                    "direction": direction,
-                    "limits": [first, *later],
-                }
-            )
+            limits = [(0.0, float(traffic.nics[way, machine]))]
+            limits += [(event["time"], event[f"nic_{direction}"]) for event in changes]
+            port: Charts = {"name": f"{name} {direction}"}
+            port |= {"capacity": max(rate for _, rate in limits), "machine": machine}
+            ports.append({**port, "direction": direction, "limits": limits})
     return ports
 
 
@@ -288,12 +264,10 @@ def _counts(
     ):
         curves = []
         for name, count in counts:
-            rate = (
-                count / 1e3 if unit == "kB" else np.append(np.diff(count) / span, 0.0)
-            )
+            rate = np.append(np.diff(count) / span, 0.0)
+            rate = count / 1e3 if unit == "kB" else rate
             if rate.any():
-                one = {"name": name, "time": pack(time, "f4"), "rate": pack(rate, "f4")}
-                curves.append(one)
+                curves.append({"name": name, **pack_columns(time=time, rate=rate)})
         yield {"title": title, "unit": unit, "curves": curves}
 
 
@@ -339,12 +313,12 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
 
 def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
     """Return the warnings to read before the figures; nothing if all went well."""
-    doubts = []
-    if failures := lab["failed"]:
-        log = log_name(failures["program"], failures["machine"])
+    doubts, crossing = list[str](), lab.get("crossed", {})
+    if failure := lab["failed"]:
+        program, machine = failure["program"], failure["machine"]
         doubts.append(
-            f"{failures['program']} failed first, on {failures['machine']} (code "
-            f"{failures['code']}): its output is {run.name}/{log}"
+            f"{program} failed first, on {machine} (code {failure['code']}): "
+            f"its output is {run.name}/{log_name(program, machine)}"
         )
     if (gain := lab.get("early_seconds", 0.0)) > MOST_GAINED * duration_of(lab):
         doubts.append(
@@ -356,20 +330,17 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
             f"programs waited for a core {lab['waited_share']:.0%} of their computing: "
             "state cpu: N of every machine and lab.time_scale: auto"
         )
-    if queues := lab.get("crossed", {}).get("shared_queues"):
+    if queues := crossing.get("shared_queues"):
         doubts.append(
             f"{queues} pairs of connections met in one queue of a NIC: each had less "
             "than its fair share meanwhile"
         )
     if loss := lab.get("capture", {}).get("lost"):
-        doubts.append(
-            f"{loss:,} packets were not noted: {FILE} and this page lack them"
-        )
-    count = lab.get("crossed", {}).get("messages", 0)
-    if count > drawn:
+        line = f"{loss:,} packets were not noted: {FILE} and this page lack them"
+        doubts.append(line)
+    if (count := crossing.get("messages", 0)) > drawn:
         doubts.append(f"the largest {drawn:,} of {count:,} messages are drawn")
-    items = "".join(f"<li>{escape(text)}</li>" for text in doubts)
-    return f"<ul>{items}</ul>" if items else ""
+    return bullets(doubts)
 
 
 def _talks(talks: Talks) -> Table:
@@ -383,14 +354,11 @@ def _talks(talks: Talks) -> Table:
         sizes, own = all_messages["bytes"][mine], waits[mine]
         answers = own[~np.isnan(own)]
         length = np.median((all_messages["last"] - all_messages["first"])[mine])
-        grid.add_row(
-            name.replace("->", " → "),
-            f"{len(sizes):,}",
-            format_size(int(sizes.sum())),
-            format_size(int(np.median(sizes))),
-            format_duration(length),
-            format_duration(np.median(answers)) if len(answers) else "",
-        )
+        cells = [name.replace("->", " → "), f"{len(sizes):,}"]
+        cells += [format_size(int(n)) for n in (sizes.sum(), np.median(sizes))]
+        cells.append(format_duration(length))
+        cells += [format_duration(np.median(answers))] if len(answers) else []
+        grid.add_row(*cells)
     return grid
 
 

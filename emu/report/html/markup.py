@@ -44,10 +44,8 @@ def table(shown: Table) -> str:
     wide = " class=wide" if len(columns) > _NARROW else ""
 
     def cells(tag: str, row: Iterable[object]) -> str:
-        return "".join(
-            f"<{tag}{kind}>{escape(str(text))}</{tag}>"
-            for text, kind in zip(row, kinds, strict=True)
-        )
+        both = zip(row, kinds, strict=True)
+        return "".join(f"<{tag}{k}>{escape(str(text))}</{tag}>" for text, k in both)
 
     head = cells("th", [column.header for column in columns])
     rows = zip(*(column.cells for column in columns), strict=True)
@@ -99,6 +97,12 @@ def page_title(name: str, text: str) -> str:
     return f"<header><h1>{escape(name)}</h1><p>{escape(text)}</p></header>"
 
 
+def bullets(texts: Iterable[object]) -> str:
+    """Return a list of texts; nothing where there are none."""
+    items = "".join(f"<li>{escape(str(text))}</li>" for text in texts)
+    return f"<ul>{items}</ul>" if items else ""
+
+
 def chart(identifier: str, title: str, note: str) -> str:
     """Return a titled place that the page's script draws a chart in."""
     place = f"<div class=chart data-chart={escape(identifier)}></div>"
@@ -122,9 +126,7 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
     root = [*range(2 * len(links))]  # ends of link i: 2 i and 2 i + 1
 
     def find(end: int) -> int:
-        while root[end] != end:
-            end = root[end]
-        return end
+        return end if root[end] == end else find(root[end])
 
     ends: dict[int, set[int]] = {}
     for source in range(count):
@@ -182,18 +184,17 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
     rows = port_rows(schedule)
     most = max((row["used"] for row in rows), default=0.0) or 1.0
     by_use = sorted(range(len(rows)), key=lambda port: rows[port]["used"])
-    labels = {*by_use[-_NAMED:]}
     parts = [
         f'<path class="spoke" d="{_path(at[one], at[other])}"/>'
         for one, other in sorted(spokes)
     ]
-    for port in by_use:  # the busiest on top
-        tail, head = (at[node] for node in ends[port])
-        parts.append(_link(tail, head, rows[port], most, schedule.length))
-    for port in by_use:
-        if port in labels and rows[port]["bytes"]:
-            tail, head = (at[node] for node in ends[port])
-            parts.append(_label(_bend(tail, head)[1], rows[port]["port"], "name"))
+    places = {p: (at[ends[p][0]], at[ends[p][1]]) for p in by_use}
+    length = schedule.length  # the busiest on top
+    parts += [_link(*places[port], rows[port], most, length) for port in by_use]
+    for port in by_use[-_NAMED:]:
+        if rows[port]["bytes"]:
+            middle = _bend(*places[port])[1]
+            parts.append(_label(middle, rows[port]["port"], "name"))
     for node, (x, y) in at.items():
         if node[1]:  # a junction is a small square, a machine a disc with its name
             place = f'x="{x - 5:.0f}" y="{y - 5:.0f}"'

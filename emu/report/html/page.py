@@ -24,43 +24,16 @@ from emu.prediction.analysis.critical_path import (
 from emu.prediction.analysis.explanation import NO_MOVES, Explanation, kind_name
 from emu.prediction.placement import resource_loads
 from emu.problem import Problem, Schedule
-from emu.report.explanation_tables import (
-    QUESTION,
-    apart,
-    improvements,
-    load_words,
-    moves_line,
-    moves_table,
-    placement_text,
-)
-from emu.report.facts import (
-    budget_table,
-    flow_table,
-    kinds_table,
-    payload_line,
-    port_table,
-    run_facts,
-    setting,
-)
+from emu.report import explanation_tables as words
+from emu.report import facts
+from emu.report.html import markup as html
 from emu.report.html.chart_data import Charts, chart_data, training_data
 from emu.report.html.lab_page import lab_parts
-from emu.report.html.markup import (
-    chart,
-    figures,
-    link_graph,
-    meter,
-    page_title,
-    section,
-    table,
-)
 from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import Result, port_rows
 from emu.units import format_duration, format_rate
-
-_DIGITS = 6
-
 
 #: Figures that come first; the others are folded below them.
 FIRST = (
@@ -73,11 +46,12 @@ _ELSEWHERE = ("scenario", "placement", "reasons", "remedies", "")
 
 def headline(result: Result) -> str:
     """Return the six numbers that the run was for, and the others folded below."""
-    facts = [f for f in run_facts(result, _DIGITS) if f.label not in _ELSEWHERE]
-    first = [fact for fact in facts if fact.label in FIRST]
-    more = figures(fact for fact in facts if fact.label not in FIRST)
+    known = facts.run_facts(result, digits=6)
+    first = [fact for fact in known if fact.label in FIRST]
+    told = (*FIRST, *_ELSEWHERE)
+    more = html.figures(fact for fact in known if fact.label not in told)
     return (
-        f"{figures(first)}<details class=more>"
+        f"{html.figures(first)}<details class=more>"
         f"<summary>Further figures</summary>{more}</details>"
     )
 
@@ -86,19 +60,23 @@ def verdict_reasons(verdict: Result | None) -> str:
     """Return why a run is not trusted, and what to do; nothing when it is."""
     if verdict is None:
         return ""
-    shown = ""
-    for title, key in (("Reasons", "reasons"), ("What to do", "remedies")):
-        items = "".join(f"<li>{escape(str(text))}</li>" for text in verdict[key])
-        if items:
-            shown += f"<h3>{title}</h3><ul>{items}</ul>"
-    return shown
+    return "".join(
+        f"<h3>{title}</h3>{html.bullets(verdict[key])}"
+        for title, key in (("Reasons", "reasons"), ("What to do", "remedies"))
+        if verdict[key]
+    )
 
 
 def chain_table(run: RecordedRun) -> str:
     """Return the time of the critical path by cause, emulated beside simulated."""
     schedules = schedules_of(run)
+
+    def cause_of(link: ChainLink) -> str:
+        place = _name_place(run.problem, link) or "messages and wake-ups"
+        return f"{link.cause.value}: {place}"
+
     sums = [
-        critical_path(schedule).sums(lambda link: cause_of(run.problem, link))
+        critical_path(schedule).sums(cause_of)
         | ({"deaths": down} if (down := schedule.outages.seconds) else {})
         for schedule in schedules.values()
     ]
@@ -106,14 +84,13 @@ def chain_table(run: RecordedRun) -> str:
     if not causes:
         return ""
     grid = plain_table("", "cause", *(f">{name}" for name in schedules))
+    wholes = [schedule.makespan or math.inf for schedule in schedules.values()]
     for cause in causes:
-        times = [one.get(cause, 0.0) for one in sums]
-        wholes = [schedule.makespan or math.inf for schedule in schedules.values()]
-        both = zip(times, wholes, strict=True)
+        both = zip((one.get(cause, 0.0) for one in sums), wholes, strict=True)
         grid.add_row(cause, *(f"{format_duration(t)} ({t / w:.1%})" for t, w in both))
     total = (format_duration(math.fsum(one.values())) for one in sums)
     grid.add_row("sum = makespan", *total)
-    return table(grid)
+    return html.table(grid)
 
 
 def story(schedule: Schedule) -> str:
@@ -157,12 +134,6 @@ _TOLD = {
 }
 
 
-def cause_of(problem: Problem, link: ChainLink) -> str:
-    """Return the cause of a link with the kind of task or the port it is about."""
-    place = _name_place(problem, link) or "messages and wake-ups"
-    return f"{link.cause.value}: {place}"
-
-
 def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
     """Return a card per machine: tasks, resources, and the mean use of its NIC."""
     loads = resource_loads(problem.job, problem.cluster, problem.placement)
@@ -176,14 +147,18 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
             if place == position
         )
         meters = [
-            meter(one.resource, one.fraction, load_words(one, " of ", " of no limit"))
+            html.meter(
+                one.resource,
+                one.fraction,
+                words.load_words(one, " of ", " of no limit"),
+            )
             for one in loads
             if one.machine == machine.name and (one.used or one.fraction)
         ]
         for port in problem.links.of_machine(position) if through else ():
             link, use = problem.links[port], through[port]["used"]
             text = f"{use:.0%} of {format_rate(link.capacity)}"
-            meters.append(meter(f"NIC {link.direction}", use, text))
+            meters.append(html.meter(f"NIC {link.direction}", use, text))
         cards.append(
             f"<div class=card><h3>{escape(machine.name)}</h3>"
             f"<div class=chips>{chips}</div>{''.join(meters)}</div>"
@@ -193,9 +168,9 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
 
 def edges_section(result: Result) -> str:
     """Return the bytes over the network: per kind of payload, and per kind of edge."""
-    text = payload_line(result.get("payloads", {}))
+    text = facts.payload_line(result.get("payloads", {}))
     line = f"<p class=remark>{escape(text)}.</p>" if text else ""
-    return line + table(flow_table(result["edges"]))
+    return line + html.table(facts.flow_table(result["edges"]))
 
 
 #: Seconds that a report looks for a lower bound over all placements.
@@ -210,10 +185,10 @@ def which_task(found: Explanation) -> str:
         return ""
     problem, length = found.schedule.problem, found.replayed_makespan
     gap = placement_gap(problem, found.realization, length, seconds=BOUND_SECONDS)
-    text = f"<p>{escape(moves_line(found))}</p>"
+    text = f"<p>{escape(words.moves_line(found))}</p>"
     if found.moves.steps:
-        after = escape(placement_text(found.moves.steps[-1].problem))
-        text += table(moves_table(found.moves))
+        after = escape(words.placement_text(found.moves.steps[-1].problem))
+        text += html.table(words.moves_table(found.moves))
         text += "<details><summary>The placement after them</summary>"
         text += f"<pre>{after}</pre></details>"
     return f"{text}<p>{escape(placement_line(gap))}.</p>"
@@ -223,8 +198,8 @@ def would_help(found: Explanation) -> str:
     """Return the changes that shorten the run most, each simulated; or why not."""
     if found.moves is NO_MOVES:
         return "".join(f"<p>{escape(note)}</p>" for note in found.notes)
-    text = improvements(found, SHOWN)
-    return table(text) if text.row_count else "<p>Nothing that was tried.</p>"
+    grid = words.improvements(found, SHOWN)
+    return html.table(grid) if grid.row_count else "<p>Nothing that was tried.</p>"
 
 
 def difference_by_cause(run: RecordedRun) -> str:
@@ -235,14 +210,7 @@ def difference_by_cause(run: RecordedRun) -> str:
     if run.emulated is None or run.simulated is None:
         return ""
     parts = divergences(run.emulated, run.simulated)
-    return table(apart(run.emulated, run.simulated, parts))
-
-
-def budget(result: Result) -> str:
-    """Return the error budget of result.json, what the host added; empty without."""
-    if not any(result.get("error_budget", {}).values()):
-        return ""
-    return table(budget_table(result))
+    return html.table(words.apart(run.emulated, run.simulated, parts))
 
 
 #: Sources that the browser may load: none. The page is whole.
@@ -257,13 +225,10 @@ _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 def write_report(run: Path, out: Path | None = None, *, helpful: bool = False) -> Path:
     """Write report.html of a run directory, or ``out``, and return its path.
 
-    Raises DataError when ``run`` is not a directory, or the file cannot be written.
+    ``helpful``: whether to look for what would help, which takes seconds: a search over
+    placements and an integer program.
 
-    Parameters
-    ----------
-    helpful
-        Whether to look for what would help, which takes seconds: a search over
-        placements and an integer program.
+    Raises DataError when ``run`` is not a directory, or the file cannot be written.
     """
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))
@@ -320,35 +285,31 @@ def _body(
 
     best = None if recorded is None else recorded.emulated or recorded.simulated
     name = str(result.get("scenario", "run"))
-    head = part(
-        "title",
-        lambda: page_title(name, ", ".join(f.note for f in setting(result) if f.note)),
-    )
-    parts = []
-    if best is not None:
-        parts.append(part("critical path", lambda: story(best)))
+    stated = facts.setting(result)
+    notes = part("title", lambda: ", ".join(f.note for f in stated if f.note))
+    parts = [] if best is None else [part("critical path", lambda: story(best))]
     parts.append(part("headline", lambda: headline(result)))
     reasons = part("verdict", lambda: verdict_reasons(result.get("verdict")))
-    parts.append(section("doubt", "How far this run can be believed", reasons))
+    parts.append(html.section("doubt", "How far this run can be believed", reasons))
     if recorded is not None and data["runs"]:
         parts += _causes(recorded, result, part, helpful=helpful)
     if data["training"]:
-        parts.append(chart("training", "Training", _TRAINING))
+        parts.append(html.chart("training", "Training", _TRAINING))
     if best is not None:
-        graph = part("links", lambda: link_graph(best.problem.cluster, best))
-        parts.append(section("links", "Links and their load", graph, note=_LINKS))
+        graph = part("links", lambda: html.link_graph(best.problem.cluster, best))
+        parts.append(html.section("links", "Links and their load", graph, note=_LINKS))
     if recorded is not None:
         cards = placement_cards(recorded.problem, best)
-        parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
-    for key, title, make in (
-        ("kinds", "Tasks per kind", lambda result: table(kinds_table(result))),
-        ("edges", "Flows between machines, per kind of edge", edges_section),
-        ("ports", _NICS, lambda result: table(port_table(result["ports"]))),
-    ):
+        parts.append(html.section("placement", "Placement", cards, note=_PLACEMENT))
+    tables: dict[str, tuple[str, Callable[[], str]]] = {
+        "kinds": ("Tasks per kind", lambda: html.table(facts.kinds_table(result))),
+        "edges": (_EDGES, lambda: edges_section(result)),
+        "ports": (_NICS, lambda: html.table(facts.port_table(result["ports"]))),
+    }
+    for key, (title, make) in tables.items():
         if key in result:
-            content = part(key, lambda make=make: make(result))  # type: ignore[misc]
-            parts.append(section(f"{key}-table", title, content))
-    return head + _warnings(missing) + "".join(parts)
+            parts.append(html.section(f"{key}-table", title, part(key, make)))
+    return html.page_title(name, notes) + _warnings(missing) + "".join(parts)
 
 
 def _causes(
@@ -367,24 +328,32 @@ def _causes(
         explanation = recorded.explain(run_code=True)
         helps = part("schedule", lambda: would_help(explanation))
         moves = part("schedule", lambda: which_task(explanation))
-        yield section("moves", QUESTION, moves, note=_MOVES)
-    yield chart("gantt", "What ran when, and what travelled", _GANTT)
+        yield html.section("moves", words.QUESTION, moves, note=_MOVES)
+    yield html.chart("gantt", "What ran when, and what travelled", _GANTT)
     chain = part("critical path", lambda: chain_table(recorded))
-    yield section("why", "Why this long", chain, note=_WHY)
-    yield section("helps", "What would help", helps, note=_HELPS if helpful else "")
+    yield html.section("why", "Why this long", chain, note=_WHY)
+    how = _HELPS if helpful else ""
+    yield html.section("helps", "What would help", helps, note=how)
     distance = part("schedule", lambda: difference_by_cause(recorded))
-    distance += part("error budget", lambda: budget(result))
-    yield section("apart", _PARTED, distance, note=_APART)
-    yield chart("ports", "Rate through every NIC and link", _PORTS)
+    distance += part(
+        "error budget",
+        lambda: (
+            html.table(facts.budget_table(result))
+            if any(result.get("error_budget", {}).values())
+            else ""
+        ),
+    )
+    title = "Where emulation and simulation parted"
+    yield html.section("apart", title, distance, note=_APART)
+    yield html.chart("ports", "Rate through every NIC and link", _PORTS)
 
 
 def _warnings(missing: list[str]) -> str:
     if not missing:
         return ""
-    items = "".join(f"<li>{escape(text)}</li>" for text in dict.fromkeys(missing))
     return (
         "<section class=missing id=missing><h2>Missing from this run directory</h2>"
-        f"<ul>{items}</ul></section>"
+        f"{html.bullets(dict.fromkeys(missing))}</section>"
     )
 
 
@@ -434,8 +403,6 @@ _UNASKED = (
     "<p>Not looked for: <code>emu report --explain</code> draws the page with it, "
     "<code>emu explain</code> prints it.</p>"
 )
-_NICS = "NICs, per direction, and links"
-_PARTED = "Where emulation and simulation parted"
 _APART = (
     "Emulated minus simulated, of the same times and volumes, part by part along the "
     "emulated critical path; then by what the host did."
@@ -453,4 +420,6 @@ _TRAINING = (
     "Line: mean over the tasks of an iteration, when the last of them reported. Dots: "
     "single tasks."
 )
+_EDGES = "Flows between machines, per kind of edge"
+_NICS = "NICs, per direction, and links"
 _PLACEMENT = "Tasks on every machine, and the load on each of its resources."
