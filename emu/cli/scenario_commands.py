@@ -264,8 +264,9 @@ def import_workload(
     """Write a scenario of a trace or workflow of others.
 
     FILE is a trace of coflow-benchmark (Facebook's), a Chakra execution trace of one
-    rank (.et or .json; NAME.0.et, NAME.1.et, ... are those of all ranks), or a workflow
-    of WfCommons. What a custom job has no word for is left out, by name and count.
+    rank (.et or .json; NAME.0.et, NAME.1.et, ... are those of all ranks), a workflow of
+    WfCommons, or a GOAL schedule (LogGOPSim, ATLAHS; text). What a custom job has no
+    word for is left out, by name and count.
 
     Raises DataError when the file cannot be read, or cannot be carried out.
     """

@@ -9,6 +9,7 @@ from emu.errors import DataError
 from emu.host.input_file import open_input
 from emu.interchange.chakra import read_chakra
 from emu.interchange.coflow_trace import is_trace, read_trace
+from emu.interchange.goal import is_schedule, read_schedule
 from emu.interchange.gpu_matrix import read_matrix
 from emu.interchange.infragraph import read_infrastructure
 from emu.interchange.simgrid import read_platform
@@ -33,11 +34,13 @@ def read_workload(path: Path, *, copies: int = 0, large: bool = False) -> Worklo
         kind, read = "WfCommons", read_workflow
     elif is_trace(text):
         kind, read = "coflow-benchmark", read_trace
+    elif is_schedule(text):
+        kind, read = "GOAL", read_schedule
     elif path.suffix in (".et", ".json") or b"schema" in head:
         return read_chakra(path, copies=copies, large=large)
     else:
-        problem = "is no trace of coflow-benchmark (text), Chakra (.et, .json) or "
-        raise DataError(problem + "WfCommons (.json)", path=path)
+        problem = "is no trace of coflow-benchmark or GOAL (both text), Chakra (.et, "
+        raise DataError(problem + ".json) or WfCommons (.json)", path=path)
     if copies:
         raise DataError(f"is of {kind}: --copies is for one Chakra trace", path=path)
     return read(path)

@@ -46,6 +46,13 @@ class Flow:
     alone: float = 0.0
     job: str = ""
     coflow: str = ""
+    came: float = 0.0
+    carried: float = 0.0
+
+    @property
+    def purpose(self) -> tuple[int, str, str]:
+        """What its coflow is for: the turn, and a name or the destination."""
+        return self.turn, self.coflow, "" if self.coflow else self.rank[0]
 
     @property
     def time_alone(self) -> float:
@@ -209,6 +216,8 @@ def oes_by_job(flows: list[Flow], capacity: Capacities) -> None:
         flow.rate = min(parts)
 
 
+#: A weight below this, of 1 at first, is what rounding left.
+_NO_WEIGHT = 1e-9
 #: Levels that are apart by less, as a share, are one.
 _SAME = 1e-12
 
@@ -316,11 +325,24 @@ def mrtf_exclusive(flows: list[Flow], capacity: Capacities) -> None:
 
 def coflows(flows: list[Flow]) -> list[list[Flow]]:
     """Return the flows by what they are needed for: turn, and name or destination."""
+    ordered = sorted(flows, key=lambda flow: flow.purpose)
+    return [list(members) for _, members in groupby(ordered, lambda flow: flow.purpose)]
 
-    def name(flow: Flow) -> tuple[int, str, str]:
-        return flow.turn, flow.coflow, "" if flow.coflow else flow.rank[0]
 
-    return [list(members) for _, members in groupby(sorted(flows, key=name), key=name)]
+def note_coflows(before: list[Flow], flows: list[Flow], now: float) -> None:
+    """Set when coflows came, and the bytes of their flows that have ended since.
+
+    Both count from when a coflow last had no active flow. ``before``: the flows of the
+    last instant.
+    """
+    still = {id(flow) for flow in flows}
+    known = {f.purpose: (f.came, f.carried) for f in before if id(f) in still}
+    for flow in before:
+        if id(flow) not in still and flow.purpose in known:
+            came, carried = known[flow.purpose]
+            known[flow.purpose] = came, carried + flow.volume
+    for flow in flows:
+        flow.came, flow.carried = known.get(flow.purpose, (now, 0.0))
 
 
 def foreseen(flow: Flow) -> float:
@@ -410,6 +432,61 @@ def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
     in_order(flows, capacity, lambda f: f.key(gamma[id(f)]))
 
 
+def sincronia(flows: list[Flow], capacity: Capacities) -> None:
+    """Find the coflow that goes last, then the last of the others, and so on."""
+    left = sorted(coflows(flows), key=lambda c: (c[0].turn, min(f.rank for f in c)))
+    weights = {id(coflow): 1.0 for coflow in left}
+    place: dict[int, float] = {}
+
+    def bytes_on(port: str, of: Iterable[Flow]) -> float:
+        return sum(f.left for f in of if port in f.hops)
+
+    while left:
+        needs = {
+            p: round_to_32_bits(bytes_on(p, (f for c in left for f in c)) / room)
+            for p, room in capacity.items()
+            if room > 0
+        }
+        port = max(needs, key=needs.__getitem__, default="")
+        there = [c for c in left if needs.get(port) and bytes_on(port, c) > 0]
+        # Of equal ones the last: they are in the order in which ties are broken.
+        last = min(
+            reversed(there or left[-1:]),
+            key=lambda c: round_to_32_bits(
+                weights[id(c)] / bytes_on(port, c) if there else 0.0
+            ),
+        )
+        for coflow in there:
+            part = bytes_on(port, coflow) / bytes_on(port, last)
+            weight = weights[id(coflow)] - weights[id(last)] * part
+            if coflow is not last:
+                weights[id(coflow)] = weight if weight > _NO_WEIGHT else 0.0
+        left.remove(last)
+        place |= {id(flow): float(len(left)) for flow in last}
+    in_order(flows, capacity, lambda f: f.key(place[id(f)]))
+
+
+def aalo(flows: list[Flow], capacity: Capacities) -> None:
+    """Serve those first that have sent least, as orders of magnitude go."""
+    queue: dict[int, tuple[int, float]] = {}
+    for coflow in coflows(flows):
+        sent = coflow[0].carried + sum(f.volume - f.left for f in coflow)
+        ends = [1e7 * 10**k <= round_to_32_bits(sent) for k in range(9)]
+        came = round_to_32_bits(coflow[0].came)
+        queue |= {id(flow): (sum(ends), came) for flow in coflow}
+    ordered = sorted(
+        coflows(flows),
+        key=lambda c: (queue[id(c[0])], c[0].turn, min(f.rank for f in c)),
+    )
+    place = {}
+    for number, coflow in enumerate(ordered):
+        rest = {p: _capacity_left(p, flows, capacity) for f in coflow for p in f.hops}
+        for f in coflow:
+            place[id(f)] = number
+            f.rate = min(rest[p] / sum(p in o.hops for o in coflow) for p in f.hops)
+    in_order(flows, capacity, lambda f: (place[id(f)], f.rank))
+
+
 def ask_rule(problem: Problem, own: Rates) -> Rule:
     """Return a rule of one's own as those above are."""
     job = problem.job
@@ -448,6 +525,8 @@ POLICIES: dict[str, Rule] = {
     "omcoflow_wc": omcoflow_wc,
     "omcoflow_gamma": omcoflow_gamma,
     "sebf_madd": sebf_madd,
+    "sincronia": sincronia,
+    "aalo": aalo,
 }
 
 
@@ -524,6 +603,7 @@ def _instants(
     hops = list_hops(schedule.problem)
     assigned: dict[Event, _Assigned] = {}
     flows: dict[Event, Flow] = {}
+    before: list[Flow] = []
     columns = rates.edge.tolist(), rates.iteration.tolist(), rates.rate.tolist()
     rows = list(zip(*columns, strict=True))
     last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
@@ -553,4 +633,5 @@ def _instants(
             if stops[event] < high if event in stops else is_served:
                 del flows[event], assigned[event]
             flow.left = max(left, 0.0)
+        note_coflows(before, before := list(flows.values()), time)
         yield time, list(flows.values()), {e: assigned[e].rate for e in flows}

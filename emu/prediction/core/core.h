@@ -154,7 +154,8 @@ typedef struct {
 /* Policies by `Policy.code`, see emu/prediction/scheduling/policies.py, which explains them. */
 enum {
     OES, MAXMIN, OES_CP, WEIGHTED_MAXMIN, MRTF, MRTF_EXCLUSIVE, OMCOFLOW, OMCOFLOW_FROZEN,
-    OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB, OWN
+    OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB, OWN, SINCRONIA,
+    AALO
 };
 
 /* What omcoflow and its variants keep, per group; a coflow is
@@ -173,6 +174,8 @@ typedef struct {
     int64_t port, flows;       /* active flows of the wave over it */
     double load;               /* bytes left of them, by `Wave.since` */
     double base, sent;         /* bytes per second that they have by MADD, and in all */
+    double share;              /* aalo: bytes per second of each, of what others left */
+    int64_t wave, next;        /* sincronia: whose it is; the next one over `port`, or -1 */
     bool sends, receives;      /* it is the first port of some of them, the last of some */
 } WavePort;
 
@@ -183,13 +186,16 @@ typedef struct {
     int64_t port_first, port_end; /* its ports */
     int64_t full;              /* of its ports, the one that was full when last looked for */
     int64_t extra;             /* first of its flows that had more than their part, or -1 */
-    double key;                /* its gamma, seconds, to 32 bits */
+    double key;                /* sebf_madd: its gamma, seconds, to 32 bits; sincronia: its
+                                  weight while it has no place; aalo: its queue */
+    double came;               /* aalo, seconds: when the first of its flows began */
+    double carried;            /* aalo: bytes of those that have ended since then */
     double since, ends;        /* seconds: when loads were counted; when all end by MADD */
     bool fresh;                /* its flows are to be counted, and all rates set */
     bool sends, listed;        /* some flow has a rate; it is in `Scratch.order` */
 } Wave;
 
-/* Waves, under sebf_madd; NULL elsewhere. */
+/* Waves, under sebf_madd, sincronia and aalo; NULL elsewhere. */
 typedef struct {
     Wave *wave;                /* in the place of its first member when it was made */
     WavePort *port;
@@ -204,6 +210,8 @@ typedef struct {
     int64_t *extra, *next;     /* groups that have more than their part; those of a wave */
     bool *has_more;            /* per group: it is among these */
     int64_t extras;
+    double *volume;            /* per group of a wave: bytes of its flow */
+    double *came, *carried;    /* per group whose wave is made anew: those of the old one */
 } Waves;
 
 /* What mrtf keeps; see shortest_remaining.c. */

@@ -119,6 +119,8 @@ static inline void set_rates(const Layout *layout, State *state, double now)
         floor_and_critical_path(layout, state, now);
         break;
     case SEBF_MADD:
+    case SINCRONIA:
+    case AALO:
         serve_waves(layout, state, now);
         break;
     case MRTF:

@@ -13,7 +13,7 @@ static void take_coflows(const Layout *layout, Room *room, Coflows *coflows)
 static void take_waves(const Layout *layout, Room *room, Waves *waves)
 {
     int64_t groups = layout->groups, coflows = layout->coflows;
-    if (layout->policy != SEBF_MADD)
+    if (layout->policy != SEBF_MADD && layout->policy != SINCRONIA && layout->policy != AALO)
         return;
     waves->wave = taken(room, layout->edges, sizeof *waves->wave, true);
     waves->port = taken(room, layout->hops, sizeof *waves->port, true);
@@ -29,6 +29,9 @@ static void take_waves(const Layout *layout, Room *room, Waves *waves)
     waves->extra = integers(room, groups);
     waves->next = integers(room, groups);
     waves->has_more = marks(room, groups);
+    waves->volume = numbers(room, groups);
+    waves->came = numbers(room, groups);
+    waves->carried = numbers(room, groups);
     for (int64_t coflow = 0, i = 0; coflow < coflows && !measures(room); coflow++) {
         int64_t ports = waves->port_start[coflow];
         for (; i < layout->coflow_start[coflow + 1]; i++) {

@@ -1,5 +1,6 @@
 /* Rates of sebf_madd (Varys, SIGCOMM 2014): the coflow with the smallest bottleneck first,
- * its flows end together, and what is left goes to flows in that order.
+ * its flows end together, and what is left goes to flows in that order. Other orders of the
+ * same waves are in wave_order.c.
  *
  * A wave is the active flows of one coflow to one iteration. A coflow with a name may have
  * 20,000 among hundreds of ports. The ports of its wave know how many bytes are left and how
@@ -27,8 +28,14 @@ static const double ON_TIME = 1e-12;
 /* Bring a wave to an end: its flows are counted elsewhere from now on. */
 static void dissolve(Waves *waves, int64_t coflow, int64_t first)
 {
-    for (int64_t w = first; w < waves->built[coflow]; w = waves->wave[w].end)
+    for (int64_t w = first; w < waves->built[coflow]; w = waves->wave[w].end) {
+        if (waves->wave[w].alive > 0)
+            FOR_ALIVE(group, waves, waves->wave + w) {
+                waves->came[group] = waves->wave[w].came;
+                waves->carried[group] = waves->wave[w].carried;
+            }
         waves->wave[w].alive = 0;
+    }
     waves->built[coflow] = first;
 }
 
@@ -104,7 +111,12 @@ static void build_waves(const Layout *layout, State *state, int64_t coflow)
         Wave *wave = waves->wave + first;
         bool listed = wave->listed;
         *wave = (Wave){.first = first, .end = last, .alive = last - first, .coflow = coflow,
-                       .turn = turn, .ends = INFINITY, .fresh = true, .listed = true};
+                       .turn = turn, .ends = INFINITY, .came = INFINITY, .fresh = true,
+                       .listed = true};
+        for (int64_t i = first; i < last; i++) {
+            wave->came = smaller(wave->came, waves->came[waves->member[i]]);
+            wave->carried = larger(wave->carried, waves->carried[waves->member[i]]);
+        }
         if (!listed)
             state->scratch.order[state->length[ORDERED]++] = first;
         port = count_ports(layout, state, first, port);
@@ -120,6 +132,7 @@ static void leave_wave(const Layout *layout, State *state, int64_t group)
     waves->member[waves->place[group]] = -1;
     waves->place[group] = -1;
     wave->alive--;
+    wave->carried += waves->volume[group];
     while (wave->alive > 0 && waves->member[wave->first] < 0)
         wave->first++;
     FOR_HOPS(hop, layout, group) {
@@ -130,18 +143,31 @@ static void leave_wave(const Layout *layout, State *state, int64_t group)
     }
 }
 
+/* Let a group that was touched leave its wave where that flow has ended, and note the flow
+ * that it has now. */
+static void note_change(const Layout *layout, State *state, int64_t group, double now)
+{
+    Waves *waves = &state->scratch.waves;
+    bool goes = state->fluid[group].active > 0;
+    int64_t turn = state->scratch.turn[group];
+    if (goes)
+        note_flow(layout, state, group);
+    if (waves->place[group] >= 0 && (!goes || state->scratch.turn[group] != turn))
+        leave_wave(layout, state, group);
+    if (!goes || waves->place[group] >= 0)
+        return;
+    waves->volume[group] = state->fluid[group].mark;
+    waves->came[group] = layout->policy == AALO ? coarse(now) : 0.0;
+    waves->carried[group] = 0.0;
+}
+
 /* Let waves follow from what came and went. */
-static void change_waves(const Layout *layout, State *state)
+static void change_waves(const Layout *layout, State *state, double now)
 {
     Waves *waves = &state->scratch.waves;
     bool *is_built = state->scratch.coflows.is_chained;
-    for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
-        int64_t group = state->touched[i];
-        if (state->fluid[group].active > 0)
-            note_flow(layout, state, group);
-        else if (waves->place[group] >= 0)
-            leave_wave(layout, state, group);
-    }
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++)
+        note_change(layout, state, state->touched[i], now);
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
         int64_t coflow = layout->coflow[flow_edge(layout, state, group)];
@@ -197,16 +223,25 @@ static void weigh_wave(const Layout *layout, State *state, Wave *wave, double no
     wave->key = coarse(gamma);
 }
 
-static bool goes_first(const Layout *layout, const State *state, const Wave *one,
-                       const Wave *other)
+/* True where one wave goes before the other, if their keys are the same. */
+static bool wins_tie(const Layout *layout, const State *state, const Wave *one,
+                     const Wave *other)
 {
     const int64_t *member = state->scratch.waves.member;
-    if (one->key != other->key)
-        return one->key < other->key;
+    if (one->came != other->came)
+        return one->came < other->came;
     if (one->turn != other->turn)
         return one->turn < other->turn;
     return layout->rank[flow_edge(layout, state, member[one->first])]
            < layout->rank[flow_edge(layout, state, member[other->first])];
+}
+
+static bool goes_first(const Layout *layout, const State *state, const Wave *one,
+                       const Wave *other)
+{
+    if (one->key != other->key)
+        return one->key < other->key;
+    return wins_tie(layout, state, one, other);
 }
 
 static void sort_waves(const Layout *layout, State *state)
@@ -268,7 +303,7 @@ static inline void set_base(const Layout *layout, State *state, int64_t group, d
 static void allocate_wave(const Layout *layout, State *state, Wave *wave, double now)
 {
     Waves *waves = &state->scratch.waves;
-    bool held_up = is_held_up(state, wave);
+    bool held_up = layout->policy == SINCRONIA || is_held_up(state, wave);
     double longest = held_up ? INFINITY : longest_on_port(state, wave);
     double ends = now + longest;
     bool in_time = ends == wave->ends || fabs(ends - wave->ends) <= ON_TIME * now;
@@ -365,26 +400,4 @@ static void hang_extras(State *state)
         wave->extra = group;
     }
     waves->extras = 0;
-}
-
-/* sebf_madd by waves: by gamma, MADD within, the rest to flows in that order. */
-static void serve_waves(const Layout *layout, State *state, double now)
-{
-    Waves *waves = &state->scratch.waves;
-    change_waves(layout, state);
-    hang_extras(state);
-    empty_ports(layout, state);
-    FOR_WAVES(w, state)
-        weigh_wave(layout, state, waves->wave + w, now);
-    sort_waves(layout, state);
-    FOR_WAVES(w, state)
-        allocate_wave(layout, state, waves->wave + w, now);
-    FOR_WAVES(w, state) {
-        Wave *wave = waves->wave + w;
-        fill_wave(layout, state, wave, now);
-        for (int64_t group = wave->extra; group >= 0; group = waves->next[group])
-            if (!waves->has_more[group])
-                set_rate(state, group, state->scratch.rate[group], now);
-        wave->fresh = false;
-    }
 }

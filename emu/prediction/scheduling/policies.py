@@ -21,13 +21,17 @@ Where sources state nothing, this is our reading:
 - "Remaining" is of the flow in question. Remaining times are those of the flow alone on
   its hops.
 - Ties are broken by the iteration served, then by the names of the destination and the
-  source, never by the order in the file. Under ``sebf_madd`` so are the flows of one
-  coflow that take what its allocation left.
+  source, never by the order in the file. Under rules that order coflows so are the
+  flows of one coflow that take what is left.
 - Remaining paths (``oes_cp``, ``weighted_maxmin``) use expected times and volumes, as a
   scheduler does not have the ones to come: the means of a profile, at the capacities
   of time 0 for all that has not begun.
 - Slack is the longest remaining path over all active flows less the flow's own, at
   least one hundredth of that longest path, so that weights differ by at most 100.
+- ``sincronia`` orders coflows by the bytes that are left, anew with all rates, and of
+  ports that are equally full takes the first of the cluster. ``aalo`` counts what a
+  coflow has sent since it last had no active flow, and moves it to the next queue when
+  rates are computed.
 - A rule of one's own (`register`) is asked whenever rates are computed, and sees the
   active flows, what is left of each and the links; nothing else counts.
 - A coflow is the active flows of one name that serve one iteration; without a name
@@ -197,6 +201,20 @@ RATE_POLICIES: dict[str, Policy] = {
             summary="coflow with the smallest bottleneck first, its flows end together",
             source="Varys (SIGCOMM 2014)",
             knows=_LEFT,
+        ),
+        Policy(
+            name="sincronia",
+            code=lib.SINCRONIA,
+            summary="coflows by bottleneck-select-scale-iterate, flow by flow",
+            source="Sincronia (SIGCOMM 2018), Algorithm 1",
+            knows=_LEFT,
+        ),
+        Policy(
+            name="aalo",
+            code=lib.AALO,
+            summary="coflows queued by bytes sent so far, equal shares within one",
+            source="Aalo (SIGCOMM 2015)",
+            knows="bytes sent",
         ),
         Policy(
             name="portfolio",

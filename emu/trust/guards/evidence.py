@@ -92,10 +92,11 @@ _ROUNDING = 1e-12
 
 def list_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
     """Return bytes per second of every link by its name, from ``time`` on."""
-    capacities = {link.name: link.capacity for link in problem.cluster.shared_links}
+    capacities = {}
     for machine in problem.cluster.machines:
         capacities[f"{machine.name} out"] = machine.bandwidth_out
         capacities[f"{machine.name} in"] = machine.bandwidth_in
+    capacities |= {link.name: link.capacity for link in problem.cluster.shared_links}
     for change in sorted(problem.cluster.changes, key=lambda change: change.time):
         if change.time <= time * (1.0 + _ROUNDING):
             capacities[change.link] = change.capacity

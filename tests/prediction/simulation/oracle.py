@@ -20,6 +20,7 @@ from emu.trust.rate_audit import (
     Flow,
     Rank,
     is_needed,
+    note_coflows,
     oes,
     own,
     rank_of,
@@ -64,6 +65,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     ]
     out = Outcome(list_hops(problem), list_latencies(problem), into)
     active: dict[Event, Flow] = {}
+    rated: list[Flow] = []
     now = 0.0
     while True:
         while (
@@ -83,6 +85,8 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             or set(active) != set(out.rates[-1][1])
             or {change.link for change in changed} & crossed
         ):
+            note_coflows(rated, flows, now)
+            rated = flows
             for flow in flows:
                 flow.rate = 0.0
                 flow.alone = min(capacity[p] for p in flow.hops)

@@ -32,7 +32,9 @@ from emu.trust.rate_audit import remaining_paths
 from tests.prediction.simulation import flat, oracle
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
-COFLOW_RULES = [rule for rule in RULES if rule.startswith(("sebf", "omcoflow"))]
+COFLOW_RULES = [
+    rule for rule in RULES if rule.startswith(("sebf", "omcoflow", "sincronia", "aalo"))
+]
 
 
 def assert_equal(problem: Problem, realization: Realization, policy: str) -> None:
@@ -184,6 +186,25 @@ def test_many_flows_of_few_coflows(policy: str, seed: int, count: int) -> None:
     problem, realization = many_flows(seed, None)
     names = np.random.default_rng(seed).integers(0, count, len(problem.job.edges))
     assert_equal(with_coflows(problem, [f"c{n}" for n in names]), realization, policy)
+
+
+@settings.get_profile("each_rule")
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 4))
+def test_coflows_go_to_other_queues(seed: int, count: int) -> None:
+    """With megabytes for bytes some send more than the first queue of Aalo takes."""
+    problem, realization = many_flows(seed, None)
+    names = np.random.default_rng(seed).integers(0, count, len(problem.job.edges))
+    machines = tuple(
+        replace(
+            m, bandwidth_in=m.bandwidth_in * 1e6, bandwidth_out=m.bandwidth_out * 1e6
+        )
+        for m in problem.cluster.machines
+    )
+    problem = with_coflows(problem, [f"c{n}" for n in names])
+    problem = replace(problem, cluster=Cluster(machines))
+    assert_equal(
+        problem, replace(realization, volumes=realization.volumes * 1e6), "aalo"
+    )
 
 
 @pytest.mark.parametrize("policy", COFLOW_RULES)

@@ -1,0 +1,206 @@
+/* Sincronia's and Aalo's orders of waves, and the rates that an order leads to.
+ *
+ * Sincronia (SIGCOMM 2018), Algorithm 1, on the bytes that are left: of the port that needs
+ * longest, the coflow that weighs least for what it has there goes last, and the others
+ * there weigh less by their part of it; then again without that coflow. All weigh 1 at
+ * first. Flows take what is left of their ports in that order.
+ *
+ * Aalo (SIGCOMM 2015) knows no sizes: a coflow is in a queue by the bytes that it has sent,
+ * the first up to 10 MB, each of the others up to ten times as many. Queues go in their
+ * order, coflows of a queue as they came, and the flows of one share equally what is left.
+ * What that leaves over goes to flows in the same order. */
+
+/* Weights below this are 0: what rounding left of a weight of 1. */
+static const double NO_WEIGHT = 1e-9;
+static const double FIRST_QUEUE = 1e7; /* bytes; queues grow tenfold: Aalo, section 5.3 */
+static const int64_t QUEUES = 10;
+
+/* Chain what waves have on each port, sum up the bytes, and let all waves weigh 1. */
+static void chain_ports(const Layout *layout, State *state)
+{
+    Waves *waves = &state->scratch.waves;
+    for (int64_t port = 0; port < layout->ports; port++)
+        state->scratch.load[port] = 0.0;
+    FOR_WAVES(w, state) {
+        waves->wave[w].key = 1.0;
+        FOR_WAVE_PORTS(at, waves, waves->wave + w) {
+            at->wave = w;
+            at->next = state->scratch.head[at->port];
+            state->scratch.head[at->port] = at - waves->port;
+            state->scratch.load[at->port] += at->load;
+        }
+    }
+}
+
+/* The port that needs longest for what is left, -1 where none has anything. */
+static int64_t fullest_port(const Layout *layout, const State *state)
+{
+    int64_t fullest = -1;
+    double longest = 0.0;
+    for (int64_t port = 0; port < layout->ports; port++) {
+        if (state->capacity[port] == 0.0)
+            continue;
+        double needs = coarse(state->scratch.load[port] / state->capacity[port]);
+        if (needs > longest) {
+            longest = needs;
+            fullest = port;
+        }
+    }
+    return fullest;
+}
+
+/* The wave that weighs least for what it has on `port`, -1 where none has anything. Of
+ * waves that have a place the weight is infinite. */
+static int64_t lightest_wave(const Layout *layout, const State *state, int64_t port)
+{
+    const Waves *waves = &state->scratch.waves;
+    int64_t lightest = -1;
+    double least = INFINITY;
+    for (int64_t i = state->scratch.head[port]; i >= 0; i = waves->port[i].next) {
+        const WavePort *at = waves->port + i;
+        const Wave *wave = waves->wave + at->wave;
+        if (at->load <= 0.0 || isinf(wave->key))
+            continue;
+        double weighs = coarse(wave->key / at->load);
+        bool goes_later = lightest < 0 || weighs < least
+                          || (weighs == least
+                              && wins_tie(layout, state, waves->wave + lightest, wave));
+        if (goes_later) {
+            least = weighs;
+            lightest = at->wave;
+        }
+    }
+    return lightest;
+}
+
+/* Let the others on `port` weigh less by their part of what `last` has there. */
+static void scale_weights(State *state, int64_t port, int64_t last)
+{
+    Waves *waves = &state->scratch.waves;
+    double per_byte = INFINITY;
+    for (int64_t i = state->scratch.head[port]; i >= 0; i = waves->port[i].next)
+        if (waves->port[i].wave == last)
+            per_byte = waves->wave[last].key / waves->port[i].load;
+    for (int64_t i = state->scratch.head[port]; i >= 0; i = waves->port[i].next) {
+        Wave *wave = waves->wave + waves->port[i].wave;
+        wave->key -= per_byte * waves->port[i].load;
+        if (wave->key < NO_WEIGHT)
+            wave->key = 0.0;
+    }
+}
+
+/* Of the first `left` waves in order the place of the one that goes last: of those that
+ * have something on `port`, -1 where none does. */
+static int64_t find_last(const Layout *layout, State *state, int64_t left, int64_t port)
+{
+    const int64_t *order = state->scratch.order;
+    const Wave *wave = state->scratch.waves.wave;
+    int64_t place = 0;
+    if (port < 0) {
+        for (int64_t i = 1; i < left; i++)
+            if (wins_tie(layout, state, wave + order[place], wave + order[i]))
+                place = i;
+        return place;
+    }
+    int64_t lightest = lightest_wave(layout, state, port);
+    while (lightest >= 0 && order[place] != lightest)
+        place++;
+    return lightest < 0 ? -1 : place;
+}
+
+/* Sincronia's order. */
+static void order_last_first(const Layout *layout, State *state)
+{
+    Waves *waves = &state->scratch.waves;
+    int64_t *order = state->scratch.order, left = state->length[ORDERED];
+    chain_ports(layout, state);
+    while (left > 0) {
+        int64_t port = fullest_port(layout, state);
+        int64_t place = find_last(layout, state, left, port);
+        if (place < 0) {
+            state->scratch.load[port] = 0.0; /* what rounding left of a sum */
+            continue;
+        }
+        int64_t last = order[place];
+        if (port >= 0)
+            scale_weights(state, port, last);
+        waves->wave[last].key = INFINITY;
+        FOR_WAVE_PORTS(at, waves, waves->wave + last)
+            state->scratch.load[at->port] -= at->load;
+        order[place] = order[--left];
+        order[left] = last;
+    }
+    for (int64_t port = 0; port < layout->ports; port++)
+        state->scratch.head[port] = -1;
+}
+
+/* Put a wave into its queue, by what it has sent. */
+static void choose_queue(const State *state, Wave *wave, double now)
+{
+    const Waves *waves = &state->scratch.waves;
+    double sent = wave->carried, most = FIRST_QUEUE;
+    FOR_ALIVE(group, waves, wave)
+        sent += waves->volume[group] - remaining(state->fluid + group, now);
+    sent = coarse(sent);
+    for (wave->key = 0.0; wave->key < (double)(QUEUES - 1) && sent >= most; most *= 10.0)
+        wave->key += 1.0;
+}
+
+/* Aalo: let the flows of a wave share equally what is left of their ports. */
+static void share_wave(const Layout *layout, State *state, Wave *wave)
+{
+    Waves *waves = &state->scratch.waves;
+    FOR_WAVE_PORTS(at, waves, wave) {
+        at->share = at->flows > 0 ? state->scratch.residual[at->port] / (double)at->flows : 0.0;
+        at->base = 0.0;
+    }
+    wave->fresh = true;
+    FOR_ALIVE(group, waves, wave) {
+        double rate = INFINITY;
+        FOR_HOPS(hop, layout, group)
+            rate = smaller(rate, waves->port[waves->at[hop]].share);
+        state->scratch.rate[group] = 0.0;
+        set_base(layout, state, group, rate);
+        take(layout, state, group, rate);
+    }
+}
+
+/* Sort the waves by the rule. */
+static void order_waves(const Layout *layout, State *state, double now)
+{
+    Waves *waves = &state->scratch.waves;
+    FOR_WAVES(w, state) {
+        if (layout->policy == AALO)
+            choose_queue(state, waves->wave + w, now);
+        else
+            weigh_wave(layout, state, waves->wave + w, now);
+    }
+    if (layout->policy == SINCRONIA)
+        order_last_first(layout, state);
+    else
+        sort_waves(layout, state);
+}
+
+/* Set the rates of all waves: in their order each its own, then what is left. */
+static void serve_waves(const Layout *layout, State *state, double now)
+{
+    Waves *waves = &state->scratch.waves;
+    change_waves(layout, state, now);
+    hang_extras(state);
+    empty_ports(layout, state);
+    order_waves(layout, state, now);
+    FOR_WAVES(w, state) {
+        if (layout->policy == AALO)
+            share_wave(layout, state, waves->wave + w);
+        else
+            allocate_wave(layout, state, waves->wave + w, now);
+    }
+    FOR_WAVES(w, state) {
+        Wave *wave = waves->wave + w;
+        fill_wave(layout, state, wave, now);
+        for (int64_t group = wave->extra; group >= 0; group = waves->next[group])
+            if (!waves->has_more[group])
+                set_rate(state, group, state->scratch.rate[group], now);
+        wave->fresh = false;
+    }
+}
