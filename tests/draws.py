@@ -1,14 +1,16 @@
 """How many draws tests try: a third in `make test`, all in `make nightly`.
 
-A draw is an example of Hypothesis, a number of a parameter `seed`, or one that a test
-loops over by `some`. What once found a fault is no draw: tests name it beside them.
+A draw is an example of Hypothesis, a number of a parameter `seed`, one that a test
+loops over by `some`, or a row of a `grid`. What once found a fault is no draw: tests
+name it beside them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -16,19 +18,32 @@ from hypothesis import settings
 #: 1 of so many draws is tried.
 SHARE = 1 if os.environ.get("EMU_DRAWS") == "all" else 3
 #: Seeds or examples of a test that are so few are tried in any case.
-FEW = 3
+FEW = 2
 _SETTINGS = "_hypothesis_internal_use_settings"
 T = TypeVar("T")
 
 
-def count(most: int) -> int:
+def count(most: int, few: int = FEW) -> int:
     """Return how many of so many draws are tried."""
-    return max(min(most, FEW), -(-most // SHARE))
+    return max(min(most, few), -(-most // SHARE))
 
 
-def some(draws: Sequence[T]) -> Sequence[T]:
-    """Return the draws that are tried of these."""
-    return draws[: count(len(draws))]
+def some(draws: Sequence[T], few: int = FEW) -> Sequence[T]:
+    """Return the draws that are tried of these, where there are so few all."""
+    return draws[: count(len(draws), few)]
+
+
+def grid(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return the rows that are tried of all combinations of some values.
+
+    Every value of every axis is among them, with a share of those of each other axis.
+    """
+    numbered = product(*map(enumerate, axes))
+    return [
+        tuple(value for _, value in row)
+        for row in numbered
+        if sum(position for position, _ in row) % SHARE == 0
+    ]
 
 
 def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
