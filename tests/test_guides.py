@@ -78,11 +78,11 @@ def pattern(shown: str) -> re.Pattern[str]:
     return re.compile("".join(lines))
 
 
-def printed(command: Command, folder: Path) -> str:
+def printed(command: Command, folder: Path, *, apart: bool = False) -> str:
     """Run a command as a reader would; return what came to the terminal.
 
     One of emu runs in this process, where torch is imported once for all, unless it
-    needs the shell.
+    needs the shell or is to be ``apart``, as of another tree.
     """
     cache = folder / ".cache"
     home = {
@@ -90,7 +90,7 @@ def printed(command: Command, folder: Path) -> str:
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "torch"),
     }
     program, *words = shlex.split(command.line)
-    if program == "emu" and "*" not in command.line:
+    if program == "emu" and not apart and "*" not in command.line:
         with contextlib.chdir(folder):
             result = CliRunner().invoke(app, words, env=home)
         if result.exception is not None and not isinstance(
@@ -118,7 +118,7 @@ def printed(command: Command, folder: Path) -> str:
     return text
 
 
-def walk(guide: Path, folder: Path) -> set[str]:
+def walk(guide: Path, folder: Path, *, apart: bool = False) -> set[str]:
     """Run the blocks of a guide; return what those that were left out need.
 
     Raises pytest.fail.Exception when a command prints something else than the guide
@@ -135,7 +135,7 @@ def walk(guide: Path, folder: Path) -> set[str]:
         if missing:
             continue
         for command in commands(text, *words.split()):
-            found = printed(command, folder)
+            found = printed(command, folder, apart=apart)
             if not pattern(command.shown).fullmatch(found):
                 both = f"{found}\n{guide.name} shows\n{command.shown}"
                 pytest.fail(f"$ {command.line}\n{both}", pytrace=False)

@@ -180,9 +180,10 @@ def test_every_key_of_a_scenario_is_drawn() -> None:
     assert stated - drawn - _LEFT_OUT == set()
 
 
-@pytest.mark.parametrize("kind", ["gcn", "gat"])
-@pytest.mark.parametrize("servers", [1, 2])
-@pytest.mark.parametrize("backend", ["cpu", "lambda"])
+@pytest.mark.parametrize(
+    ("kind", "servers", "backend"),
+    draws.grid(["gcn", "gat"], [2, 1], ["cpu", "lambda"]),
+)
 def test_who_asks_for_stashed_weights_sends_nothing(
     kind: str, servers: int, backend: str, tmp_path: Path
 ) -> None:
