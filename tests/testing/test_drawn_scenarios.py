@@ -190,7 +190,7 @@ def test_who_asks_for_stashed_weights_sends_nothing(
     """Without lambdas a scatter or an apply of gradients asks: they sent their rows."""
     tensors = {"edge_apply": "20 ms"} if kind == "gat" else {}
     content = {
-        "cluster": {"machines": [{"name": "m", "count": 3, "nic": "2 MB/s"}]},
+        "cluster": {"machines": [{"name": "m", "count": 3, "nic": "20 MB/s"}]},
         "emulation": {"time_scale": 5, "compute": "timed"},
         "job": {
             "system": "dorylus",
