@@ -39,8 +39,7 @@ OTHERS = {
     "dorylus-no-pipe": _DORYLUS.replace("pipe", "no_pipe").replace("[ps]", "[ps, g0]"),
     "dorylus-gat": CASES["dorylus"]
     .replace("hidden: 4", "kind: gat, hidden: 4")
-    .replace("scatter: 4 ms", "scatter: 4 ms, edge_apply: 20 ms")
-    .replace("400 Mbit/s", "4 Gbit/s"),  # of rows of edges a tenth of the steps
+    .replace("scatter: 4 ms", "scatter: 4 ms, edge_apply: 20 ms"),
     "dgcl-cached": CASES["dgcl"].replace("  cache_features: false\n", ""),
     "p3-B": CASES["p3"] + "  pipeline: B\n",
     "p3-none": CASES["p3"] + "  pipeline: none\n",
