@@ -17,6 +17,7 @@ import emu
 from emu.errors import EmulatorError
 from emu.prediction.analysis.bounds import bounds, placement_gap
 from emu.prediction.analysis.critical_path import Cause, critical_path
+from emu.prediction.analysis.explanation import Explanation
 from emu.prediction.analysis.what_if import Change, Improvement, changes_of
 from emu.problem import Profile
 from emu.scenario import ProfileFile, build_job, write_profile
@@ -156,7 +157,7 @@ def add_faults(content: Drawn, machines: list[str], rng: np.random.Generator) ->
         content["failures"] = {"machine": drawn | {"what": "pause"}}
 
 
-def with_edits(found: emu.Explanation) -> list[Improvement]:
+def with_edits(found: Explanation) -> list[Improvement]:
     """Return what-ifs that have edits: of every kind the first, and a share."""
     by_kind: dict[str, list[Improvement]] = {}
     for one in (*found.improvements, *found.improvements_then):
