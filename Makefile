@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BUILT := $(VENV)/.built
 
-.PHONY: demo table test acceptance check docs bench distdgl clean
+.PHONY: demo table test acceptance nightly check docs bench distdgl clean
 
 demo: $(BUILT) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
@@ -18,6 +18,9 @@ test: $(BUILT) ## everything that CI checks
 
 acceptance: $(BUILT) ## the shipped scenarios in full, over sockets
 	$(BIN)/python tools/check --acceptance
+
+nightly: $(BUILT) ## that, and every draw of tests of which `make test` tries a third
+	$(BIN)/python tools/check --nightly
 
 check: $(BUILT) ## format, lint, types, layers and the quick tests
 	$(BIN)/python tools/check

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from emu.prediction.analysis import explanation
 from emu.prediction.placement import affordable
 from emu.scenario import machine_choice
+from tests import draws
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
 
@@ -55,8 +56,16 @@ def _says_so(path: Path) -> bool:
     return "mark.emulation" in text or "mark.netns" in text
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Try what a busy host makes fail again; beside others it is always busy."""
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Try what a busy host makes fail again; beside others it is always busy.
+
+    Of draws, those that `tests.draws` says.
+    """
+    tried = draws.select(items, config.args)
+    config.hook.pytest_deselected(items=[*{*items} - {*tried}])
+    items[:] = tried
     for item in items:
         sockets = any(map(item.get_closest_marker, ("emulation", "netns")))
         if sockets and not _says_so(item.path):

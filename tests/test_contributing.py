@@ -62,7 +62,7 @@ def test_a_rate_rule_takes_four_files(tree: Path) -> None:
 
     assert len(files) == 4
     build_core(tree)
-    assert walk(WALKS / "rate_rule.md", tree) == set()
+    assert walk(WALKS / "rate_rule.md", tree, apart=True) == set()
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_a_kind_of_event_takes_one_file(tree: Path) -> None:
     assert files == {"emu/scenario/events_section.py"}
     for built in (ROOT / "emu/prediction/core").glob("*.so"):
         shutil.copy(built, tree / "emu/prediction/core")
-    assert walk(WALKS / "event_kind.md", tree) == set()
+    assert walk(WALKS / "event_kind.md", tree, apart=True) == set()
 
 
 @pytest.mark.emulation
@@ -95,5 +95,5 @@ def test_a_system_of_ones_own(
     (info / "entry_points.txt").write_text(f"[emu.systems]\n{lines}")
     monkeypatch.setenv("PYTHONPATH", f"{info.parent}{os.pathsep}{tmp_path}")
 
-    assert walk(page, tmp_path) == set()
+    assert walk(page, tmp_path, apart=True) == set()
     assert leftovers.note() == []

@@ -9,8 +9,10 @@ ends (``exit 1``).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.cli.app import COMMANDS
@@ -75,32 +78,47 @@ def pattern(shown: str) -> re.Pattern[str]:
     return re.compile("".join(lines))
 
 
-def printed(command: Command, folder: Path) -> str:
-    """Run a command as a reader would; return what came to the terminal."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def printed(command: Command, folder: Path, *, apart: bool = False) -> str:
+    """Run a command as a reader would; return what came to the terminal.
+
+    One of emu runs in this process, where torch is imported once for all, unless it
+    needs the shell or is to be ``apart``, as of another tree.
+    """
     cache = folder / ".cache"
     home = {
         "XDG_CACHE_HOME": str(cache),
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "torch"),
     }
-    done = subprocess.run(
-        ["/bin/sh", "-c", command.line],
-        cwd=folder,
-        env={**os.environ, **home, "PATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    program, *words = shlex.split(command.line)
+    if program == "emu" and not apart and "*" not in command.line:
+        with contextlib.chdir(folder):
+            result = CliRunner().invoke(app, words, env=home)
+        if result.exception is not None and not isinstance(
+            result.exception, SystemExit
+        ):
+            raise result.exception
+        code, output = result.exit_code, result.output
+    else:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["/bin/sh", "-c", command.line],
+            cwd=folder,
+            env={**os.environ, **home, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        code, output = done.returncode, done.stdout
     # What only a busy host prints.
     alive = re.compile(r"compiling once|emu [a-z]+: at work for ")
-    text = "".join(f"{x}\n" for x in lines if not alive.match(x))
-    assert done.returncode == command.code, f"$ {command.line}\n{text}"
+    lines = (line.rstrip() for line in output.splitlines())
+    text = "".join(f"{line}\n" for line in lines if not alive.match(line))
+    assert code == command.code, f"$ {command.line}\n{text}"
     return text
 
 
-def walk(guide: Path, folder: Path) -> set[str]:
+def walk(guide: Path, folder: Path, *, apart: bool = False) -> set[str]:
     """Run the blocks of a guide; return what those that were left out need.
 
     Raises pytest.fail.Exception when a command prints something else than the guide
@@ -117,11 +135,16 @@ def walk(guide: Path, folder: Path) -> set[str]:
         if missing:
             continue
         for command in commands(text, *words.split()):
-            found = printed(command, folder)
+            found = printed(command, folder, apart=apart)
             if not pattern(command.shown).fullmatch(found):
                 both = f"{found}\n{guide.name} shows\n{command.shown}"
                 pytest.fail(f"$ {command.line}\n{both}", pytrace=False)
     return left_out
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_searches() -> None:
+    """Search as long as readers do, in place of the fixture of all tests."""
 
 
 @pytest.mark.emulation

@@ -19,6 +19,7 @@ from emu.emulation.coordinator import run as coordinator
 from emu.host.first_moments import _write_plainly
 from emu.host.this_host import version_of_emu
 from emu.names import file_part
+from tests import draws
 from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]
@@ -169,8 +170,9 @@ MOMENTS = {
 ROOTS = {"a nameless user", "/proc is hidden", "a long host name"}
 
 
-@pytest.mark.parametrize("words", ["simulate golden", "data", "clean"])
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    ("moment", "words"), draws.grid(MOMENTS, ["simulate golden", "data", "clean"])
+)
 def test_odd_surroundings_are_an_answer_or_one_line(
     tmp_path: Path, moment: str, words: str
 ) -> None:

@@ -24,6 +24,7 @@ from emu.report.comparison import Candidate
 from emu.report.system_tables import SystemResult
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.scenario_file import loads
+from tests import draws
 from tests.fidelity.corpus import RULES
 from tests.scenario.test_edits import TIMED, scenario, training
 from tests.scenario.test_edits import loads as loads_content
@@ -176,7 +177,7 @@ def said(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("rule", ["mrtf", "fifo"])
+@pytest.mark.parametrize("rule", draws.some(["mrtf", "fifo"], few=1))
 def test_a_row_is_placed_under_its_own_rule_unless_one_is_kept(
     rule: str, tmp_path: Path
 ) -> None:
@@ -192,12 +193,11 @@ def test_a_row_is_placed_under_its_own_rule_unless_one_is_kept(
     assert (own["placement_kept"], kept["placement_kept"]) == (False, True)
     assert (bool(own["moves"]), bool(kept["moves"])) == (True, False)
     for more, line in (
-        ([], "each row is placed under its own policy"),
+        (["--write", str(tmp_path)], "each row is placed under its own policy"),
         (["--keep-placement"], "each placement is that of oes, for all policies"),
-        (["--write", str(tmp_path)], f"demo-best-{rule}.yaml"),
     ):
-        shown = CliRunner().invoke(app, [*varied, *more]).output
-        assert line in shown + " ".join(one.name for one in tmp_path.iterdir())
+        assert line in CliRunner().invoke(app, [*varied, *more]).output
+    assert (tmp_path / f"demo-best-{rule}.yaml").is_file()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -239,16 +239,12 @@ def test_rows_of_two_jobs_are_what_simulate_says_of_their_files(
 
 def test_what_explain_says_of_a_rule_is_what_setting_it_gives() -> None:
     stated = emu.load("demo", DEMO[2::2])
-    rules = [
-        one.change
-        for one in emu.explain(stated).improvements
-        if one.change.kind == "policy"
-    ]
-    for change in rules:
+    improvements = emu.explain(stated).improvements
+    for change in (one.change for one in improvements if one.change.kind == "policy"):
         assert change.what.endswith(", placed anew")
         assert change.edit is not None
         assert [*change.edit] == ["schedule.policy", "schedule.share"]
-    found = {one.change.policy: one for one in emu.explain(stated).improvements}
+    found = {one.change.policy: one for one in improvements}
     for rule in ("mrtf", "fifo"):
         again = emu.simulate(emu.load(stated, {"schedule.policy": rule}))
         assert found[rule].makespan == again.makespan

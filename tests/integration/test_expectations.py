@@ -15,6 +15,7 @@ from emu.cli.run_commands import judge
 from emu.errors import ExpectationMissed
 from emu.runs.recorded_run import load_run
 from emu.scenario import load
+from tests import draws
 from tests.integration.scenarios import tiny_training, written
 
 if TYPE_CHECKING:
@@ -106,9 +107,11 @@ def run(folder: Path, expect: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("key", SIMULATED)
 @pytest.mark.parametrize(
-    "place", [simulated, compared, compared_as_systems, swept_in_simulation]
+    ("place", "key"),
+    draws.grid(
+        [simulated, compared, compared_as_systems, swept_in_simulation], SIMULATED
+    ),
 )
 def test_a_simulation_misses_and_meets(place: Place, key: str, swept: Path) -> None:
     missed, met = SIMULATED[key]
@@ -117,8 +120,9 @@ def test_a_simulation_misses_and_meets(place: Place, key: str, swept: Path) -> N
     assert place(swept, met)
 
 
-@pytest.mark.parametrize("key", [*SIMULATED, *OF_RUNS])
-@pytest.mark.parametrize("place", [run, swept_over_sockets])
+@pytest.mark.parametrize(
+    ("place", "key"), draws.grid([run, swept_over_sockets], [*SIMULATED, *OF_RUNS])
+)
 def test_a_run_misses_and_meets(place: Place, key: str, swept: Path) -> None:
     missed, met = {**SIMULATED, **OF_RUNS}[key]
 

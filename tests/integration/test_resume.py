@@ -24,7 +24,7 @@ from tests.integration.scenarios import tiny_training, written
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 
-ITERATIONS = 60
+ITERATIONS = 40
 emu = partial(emu_in, cwd=Path(__file__).parent)
 
 

@@ -135,6 +135,7 @@ def test_a_run_says_it_and_sends_it_once(tmp_path: Path, leftovers: Leftovers) -
     assert audited.exit_code == 0, audited.stdout
 
 
+@pytest.mark.untimed
 def test_hosts_that_others_start_are_refused(tmp_path: Path) -> None:
     file, runs = written(DGCL, tmp_path), tmp_path / "runs"
     words = ["run", str(file), "--agents", "2", "--runs", str(runs)]

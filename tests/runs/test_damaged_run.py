@@ -23,6 +23,7 @@ from emu.report.trace import write_trace
 from emu.runs.array_files import read_frames
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run, with_simulated_rates
+from tests import draws
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 from tests.report.recorded import schedules, write_run
 
@@ -72,7 +73,7 @@ def test_a_changed_value_gives_an_answer_or_one_error(
     trails = [*places(good)]
     rng = np.random.default_rng(len(name))
     refused = 0
-    for _ in range(60):
+    for _ in draws.some(range(60)):
         trail = trails[rng.integers(len(trails))]
         value = [*VALUES, FILES][rng.integers(len(VALUES) + 1)]
         if not trail and value is FILES:

@@ -282,7 +282,7 @@ def test_the_schema_refuses_what_loading_refuses(
 
 def test_defaults_of_the_schema_are_what_a_file_may_state() -> None:
     """Editors write them, and docs show them: 30 for a time is an error, 30 s none."""
-    schema = json_schema()
+    schema = _schema()
     sections = {"": schema, **schema["$defs"]}
 
     assert sections["EmulationSection"]["properties"]["deadline"]["default"] == "30 s"

@@ -14,6 +14,7 @@ import pytest
 
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
+from tests import draws
 from tests.documents import ROOT
 from tests.testing.drawn_runs import find_disagreement, find_wrong
 from tests.testing.drawn_scenarios import draw_scenario, key_paths
@@ -73,8 +74,10 @@ def test_a_cut_that_is_over_before_a_sender_looks_holds_its_bytes_back(
     assert find_wrong(content, tmp_path) == ("ran", "")
 
 
-@pytest.mark.parametrize("size", [3.0, 17.1, 19.6, 26.0, 90.0])
-@pytest.mark.parametrize("catch_up", ["0 s", "1 ms", "unlimited"])
+@pytest.mark.parametrize(
+    ("size", "catch_up"),
+    draws.grid([3.0, 17.1, 19.6, 26.0, 90.0], ["0 s", "1 ms", "unlimited"]),
+)
 def test_a_sender_loses_nothing_of_what_it_holds_back_itself(
     size: float, catch_up: str, tmp_path: Path
 ) -> None:
@@ -90,9 +93,10 @@ def test_a_sender_loses_nothing_of_what_it_holds_back_itself(
     assert find_wrong(content, tmp_path) == ("ran", "")
 
 
-@pytest.mark.parametrize("apart", [0.2, 1.7, 4.0, 11.0])
-@pytest.mark.parametrize("catch_up", ["0 s", "1 ms", "unlimited"])
-@pytest.mark.parametrize("others", [1, 3])
+@pytest.mark.parametrize(
+    ("apart", "catch_up", "others"),
+    draws.grid([0.2, 1.7, 4.0, 11.0], ["0 s", "1 ms", "unlimited"], [1, 3]),
+)
 def test_who_could_not_see_a_rate_loses_nothing_of_it(
     apart: float, catch_up: str, others: int, tmp_path: Path
 ) -> None:
@@ -116,9 +120,12 @@ def test_who_could_not_see_a_rate_loses_nothing_of_it(
     assert find_wrong(content, tmp_path) == ("ran", "")
 
 
-@pytest.mark.parametrize("times", [("0 s", "25 ms"), ("0.1 s", "0.2 s")])
-@pytest.mark.parametrize("after", [-0.004, 0.0, 0.004])
-@pytest.mark.parametrize("rest", ["0 s", "0.5 s"])
+@pytest.mark.parametrize(
+    ("times", "after", "rest"),
+    draws.grid(
+        [("0 s", "25 ms"), ("0.1 s", "0.2 s")], [-0.004, 0.0, 0.004], ["0 s", "0.5 s"]
+    ),
+)
 def test_a_kill_at_the_very_end_comes_to_nothing_in_a_run_too(
     times: tuple[str, str], after: float, rest: str, tmp_path: Path
 ) -> None:
@@ -173,16 +180,17 @@ def test_every_key_of_a_scenario_is_drawn() -> None:
     assert stated - drawn - _LEFT_OUT == set()
 
 
-@pytest.mark.parametrize("kind", ["gcn", "gat"])
-@pytest.mark.parametrize("servers", [1, 2])
-@pytest.mark.parametrize("backend", ["cpu", "lambda"])
+@pytest.mark.parametrize(
+    ("kind", "servers", "backend"),
+    draws.grid(["gcn", "gat"], [2, 1], ["cpu", "lambda"]),
+)
 def test_who_asks_for_stashed_weights_sends_nothing(
     kind: str, servers: int, backend: str, tmp_path: Path
 ) -> None:
     """Without lambdas a scatter or an apply of gradients asks: they sent their rows."""
     tensors = {"edge_apply": "20 ms"} if kind == "gat" else {}
     content = {
-        "cluster": {"machines": [{"name": "m", "count": 3, "nic": "2 MB/s"}]},
+        "cluster": {"machines": [{"name": "m", "count": 3, "nic": "20 MB/s"}]},
         "emulation": {"time_scale": 5, "compute": "timed"},
         "job": {
             "system": "dorylus",

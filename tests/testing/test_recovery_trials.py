@@ -27,6 +27,7 @@ from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.system import tasks_with_state_of
 from emu.testing.trials import Case, Faults, Trial, Trials, run_trial
+from tests import draws
 from tests.testing.trial_cases import CASES
 
 ITERATIONS, EVERY = 5, 2
@@ -153,7 +154,7 @@ def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
     trials = kept(name)
     whole = trials.undisturbed.run
     assert whole is not None
-    for cut in trials.undisturbed.cuts:
+    for cut in draws.some(trials.undisturbed.cuts, few=1):
         rest = trials.case.after(cut)
         left = run_trial(rest)
         assert left.complaints == []
@@ -309,7 +310,7 @@ def test_what_a_scenario_kills_comes_as_simulated(
     undisturbed = trials.undisturbed
     assert undisturbed.run is not None
     deaths = 0
-    for seed in range(8 if name == "dgtp" else 2):
+    for seed in draws.some(range(8)) if name == "dgtp" else range(2):
         rng = np.random.default_rng(seed)
         victims = rng.choice([*undisturbed.run.results, names[1]], 2)
         whole_length = undisturbed.run.schedule.makespan

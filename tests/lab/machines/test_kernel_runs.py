@@ -174,11 +174,13 @@ def test_a_setup_crosses_the_same_nics(tmp_path: Path, leftovers: Leftovers) -> 
     assert (content["network"], content["verdict"]["guards"]) == ("kernel", [])
 
 
+@pytest.mark.untimed
 def test_a_policy_that_kernel_nics_do_not_carry_out_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"schedule\.policy: is fifo"):
         run(tmp_path, "schedule.policy=fifo")
 
 
+@pytest.mark.untimed
 def test_a_nic_that_no_kernel_carries_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"emulation\.time_scale: .*no NIC"):
         run(tmp_path, "emulation.byte_scale=1")
@@ -207,6 +209,7 @@ def test_a_nic_falls_to_a_fifth_while_its_run_goes_on(
     assert prepare(unchanged).simulate().makespan == pytest.approx(12.7)
 
 
+@pytest.mark.untimed
 def test_a_nic_that_no_kernel_carries_later_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="time_scale: 4000 B/s is no NIC"):
         carried_out(FALLS, tmp_path, *KERNEL, "events[0].nic=0.01 B/s")

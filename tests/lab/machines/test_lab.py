@@ -65,6 +65,7 @@ def test_every_machine_is_a_host_of_its_own() -> None:
     assert gone(before)
 
 
+@pytest.mark.untimed
 def test_two_labs_at_a_time_have_the_same_addresses() -> None:
     with Lab(PAIR) as one, Lab(PAIR) as other:
         assert one.address("left") == other.address("left")
@@ -185,11 +186,13 @@ def carried(lab: Lab, volume: int) -> tuple[int, float]:
     return int(size), float(seconds)
 
 
+@pytest.mark.untimed
 def test_a_command_that_does_not_exist_is_named_with_its_machine() -> None:
     with Lab(PAIR) as lab, pytest.raises(RunError, match=r"right.*No such file"):
         lab.start("right", ["/no/such/program"])
 
 
+@pytest.mark.untimed
 def test_exit_codes_and_signals_are_passed_on() -> None:
     with Lab(PAIR) as lab:
         three = lab.start("left", ["sh", "-c", "exit 3"])
@@ -250,6 +253,7 @@ def test_nothing_is_left_after_a_kill_of_any_process(victim: str) -> None:
     assert gone(before)
 
 
+@pytest.mark.untimed
 def test_a_socket_of_the_control_network_listens_here() -> None:
     with Lab(PAIR) as lab:
         address, listening = lab.listen()
@@ -264,6 +268,7 @@ def test_a_socket_of_the_control_network_listens_here() -> None:
         assert peer[0] == lab.address("left", "control")
 
 
+@pytest.mark.untimed
 @pytest.mark.parametrize(
     "machines", [[], [LabMachine("a", 1e7, 1e7), LabMachine("a", 1e7, 1e7)]]
 )
@@ -290,6 +295,7 @@ with Lab([LabMachine("a", 1e7, 1e7)]) as lab:
 """
 
 
+@pytest.mark.untimed
 def test_a_host_whose_own_network_uses_the_addresses_of_the_lab() -> None:
     command = [sys.executable, "-c", HOST]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -309,6 +315,7 @@ with Lab([LabMachine(f"m{deeper}", 1e7, 1e7)]) as lab:
 """
 
 
+@pytest.mark.untimed
 def test_a_lab_within_a_lab() -> None:
     command = [sys.executable, "-c", WITHIN, "1", WITHIN]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -324,6 +331,7 @@ sys.exit(machine_exec.main())
 """
 
 
+@pytest.mark.untimed
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_nobody_elses_machine_is_entered() -> None:
     with Lab(PAIR) as lab:
@@ -334,6 +342,7 @@ def test_nobody_elses_machine_is_entered() -> None:
     assert "RunError: only who started the lab, or root" in said.stderr
 
 
+@pytest.mark.untimed
 def test_64_machines_know_each_other() -> None:
     many = [LabMachine(f"m{number}", 1e6, 1e6) for number in range(64)]
     with Lab(many, sharing=Sharing.TCP) as lab:

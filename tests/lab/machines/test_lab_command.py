@@ -46,6 +46,7 @@ def invoke(folder: Path, text: str, *arguments: str) -> tuple[int, str, Path]:
     return found.exit_code, found.output, next((folder / "runs").iterdir())
 
 
+@pytest.mark.untimed
 def test_a_command_runs_on_every_machine(tmp_path: Path) -> None:
     code, output, runs = invoke(tmp_path, CLUSTER, "--", "sh", "-c", "hostname; nproc")
 
@@ -57,6 +58,7 @@ def test_a_command_runs_on_every_machine(tmp_path: Path) -> None:
     assert (runs / "hosts.txt").read_text() == "10.77.0.1\n10.77.0.2\n"
 
 
+@pytest.mark.untimed
 def test_programs_run_until_those_that_decide_have_ended(tmp_path: Path) -> None:
     code, output, runs = invoke(tmp_path, CLUSTER + PROGRAMS)
 
@@ -74,6 +76,7 @@ def test_programs_run_until_those_that_decide_have_ended(tmp_path: Path) -> None
         fit_run(runs)
 
 
+@pytest.mark.untimed
 def test_what_a_program_prints_fills_a_file_and_nothing_else(tmp_path: Path) -> None:
     script = "yes | head -c 5000000; trap '' TERM; setsid sleep 600 & :"
     code, output, runs = invoke(tmp_path, CLUSTER, "--", "sh", "-c", script)
@@ -82,6 +85,7 @@ def test_what_a_program_prints_fills_a_file_and_nothing_else(tmp_path: Path) -> 
     assert (runs / "command-fast.log").stat().st_size == 5_000_000
 
 
+@pytest.mark.untimed
 def test_the_first_failure_is_named_and_passed_on(tmp_path: Path) -> None:
     script = "test $(hostname) = slow && exit 7; exec sleep 600"
     code, output, _ = invoke(tmp_path, CLUSTER, "--", "sh", "-c", script)
@@ -97,6 +101,7 @@ lab:
 """
 
 
+@pytest.mark.untimed
 @pytest.mark.parametrize(
     ("text", "command", "said"),
     [
@@ -123,6 +128,7 @@ lab:
 """
 
 
+@pytest.mark.untimed
 def test_a_program_that_ignores_its_end_is_killed_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +179,7 @@ def test_a_dilated_lab_is_told_in_emulated_seconds(tmp_path: Path) -> None:
     assert not [*Hierarchy.find().folder.glob(f"emu-lab-{os.getpid()}-*")]
 
 
+@pytest.mark.untimed
 @pytest.mark.parametrize(
     ("stated", "said"),
     [
@@ -199,6 +206,7 @@ def test_what_no_core_can_be_shared_for_is_named(
     assert str(first).startswith(f"{tmp_path / 'lab.yaml'}:")
 
 
+@pytest.mark.untimed
 def test_a_host_without_quotas_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +218,7 @@ def test_a_host_without_quotas_is_named(
     assert "lab.time_scale: needs quotas of CPU time, and this computer" in str(error)
 
 
+@pytest.mark.untimed
 def test_the_scale_is_chosen_for_the_cores_of_all_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +234,7 @@ lab: {time_scale: auto}
     assert [m.cpu for m in lab.machines] == [0.75] * 16
 
 
+@pytest.mark.untimed
 def test_ssh_runs_a_command_on_the_machine_that_it_names(tmp_path: Path) -> None:
     ask = (
         "echo hi | ssh -o BatchMode=yes root@slow 'read it; echo $it; hostname; exit 7'"

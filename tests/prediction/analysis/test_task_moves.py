@@ -41,13 +41,13 @@ def placed() -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def moves(placed: Experiment) -> TaskMoves:
-    return task_moves(Change("", "", placed.problem, placed.realization, placed.policy))
+def explanation(placed: Experiment) -> Explanation:
+    return emu.explain(placed)
 
 
 @pytest.fixture(scope="module")
-def explanation(placed: Experiment) -> Explanation:
-    return emu.explain(placed)
+def moves(explanation: Explanation) -> TaskMoves:
+    return explanation.moves
 
 
 def test_the_moves_lead_from_one_placement_to_the_best(

@@ -16,6 +16,7 @@ from tools.building.core import MADE, build_core
 ROOT = Path(__file__).parents[3]
 _DRAWS = '''
 import numpy as np
+from tests import draws
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
 from tools.benches.evaluator import MakespanEvaluator
@@ -28,7 +29,7 @@ own = register_program("mine.py:Mine", """class Mine:
         crossed = [link for flow in flows for link in flow.links]
         return [min(capacity[l] / crossed.count(l) for l in f.links) for f in flows]
 """)
-for seed in range(60):
+for seed in draws.some(range(60)):
     rng = np.random.default_rng(seed)
     kinds = "slots", "channels", "latest", "changes", "tuned"
     more = dict.fromkeys(kinds, seed % 2 == 1)
@@ -45,6 +46,7 @@ for seed in range(60):
 '''
 _SEARCHES = """
 import numpy as np
+from tests import draws
 from emu.errors import PlacementError
 from emu.graph_data import BatchPlan
 from emu.graph_data.synthetic_graph import synthetic_source
@@ -57,7 +59,7 @@ from emu.testing.strategies import random_problem
 from tests.systems.dgcl.test_planner import random_needs, random_topology
 from tools.benches.evaluator import search
 
-for seed in range(30):
+for seed in draws.some(range(30)):
     rng = np.random.default_rng(seed)
     more = dict.fromkeys(("slots", "links", "own"), seed % 2 == 1)
     problem, run = random_problem(rng, jobs=seed % 3 == 0, **more)
@@ -113,7 +115,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # builds the core; 20 s of CPU time
+@pytest.mark.timeout(600)  # builds the core
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc has the sanitizers")
 @pytest.mark.parametrize("draws", [_DRAWS, _SEARCHES], ids=["rules", "searches"])
 def test_all_stays_within_its_arrays(tree: Path, draws: str) -> None:

@@ -34,6 +34,7 @@ from emu.problem import (
     Realization,
     Task,
 )
+from tests import draws
 from tests.prediction.placement.placement_cases import (
     dgtp_job,
     feasible_placements,
@@ -119,9 +120,10 @@ def test_listing_ends_with_the_optimum_and_says_so() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # all placements of 20 clusters
 def test_finds_the_optimum_of_small_clusters_within_1000_candidates() -> None:
-    """At least 95 % of 20 clusters, with and without listing; ETP's rate beside it."""
+    """Of all clusters but one, with and without listing; ETP's rate beside it."""
+    count = draws.count(20)
     hits = {"listed": 0, "annealed": 0, "etp": 0}
-    settings = small_settings(20, 17, 4000)
+    settings = small_settings(count, 17, 4000)
     for seed, (job, cluster, profile, placements) in enumerate(settings):
         drawn = common_draws(profile, seed, ITERATIONS)
         optimum = least_makespan(job, cluster, drawn, placements)
@@ -140,8 +142,8 @@ def test_finds_the_optimum_of_small_clusters_within_1000_candidates() -> None:
             hits[name] += result.makespan <= optimum * (1 + 1e-9)
     print(hits)  # noqa: T201 - the rates are the point of this test
 
-    assert hits["listed"] >= 19
-    assert hits["annealed"] >= 19
+    assert hits["listed"] >= count - 1
+    assert hits["annealed"] >= count - 1
     assert hits["etp"] <= hits["annealed"]
 
 

@@ -1,0 +1,87 @@
+"""How many draws tests try: a third in `make test`, all in `make nightly`.
+
+A draw is an example of Hypothesis, a number of a parameter `seed`, one that a test
+loops over by `some`, or a row of a `grid`. What once found a fault is no draw: tests
+name it beside them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+
+#: 1 of so many draws is tried.
+SHARE = 1 if os.environ.get("EMU_DRAWS") == "all" else 3
+#: Seeds or examples of a test that are so few are tried in any case.
+FEW = 2
+_SETTINGS = "_hypothesis_internal_use_settings"
+T = TypeVar("T")
+
+
+def count(most: int, few: int = FEW) -> int:
+    """Return how many of so many draws are tried."""
+    return max(min(most, few), -(-most // SHARE))
+
+
+def some(draws: Sequence[T], few: int = FEW) -> Sequence[T]:
+    """Return the draws that are tried of these, where there are so few all."""
+    return draws[: count(len(draws), few)]
+
+
+def grid(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return the rows that are tried of all combinations of some values.
+
+    Every value of every axis is among them, with a share of those of each other axis.
+    """
+    numbered = product(*map(enumerate, axes))
+    return [
+        tuple(value for _, value in row)
+        for row in numbered
+        if sum(position for position, _ in row) % SHARE == 0
+    ]
+
+
+def select(items: list[pytest.Item], named: Sequence[str]) -> list[pytest.Item]:
+    """Return the items without seeds that are not tried, and ask for fewer examples.
+
+    ``named``: what the command line names is tried.
+    """
+    lengths: dict[str, set[int]] = {}
+    changed: set[object] = set()
+    for item in items:
+        function = getattr(item, "function", None)
+        asked = getattr(function, _SETTINGS, None)
+        if asked is not None and function not in changed:
+            changed.add(function)
+            fewer = settings(asked, max_examples=count(asked.max_examples))
+            setattr(function, _SETTINGS, fewer)
+        if (seed := _seed(item)) is not None:
+            lengths.setdefault(_name(item), set()).add(seed)
+    # Beyond the first gap there are seeds that were chosen.
+    lasts = {
+        name: next(n for n in range(len(seeds) + 1) if n not in seeds)
+        for name, seeds in lengths.items()
+    }
+    return [
+        item
+        for item in items
+        if (seed := _seed(item)) is None
+        or not count(lasts[_name(item)]) <= seed < lasts[_name(item)]
+        or item.nodeid in named
+    ]
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _seed(item: pytest.Item) -> int | None:
+    """Return the seed that is a parameter of a test, None where none is."""
+    call = getattr(item, "callspec", None)
+    found = call.params.get("seed") if call is not None else None
+    return found if type(found) is int else None
