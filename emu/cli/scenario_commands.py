@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -199,7 +197,7 @@ def import_command(
     (bin), or a folder of OGB or of DistDGL's partitions. Nothing that a file holds is
     executed. Every edge counts in both directions.
     """
-    from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numpy
+    from emu.graph_data.imported import import_graph, summary_lines  # noqa: PLC0415
     from emu.graph_data.readers import text_table  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
@@ -231,24 +229,18 @@ def import_command(
         tell=lambda line: typer.echo(line, err=True),
     ).facts
     if emit(json_target, facts):
-        _print_import(name, facts)
-
-
-def _print_import(name: str, facts: Mapping[str, Any]) -> None:
-    from emu.graph_data.imported import summary_lines  # noqa: PLC0415 - numpy
-
-    split = f"{facts['train']} to train on" if facts["train"] else "split at random"
-    typer.echo(
-        f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
-        f"directions), features of length {facts['feature_length']}, "
-        f"{facts['classes']} classes, {split}"
-    )
-    for line in summary_lines(facts):
-        typer.echo(f"  {line}")
-    typer.echo(
-        f"next: job.dataset: {name} in a scenario of system: dgtp; "
-        "emu init demo copies one to edit"
-    )
+        split = f"{facts['train']} to train on" if facts["train"] else "split at random"
+        typer.echo(
+            f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
+            f"directions), features of length {facts['feature_length']}, "
+            f"{facts['classes']} classes, {split}"
+        )
+        for line in summary_lines(facts):
+            typer.echo(f"  {line}")
+        typer.echo(
+            f"next: job.dataset: {name} in a scenario of system: dgtp; "
+            "emu init demo copies one to edit"
+        )
 
 
 @app.command("import-workload")
