@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -280,11 +280,11 @@ class Problem:
     @cached_property
     def hops(self) -> tuple[tuple[int, ...], ...]:
         """The ports that a flow of each edge crosses; empty for a local handoff."""
-        machine_of = self.placement.machine_of
+        machine_of, route = self.placement.machine_of, cache(self.links.route)
         return tuple(
             ()
             if control
-            else self.links.route(machine_of[edge.source], machine_of[edge.destination])
+            else route(machine_of[edge.source], machine_of[edge.destination])
             for edge, control in zip(self.job.edges, self.job.control, strict=True)
         )
 

@@ -53,7 +53,7 @@ def build_job(scenario: Scenario) -> Job:
         }
         return pin(whole, {**places, **scenario.pins})
     if not isinstance(section, TrainingSection):
-        return scenario.to_job(opened=section.shaped_by_data)
+        return scenario.to_job(train_vertices=1, opened=section.shaped_by_data)
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s

@@ -96,17 +96,15 @@ class LinkContention:
     def __init__(self, schedule: Schedule) -> None:
         self._hops = schedule.problem.hops
         self._steps = schedule.problem.links.steps
-        ports = range(len(schedule.problem.links))
-        starts: list[list[Floats]] = [[] for _ in ports]
-        ends: list[list[Floats]] = [[] for _ in ports]
+        crossing: list[list[int]] = [[] for _ in schedule.problem.links]
         for edge, hops in enumerate(self._hops):
-            moving = schedule.flow_bytes[edge] > 0
             for port in hops:
-                starts[port].append(schedule.flow_start[edge, moving])
-                ends[port].append(schedule.flow_end[edge, moving])
-        none = np.empty(0)
-        self._begun = [np.sort(np.concatenate([none, *times])) for times in starts]
-        self._ended = [np.sort(np.concatenate([none, *times])) for times in ends]
+                crossing[port].append(edge)
+        self._begun, self._ended = list[Floats](), list[Floats]()
+        for edges in crossing:
+            moving = schedule.flow_bytes[edges] > 0
+            self._begun.append(np.sort(schedule.flow_start[edges][moving]))
+            self._ended.append(np.sort(schedule.flow_end[edges][moving]))
 
     def degree(self, port: int, times: Floats) -> Ints:
         """Return the active flows over ``port`` just after each of ``times``."""
