@@ -204,14 +204,12 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="sincronia",
-            code=lib.SINCRONIA,
             summary="coflows by bottleneck-select-scale-iterate, flow by flow",
             source="Sincronia (SIGCOMM 2018), Algorithm 1",
             knows=_LEFT,
         ),
         Policy(
             name="aalo",
-            code=lib.AALO,
             summary="coflows queued by bytes sent so far, equal shares within one",
             source="Aalo (SIGCOMM 2015)",
             knows="bytes sent",
