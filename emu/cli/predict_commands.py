@@ -167,8 +167,8 @@ def simulate_by_rates(
     more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
     if json_target is not None:  # a row per flow: 7 % of the CPU of 700,000
         options.emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
-    expect = experiment.scenario.expect
-    figures = expectations.figures_of_simulation(schedule, experiment.realization)
+    expect, realization = experiment.scenario.expect, experiment.realization
+    figures = expectations.figures_of_simulation(schedule, realization)
     misses = expectations.list_misses(expect, figures)
     options.judge_simulated(expectations.list_unchecked(expect), misses)
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -229,18 +230,22 @@ def import_command(
         tell=lambda line: typer.echo(line, err=True),
     ).facts
     if emit(json_target, facts):
-        split = f"{facts['train']} to train on" if facts["train"] else "split at random"
-        typer.echo(
-            f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
-            f"directions), features of length {facts['feature_length']}, "
-            f"{facts['classes']} classes, {split}"
-        )
-        for line in summary_lines(facts):
-            typer.echo(f"  {line}")
-        typer.echo(
-            f"next: job.dataset: {name} in a scenario of system: dgtp; "
-            "emu init demo copies one to edit"
-        )
+        _print_import(name, facts, summary_lines(facts))
+
+
+def _print_import(name: str, facts: dict[str, Any], lines: list[str]) -> None:
+    split = f"{facts['train']} to train on" if facts["train"] else "split at random"
+    typer.echo(
+        f"{name}: {facts['vertices']} vertices, {facts['edges']} edges (both "
+        f"directions), features of length {facts['feature_length']}, "
+        f"{facts['classes']} classes, {split}"
+    )
+    for line in lines:
+        typer.echo(f"  {line}")
+    typer.echo(
+        f"next: job.dataset: {name} in a scenario of system: dgtp; "
+        "emu init demo copies one to edit"
+    )
 
 
 @app.command("import-workload")

@@ -64,7 +64,7 @@ def read_schedule(path: Path) -> Workload:
 
 
 class _Schedule:
-    """What has been read of a file."""
+    """Operations and messages of the ranks so far."""
 
     def __init__(self, workload: Workload, size: int) -> None:
         self.workload, self._size = workload, size

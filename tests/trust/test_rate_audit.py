@@ -14,7 +14,8 @@ from emu.problem import CapacityChange, Problem, Realization
 from emu.scenario import load, prepare
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
-from emu.trust.rate_audit import POLICIES, rule_audit, shares_of_max_min
+from emu.trust.rate_audit import rule_audit, shares_of_max_min
+from emu.trust.rate_rules import POLICIES
 
 
 @pytest.mark.parametrize("policy", POLICIES)

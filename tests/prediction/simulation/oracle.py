@@ -14,7 +14,7 @@ from math import ceil, floor, inf
 
 from emu.problem import Edge, Problem, Realization
 from emu.trust.guards.evidence import list_capacities, list_hops, list_latencies
-from emu.trust.rate_audit import (
+from emu.trust.rate_rules import (
     POLICIES,
     Event,
     Flow,

@@ -28,7 +28,7 @@ from emu.problem import (
 )
 from emu.testing.strategies import problems, random_problem
 from emu.trust.audit import audit
-from emu.trust.rate_audit import remaining_paths
+from emu.trust.rate_rules import remaining_paths
 from tests.prediction.simulation import flat, oracle
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
