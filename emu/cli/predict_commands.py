@@ -142,9 +142,8 @@ def simulate_by_rates(
     for row in words.model_rows(models):
         console.print(*row)
     gap = bounds.optimality(schedule, experiment.realization, experiment.policy)
-    if line := bounds.optimality_line(gap):
-        console.print(line)
-    for line in remarks_on({"simulated": schedule}, experiment.choose_policy()):
+    remarks = remarks_on({"simulated": schedule}, experiment.choose_policy())
+    for line in filter(None, [bounds.optimality_line(gap), *remarks]):
         console.print(line)
     more: Result = {"pace": speed, "models": models, **recovery.to_json()}
     if failures := count_failures(experiment, recovery.makespan):
