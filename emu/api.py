@@ -300,14 +300,14 @@ def explain(
     """
     if not isinstance(what, RecordedRun):
         experiment = _ready(what)
-        chosen = experiment.unchosen is not None
+        is_chosen = experiment.unchosen is not None
         return explain_schedule(
             with_deaths(experiment, experiment.simulate()),
             experiment.realization,
             experiment.policy,
             emulated=False,
             helpful=helpful,
-            stated=ScenarioEdits(experiment.scenario, chosen=chosen),
+            stated=ScenarioEdits(experiment.scenario, chosen=is_chosen),
             with_deaths=partial(makespan_of, experiment) if experiment.kills else None,
         )
     return what.explain(helpful=helpful, run_code=run_code)

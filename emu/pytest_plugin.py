@@ -127,16 +127,16 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
             break
     for report in reports:
         if item.stash[_ATTEMPT].busy and report.failed:
-            said = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
+            text = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
             if item.config.getoption("emu_strict"):
-                report.sections.append(("emu", said))
+                report.sections.append(("emu", text))
             else:
                 item.stash[_ATTEMPT].remove_run()
                 path, line, _ = item.location
                 for each in reports:
                     each.user_properties = _without_ours(each.user_properties)
                 report.outcome = "skipped"
-                report.longrepr = (path, (line or 0) + 1, said)
+                report.longrepr = (path, (line or 0) + 1, text)
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
@@ -314,10 +314,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             file = os.path.relpath(config.rootpath / path, home)
             place = {"file": file, "line": (line or 0) + 1, "title": f"{name}: {kind}"}
             parts = (f"{key}={_escaped(str(one), ':,')}" for key, one in place.items())
-            said = report.longrepr
-            said = said[2] if isinstance(said, tuple) else report.longreprtext
+            reason = report.longrepr
+            reason = reason[2] if isinstance(reason, tuple) else report.longreprtext
             texts = [text for title, text in report.sections if title == "emu"]
-            text = _escaped("\n".join([said, *texts]))
+            text = _escaped("\n".join([reason, *texts]))
             terminalreporter.write_line(f"::{level} {','.join(parts)}::{text}")
     inconclusive, count = _count_marks(terminalreporter)
     if inconclusive or (count and config.getoption("emu_inconclusive")):

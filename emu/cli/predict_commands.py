@@ -247,8 +247,8 @@ def simulate_over_packets(
     more: Result = {"packets": packets}
     more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
     options.emit(json_target, result_of(experiment.scenario, schedule) | more)
-    if stated := sorted(experiment.scenario.expect.model_fields_set):
-        keys = ", expect.".join(stated)
+    if fields := sorted(experiment.scenario.expect.model_fields_set):
+        keys = ", expect.".join(fields)
         print(f"not judged over packets: expect.{keys}", file=sys.stderr)  # noqa: T201
 
 

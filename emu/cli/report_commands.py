@@ -137,7 +137,7 @@ def report(
     """
     if form in OF_FIGURES:
         kind = figure or Figure.GANTT
-        stated = {
+        choices = {
             "width": width and _parse_inches(width),
             "since": since and seconds(since, "--from"),
             "until": until and seconds(until, "--to"),
@@ -145,14 +145,14 @@ def report(
             "only": str(only or ""),
         }
         for name in ("since", "until", "machines", "only"):
-            if stated[name] and name not in _PARTS[kind]:
+            if choices[name] and name not in _PARTS[kind]:
                 figures = ", ".join(one for one in Figure if name in _PARTS[one])
                 problem = f"is of {figures}, the figure is {kind}"
                 raise ScenarioError(problem, file=_OPTIONS.get(name, f"--{name}"))
         target = out or runs[0] / f"{kind}.{form}"
         if form is not Form.SVG and target.suffix != f".{form}":
             raise ScenarioError(f"--as {form} is written as .{form}", file=str(out))
-        window = {name: value for name, value in stated.items() if value != ""}
+        window = {name: value for name, value in choices.items() if value != ""}
         path = _draw_figure(runs, kind, target, window, dark=dark)
     else:
         if len(runs) > 1:

@@ -461,16 +461,16 @@ def profile(
     check_writable(out)
     measure = partial(_measure, runs=runs, console=console, force=force)
     if rates:
-        fitted, what = measure_rates(scenario, measure), "job.rates"
-        keys = rates_keys(fitted, scenario_of_file.job.operation_rates)
+        fit, what = measure_rates(scenario, measure), "job.rates"
+        keys = rates_keys(fit, scenario_of_file.job.operation_rates)
         edit = {"job.times": None, "profile": None, what: keys}
         write_scenario(out, load(scenario_of_file, edit))
-        lines = [*rates_lines(keys, fitted.residuals)]
+        lines = [*rates_lines(keys, fit.residuals)]
     else:
         experiment, outcome = measure(scenario)
         if not scenario.job.unprofiled:
-            measured = ProfileFile.of(experiment.problem.job, outcome)
-            _write_profile(console, out, measured)
+            content = ProfileFile.of(experiment.problem.job, outcome)
+            _write_profile(console, out, content)
             return
         times, rest = profiling.times_by_kind(experiment, outcome.times)
         what = "job.times"
@@ -533,9 +533,9 @@ def agent(
     # What an agent's interpreter has as its main module would be imported again by
     # every process it forks: python -m emu.emulation.launch replaces this process.
     address(coordinator, "agent")
-    stated = [coordinator, f"--patience={patience}"]
-    stated += [f"--allow={program}" for program in allow or ()]
-    stated += [f"--name={name}"] if name else []
-    stated += [f"--bind={bind}"] if bind else []
-    command = module_command("emu.emulation.launch", *stated)
+    arguments = [coordinator, f"--patience={patience}"]
+    arguments += [f"--allow={program}" for program in allow or ()]
+    arguments += [f"--name={name}"] if name else []
+    arguments += [f"--bind={bind}"] if bind else []
+    command = module_command("emu.emulation.launch", *arguments)
     os.execv(sys.executable, command)  # noqa: S606 -- our own module

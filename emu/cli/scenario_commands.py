@@ -204,8 +204,8 @@ def import_command(
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
 
     if file_part(name) != name or name in PRESETS:
-        allowed = "letters, digits, dots and dashes make a name"
-        raise DataError(f"{allowed}, and no synthetic graph's", path=f"-o {name}")
+        rule = "letters, digits, dots and dashes make a name"
+        raise DataError(f"{rule}, and no synthetic graph's", path=f"-o {name}")
     names = tuple(part.strip() for part in relation.split(",")) if relation else ()
     if relation and len(names) != 3:
         problem = "three names are needed: type, relation, type"
@@ -336,8 +336,8 @@ def _fetch(names: list[str]) -> None:
     from emu.graph_data.fetch import PUBLIC_GRAPHS, fetch_graph  # noqa: PLC0415 - numpy
 
     if not names:
-        known = ", ".join(PUBLIC_GRAPHS)
-        raise DataError(f"name one or more of {known}", path="emu data fetch")
+        graphs = ", ".join(PUBLIC_GRAPHS)
+        raise DataError(f"name one or more of {graphs}", path="emu data fetch")
     console = Console(stderr=True)
     for name in names:
         quiet = not console.is_terminal

@@ -115,19 +115,19 @@ def run_points(
     """
     failures: list[EmulatorError] = []
     rest = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
-    left = TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
+    columns = TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
     results = spread(lambda n: carry(rest[n]), len(rest), jobs)
-    with closing(results), progress_bar(console, *left) as progress:
+    with closing(results), progress_bar(console, *columns) as progress:
         bar = progress.add_task("points", total=len(rest))
         note_stage(f"point 1 of {len(rest)}")
-        for done, (n, figures) in enumerate(results, start=1):
+        for count, (n, figures) in enumerate(results, start=1):
             point = rest[n]
             if isinstance(figures, EmulatorError):
                 failures.append(figures)
                 console.print(f"{_name(point)}: {figures}")
             else:
                 record.add(point.key(mode), _values(point, mode), figures)
-            note_stage(f"point {min(done + 1, len(rest))} of {len(rest)}")
+            note_stage(f"point {min(count + 1, len(rest))} of {len(rest)}")
             progress.advance(bar)
     return failures
 
@@ -181,13 +181,13 @@ def _find_misses(
     for point in finished_points:
         exact = point in as_stated or not as_stated
         figures = record.rows[point.key(mode)]["figures"]
-        known = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
+        values = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
         if mode == "emulate":
-            known |= {key: figures.get(key) for key in (*_ERRORS, "loss")}
-            known["emulated"] = known["makespan"]
-            known["makespan"] = figures["predicted_makespan"]
-            known["accuracy"] = figures.get("test_accuracy")
-        if misses := expectations.list_misses(expect, known, exact=exact):
+            values |= {key: figures.get(key) for key in (*_ERRORS, "loss")}
+            values["emulated"] = values["makespan"]
+            values["makespan"] = figures["predicted_makespan"]
+            values["accuracy"] = figures.get("test_accuracy")
+        if misses := expectations.list_misses(expect, values, exact=exact):
             lines.append(f"{_name(point)}: {'; '.join(misses)}")
     return lines
 

@@ -294,9 +294,9 @@ def compare(
         # Of all systems some cannot be: their rows say so, and the others stand.
         judge_rows(of, [r for r in results if "all" not in rows or not r.refused])
     else:
-        placed = emu.place(emu.load(what[0], overrides or []))
+        base = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
-            placed,
+            base,
             placements=split_words(placements),
             policies=split_words(policies),
             moves=[_pair(text, "=", "--move TASK=MACHINE") for text in move or ()],
@@ -305,11 +305,11 @@ def compare(
             keep_placement=keep_placement,
             jobs=jobs,
         )
-        of = placed.scenario
+        of = base.scenario
         if emit(json_target, rows_json(of, candidates, candidates[0], write)):
-            job = words.job_line(placed.problem.job, "", of.job.credit_window, of.pins)
+            job = words.job_line(base.problem.job, "", of.job.credit_window, of.pins)
             terminal().print(*comparison_tables(candidates, job))
-            words.print_placing(placed.placing, terminal())
+            words.print_placing(base.placing, terminal())
         judge_rows(of, candidates)
 
 

@@ -272,8 +272,8 @@ class EmulationSettings:
     @classmethod
     def from_json(cls, noted: Mapping[str, Any]) -> EmulationSettings:
         """Return the settings of which a manifest, maybe an old one, says something."""
-        stated = {k: noted[k] for k in _QUANTITIES if noted.get(k) is not None}
-        return cls(**{"flow_ends": "fluid", **stated})
+        quantities = {k: noted[k] for k in _QUANTITIES if noted.get(k) is not None}
+        return cls(**{"flow_ends": "fluid", **quantities})
 
 
 def pace_at(

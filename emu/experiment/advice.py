@@ -186,14 +186,14 @@ class Advice:
         line += f" ± {format_duration(own.half, 2)}" if own.count > 1 else ""
         line += f" {self.terms.words}"
         line += "" if best.cost is None else f", {format_money(best.cost)}"
-        whole, stated = format_duration(best.schedule.makespan, 10), self.stated
+        whole, base = format_duration(best.schedule.makespan, 10), self.stated
         yield f"{line}; {whole} for {best.ready.scenario.job.length}"
-        if isinstance(stated, EmulatorError):
-            yield f"not the file as it stands: {reason(stated)}"
-        elif stated is best:
+        if isinstance(base, EmulatorError):
+            yield f"not the file as it stands: {reason(base)}"
+        elif base is best:
             yield "the file as it stands is the best that was tried"
         else:
-            yield f"{self._margin(stated)} the file as it stands, {stated.name}"
+            yield f"{self._margin(base)} the file as it stands, {base.name}"
         line = f"limited by {best.limit}"
         if self.rate is not None:
             name, share = self.rate
@@ -222,12 +222,12 @@ class Advice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds and dollars."""
-        stated = None if isinstance(self.stated, EmulatorError) else self.stated
+        base = None if isinstance(self.stated, EmulatorError) else self.stated
         changes = [{"what": w, "then": one.to_json()} for w, one in self.changes]
         return {
             "best": self.best.to_json() | {"seeds": {**self.seeds[self.best]}},
             "unit": self.terms.words,
-            "stated": stated and stated.to_json(),
+            "stated": base and base.to_json(),
             "others": [one.to_json() for one in self.others],
             "ties": [one.system for one in self.ties],
             "rate": self.rate and dict(zip(("key", "saves"), self.rate, strict=True)),
@@ -510,27 +510,27 @@ def advise(
         raise scenario.origin.error(("cluster", "machines"), problem)
     scenario = load(scenario, {"expect": None, "until": None})
     search = _Search(scenario, terms, watch)
-    rows, stated = search.rows(), list[Choice]()
+    rows, base = search.rows(), list[Choice]()
     if not rows:
         raise next(iter(search.refused.values()))
-    order, refused = sorted(rows.values(), key=terms.judge), {**search.refused}
+    order, refusals = sorted(rows.values(), key=terms.judge), {**search.refused}
     for place, choice in enumerate(order[:_TUNED]):
         watch(choice.name)
         order[place] = search.tune(choice)
-    search.refused = refused  # settings that cannot be are none to speak of
+    search.refused = refusals  # settings that cannot be are none to speak of
     order.sort(key=terms.judge)
     as_stated: Choice | EmulatorError
     try:
         as_stated = search.simulate(scenario.job.system, scenario)
-        stated = [as_stated]
+        base = [as_stated]
     except EmulatorError as error:
         as_stated = error
     # The file's own seed is the one that is printed: no worse there, either.
-    least = min(map(terms.judge, stated), default=(False, inf))
+    least = min(map(terms.judge, base), default=(False, inf))
     finalists = [one for one in order[:_TUNED] if terms.judge(one) <= least]
-    finalists = [one for one in [*finalists, *stated] if not terms.judge(one)[0]]
+    finalists = [one for one in [*finalists, *base] if not terms.judge(one)[0]]
     if not finalists:
-        raise _contradiction(terms, [*order, *stated])
+        raise _contradiction(terms, [*order, *base])
     seeds = {one: search.by_seed(one) for one in {*finalists, *order[:_TUNED]}}
 
     def mean(one: Choice) -> float:

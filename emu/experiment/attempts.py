@@ -194,12 +194,12 @@ class Progress(Observer):
         `Ended.took` is not known yet.
         """
         mine, ran = self._experiment, self.ran(error)
-        done = cut.iteration - mine.first
-        start = self._started.get(done, 0.0) if done > 0 else 0.0
+        count = cut.iteration - mine.first
+        start = self._started.get(count, 0.0) if count > 0 else 0.0
         again, detection = max(ran - start, 0.0), error.noticed - error.seen
-        lost = ran, again, detection, self.fallen(error)[0]
+        facts = ran, again, detection, self.fallen(error)[0]
         is_kill = bool(self.due.now)
-        return Ended(mine.first, cut.iteration, *lost, str(error), mine.began, is_kill)
+        return Ended(mine.first, cut.iteration, *facts, str(error), mine.began, is_kill)
 
     def after(self, ended: Ended, error: RunError) -> Experiment:
         """Return what is left to do after the attempt."""
@@ -236,7 +236,7 @@ def run_attempts(
         progress = Progress(experiment)
         both = Observers([observer, progress])
         try:
-            done = once(experiment, start, both, ends)
+            outcome = once(experiment, start, both, ends)
         except (NodeLost, DeadlineExceeded) as error:
             if ends:
                 zero = error.noticed if math.isnan(progress.zero) else progress.zero
@@ -247,8 +247,8 @@ def run_attempts(
                 before = f"there were {limit} restarts before (max_restarts: {limit})"
                 raise NodeLost(f"{error}; {before}") from error
             newest = read_last_cut(experiment, run, observer.on_notice)
-            fallen, came = progress.fallen(error)[1], progress.came
-            rest = holders.left_of(newest.iteration, experiment.first, fallen, came)
+            fallen, arrivals = progress.fallen(error)[1], progress.came
+            rest = holders.left_of(newest.iteration, experiment.first, fallen, arrivals)
             # The beginning, where nobody is left who holds a state of the newest.
             start = newest if rest == newest.iteration else Cut(rest, {})
             if rest < newest.iteration:
@@ -261,7 +261,7 @@ def run_attempts(
         else:
             if ends:
                 ends[-1] = replace(ends[-1], took=progress.zero - death)
-            return experiment, done, ends
+            return experiment, outcome, ends
 
 
 def cut_plan(
@@ -284,8 +284,8 @@ def read_last_cut(
 ) -> Cut:
     """Return the last cut of an experiment in a run directory, as `newest_cut`."""
     owners = tasks_with_state_of(experiment.problem.job)
-    needed = (name for names in owners.values() for name in names)
-    return run_directory.newest_cut(run, _digest(experiment), {*needed}, notify)
+    holders = (name for names in owners.values() for name in names)
+    return run_directory.newest_cut(run, _digest(experiment), {*holders}, notify)
 
 
 def _digest(experiment: Experiment) -> str:
@@ -324,8 +324,8 @@ def resume_run(
     manifest = read_manifest(run / "manifest.json")
     with one_error(path):
         scenario = Scenario.model_validate(manifest["scenario"])
-        noted = manifest.get("auto_scale")
-        choice = None if noted is None else ScaleChoice.from_json(noted)
+        scale = manifest.get("auto_scale")
+        choice = None if scale is None else ScaleChoice.from_json(scale)
     now = run_directory.read_scenario(run, manifest) if stated is None else stated()
     now = _as_long(now, scenario, manifest.get("until"))
     if different := run_directory.apart(now, manifest["scenario"]):
@@ -362,8 +362,8 @@ def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
     keys = type(noted.job).model_fields.keys() & {"iterations", "epochs"}
     length = {key: getattr(noted.job, key) for key in keys}
     job = now.job.model_copy(update=length)
-    stated = now.until.model_dump(mode="json", exclude_none=True)
-    other = None if stated == until else now.until
+    target = now.until.model_dump(mode="json", exclude_none=True)
+    other = None if target == until else now.until
     return now.model_copy(update={"until": other, "job": job})
 
 
@@ -372,8 +372,8 @@ def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experimen
 
     ``manifest`` is that of its run: the scenario there has the length alone.
     """
-    if not (stated := manifest.get("until")):
+    if not (section := manifest.get("until")):
         return experiment
-    until, reached = UntilSection.model_validate(stated), manifest.get("reached")
-    look = Look(**reached) if isinstance(reached, dict) else None
+    until, facts = UntilSection.model_validate(section), manifest.get("reached")
+    look = Look(**facts) if isinstance(facts, dict) else None
     return replace(experiment, until=until, looks=(look,) if look else ())

@@ -239,8 +239,8 @@ class KernelCosts:
 
     def busy(self, scale: float) -> float:
         """Return the share of the cores that a run keeps busy."""
-        sent = self._sent.items()
-        segments = math.fsum(size / self._segment(nic, scale) for nic, size in sent)
+        sizes = self._sent.items()
+        segments = math.fsum(size / self._segment(nic, scale) for nic, size in sizes)
         work = self._ends * END + segments * SEGMENT
         return work / (self.makespan * scale * self._cores)
 

@@ -166,8 +166,8 @@ def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> f
     for gap in gaps:
         kills = [Kill(float(at), "a machine", (process,)) for at in np.cumsum(gap)]
         try:
-            made = attempts(lambda first, _: part(first), kills, rules)
+            run = attempts(lambda first, _: part(first), kills, rules)
         except NodeLost:
             return math.inf
-        lengths.append(made.makespan)
+        lengths.append(run.makespan)
     return math.fsum(lengths) / len(lengths)

@@ -62,14 +62,14 @@ def compare_variants(
     if [*policies] == ["all"]:
         policies = list_rules(base.policy)
     for policy in policies:  # whose name may be that of one's own class
-        edited = load(base.scenario, {"schedule.policy": policy, "expect": None})
-        check_rule(edited)
-        rules[policy] = edited.schedule.rule
-    stated = base.stated or base.unchosen or base.scenario
+        variant = load(base.scenario, {"schedule.policy": policy, "expect": None})
+        check_rule(variant)
+        rules[policy] = variant.schedule.rule
+    source = base.stated or base.unchosen or base.scenario
 
     def of_seed(n: int) -> list[Candidate]:
         seed = base.scenario.seed + n
-        here = prepare(load(stated, {"seed": seed})) if n else base
+        here = prepare(load(source, {"seed": seed})) if n else base
         near = [*_near(here.problem, moves, swaps, again=n > 0)]
         own = here.scenario.placed_by, here.policy
         rules_here = rules or {"": here.policy}
@@ -191,8 +191,8 @@ def _near(
     for name, machine in moves:
         option = f"--move {name}={machine}"
         if machine not in machines:
-            said = f"no machine {machine!r}, {nearest(machine, machines)}"
-            raise ScenarioError(said, file=option)
+            reason = f"no machine {machine!r}, {nearest(machine, machines)}"
+            raise ScenarioError(reason, file=option)
         places = {_process(problem.job, name, option): machine}
         yield _move_tasks(problem, places, option, again=again)
     at, units = problem.placement.machine_of, problem.job.units

@@ -143,10 +143,10 @@ def combine_counts(
             best.sort()
             del best[most:]
             return
-        left = [n - sum(shares) for n, *shares in zip(free, *so_far, strict=True)]
+        room = [n - sum(shares) for n, *shares in zip(free, *so_far, strict=True)]
         options = seconds[len(so_far)]
         for counts in sorted(options, key=lambda one: options[one]):
-            if all(n <= there for n, there in zip(counts, left, strict=True)):
+            if all(n <= there for n, there in zip(counts, room, strict=True)):
                 extend((*so_far, counts), [*took, options[counts]])
 
     extend((), [])

@@ -56,8 +56,8 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     edges = [(n, {edge.source, edge.destination}) for n, edge in enumerate(job.edges)]
     for name in experiment.placing["machines"]:
         tasks = {t for t, one in enumerate(job.tasks) if machine_of[one.name] == name}
-        touched = {n for n, ends in edges if ends & tasks}
-        needs[name] = real[name] / scale + most_waiting(schedule, volumes, touched)
+        flows = {n for n, ends in edges if ends & tasks}
+        needs[name] = real[name] / scale + most_waiting(schedule, volumes, flows)
     return needs
 
 

@@ -89,28 +89,28 @@ def profile_from_trace(
         raise ScenarioError(problem, file="--range")
     events = _occurrences(trace)
     watch(events)
-    measured = {}
+    seconds = {}
     for kind in kinds:
         if kind in ranges or kind in events:
             names = ranges.get(kind, (kind,))
             if lacks := [name for name in names if name not in events]:
                 raise DataError(_without(events, lacks[0]), path=str(trace))
             count = min(len(events[name]) for name in names)
-            measured[kind] = np.sum([events[name][:count] for name in names], axis=0)
-    if not measured:
+            seconds[kind] = np.sum([events[name][:count] for name in names], axis=0)
+    if not seconds:
         raise DataError(_without(events, next(iter(kinds))), path=str(trace))
-    iterations = min(map(len, measured.values()))
+    iterations = min(map(len, seconds.values()))
     edit: dict[str, object] = {"job.iterations": iterations, "job.epochs": None}
-    for kind, row in measured.items():
+    for kind, row in seconds.items():
         edit[f"job.times.{kind}"] = f"{float(row.mean())!r} s"
     of_counts = load(scenario, {**edit, "profile": None})
     job = build_job(of_counts)
     realization = realize(of_counts, job)
     times = np.array(realization.times)
     for row, task in zip(times, job.tasks, strict=True):
-        if task.kind in measured:
+        if task.kind in seconds:
             share = section.share(task.kind)
-            row[:] = share * measured[task.kind][:iterations]
+            row[:] = share * seconds[task.kind][:iterations]
     return ProfileFile.of(job, Profile(times, realization.volumes))
 
 

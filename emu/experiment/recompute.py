@@ -85,8 +85,8 @@ def recompute(
     """
     checks: dict[str, Findings] = {"records": (0, [])}  # of an earlier emu
     if "source" in run.manifest or "records" in run.result:
-        there, noted = RunDirectory(run.path).digests(), run.result.get("records")
-        checks["records"] = agreement("records", there, noted, "result.json")
+        there, content = RunDirectory(run.path).digests(), run.result.get("records")
+        checks["records"] = agreement("records", there, content, "result.json")
     silent = [_BY_DIGEST]
     scenario, check = _scenario(run, stated, silent)
     checks["scenario"] = (1, [disagreement("scenario", words) for words in check])
@@ -117,8 +117,8 @@ def recompute(
         checks["result"] = (1, [disagreement("result", sentence)])
         return checks, silent
     with one_error(run.path):
-        noted = run.manifest.get("auto_scale")
-        choice = None if noted is None else ScaleChoice.from_json(noted)
+        content = run.manifest.get("auto_scale")
+        choice = None if content is None else ScaleChoice.from_json(content)
         prepared = PreparedRun.of(experiment, settings, choice)
         checks |= _results(run, prepared, silent, ends, before)
     return checks, silent
@@ -145,8 +145,8 @@ def _scenario(
 
 def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Findings:
     """Return where manifest.json differs from what the scenario makes of it."""
-    made = run_experiment.manifest(scenario, settings)
-    fields = {k: v for k, v in made.items() if k not in _OWN}
+    content = run_experiment.manifest(scenario, settings)
+    fields = {k: v for k, v in content.items() if k not in _OWN}
     there = {k: v for k, v in run.manifest.items() if k not in _OWN}
     path = run.path / "processes.json"
     if scenario.emulation.network != "kernel":  # there every machine is a host

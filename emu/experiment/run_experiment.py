@@ -117,20 +117,20 @@ def _effect_of(
     unless kernel NICs or measured work may have done it.
     """
     experiment, settings = prepared.experiment, prepared.settings
-    emulated = replayed if prepared.by_kernel else run.schedule
+    schedule = replayed if prepared.by_kernel else run.schedule
     clocks = lateness.clock_uncertainty(chain, experiment.problem, run.hosts)
     effect = lateness.host_effect(
         experiment.problem.following(run.schedule),
         prepared.policy,
         experiment.expected,
-        emulated=emulated.length,
+        emulated=schedule.length,
         simulated=replayed.length,
         measured=run.realization,
         perturbed=run.perturbed,
         late=run.late_work,
         clocks=clocks / settings.time_scale,
     )
-    subject = replayed if settings.compute == "real" else emulated
+    subject = replayed if settings.compute == "real" else schedule
     return effect.after(subject.outages, replayed.outages)
 
 

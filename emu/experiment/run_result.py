@@ -68,8 +68,8 @@ class PreparedRun:
         cls, experiment: Experiment, settings: RunSettings, choice: ScaleChoice | None
     ) -> PreparedRun:
         """Choose the policy, and predict the run."""
-        policy, predicted = experiment.choose_policy(), experiment.simulate()
-        return cls(experiment, settings, choice, policy, predicted)
+        policy, schedule = experiment.choose_policy(), experiment.simulate()
+        return cls(experiment, settings, choice, policy, schedule)
 
     @property
     def emulation(self) -> EmulationSection:
@@ -215,8 +215,8 @@ class RunResult(PreparedRun):
         busy = self.verdict.figures.cpu_busy
         actual = {"wall_seconds": self.run.wall, "cpu_busy": busy}
         if self.choice.kernel is None:
-            sent = self._transport
-            late = sent["late_flows"] / max(sent["flows"], 1)
+            transport = self._transport
+            late = transport["late_flows"] / max(transport["flows"], 1)
             actual |= {"late_flows": late, "error": self.verdict.error}
         else:
             length = self.replayed.length
@@ -237,11 +237,11 @@ def memory_figures(run: EmulatedRun) -> dict[str, float]:
 
 def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
     """Return ``hosts``: what each carried, and what it added; none of a single one."""
-    joined = [one for one in run.hosts if "host" in one and "tcp" not in one]
-    if len(joined) < 2:
+    hosts = [one for one in run.hosts if "host" in one and "tcp" not in one]
+    if len(hosts) < 2:
         return {}
     drifts, rows = drift_of_machines(run.schedule, replayed), []
-    for one in joined:
+    for one in hosts:
         row = {key: one.get(key) for key in ("host", "machines", "cpus", "emu")}
         row["seconds"] = sum(drifts.get(name, 0.0) for name in one["machines"])
         rows.append(row)
@@ -301,12 +301,12 @@ def learnt(
         figures, parts = _figures(job, run, "", weights)
         return models | figures, parts
     jobs: list[dict[str, Any]] = []
-    found: Parts = {}
+    arrays: Parts = {}
     for one in times:
         figures, parts = _figures(job, run, one.job, weights)
         jobs.append(one.to_json() | figures)
-        found |= {f"{one.job}/{name}": part for name, part in parts.items()}
-    return models | {"training": [], "jobs": jobs}, found
+        arrays |= {f"{one.job}/{name}": part for name, part in parts.items()}
+    return models | {"training": [], "jobs": jobs}, arrays
 
 
 def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
@@ -352,7 +352,7 @@ def _figures(
     prefix = f"{name}/" if name else ""
     own = {t.name: t.name.removeprefix(prefix) for t in job.tasks if t.job_name == name}
     reports = [report for report in by_mini_batch(job, run.reports) if report[1] in own]
-    results = {own[task]: left for task, left in run.results.items() if task in own}
+    results = {own[task]: arrays for task, arrays in run.results.items() if task in own}
     some = (task for task in job.tasks if task.name in own)
     tasks = tuple(replace(task, name=own[task.name], process="") for task in some)
     alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))

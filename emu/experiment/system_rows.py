@@ -76,15 +76,15 @@ def plan_row(
 ) -> Plan:
     """Return a row with its machines, or the reason why there is none."""
     try:
-        chosen = chosen_system(scenario, system, settings, machines, spread=spread)
+        choice = chosen_system(scenario, system, settings, machines, spread=spread)
         names = tuple(machines or ())
         if spread:  # before it is trained; else its simulation says so as soon
-            ready = prepare(chosen)
+            ready = prepare(choice)
             check_memory(ready, ready.simulate())
             names = names or tuple(ready.placing["machines"])
     except EmulatorError as error:
         return Plan(system, settings, refused=error)
-    return Plan(system, settings, chosen, names)
+    return Plan(system, settings, choice, names)
 
 
 def _scenario_of(
@@ -171,10 +171,10 @@ def _result_of(
     figures = figures_of_simulation(schedule, ready.realization)
     is_own = plan.system == scenario.job.system and not plan.settings
     cost = cost_of(ready.scenario, schedule)
-    job, stated = ready.problem.job, plan.scenario or scenario
+    job, source = ready.problem.job, plan.scenario or scenario
     remote = np.array([bool(hops) for hops in ready.problem.hops], dtype=bool)
     busiest = max(port_rows(schedule), key=lambda row: row["used"], default=None)
-    trains = stated.job.trains
+    trains = source.job.trains
     return SystemResult(
         plan.system,
         {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
@@ -184,7 +184,7 @@ def _result_of(
         seeds=seeds_per_iteration(job.settings) or open_for(job.settings).train_count,
         train=open_for(job.settings).train_count,
         paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
-        edits=edits(scenario, stated),
+        edits=edits(scenario, source),
         placing=ready.placing,
         moved=float(ready.realization.volumes[remote].sum()),
         cost=cost.to_json() if cost else None,

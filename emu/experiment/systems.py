@@ -89,12 +89,12 @@ def variant_named(name: str) -> Variant:
 
     Raises ScenarioError when there is none.
     """
-    known, plain = _variants(), list_translatable()
-    if name in known or name in plain:
-        return known.get(name, Variant(name))
+    rows, plain = _variants(), list_translatable()
+    if name in rows or name in plain:
+        return rows.get(name, Variant(name))
     problem = f"{name!r} is not among the systems that can be compared: "
-    others = sorted({*plain} - known.keys())
-    raise ScenarioError(f"{problem}all, {', '.join([*known, *others])}")
+    others = sorted({*plain} - rows.keys())
+    raise ScenarioError(f"{problem}all, {', '.join([*rows, *others])}")
 
 
 def _variants() -> dict[str, Variant]:
@@ -271,17 +271,17 @@ def chosen_system(
     """
     variant, plain = variant_named(name), as_variant(scenario, name, overrides)
     before, _ = _split(scenario, variant.system, overrides or {})
-    stated = load(scenario, {**before, "expect": None, "systems": None})
-    free = getattr(stated.job, "machines", None) is None
+    source = load(scenario, {**before, "expect": None, "systems": None})
+    free = getattr(source.job, "machines", None) is None
     per_machine = _has_part_per_machine(plain.job)
     spread = spread and isinstance(plain.job, TrainingSection) and not per_machine
     if machines is not None:
-        return _on(stated, plain, machines, spread=spread)
+        return _on(source, plain, machines, spread=spread)
     is_chosen = free and (plain.placed_by == "best" or variant.alone or spread)
     if not (is_chosen and (spread or per_machine)):
         return plain
     whole = isinstance(plain.job, WholeGraphSection)
-    roomy = plain.job.ranks(plain.stated_cluster.names) if whole else _roomy(stated)
+    roomy = plain.job.ranks(plain.stated_cluster.names) if whole else _roomy(source)
     cluster = plain.cluster.build().only(roomy)
     sets = machine_sets(build_job(plain), cluster, _FEW_SETS if spread else _MOST_SETS)
     if variant.alone:
@@ -289,7 +289,7 @@ def chosen_system(
     best, least = plain, inf
     for names in sets:
         try:
-            other = _on(stated, plain, names, spread=spread)
+            other = _on(source, plain, names, spread=spread)
             ready = prepare(other)
             # By seed: those of an iteration are rounded to whole ones per worker.
             seeds = seeds_per_iteration(ready.problem.job.settings) or 1
@@ -359,8 +359,8 @@ def _on(
         common = common.spread(len(machines), len(machines))
         keys.append("workers")
     keys_of_system = target.write(common)
-    known = [key for key in keys if key in type(job).model_fields]
-    return load(plain, {f"job.{key}": keys_of_system.get(key) for key in known})
+    fields = [key for key in keys if key in type(job).model_fields]
+    return load(plain, {f"job.{key}": keys_of_system.get(key) for key in fields})
 
 
 def _translation(system: str) -> Translation:

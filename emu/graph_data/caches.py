@@ -46,11 +46,11 @@ class CachePlan:
         cls, settings: Mapping[str, Any], feature_length: int
     ) -> CachePlan | None:
         """Return the plan of ``Job.settings``; None where nothing is kept."""
-        if (stated := settings.get("cache")) is None:
+        if (section := settings.get("cache")) is None:
             return None
         row = feature_length * np.dtype(settings["precision"]).itemsize
-        rows, homes = int(stated["size"] // row), tuple(stated["homes"])
-        return cls(stated["policy"], rows, stated["window"], homes)
+        rows, homes = int(section["size"] // row), tuple(section["homes"])
+        return cls(section["policy"], rows, section["window"], homes)
 
 
 def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64]:
@@ -151,8 +151,8 @@ class SamplerCache:
         need = np.full(len(vertices), self._window)
         for distance in reversed(range(len(self._ahead))):
             need[np.isin(vertices, self._ahead[distance])] = distance
-        chosen = np.sort(np.lexsort((-stamps, need))[: self._most])
-        self.held, self._stamps = vertices[chosen], stamps[chosen]
+        places = np.sort(np.lexsort((-stamps, need))[: self._most])
+        self.held, self._stamps = vertices[places], stamps[places]
 
 
 def batch_counts(
@@ -198,8 +198,8 @@ def count_samples(
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
-        held = SamplerCache(dataset, plan, cache, sampler)
-        return tuple(count(sampler, n, held) for n in range(batches))
+        sampler_cache = SamplerCache(dataset, plan, cache, sampler)
+        return tuple(count(sampler, n, sampler_cache) for n in range(batches))
 
     samplers = range(plan.samplers)
     # Compiled sampling lets others run.

@@ -103,8 +103,8 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int3
             position[members] = np.arange(len(members))
             indptr, neighbours = structure.neighbours(members)
             inside = position[neighbours] >= 0
-            begins = np.concatenate([[0], np.cumsum(inside)])[indptr]
-            within = Structure(begins, position[neighbours[inside]])
+            starts = np.concatenate([[0], np.cumsum(inside)])[indptr]
+            within = Structure(starts, position[neighbours[inside]])
             owner[members] += _metis(within, size)
         first += size
     return owner

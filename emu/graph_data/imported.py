@@ -180,11 +180,11 @@ def _make_up(
     vertices = max([*counts, found.vertices or 0]) or found.highest + 1
     if feature_length or classes:
         check_size(vertices, feature_length or 1, found.origin)
-    unneeded = " was not needed: the file's own are taken"
+    note = " was not needed: the file's own are taken"
     if feature_length is not None and found.features is not None:
-        notes.append(f"--feature-length{unneeded}")
+        notes.append(f"--feature-length{note}")
     if classes is not None and found.labels is not None:
-        notes.append(f"--classes{unneeded}")
+        notes.append(f"--classes{note}")
     if feature_length is not None and found.features is None:
         notes.append(f"features of length {feature_length} are made up")
 

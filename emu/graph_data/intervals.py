@@ -113,18 +113,18 @@ def _swap(
     above = np.minimum(np.searchsorted(sums, aim), len(sums) - 1)
     below = np.maximum(above - 1, 0)
     nearer = np.abs(sums[below] - aim) <= np.abs(sums[above] - aim)
-    chosen = order[np.where(nearer, below, above)]
+    places = order[np.where(nearer, below, above)]
     count = structure.vertices
-    edge = np.arange(len(mine)) * count + theirs[chosen]
+    edge = np.arange(len(mine)) * count + theirs[places]
     more = 2 * np.isin(edge, row * count + source)
-    here = most - losses + theirs_left[chosen] + more
-    there = fewest + gains - theirs_joined[chosen] + more
+    here = most - losses + theirs_left[places] + more
+    there = fewest + gains - theirs_joined[places] + more
     apart = np.abs(here - there)
     apart[(np.maximum(here, there) > most) | (np.minimum(here, there) < fewest)] = most
     best = int(apart.argmin())
     if apart[best] >= most - fewest:
         return None
-    vertices = int(mine[best]), int(theirs[chosen[best]])
+    vertices = int(mine[best]), int(theirs[places[best]])
     return vertices, (int(here[best]), int(there[best]))
 
 

@@ -121,10 +121,10 @@ def build_structure(
         pointer(np.ascontiguousarray(part, np.int32 if narrow else np.int64))
         for part in (sources, destinations)
     ]
-    indptr, filled = np.zeros(vertices + 1, np.int64), np.empty(vertices + 1, np.int64)
+    indptr, cursor = np.zeros(vertices + 1, np.int64), np.empty(vertices + 1, np.int64)
     lib.compressed(
         *pairs, not narrow, len(sources), vertices,
-        pointer(np.zeros_like(indptr)), pointer(filled),
+        pointer(np.zeros_like(indptr)), pointer(cursor),
         pointer(indices), not small, pointer(indptr),
     )  # fmt: skip
     return Structure(indptr, indices[: indptr[-1]])

@@ -162,8 +162,8 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
         try:
             arrays = PreparedArrays(folder)
         except DataError as error:
-            lost = KeptData(folder.name, "prepared", None, None, 0, error.problem)
-            yield lost, folder
+            entry = KeptData(folder.name, "prepared", None, None, 0, error.problem)
+            yield entry, folder
             continue
         facts = arrays.facts
         match = _DERIVED.fullmatch(folder.name)

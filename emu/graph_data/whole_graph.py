@@ -213,10 +213,10 @@ def open_prepared(
 
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):
-            held = {"held": part.held} if len(part.held) else {}
+            replicas = {"held": part.held} if len(part.held) else {}
             matrix, back = part.forward, part.backward.weights
             edges = matrix.indptr, matrix.columns, matrix.weights, back
-            arrays = {name: getattr(part, name) for name in _OF_VERTICES} | held
+            arrays = {name: getattr(part, name) for name in _OF_VERTICES} | replicas
             arrays |= dict(zip(_OF_EDGES, edges, strict=True))
             write_arrays(folder, {f"{key}_{number}": a for key, a in arrays.items()})
         facts = {"vertices": dataset.vertices, "edges": dataset.edges}
@@ -230,8 +230,8 @@ def open_prepared(
         local, remote, owners, indptr, columns, *weights = map(prepared.array, names)
         forward, backward = (Adjacency(indptr, columns, each) for each in weights)
         name = f"held_{number}"
-        held = prepared.array(name) if prepared.holds(name) else local[:0]
-        return Part(local, remote, owners, forward, backward, held)
+        replicas = prepared.array(name) if prepared.holds(name) else local[:0]
+        return Part(local, remote, owners, forward, backward, replicas)
 
     return functools.cache(read)
 

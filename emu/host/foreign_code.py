@@ -113,8 +113,8 @@ def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") ->
     `code_of_others`.
     """
     consent = _consent.get()
-    if consent.runs and (said := problem()):
-        raise DataError(said, path=what.partition(" ")[2])
+    if consent.runs and (reason := problem()):
+        raise DataError(reason, path=what.partition(" ")[2])
     line = f"runs code of {file}: {what}"
     line = line if consent.runs else f"left out, --run-code adds it: what {line}"
     if line not in consent.told:

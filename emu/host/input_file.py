@@ -180,15 +180,15 @@ def read_arrays(
     with one_error(path):
         try:
             with open_input(path) as file, zipfile.ZipFile(file) as archive:
-                held = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
+                infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
                 if optional:
-                    names = [name for name in names if name in held]
-                if missing := [name for name in names if name not in held]:
+                    names = [name for name in names if name in infos]
+                if missing := [name for name in names if name not in infos]:
                     raise DataError(f"holds no {', '.join(missing)}", path=str(path))
                 size = os.fstat(file.fileno()).st_size
-                unpacked = sum(held[name].file_size for name in names)
-                check_inflation(path, size, unpacked, inflation)
-                return {n: _member(archive, held[n], path) for n in names}
+                total = sum(infos[name].file_size for name in names)
+                check_inflation(path, size, total, inflation)
+                return {n: _member(archive, infos[n], path) for n in names}
         except FileNotFoundError as error:
             raise DataError("is missing", path=str(path)) from error
 

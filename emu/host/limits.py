@@ -51,8 +51,8 @@ def say_memory(path: Path) -> None:
         return
     import psutil  # noqa: PLC0415 - emu --help does without
 
-    needed, free = _MEMORY * size, psutil.virtual_memory().available
-    text = f"takes about {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
-    if needed > free:
+    memory, free = _MEMORY * size, psutil.virtual_memory().available
+    text = f"takes about {memory / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
+    if memory > free:
         raise DataError(text, path=str(path))
     tell(f"{path}: {text}")

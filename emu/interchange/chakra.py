@@ -187,9 +187,9 @@ class _Job:
         """Add the task of a node; return the one that ends with it."""
         name, attributes = f"r{rank}.{node.number}", node.attributes
         # An operator that calls a collective is of its type, and has no size.
-        stated = "comm_size" in attributes
-        stated |= attributes.get("comm_type") in (9, "9", "BARRIER")
-        is_whole = node.kind == "COMM_COLL" and stated
+        has_size = "comm_size" in attributes
+        has_size |= attributes.get("comm_type") in (9, "9", "BARRIER")
+        is_whole = node.kind == "COMM_COLL" and has_size
         if is_whole and len(self._files) == 1:
             self.workload.left_out["collective of one rank, as long as it took"] += 1
             is_whole = False
@@ -252,18 +252,18 @@ class _Job:
                 problem += f"rank {destination}, which receives {len(receives)}"
                 raise DataError(problem, path=workload.origin)
             way = "-".join(map(str, key)) if len(sends) > 1 else ""
-            for sent, got in zip(sends, receives, strict=True):
-                if got.size not in (0, sent.size):
+            for send, got in zip(sends, receives, strict=True):
+                if got.size not in (0, send.size):
                     problem = f"{got.task} receives {got.size:g} bytes of "
-                    problem += f"{sent.size:g} of {sent.task}"
+                    problem += f"{send.size:g} of {send.task}"
                     raise DataError(problem, path=workload.origin)
-                if sent.control:  # over a gate nothing goes
-                    gate = self._add_gate(sent.task, "order")
-                    workload.add_flow(sent.task, gate)
+                if send.control:  # over a gate nothing goes
+                    gate = self._add_gate(send.task, "order")
+                    workload.add_flow(send.task, gate)
                     workload.add_flow(gate, got.task)
                     continue
-                workload.add_flow(sent.task, got.task, sent.size)
-                if channel := (sent.channel or way):
+                workload.add_flow(send.task, got.task, send.size)
+                if channel := (send.channel or way):
                     workload.flows[-1]["channel"] = plain_name(channel)
 
     def join_collectives(self) -> None:

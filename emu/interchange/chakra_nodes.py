@@ -156,8 +156,8 @@ def _json_rows(text: str) -> Iterator[Data]:
                 own = {k: row[key] for k, key in plain.items() if k in _OWN}
                 _check_version([row.get("version"), row.get("schema")])
                 others = [k for short, k in plain.items() if short not in _OWN]
-                stated = [{"name": key, "value": row[key]} for key in others]
-                yield own | {"attr": [*own.get("attr", []), *stated]}
+                attributes = [{"name": key, "value": row[key]} for key in others]
+                yield own | {"attr": [*own.get("attr", []), *attributes]}
 
 
 def _attribute(message: Data) -> tuple[str, Any]:

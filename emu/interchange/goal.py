@@ -86,11 +86,11 @@ class _Schedule:
             self._rank = -1
         elif line and self._rank < 0:
             raise ValueError(f"{line:.40} is in no rank")
-        elif found := _OPERATION.fullmatch(line):
-            self._add_operation(found)
-        elif found := _AFTER.fullmatch(line):
-            one, other = (self._task_of(found[at]) for at in (1, 3))
-            whole = found[2] == "requires"
+        elif match := _OPERATION.fullmatch(line):
+            self._add_operation(match)
+        elif match := _AFTER.fullmatch(line):
+            one, other = (self._task_of(match[at]) for at in (1, 3))
+            whole = match[2] == "requires"
             self._waits[one] += [other] if whole else self._waits[other]
         elif line:
             raise ValueError(

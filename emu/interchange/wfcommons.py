@@ -34,13 +34,13 @@ def read_workflow(path: Path) -> Workload:
             problem = f"is no WfCommons workflow of version 1, found {version!r:.20}"
             raise DataError(problem, path=path)
         whole = content["workflow"]
-        stated = whole.get("specification", whole)
-        done = whole.get("execution", whole)
-        runs = {task["id"]: task for task in done.get("tasks", []) if "id" in task}
-        tasks = {task.get("id", task["name"]): task for task in stated["tasks"]}
-        if len(tasks) < len(stated["tasks"]):
+        plan = whole.get("specification", whole)
+        execution = whole.get("execution", whole)
+        runs = {task["id"]: task for task in execution.get("tasks", []) if "id" in task}
+        tasks = {task.get("id", task["name"]): task for task in plan["tasks"]}
+        if len(tasks) < len(plan["tasks"]):
             raise DataError("has two tasks of one id", path=path)
-        rows = done.get("machines", whole.get("machines", []))
+        rows = execution.get("machines", whole.get("machines", []))
         cpus = {row["nodeName"]: row.get("cpu", {}) for row in rows}
         places = {name: f"m{number}" for number, name in enumerate(cpus)}
         machines: list[Data] = [{"name": name} for name in places.values()]
@@ -50,7 +50,7 @@ def read_workflow(path: Path) -> Workload:
         workload = Workload(str(path), machines or [{"name": "m0"}])
         for key, task in tasks.items():
             _add(workload, key, {**task, **runs.get(key, {})}, places)
-        _join(workload, tasks, stated.get("files", []))
+        _join(workload, tasks, plan.get("files", []))
         return workload
 
 

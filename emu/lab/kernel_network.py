@@ -47,9 +47,9 @@ def list_nic_changes(
     second.
     """
     machines, links = problem.cluster.machines, problem.cluster.links
-    found = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
+    pairs = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
     changes = []
-    for at, m in sorted(found):
+    for at, m in sorted(pairs):
         now = np.array([at])
         rates = [float(links.steps.at(port, now)[0]) for port in links.of_machine(m)]
         out, into = (rate * per_second for rate in rates)

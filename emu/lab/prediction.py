@@ -131,8 +131,8 @@ def judge_lab(
     apart = (outcome.seconds - period) * outcome.count
     one = _TIMEOUT / time_scale
     waits = f"TCP waited for {timeouts} timeouts, {one:.3g} s each or more"
-    lost = min(one * timeouts, abs(apart))  # of several connections at once
-    causes = [_of_bytes(traffic, outcome, predicted), Cause(waits, lost)]
+    delay = min(one * timeouts, abs(apart))  # of several connections at once
+    causes = [_of_bytes(traffic, outcome, predicted), Cause(waits, delay)]
     links, more = _of_messages(traffic, outcome, apart, nics or {})
     reasons = verdicts.largest_cause([*causes, *more], apart)
     simulated = np.nanmax(predicted.task_end, axis=0)
@@ -232,8 +232,8 @@ def laid_out(
     if not len(rows) or len(ways) * int(counts.max()) > _MOST:
         return None
     order = np.argsort(of, kind="stable")
-    begins = np.cumsum(counts) - counts
-    at = of[order], np.arange(len(rows)) - np.repeat(begins, counts)
+    starts = np.cumsum(counts) - counts
+    at = of[order], np.arange(len(rows)) - np.repeat(starts, counts)
     shape = len(ways), int(counts.max())
     first, last, sizes = (np.full(shape, np.nan) for _ in range(3))
     first[at] = rows["first"][order] - within[0]

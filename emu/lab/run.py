@@ -271,20 +271,20 @@ class LabPrograms:
         nics: Mapping[str, Mapping[str, float]],
     ) -> dict[str, Any]:
         """Return ``prediction`` of lab.json, by the marks that the file names."""
-        stated = self._file.lab.prediction
-        if predicted is None or stated is None:
+        section = self._file.lab.prediction
+        if predicted is None or section is None:
             return {}
         ran = [(run.program, run.machine) for run in self.runs.values()]
-        where = self._folder, stated.mark, ran, traffic
+        where = self._folder, section.mark, ran, traffic
         try:
-            marks = marks_of(*where) if stated.mark else None
+            marks = marks_of(*where) if section.mark else None
         except DataError as why:
-            return {"prediction": unknown(stated.max_difference, why)}
+            return {"prediction": unknown(section.max_difference, why)}
         verdict = judge_lab(
             traffic,
             predicted,
-            threshold=stated.max_difference,
-            skip=stated.skip,
+            threshold=section.max_difference,
+            skip=section.skip,
             marks=marks,
             timeouts=sum(counts["timeouts"] for counts in tcp.values()),
             time_scale=self._lab.time_scale,

@@ -122,8 +122,8 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
 def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield likewise shares of cores that machines cannot have here."""
     cores, scales = file.cores, ("lab", "time_scale")
-    stated = [machine.cpu for machine in file.cluster.machines]
-    wrong = [n for n, cpu in enumerate(stated) if cpu is not None and not cpu > 0]
+    shares = [machine.cpu for machine in file.cluster.machines]
+    wrong = [n for n, cpu in enumerate(shares) if cpu is not None and not cpu > 0]
     for number in wrong:
         problem = "a machine without a core computes nothing: state more than 0"
         yield ("cluster", "machines", number, "cpu"), problem
@@ -135,7 +135,7 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             plan_cpu(cores[name], scale)
         except ValueError as error:
             trail: Trail = ("cluster", "machines", position, "cpu")
-            yield trail if stated[position] is not None else scales, str(error)
+            yield trail if shares[position] is not None else scales, str(error)
             return
     need = sum(cores.values())
     if need > _ROUNDED * scale * here:

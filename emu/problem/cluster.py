@@ -206,8 +206,8 @@ def _shift_changes(
     changes: Sequence[_Change], began: float, subject: Callable[[_Change], str]
 ) -> tuple[_Change, ...]:
     """Return changes at times since ``began``; of those before it, each last one."""
-    found: dict[tuple[str, float], _Change] = {}
+    newest: dict[tuple[str, float], _Change] = {}
     for change in sorted(changes, key=lambda change: change.time):
         time = max(change.time - began, _AT_ONCE)
-        found[subject(change), time] = replace(change, time=time)
-    return tuple(found.values())
+        newest[subject(change), time] = replace(change, time=time)
+    return tuple(newest.values())

@@ -157,14 +157,14 @@ class Placement:
         Checked are the capacities, the pins, that a process stands in one place, and
         that no more slots are given back on a machine than are taken there.
         """
-        found = []
+        problems = []
         for machine, use in zip(
             cluster.machines, self.usage(job, cluster), strict=True
         ):
             for resource, amount in use.items():
                 capacity = machine.resources.get(resource, np.inf)
                 if amount > capacity * (1 + 1e-12):
-                    found.append(
+                    problems.append(
                         f"machine {machine.name} has {capacity:g} {resource}, "
                         f"its tasks need {amount:g}"
                     )
@@ -172,23 +172,23 @@ class Placement:
         for process, members in job.units.items():
             what = "process" if len(members) > 1 else "task"
             wrong = {(job.tasks[t].pinned, names[t]) for t in members}
-            found += [
+            problems += [
                 f"{what} {process} must stand on {pin}, not {name}"
                 for pin, name in sorted((p, n) for p, n in wrong if p not in {None, n})
             ]
             if len({names[task] for task in members}) > 1:
-                found.append(f"process {process} stands on several machines")
+                problems.append(f"process {process} stands on several machines")
         for pool in pools_of(cluster, job, self.machine_of):
             takes = sum(job.rounds[j] for j in pool.takers)
             frees = sum(job.rounds[j] for j in pool.freers)
             if frees > takes:
                 by = ", ".join(job.tasks[j].name for j in pool.freers[:4])
                 name = cluster.machines[pool.machine].name
-                found.append(
+                problems.append(
                     f"pool {pool.name} of machine {name} gets {frees} slots back from "
                     f"{by}, but {takes} are taken there"
                 )
-        return found
+        return problems
 
 
 @dataclass(frozen=True)
@@ -243,11 +243,11 @@ class Problem:
         stand on no machine. All are seconds of (task, iteration).
         """
         steps = self.cluster.speed_steps
-        worked = end - start
+        seconds = end - start
         for task, machine in enumerate(self.placement.machine_of):
             if len(steps.of(machine)[0]) > 1 and not self.job.tasks[task].gate:
-                worked[task] = steps.work(machine, start[task], end[task])
-        return worked
+                seconds[task] = steps.work(machine, start[task], end[task])
+        return seconds
 
     @cached_property
     def slowness(self) -> NDArray[np.float64]:

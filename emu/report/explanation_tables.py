@@ -63,9 +63,9 @@ def times_lines(
     """Return the keys of ``job.times`` above 0, and kinds of task that have none."""
     lines = []
     for key, time in times:
-        listed = time if isinstance(time, tuple) else (time or 0.0,)
-        if any(listed):
-            lines.append(f"  {key}: {', '.join(map(format_duration, listed))}")
+        parts = time if isinstance(time, tuple) else (time or 0.0,)
+        if any(parts):
+            lines.append(f"  {key}: {', '.join(map(format_duration, parts))}")
     for kind, seconds in rest.items():
         if seconds:
             lines.append(f"  ({kind}: {format_duration(seconds)}, no key takes it)")
@@ -185,8 +185,8 @@ def warn_unclaimed(placings: Mapping[str, Row]) -> None:
         if line := warn_of_unclaimed(placing):
             names[line].append(name)
     for line, of in names.items():
-        said = f" ({', '.join(of)})" if any(of) else ""
-        terminal(sys.stderr).print(line + said)
+        note = f" ({', '.join(of)})" if any(of) else ""
+        terminal(sys.stderr).print(line + note)
 
 
 def pace_rows(pace: Row) -> list[tuple[str, str, str]]:
@@ -287,8 +287,8 @@ def placement_table(problem: Problem) -> Table:
     job, cluster = problem.job, problem.cluster
     loads = resource_loads(job, cluster, problem.placement)
     resources = sorted({load.resource for load in loads})
-    used = (f">{name}" for name in resources)
-    table = plain_table("Placement", "machine", ">NIC", *used, "processes")
+    columns = (f">{name}" for name in resources)
+    table = plain_table("Placement", "machine", ">NIC", *columns, "processes")
     for position, machine in enumerate(cluster.machines):
         of_machine = {
             load.resource: load_words(load, "/", "")

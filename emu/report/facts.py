@@ -117,9 +117,9 @@ def setting(result: Result) -> Iterator[Fact]:
     ):
         counts += [text.format(result[key])] if key in result else []
     yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
-    if drawn := result.get("failures"):
-        count = f"{sum(drawn.values())} drawn"
-        yield Fact("failures", count, words.most_failing(drawn))
+    if failures := result.get("failures"):
+        count = f"{sum(failures.values())} drawn"
+        yield Fact("failures", count, words.most_failing(failures))
     if "placing" in result:
         line = words.placing_line(result["placing"])
         yield Fact("placement", result["placement"], line)
@@ -279,8 +279,8 @@ def _computer(result: Result) -> Iterator[Fact]:
             line = f"chosen by {len(choice['trials'])} trials; late flows "
             line += f"{100 * actual['late_flows']:.2g} %"
             share = f", {100 * prediction['late_flows']:.2g} % in the trial"
-            untried = "; untried, as no trial met the aims"
-            line += share if choice["held"] else untried
+            note = "; untried, as no trial met the aims"
+            line += share if choice["held"] else note
         yield Fact("time scale", f"{choice['time_scale']:g}", line)
 
 

@@ -123,7 +123,7 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         keys = dict(flat(scenario))
         content = name + json.dumps(keys, sort_keys=True)
         groups.setdefault(content, (name, keys, []))[2].append(run)
-    named = {}
+    by_name = {}
     for name, keys, group in groups.values():
         alike = [other for n, other, _ in groups.values() if n == name]
         differing = [
@@ -131,8 +131,8 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
             for key, value in keys.items()
             if any(other.get(key) != value for other in alike)
         ]
-        named[", ".join([name, *differing])] = group
-    return named
+        by_name[", ".join([name, *differing])] = group
+    return by_name
 
 
 def flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -51,9 +51,9 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     """
     problem = schedule.problem
     links, cluster = enumerate(problem.links), problem.cluster
-    shown = [(p, link) for p, link in links if window.shows(cluster, link.machine)]
+    pairs = [(p, link) for p, link in links if window.shows(cluster, link.machine)]
     columns = 1 if window.narrow else 2
-    lines = -(-len(shown) // columns)
+    lines = -(-len(pairs) // columns)
     figure = new_figure(0.6 + 1.05 * lines, window.width)
     panels = figure.subplots(lines, columns, sharex=True, squeeze=False)
     assigned = sum_rates(schedule)
@@ -62,7 +62,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     steps = problem.links.steps
     fitting = [one for one in _UNITS if steps.most.max() >= one[1]]
     unit, factor = fitting[0] if fitting else _UNITS[-1]
-    for place, (port, link) in enumerate(shown):  # a NIC takes two: out and in
+    for place, (port, link) in enumerate(pairs):  # a NIC takes two: out and in
         axes, (since, capacity) = panels.flat[place], steps.of(port)
         times, values = rates[port]
         curve = np.concatenate([[0.0], times]), np.concatenate([[0.0], values / factor])
@@ -71,14 +71,14 @@ def ports(schedule: Schedule, window: Window) -> Figure:
         # The end may come before a change, which then had no effect.
         until = np.maximum.accumulate(np.append(since, schedule.length))
         limits = np.append(capacity, capacity[-1]) / factor
-        dashed: Any = {"color": COLOURS[5], "ls": "--", "lw": 1, "label": "capacity"}
-        axes.step(until, limits, where="post", **dashed)
+        style: Any = {"color": COLOURS[5], "ls": "--", "lw": 1, "label": "capacity"}
+        axes.step(until, limits, where="post", **style)
         highest = max([*capacity.tolist(), *values.tolist()]) / factor
         axes.set(title=link.name, ylim=(0, 1.12 * highest))
         window.time_axis(axes, schedule.length)
         axes.label_outer(remove_inner_ticks=False)
         axes.set_ylabel(unit if axes in panels[:, 0] else "")
-    for axes in panels.flat[len(shown) :]:
+    for axes in panels.flat[len(pairs) :]:
         axes.remove()
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
@@ -143,8 +143,8 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
         seconds = schedule.flow_end[at] - schedule.flow_start[at]
         names = np.array([edge_kind(job, job.edges[e]) for e in flows[:, 0].tolist()])
         moving = seconds > 0
-        known = dict.fromkeys(names[moving].tolist())
-        kinds.append({kind: seconds[moving & (names == kind)] for kind in known})
+        labels = dict.fromkeys(names[moving].tolist())
+        kinds.append({kind: seconds[moving & (names == kind)] for kind in labels})
     if not any(kinds):
         raise DataError("no flow between machines took time, there is nothing to show")
     colour = colours([kind for by_kind in kinds for kind in by_kind])

@@ -268,10 +268,10 @@ def target_table(results: Sequence[SystemResult], target: str) -> Table:
     Differences are taken seed by seed. ``target`` is in words.
     """
     rows = rank(results)
-    priced = [">cost"] if any(one.cost for one in rows) else []
+    cost = [">cost"] if any(one.cost for one in rows) else []
     columns = (">on", ">time", ">to the first", ">on all", ">epochs", ">steps")
     title = f"Simulated, to {target}"
-    table = plain_table(title, "system", *columns, ">per epoch", *priced)
+    table = plain_table(title, "system", *columns, ">per epoch", *cost)
     for one in rows:
         machines = len(one.placing["machines"]), one.placing["machines_in_all"]
         change = write_pair(pair(one.makespans, rows[0].makespans))
@@ -345,11 +345,11 @@ def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
         for settings, _ in one.tried:
             for key, value in settings.items():
                 grid[key.removeprefix("job.")][str(value)] = None
-        stated = ", ".join(f"{key} {' | '.join(v)}" for key, v in grid.items())
+        options = ", ".join(f"{key} {' | '.join(v)}" for key, v in grid.items())
         if len(one.tried) > 1:
             own = [f"{k.removeprefix('job.')} {v}" for k, v in one.settings.items()]
             count = len(one.tried)
-            yield f"{one.system}: the best of {count}, {stated}: {', '.join(own)}"
+            yield f"{one.system}: the best of {count}, {options}: {', '.join(own)}"
 
 
 def systems_csv(results: Sequence[SystemResult]) -> str:
@@ -457,7 +457,7 @@ def systems_page(
     from emu.report.html.page import whole_page  # noqa: PLC0415
     from emu.report.trace import pack_columns  # noqa: PLC0415
 
-    said = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    text = "".join(f"<p>{escape(line)}</p>" for line in lines)
     changes = "".join(
         f"<details><summary>{escape(one.system)}</summary>"
         f"{html.bullets(edit_lines(one))}</details>"
@@ -466,7 +466,7 @@ def systems_page(
     first, *others = tables
     parts = [
         html.page_title(name, str(first.title)),
-        html.section("first", "Which system is first", said, html.table(first)),
+        html.section("first", "Which system is first", text, html.table(first)),
         html.chart("counts", "Accuracy over time", _CURVES),
     ]
     for n, grid in enumerate(others):

@@ -288,9 +288,9 @@ class _Group:
     def _handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
         hops, counts = self._problem.hops, self._job.flow_counts
-        for edge, crossed, size in zip(self._job.edges, hops, counts, strict=True):
+        for edge, path, size in zip(self._job.edges, hops, counts, strict=True):
             kind = "credit" if edge.credit else "dependency"
-            for n in range(0 if crossed else size):
+            for n in range(0 if path else size):
                 at, to = (edge.source, n), (edge.destination, n + edge.lag)
                 if self._bars[at] and self._bars[to]:
                     bars = self._task_bar(*at), self._task_bar(*to)

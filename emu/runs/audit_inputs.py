@@ -109,13 +109,13 @@ class ToAudit:
         )
         if rule and self.schedule.rates is not None and self.expected is not None:
             own = rate_policy(self.policy).rates
-            found = rule_audit(self.schedule, self.policy, self.expected, own)
-            report = report.adding("rule", found)
+            findings = rule_audit(self.schedule, self.policy, self.expected, own)
+            report = report.adding("rule", findings)
         if training:
             if self.scenario is None:
                 raise DataError("says no scenario", path=self.path)
-            found = training_audit(self.path, build_job(self.scenario))
-            report = report.adding("training", found)
+            findings = training_audit(self.path, build_job(self.scenario))
+            report = report.adding("training", findings)
         if self.evidence is None:
             return report
         more = system_guards()
@@ -157,10 +157,10 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    own, noted = stated, run.manifest.get("scenario")
-    if own is None and noted is not None:
+    own, content = stated, run.manifest.get("scenario")
+    if own is None and content is not None:
         with one_error(run.path / "manifest.json"):
-            own = Scenario.model_validate(noted)
+            own = Scenario.model_validate(content)
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(own, schedule, str(run.path), first)
     silent += unknown
@@ -330,9 +330,9 @@ def margins(
     """
     pace = pace_at(settings.time_scale, settings)
     figures = host_figures(statistics)
-    modes, noted = ("compute", "flow_ends"), settings.to_json()
+    modes, values = ("compute", "flow_ends"), settings.to_json()
     return {
-        **{key: value for key, value in noted.items() if key not in modes},
+        **{key: value for key, value in values.items() if key not in modes},
         "lead": pace.lead_time,
         "stale": figures.max_stale,
         "stall": figures.stall + pace.longest,

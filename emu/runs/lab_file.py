@@ -29,7 +29,7 @@ def _lab_shape() -> Any:
     scale = Annotated[float, Field(ge=1, lt=MOST)]
     share = Annotated[float, Field(gt=0, lt=MOST)]
     ways = shape("Ways", out=float, **{"in": number})
-    dropped = shape("Dropped", out=int, **{"in": int})
+    drops = shape("Dropped", out=int, **{"in": int})
     of = {"program": str, "machine": str}
     program = {**of, "start": number, "end": number | None, "stopped": bool}
     counts = ("out_bytes", "out_packets", "in_bytes", "in_packets")
@@ -60,7 +60,7 @@ def _lab_shape() -> Any:
         nics=by_name(ways),
         programs=list_of(shape("Program", **program, code=int | None)),
         failed=shape("Failed", **of, code=int) | None,
-        dropped=by_name(dropped),
+        dropped=by_name(drops),
         events=list_of(shape("Change", **change)),
         traffic=by_name(shape("Traffic", **dict.fromkeys(counts, int))),
         tcp=by_name(shape("Tcp", **dict.fromkeys(tcp, int))),
@@ -84,13 +84,13 @@ def read_lab(run: Path) -> LabResult:
     check_shape(lab, _lab_shape(), path)
     machines = lab["nics"].keys()
     rows = ("programs", "events")
-    named = {key: {one["machine"] for one in lab[key]} for key in rows} | {
+    places = {key: {one["machine"] for one in lab[key]} for key in rows} | {
         **{key: lab[key].keys() for key in ("dropped", "traffic", "tcp")},
         "measured": lab.get("measured", {}).get("shares", {}).keys(),
         "cpu": lab.get("cpu", {}).keys(),
         "crossed.bytes": lab.get("crossed", {}).get("bytes", {}).keys(),
     }
-    for key, names in named.items():
+    for key, names in places.items():
         if unknown := sorted(names - machines):
             raise DataError(f"{key}: names {unknown[0]!r}, which nics lacks", path=path)
     for key in ("tcp", "dropped"):

@@ -315,8 +315,8 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
         for times in (ready, began, over):  # handed over at once
             times[e, columns] = end[edge.source, columns]
         size[e, columns] = 0.0
-    added = {key: float(data["outages"][key]) for key in _OUTAGES if "outages" in data}
-    outages = Outages(**added)
+    spans = {key: float(data["outages"][key]) for key in _OUTAGES if "outages" in data}
+    outages = Outages(**spans)
     return Schedule(problem, start, end, ready, began, over, size, outages=outages)
 
 

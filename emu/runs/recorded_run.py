@@ -195,7 +195,7 @@ class RecordedRun:
         self, rows: Callable[[Schedule], pd.DataFrame], columns: list[str]
     ) -> pd.DataFrame:
         both = ("emulated", self.emulated), ("simulated", self.simulated)
-        frames = [rows(made).assign(run=run) for run, made in both if made is not None]
+        frames = [rows(one).assign(run=run) for run, one in both if one is not None]
         pandas = _import_pandas()
         if not frames:
             return pandas.DataFrame(columns=columns)
@@ -322,8 +322,8 @@ def load_run(path: str | Path) -> RecordedRun:
         missing.append("training.csv is missing")
     if emulation is not None and rates is not None:
         emulation = replace(emulation, rates=rates)
-    made = emulation, simulation, realization
-    return RecordedRun(path, manifest or {}, problem, result, *made, tuple(missing))
+    parts = emulation, simulation, realization
+    return RecordedRun(path, manifest or {}, problem, result, *parts, tuple(missing))
 
 
 def with_simulated_rates(run: RecordedRun) -> Schedule:

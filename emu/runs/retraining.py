@@ -142,8 +142,8 @@ def progress_of(
         if not trains(run):
             raise DataError("has no validation accuracy over time", path=run.path)
         scenario = Scenario.model_validate(run.manifest["scenario"])
-        stated = run.manifest.get("until")
-        until = UntilSection.model_validate(stated) if stated else None
+        section = run.manifest.get("until")
+        until = UntilSection.model_validate(section) if section else None
         schedule = partial(getattr, run, "best")
         curves.append(progress_along(scenario, schedule, watch, until))
         if not (run.path / FILE).exists():

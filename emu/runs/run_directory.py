@@ -201,10 +201,10 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
     A scenario that no text states, or which was changed since, is written as JSON.
     """
     source, document = None, scenario.origin.document
-    if document is not None and (stated := document.source) is not None:
+    if document is not None and (origin := document.source) is not None:
         try:
-            json.dumps(stated.overrides, default=dict)
-            source = None if apart(load_again(stated), scenario.to_json()) else stated
+            json.dumps(origin.overrides, default=dict)
+            source = None if apart(load_again(origin), scenario.to_json()) else origin
         except (TypeError, ValueError, ScenarioError):
             pass  # values that no file holds, or files that have gone
     if source is None:
@@ -223,8 +223,8 @@ def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
     ScenarioError when it states no scenario.
     """
     path = run / NAME
-    stated = manifest.get("source")
-    if not isinstance(stated, dict):
+    fields = manifest.get("source")
+    if not isinstance(fields, dict):
         problem = "names no scenario text: nothing but itself says what was to be run"
         raise DataError(problem, path=run / "manifest.json")
     with one_error(path):
@@ -233,7 +233,7 @@ def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
         except FileNotFoundError as error:
             raise DataError("is missing", path=path) from error
         keys = ("file", "folder", "overrides")
-        source = Source(text, *(stated[key] for key in keys))
+        source = Source(text, *(fields[key] for key in keys))
         return load_again(source, manifest.get("scenario"))
 
 
@@ -258,8 +258,8 @@ def _without(content: Any) -> Any:
     if not isinstance(content, dict):
         return content
     program = "program" in content or is_program(str(content.get("policy")))
-    dropped = _NOTED if program else ()
-    return {k: _without(value) for k, value in content.items() if k not in dropped}
+    keys = _NOTED if program else ()
+    return {k: _without(value) for k, value in content.items() if k not in keys}
 
 
 @dataclass

@@ -99,11 +99,11 @@ def _machines(scenario: Scenario) -> Problems:
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():
             yield ("cluster", "machines", position, "latency"), LATENCY_OF_NIC
-    seen: set[str] = set()
+    names: set[str] = set()
     for name, position in cluster.names_and_positions():
-        if name in seen:
+        if name in names:
             yield ("cluster", "machines", position), f"a second machine called {name!r}"
-        seen.add(name)
+        names.add(name)
 
 
 def _idle_latencies(cluster: cluster_section.ClusterSection) -> Problems:
@@ -325,13 +325,13 @@ def _resources(scenario: Scenario) -> Problems:
                 names = sorted({"cpu", "gpu", "memory"} | offers)
                 problem = f"no machine has {resource!r}, {nearest(resource, names)}"
                 yield (*trail, resource), problem
-    known = sorted({*_MACHINE_KEYS, *demands})
+    keys = sorted({*_MACHINE_KEYS, *demands})
     what = "neither a key of machines nor a resource that a task demands"
     for position, machine in enumerate(scenario.cluster.machines):
         for resource in machine.further():
             if resource not in demands:
                 trail = ("cluster", "machines", position, resource)
-                yield trail, f"{what}, {nearest(resource, known)}"
+                yield trail, f"{what}, {nearest(resource, keys)}"
 
 
 _reads("cluster", "job")(lambda s: s.job.slot_problems(s.cluster))

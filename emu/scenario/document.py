@@ -480,11 +480,11 @@ def _missing(place: Any, step: str | int, above: str) -> str:
     """Return that a value has no such place, and which it has."""
     if not isinstance(place, list):
         return f"{above} is {place!r}, it has no {step}"
-    named = [str(name) for name in map(_name, place) if name]
+    words = [str(name) for name in map(_name, place) if name]
     if above == join_trail(_MACHINES):
-        named = [name for names in _names(place) for name in names]
-    named = [step_text(name) for name in named]
-    if isinstance(step, str) and named and not step.isdigit():
-        return f"{above} has no {step!r}, {nearest(step, named)}"
+        words = [name for names in _names(place) for name in names]
+    words = [step_text(name) for name in words]
+    if isinstance(step, str) and words and not step.isdigit():
+        return f"{above} has no {step!r}, {nearest(step, words)}"
     places = f"{above}[0] to {above}[{len(place) - 1}]" if place else "none"
     return f"{above} is a list of {len(place)}, it has no {step}; its places: {places}"

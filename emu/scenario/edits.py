@@ -103,8 +103,8 @@ class ScenarioEdits:
             return outcome.placement
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
-        searched = self._load(placement_edit(scenario, "best"))
-        return place(searched, job, cluster, reference).placement
+        variant = self._load(placement_edit(scenario, "best"))
+        return place(variant, job, cluster, reference).placement
 
     def _load(self, edit: Edit) -> Scenario:
         """Return the scenario with an edit, of which nothing is expected."""
@@ -135,8 +135,8 @@ class ScenarioEdits:
 
     def _prepare(self, change: Change, edit: Edit) -> Change:
         """Return a change with an edit and what preparing that makes of it."""
-        made = prepare(self._load(edit))
-        problem, realization = made.problem, made.realization
+        experiment = prepare(self._load(edit))
+        problem, realization = experiment.problem, experiment.realization
         return replace(change, edit=edit, problem=problem, realization=realization)
 
     @cached_property
@@ -207,8 +207,8 @@ class ScenarioEdits:
         for name, rate in rates:
             half = _scale_value(DURATION, rate, 0.5)
             edit: Edit = {f"job.rates.{name}": half}
-            edited = self._load(edit)
-            reference = realize(edited, build_job(edited))
+            variant = self._load(edit)
+            reference = realize(variant, build_job(variant))
             realization = base.problem.stretch(reference)
             change = replace(base, kind="compute", what=f"rate {name} twice as fast")
             yield replace(change, realization=realization, edit=edit)
@@ -273,9 +273,9 @@ class ScenarioEdits:
         if (count := self._vertices) > MOST_PLANNED:
             problem = f"to plan for {count:,} vertices again takes too long"
             return self._note_untried(problem)
-        changed = build_job(edited)
-        alike = [task.name for task in changed.tasks] == [t.name for t in job.tasks]
-        alike = alike and changed.edge_names == job.edge_names
+        variant = build_job(edited)
+        alike = [task.name for task in variant.tasks] == [t.name for t in job.tasks]
+        alike = alike and variant.edge_names == job.edge_names
         if alike and job.fixed:
             return False
         if not alike and (self._measured or self._scenario.profile is not None):
@@ -285,7 +285,7 @@ class ScenarioEdits:
 
         for name in job.job_names:
             settings = job.settings_of(name)
-            if settings.get("parts") == changed.settings_of(name).get("parts"):
+            if settings.get("parts") == variant.settings_of(name).get("parts"):
                 continue
             if (count := len(open_for(settings).owner)) > MOST_PARTED:
                 problem = f"to partition {count:,} vertices again takes too long"
@@ -367,8 +367,8 @@ class ScenarioEdits:
                 edit[f"cluster.racks[{i}].latency"] = both
         scale = partial(_scale_value, DURATION, factor=factor)
         for at, _, job in self._scenario.each_job():
-            found = job.scale_latencies(scale)
-            edit |= {f"{at}{key}": value for key, value in found.items()}
+            job_edit = job.scale_latencies(scale)
+            edit |= {f"{at}{key}": value for key, value in job_edit.items()}
         return edit
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
@@ -379,8 +379,8 @@ class ScenarioEdits:
         rest -= {f"{r.name} {way}" for r in cluster.racks for way in ("up", "down")}
         scale = partial(_scale_value, RATE, factor=factor)
         for at, _, job in self._scenario.each_job():
-            found, keys = job.scale_links(cluster, links, scale)
-            edit |= {f"{at}{key}": value for key, value in found.items()}
+            job_edit, keys = job.scale_links(cluster, links, scale)
+            edit |= {f"{at}{key}": value for key, value in job_edit.items()}
             rest -= keys
         return None if rest else edit
 
@@ -418,8 +418,8 @@ class ScenarioEdits:
                 if task.name.startswith(prefix)
             }
             mine = {name for name in own if f"{prefix}{name}" in names}
-            found, keys = job.scale_times(own, mine, scale)
-            edit |= {f"{at}{key}": value for key, value in found.items()}
+            job_edit, keys = job.scale_times(own, mine, scale)
+            edit |= {f"{at}{key}": value for key, value in job_edit.items()}
             names -= {f"{prefix}{name}" for name in keys}
         return edit if times and not names else None
 

@@ -212,7 +212,7 @@ def kill_errors(
 ) -> Problems:
     """Yield (where, what is wrong and what would be right) of what is killed."""
     tasks = [job.tasks[t].name for own in job.processes.values() for t in own]
-    named = {
+    by_kind = {
         "host": {*hosts.values()},
         "machine": {*machines},
         "task": {*tasks, *({*job.processes} - {*machines})},
@@ -221,15 +221,15 @@ def kill_errors(
         name, trail = event.kill, ("events", position, "kill")
         if name is None:
             continue
-        kinds = [kind for kind, names in named.items() if name in names]
+        kinds = [kind for kind, names in by_kind.items() if name in names]
         homeless = [machine for machine in machines if machine not in hosts]
         if kinds[1:]:
             problem = f"{name!r} is a {' and a '.join(kinds)}: give one another name"
             yield trail, problem
         elif not kinds and name not in job.processes:
             # A machine of P3 has thirty tasks and one process.
-            known = nearest(name, [*job.processes, *machines, *named["host"]])
-            yield trail, f"no task, process, machine or host {name!r}, {known}"
+            hint = nearest(name, [*job.processes, *machines, *by_kind["host"]])
+            yield trail, f"no task, process, machine or host {name!r}, {hint}"
         elif kinds == ["host"] and homeless:
             problem = (
                 f"what dies with {name} is open: write the host of "
@@ -240,10 +240,10 @@ def kill_errors(
 
 def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str]:
     """Yield a sentence for every event that comes after the end of a job."""
-    ended = f"the job has ended, at {makespan:.6g} s: it changes nothing"
+    problem = f"the job has ended, at {makespan:.6g} s: it changes nothing"
     for position, event in enumerate(events):
         if makespan <= event.time < math.inf:
-            yield f"events[{position}]: at {event.time:.6g} s {ended}"
+            yield f"events[{position}]: at {event.time:.6g} s {problem}"
 
 
 def _fault_errors(
@@ -326,7 +326,7 @@ class FailuresSection(Section):
         ``seed``: that of the scenario, where these have none of their own.
         """
         seed = seed if self.seed is None else self.seed
-        found: list[Fault] = []
+        faults: list[Fault] = []
         subjects = [(self.machine, m.name, m.has_nic) for m in cluster.machines]
         subjects += [(self.link, link.name, True) for link in cluster.shared_links]
         for kind, name, nic in subjects:
@@ -338,8 +338,8 @@ class FailuresSection(Section):
             names = [f"{name} out", f"{name} in"] if cut else [name]
             whole = of_machine and not cut
             for span in kind.draw(name, seed):
-                found += [Fault(n, *span, factor, of_machine=whole) for n in names]
-        return found
+                faults += [Fault(n, *span, factor, of_machine=whole) for n in names]
+        return faults
 
 
 def failure_errors(failures: FailuresSection | None) -> Problems:

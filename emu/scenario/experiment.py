@@ -157,18 +157,18 @@ def place_one_by_one(
         there = free.only(item.job.movable_on or names)
         result = place(alone, part, there, progress=progress)
         here = [there.machines[m].name for m in result.placement.machine_of]
-        found = Placement(tuple(names.index(name) for name in here))
+        part_placement = Placement(tuple(names.index(name) for name in here))
         candidates.append(result.candidates)
         budgets.append(result.budget)
         # What a placed job takes is not there for the next.
-        machines, use = [], found.usage(part, free)
-        for machine, taken in zip(free.machines, use, strict=True):
+        machines, use = [], part_placement.usage(part, free)
+        for machine, load in zip(free.machines, use, strict=True):
             offers = machine.resources.items()
-            rest = {name: amount - taken.get(name, 0.0) for name, amount in offers}
+            rest = {name: amount - load.get(name, 0.0) for name, amount in offers}
             machines.append(replace(machine, resources=rest))
         free = replace(free, machines=tuple(machines))
         for process, members in part.units.items():
-            machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
+            machine_of[f"{item.name}/{process}"] = part_placement.machine_of[members[0]]
     placement = Placement(tuple(machine_of[task.process_name] for task in job.tasks))
     count, most = sum(candidates), max(budgets)
     return PlacementResult(placement, "sequential", candidates=count, budget=most)
@@ -425,8 +425,8 @@ def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experime
             error.args = (scenario.origin.locate(error.key, error.problem),)
             raise
         shorter = {"job": stated.job.of_steps(looks[-1].step), "until": None}
-        made = prepare(stated.model_copy(update=shorter), progress=progress)
-        return replace(made, until=scenario.until, stated=stated, looks=(*looks,))
+        experiment = prepare(stated.model_copy(update=shorter), progress=progress)
+        return replace(experiment, until=scenario.until, stated=stated, looks=(*looks,))
     built = _build(scenario)
     every, *fewer = promising(scenario, *built)
     best = _place_built(every, built if every is scenario else _build(every), progress)
@@ -491,8 +491,8 @@ def _place_built(
     problem = following_placement(scenario, problem)
     if problem.job.settings != job.settings:
         realization = realize(scenario, problem.job)
-    kills, stretched = scenario.kills(problem), problem.stretch(realization)
-    return Experiment(scenario, problem, stretched, outcome, kills=kills)
+    kills, run = scenario.kills(problem), problem.stretch(realization)
+    return Experiment(scenario, problem, run, outcome, kills=kills)
 
 
 def check_rule(scenario: Scenario) -> None:

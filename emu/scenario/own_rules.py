@@ -183,6 +183,6 @@ def _running(name: str, file: str, failing: str) -> Iterator[None]:
         problem = f"{failing}: no answer within {DEADLINE:g} s{line}"
         raise DataError(problem, path=name) from error
     except (Exception, SystemExit) as error:
-        said = printable(f"{type(error).__name__}: {error}", limit=300)
-        problem = f"{failing}: {said}{foreign_code.line_of(error, file)}"
+        text = printable(f"{type(error).__name__}: {error}", limit=300)
+        problem = f"{failing}: {text}{foreign_code.line_of(error, file)}"
         raise DataError(problem, path=name) from error

@@ -82,10 +82,10 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     realization = section.realize(plain, context, scenario.to_cluster(), {})
     volumes = realization.volumes * context.byte_scale
     totals = {}
-    counted = section.count_operations(plain, context, volumes)
+    operations = section.count_operations(plain, context, volumes)
     for device in {*context.devices.values()}:
         every = [rates.on(device)] * len(plain.tasks)
-        totals[device] = counted.seconds(every).sum(axis=1)
+        totals[device] = operations.seconds(every).sum(axis=1)
     whole = realization.times.sum(axis=1)
     tasks, devices = {task.name: task for task in job.tasks}, context.devices.items()
     for t, task in enumerate(plain.tasks):

@@ -115,9 +115,9 @@ def pin_errors(
 
 
 def _check_placement(found: object) -> str:
-    known = placement.PLACEMENT_POLICIES
-    if not isinstance(found, str) or found not in known:
-        raise ValueError(f"found {found!r}, {nearest(str(found), known)}")
+    policies = placement.PLACEMENT_POLICIES
+    if not isinstance(found, str) or found not in policies:
+        raise ValueError(f"found {found!r}, {nearest(str(found), policies)}")
     return found
 
 

@@ -338,11 +338,11 @@ class Scenario(sections.FileSection):
             job = with_coflows(job, getattr(section, "coflow", "task"))
             with_profile = self.profile is not None
             job = with_slowness(job, section, self.cluster, profiled=with_profile)
-            copied = self.checkpoint
-            if copied is not None and copied.to == "peer":
+            checkpoint = self.checkpoint
+            if checkpoint is not None and checkpoint.to == "peer":
                 teams = tasks_with_state_of(job).values()
                 owners = dict.fromkeys(name for names in teams for name in names)
-                job = with_copies(job, owners, copied.every, updates_missed(job))
+                job = with_copies(job, owners, checkpoint.every, updates_missed(job))
         return sections.pin(job, self.only_present(job, self.pins)) if pins else job
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
@@ -376,8 +376,8 @@ class Scenario(sections.FileSection):
             del content["job"]
         else:
             del content["jobs"], content["place_jobs"], content["joint_cost"]
-        unstated = {"events": (), "on_failure": "abort", "systems": {}}
-        for key, default in {**unstated, "prices": sections.PricesSection()}.items():
+        defaults = {"events": (), "on_failure": "abort", "systems": {}}
+        for key, default in {**defaults, "prices": sections.PricesSection()}.items():
             if getattr(self, key) == default:
                 del content[key]
         if self._stated_cluster is not None:

@@ -433,10 +433,10 @@ def _apply_changes(
 
     ``noted``: texts of programs that are not read of their files.
     """
-    stated = document.text, document.file, str(folder)
-    source = Source(*stated, overrides, are_large())
-    known = workload_file.WORKLOAD_KEYS
-    workload = document.data if document.data.keys() >= known else None
+    origin = document.text, document.file, str(folder)
+    source = Source(*origin, overrides, are_large())
+    keys = workload_file.WORKLOAD_KEYS
+    workload = document.data if document.data.keys() >= keys else None
     if workload is not None:
         document = workload_file.workload_document(document)
     apply_overrides(document, overrides, lambda trail: not _of_machines(trail))

@@ -111,14 +111,14 @@ def _list_looks(
     to hold the accuracy.
     """
     dataset, steps = open_for(job.settings), steps_of(job)
-    seen = count_seeds(job.settings, dataset.train_count, steps)
+    seeds = count_seeds(job.settings, dataset.train_count, steps)
     if until is None:
-        return space_looks(seen, dataset.train_count)
+        return space_looks(seeds, dataset.train_count)
     spacing = until.seeds or dataset.train_count
-    if until.seeds and spacing < seen[0]:
-        problem = f"found {spacing}, but a step sees {seen[0]}: write as many, or more"
+    if until.seeds and spacing < seeds[0]:
+        problem = f"found {spacing}, but a step sees {seeds[0]}: write as many, or more"
         raise ScenarioError(problem, key="until.seeds")
-    looks = space_looks(seen, spacing)
+    looks = space_looks(seeds, spacing)
     if until.every:
         looks = np.arange(until.every, steps + 1, until.every)
     if stops and not len(getattr(dataset, until.split)):
@@ -191,25 +191,25 @@ def _train(
     at = np.union1d(looks, [steps])
     places = {int(step): place for place, step in enumerate(at)}
     accuracy = {split: np.full(len(at), np.nan) for split in ("train", "valid", "test")}
-    made = Progress(np.empty(0), at, accuracy, len(looks))
+    run = Progress(np.empty(0), at, accuracy, len(looks))
 
     def watch(
         step: int, parameters: NDArray[Any], look: Callable[[], dict[str, float]]
     ) -> bool:
-        nonlocal made
-        if made.diverged is None and not np.isfinite(parameters).all():
-            made = made._replace(diverged=step + 1)
+        nonlocal run
+        if run.diverged is None and not np.isfinite(parameters).all():
+            run = run._replace(diverged=step + 1)
         if (place := places.get(step + 1)) is not None:
             for split, share in look().items():
                 accuracy[split][place] = share
         tell(step + 1, steps)
-        is_sure = target and made.reach(*target) is not None
-        return bool(is_sure or (target and made.diverged))
+        is_sure = target and run.reach(*target) is not None
+        return bool(is_sure or (target and run.diverged))
 
     _, losses = train_along(scenario, schedule, watch)
     count = int(np.searchsorted(at, len(losses), "right"))
     accuracy = {split: shares[:count] for split, shares in accuracy.items()}
-    return Progress(losses, at[:count], accuracy, min(count, len(looks)), made.diverged)
+    return Progress(losses, at[:count], accuracy, min(count, len(looks)), run.diverged)
 
 
 def curve_until_divergence(
@@ -281,10 +281,10 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
         problem = f"the training diverged after step {progress.diverged}: lower its lr"
         raise ScenarioError(problem, key="job.optimizer")
     train = open_for(settings).train_count
-    seen = count_seeds(settings, train, len(progress.loss)).tolist()
+    seeds = count_seeds(settings, train, len(progress.loss)).tolist()
     steps = progress.looks[: progress.spaced].tolist()
     rows = zip(steps, progress.accuracy[split].tolist(), strict=False)
-    return [Look(step, seen[step - 1], accuracy) for step, accuracy in rows]
+    return [Look(step, seeds[step - 1], accuracy) for step, accuracy in rows]
 
 
 class NotReached(ScenarioError):

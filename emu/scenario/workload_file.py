@@ -44,8 +44,8 @@ def workload_document(document: Document) -> Document:
     data = document.data
     for key, kind in _KEYS.items():
         if not isinstance(data.get(key), kind) or isinstance(data[key], bool):
-            found = f"found {type(data.get(key)).__name__}"
-            problem = f"{found}, a workload has a {kind.__name__} here"
+            text = f"found {type(data.get(key)).__name__}"
+            problem = f"{text}, a workload has a {kind.__name__} here"
             raise ScenarioError(problem, file=document.file, key=key)
     try:
         rates = [[*map(RATE.exact, map(float, one))] for one in data["machines"]]

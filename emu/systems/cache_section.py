@@ -64,8 +64,8 @@ class CachedSection(TrainingSection):
         if self.cache is None:
             return {}
         homes = [sampler * stores // samplers for sampler in range(samplers)]
-        stated = {"policy": self.cache.policy, "size": self.cache.size}
-        return {"cache": {**stated, "window": self.cache.window or 0, "homes": homes}}
+        fields = {"policy": self.cache.policy, "size": self.cache.size}
+        return {"cache": {**fields, "window": self.cache.window or 0, "homes": homes}}
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
@@ -142,8 +142,8 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
         stores = [machine for kind, machine in at if kind == "graph_store"]
         places = {machine: store for store, machine in enumerate(stores)}
         homes = [places.get(machine, -1) for kind, machine in at if kind == "sampler"]
-        settled = {**cache, "homes": homes, "first": first}
-        by_name[name] = {**settings, "cache": settled}
+        plan = {**cache, "homes": homes, "first": first}
+        by_name[name] = {**settings, "cache": plan}
     if "jobs" in job.settings:
         return replace(job, settings={**job.settings, "jobs": by_name})
     (settings,) = by_name.values()

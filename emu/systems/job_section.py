@@ -233,8 +233,8 @@ class JobSection(Section):
             return job.least_edges(machines) > most
 
         if edges > most:
-            found = {key: getattr(self, key) for key in self.grows_with}
-            sizes = {key: size for key, size in found.items() if isinstance(size, int)}
+            values = {key: getattr(self, key) for key in self.grows_with}
+            sizes = {key: size for key, size in values.items() if isinstance(size, int)}
             sizes["machines"] = len(machines)
             # The largest first: that of the others is seldom the slip.
             for key in sorted(sizes, key=lambda key: -sizes[key]):

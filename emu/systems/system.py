@@ -205,10 +205,10 @@ def section_type(name: str) -> type[JobSection]:
     except Exception as error:  # of another package: anything
         (point,) = (one for one in entry_points(group=GROUP) if one.name == name)
         package = point.dist.name if point.dist else "an unknown package"
-        said = printable(f"{type(error).__name__}: {error}", limit=300)
+        text = printable(f"{type(error).__name__}: {error}", limit=300)
         problem = f"{_describe_point(point)}, which {package} brings"
         raise EmulatorError(
-            f"{problem}: its section cannot be imported: {said}"
+            f"{problem}: its section cannot be imported: {text}"
         ) from error
     return kind
 

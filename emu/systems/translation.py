@@ -93,11 +93,11 @@ class CommonJob:
         many: features need no gradient. What graph stores take to collect is of layer
         1, whose machines collect as many bytes, by columns.
         """
-        found = self.times_of(*PHASES)
-        if len(found) < len(PHASES) and "worker" in self.times:
+        times = self.times_of(*PHASES)
+        if len(times) < len(PHASES) and "worker" in self.times:
             first, rest = self.first_layer, 1 - self.first_layer
             parts = (first, rest, 2 * rest, first)
-            found = {
+            times = {
                 phase: scale_time(self.times["worker"], part / sum(parts))
                 for phase, part in zip(PHASES, parts, strict=True)
             }
@@ -105,9 +105,9 @@ class CommonJob:
             PHASES[0]: self.times.get("graph_store", 0.0),
             PHASES[-1]: self.step,
         }
-        return found | {
-            kind: add_times(found[kind], beside[kind])
-            for kind in found.keys() & beside.keys()
+        return times | {
+            kind: add_times(times[kind], beside[kind])
+            for kind in times.keys() & beside.keys()
         }
 
     def times_of(self, *kinds: str) -> dict[str, Time]:

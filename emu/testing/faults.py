@@ -102,11 +102,11 @@ def attempt(
     """
     began, path = time.monotonic(), copy / fault.file
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    changed = fault.plant(text)
-    if changed is None:
+    mutant = fault.plant(text)
+    if mutant is None:
         return Outcome(fault.case, "gone", "", 0.0)
     status, built = path.stat(), False
-    path.write_text(changed, encoding="utf-8")
+    path.write_text(mutant, encoding="utf-8")
     try:
         built = build is not None and build(path)
         code, output = _run_tests(copy, fault.tests, "-x", patience=PATIENCE)
@@ -150,7 +150,7 @@ def _run_tests(
     ]
     places = os.pathsep.join(str(copy / name) for name in ("", "src", "nodes"))
     try:
-        done = subprocess.run(  # noqa: S603 -- the tests that its caller names
+        run = subprocess.run(  # noqa: S603 -- the tests that its caller names
             command,
             cwd=copy,
             env={**os.environ, "PYTHONPATH": places},
@@ -161,4 +161,4 @@ def _run_tests(
         )
     except subprocess.TimeoutExpired:
         return STOPPED, ""
-    return done.returncode, done.stdout + done.stderr
+    return run.returncode, run.stdout + run.stderr

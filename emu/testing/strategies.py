@@ -183,16 +183,16 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     With ``cuts`` some of them are cut, until a later change or the last.
     """
     names = [link.name for link in cluster.links]
-    drawn = {
+    pairs = {
         (float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6) if names
     }
 
     def change(time: float, name: str) -> CapacityChange:
         return CapacityChange(time, name, float(rng.choice(_RATES)))
 
-    changes = [change(time, name) for time, name in sorted(drawn)]
-    if cuts and drawn:
-        lasting = {link: time for time, link in sorted(drawn)}
+    changes = [change(time, name) for time, name in sorted(pairs)]
+    if cuts and pairs:
+        lasting = {link: time for time, link in sorted(pairs)}
         later = max(lasting.values()) + 1.0
         changes = [
             replace(c, capacity=0.0) if rng.random() < 0.5 else c for c in changes

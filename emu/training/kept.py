@@ -50,8 +50,8 @@ def train_once(causes: Mapping[str, Any], train: Callable[[], Progress]) -> Prog
     root, scale = dataset.pop("root", None) or "", dataset.get("scale") or 1.0
     seed, name = dataset.get("seed") or 0, dataset["name"]
     graph = find_source(name, scale=scale, seed=seed, root=root).fingerprint
-    stated = [{**causes, "dataset": dataset}, graph, _versions()]
-    text = json.dumps(stated, sort_keys=True)
+    origin = [{**causes, "dataset": dataset}, graph, _versions()]
+    text = json.dumps(origin, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     home = cache_home() / "prepared"
 
@@ -63,10 +63,10 @@ def train_once(causes: Mapping[str, Any], train: Callable[[], Progress]) -> Prog
         names = {"accuracy": [*progress.accuracy]}
         return {**names, "spaced": progress.spaced, "diverged": progress.diverged}
 
-    kept = prepare_arrays(home / f"{file_part(name)}-{key}-accuracy", write)
-    os.utime(kept.folder)  # the newest now: in use
-    facts = kept.facts | {n: kept.array(n) for n in ("loss", "looks")}
-    facts["accuracy"] = {split: kept.array(split) for split in facts["accuracy"]}
+    store = prepare_arrays(home / f"{file_part(name)}-{key}-accuracy", write)
+    os.utime(store.folder)  # the newest now: in use
+    facts = store.facts | {n: store.array(n) for n in ("loss", "looks")}
+    facts["accuracy"] = {split: store.array(split) for split in facts["accuracy"]}
     return Progress(**facts)
 
 

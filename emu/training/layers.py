@@ -262,11 +262,11 @@ class MiniBatch:
 
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that travel, exactly d of the edge sampler -> worker."""
-        named: dict[str, NDArray[Any]]
-        named = {"features": self.features, "labels": self.labels}
+        arrays: dict[str, NDArray[Any]]
+        arrays = {"features": self.features, "labels": self.labels}
         for number, (source, to) in enumerate(self.edges):
-            named |= {f"source_{number}": source, f"destination_{number}": to}
-        return named
+            arrays |= {f"source_{number}": source, f"destination_{number}": to}
+        return arrays
 
     @classmethod
     def from_tensors(cls, named: Mapping[str, NDArray[Any]], layers: int) -> MiniBatch:

@@ -143,9 +143,9 @@ class OwnModel:
             except DataError:
                 raise
             except (Exception, SystemExit) as error:
-                said = printable(f"{type(error).__name__}: {error}", limit=300)
+                text = printable(f"{type(error).__name__}: {error}", limit=300)
                 file = self._program.rpartition(":")[0]
-                problem = f"{failing}: {said}{line_of(error, file)}"
+                problem = f"{failing}: {text}{line_of(error, file)}"
                 raise DataError(problem, path=self._program) from error
             finally:
                 np.random.set_state(before[0])  # noqa: NPY002 - as above

@@ -161,9 +161,9 @@ class PartModel(LayerTensors):
         mine = as_tensor(scores[self._train]).requires_grad_()
         labels = as_tensor(self._labels)
         loss = cross_entropy(mine, labels, reduction="sum") / self._train_count
-        (found,) = torch.autograd.grad(loss, mine)
+        (grad,) = torch.autograd.grad(loss, mine)
         gradient = np.zeros_like(scores)
-        gradient[self._train] = found.numpy()
+        gradient[self._train] = grad.numpy()
         correct = int((mine.argmax(1) == labels).sum())
         return Scored(float(loss.detach()), correct / self._train_count, gradient)
 

@@ -116,14 +116,14 @@ def audit(
         "channels": ((len(job.channels), waits),),
         "reads": (alone.newest_reads(schedule, tolerance),),
     }
-    found: list[Violation] = []
+    breaches: list[Violation] = []
     counts: dict[str, int] = {}
     for name, results in checks.items():
         counts[name] = 0
         for comparisons, violations in results:
             counts[name] += comparisons
-            found += violations
-    return AuditReport(found, counts)
+            breaches += violations
+    return AuditReport(breaches, counts)
 
 
 class _Auditor:
@@ -210,8 +210,8 @@ class _Auditor:
         edge, n = np.nonzero(self._sent & over[:, None])
         task, arrival = self._destination[edge], n + self._lag[edge]
         what = "landed" if self._problem.latencies.any() else "ended"
-        start, landed = self._schedule.task_start, landings(self._schedule)
-        both = start[task, arrival], landed[edge, n], (self._task, task, arrival)
+        start, ends = self._schedule.task_start, landings(self._schedule)
+        both = start[task, arrival], ends[edge, n], (self._task, task, arrival)
         return self._not_before(
             constraint, *both, lambda i: f"{self._flow(edge[i], n[i])} {what}"
         )

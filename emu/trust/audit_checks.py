@@ -119,8 +119,8 @@ def rate_rows(
 
     ``rates``: as they were written; the schedule holds those of them that are `sound`.
     """
-    job, kept = schedule.problem.job, schedule.rates
-    if rates is None or kept is None:
+    job, rows = schedule.problem.job, schedule.rates
+    if rates is None or rows is None:
         return
 
     def write_value(i: int) -> str:
@@ -129,7 +129,7 @@ def rate_rows(
 
     bad = 1 * ~_sound(job, rates)
     yield list_beyond("(12)", bad, 0, "rate {}".format, write_value, "values")
-    time, edge, iteration, rate = kept.time, kept.edge, kept.iteration, kept.rate
+    time, edge, iteration, rate = rows.time, rows.edge, rows.iteration, rows.rate
     flow = edge * job.iterations + iteration
     end = schedule.flow_end.ravel()[flow]
     remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
@@ -338,10 +338,10 @@ def _most_over(
 
     Slots that are held when the quota falls are beyond it by right.
     """
-    taken = schedule.task_start[list(pool.takers)].ravel()
+    starts = schedule.task_start[list(pool.takers)].ravel()
     frees = schedule.task_end[list(pool.freers)].ravel() - tolerance
-    times = np.concatenate([taken, frees])
-    change = np.repeat([1, -1], [taken.size, frees.size])
+    times = np.concatenate([starts, frees])
+    change = np.repeat([1, -1], [starts.size, frees.size])
     there = ~np.isnan(times)
     times, change = times[there], change[there]
     # Who frees a slot in the instant in which another takes it goes first.
@@ -385,7 +385,7 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
     """
     job, violations = schedule.problem.job, []
     latest = [e for e, edge in enumerate(job.edges) if edge.latest]
-    landed, known = landings(schedule), _ends_as_known(schedule)[1]
+    ends, notices = landings(schedule), _ends_as_known(schedule)[1]
     for e in latest:
         edge, count = job.edges[e], job.flow_counts[e]
         for n in range(job.rounds[edge.destination]):
@@ -393,10 +393,10 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
             read = -1 if schedule.reads is None else int(schedule.reads[e, n])
             least = min(n - edge.lag, count - 1)
             # By when the scheduler heard of each flow, which is after it landed.
-            newest = int((known[e, :count] < start - tolerance).sum()) - 1
+            newest = int((notices[e, :count] < start - tolerance).sum()) - 1
             if read < least:
                 how = f"iteration {read}, the lag allows {least} and newer"
-            elif read >= count or (read >= 0 and landed[e, read] > start + tolerance):
+            elif read >= count or (read >= 0 and ends[e, read] > start + tolerance):
                 how = f"iteration {read} before it arrived"
             elif read < newest:
                 how = f"iteration {read} where {newest} had arrived"

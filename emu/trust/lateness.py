@@ -365,8 +365,8 @@ def delay(
     # What slack takes up moves nothing: only the rest is a longer wait of the task.
     for position, edge in enumerate(job.edges):
         needs = slice(edge.lag, None), slice(max(job.iterations - edge.lag, 0))
-        landed = schedule.flow_end[position, needs[1]]
-        slack = schedule.task_start[edge.destination, needs[0]] - landed
+        ends = schedule.flow_end[position, needs[1]]
+        slack = schedule.task_start[edge.destination, needs[0]] - ends
         slack -= schedule.problem.latencies[position]
         into = waits[edge.destination, needs[0]]
         np.fmax(into, flows[position, needs[1]] - slack, out=into)

@@ -189,8 +189,8 @@ def simulate_suspects(
     problem = replayed.problem.following(replayed)
     volumes = np.nan_to_num(replayed.flow_bytes)
     base = makespan(problem, Realization(replayed.work, volumes), policy)
-    lasted, ideal = (one.flow_end - one.flow_start for one in (emulated, replayed))
-    took = np.divide(lasted, ideal, out=np.ones_like(ideal), where=ideal > 0)
+    length, ideal = (one.flow_end - one.flow_start for one in (emulated, replayed))
+    took = np.divide(length, ideal, out=np.ones_like(ideal), where=ideal > 0)
     for sentence, flows in suspects:
         at, slow = tuple(np.array([*flows]).reshape(-1, 2).T), volumes.copy()
         slow[at] *= np.maximum(took[at], 1.0)

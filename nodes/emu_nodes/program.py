@@ -118,9 +118,9 @@ class TaskProgram(Program):
 
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
-        made = self.work(iteration, inputs)
+        content = self.work(iteration, inputs)
         return {
-            out.edge: self.payload(out, iteration, made)
+            out.edge: self.payload(out, iteration, content)
             for out in self._brief.outputs
             if sends(out, iteration)
         }

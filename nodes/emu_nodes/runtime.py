@@ -435,8 +435,8 @@ class NodeProcess:
         """Send frames, results and statistics, then wait for the end of the run."""
         logs = (self._pacer.departures, self._ends.server.log)
         pieces = zip_longest(*(log.pieces(self._clock) for log in logs), fillvalue=b"")
-        for sent, received in pieces:
-            self._send(Frames(sent, received))
+        for out_rows, in_rows in pieces:
+            self._send(Frames(out_rows, in_rows))
         for task, runner in self._runners.items():
             for part in parts_of(runner.program.result()):
                 self._send(ResultPart(task=task, **part))

@@ -268,7 +268,7 @@ class TaskRunner:
         come = arrivals | await self._newest.take(order.reads)
         inputs = {edge: dict(delivery.payload) for edge, delivery in come.items()}
         loop = asyncio.get_running_loop()
-        payloads, began, cpu, kept = await loop.run_in_executor(
+        payloads, began, cpu, states = await loop.run_in_executor(
             around.compute, self._compute, order, inputs
         )
         for delivery in arrivals.values():
@@ -278,7 +278,7 @@ class TaskRunner:
         times = self._spec.times
         time = cpu / self._spec.speed if times is None else times[n]
         self._hand_over(order, time, began, cpu, payloads)
-        for cut, state in kept.items():
+        for cut, state in states.items():
             for part in state_parts(self._owner, cut, state):
                 around.report(part)
         self.doing = ""

@@ -107,9 +107,9 @@ class Deadlines:
                 )
             elif scheduler.service_of(key[0], now) >= scheduler.volumes[key]:
                 self._flows[key] = now
-        served = any(f is not None for f in self._flows.values())
+        is_served = any(f is not None for f in self._flows.values())
         gate = scheduler.next_end < math.inf  # if nothing else can end
-        if not (self._tasks or gate or served):
+        if not (self._tasks or gate or is_served):
             what = "no flow has a rate" if self._flows else "no flow is active"
             due[None] = f"no task runs and {what} at {now:.3f} s"
         self._overdue = {wait: self._overdue.get(wait, awake) for wait in due}

@@ -190,8 +190,8 @@ class Membership:
         # The cause may be reported a moment after what follows from it.
         deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
-            left = max(deadline - this_host.monotonic(), 0.0)
-            if not (mail := await self._mail.everything(left)):
+            rest = max(deadline - this_host.monotonic(), 0.0)
+            if not (mail := await self._mail.everything(rest)):
                 break
             reports += [report for report in mail if isinstance(report, Report)]
         if stood_still := self._standstill.story():
@@ -200,12 +200,12 @@ class Membership:
 
     async def gather_agents(self) -> None:
         """Wait until the agent of every host has joined; raises DeadlineExceeded."""
-        known, count = list(map(agent_name, self.launcher.hosts)), self.launcher.count
+        hosts, count = list(map(agent_name, self.launcher.hosts)), self.launcher.count
 
         def missing() -> list[str]:
             names = [agent.name for agent in self.agents]
-            if known:
-                return [name for name in known if name not in names]
+            if hosts:
+                return [name for name in hosts if name not in names]
             unknown = count - len(names)
             return [f"{unknown} of {count} agents"] if unknown else []
 
@@ -234,8 +234,8 @@ class Membership:
             try:
                 agent.board = RateBoard.open(path, writable=True)
             except OSError as error:
-                lost = RunError(f"cannot open the rate board: {error}")
-                self._report(Severity.GONE, lost)
+                failure = RunError(f"cannot open the rate board: {error}")
+                self._report(Severity.GONE, failure)
 
     async def _take_in(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""

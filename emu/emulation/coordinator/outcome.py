@@ -102,8 +102,8 @@ class Answers:
             self._sent += message.sent
             self._received += message.received
         elif not isinstance(message, ResultPart):
-            said = type(message).__name__
-            raise NodeMisbehaved(f"{process} sent {said} after the run")
+            kind = type(message).__name__
+            raise NodeMisbehaved(f"{process} sent {kind} after the run")
         elif self._owner.get(message.task) != process:
             raise NodeMisbehaved(f"{process} has results not its own")
         else:
@@ -116,11 +116,11 @@ class Answers:
 
         Raises NodeMisbehaved when one is cut short, or its type or shape cannot be.
         """
-        found = {}
+        arrays = {}
         for name, parts in self._parts.items():
             with _blame(name):
-                found[name] = parts.arrays()
-        return found
+                arrays[name] = parts.arrays()
+        return arrays
 
     def frames(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return the rows of `frame_layout` of senders and of receivers."""

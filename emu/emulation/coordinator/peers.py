@@ -249,19 +249,19 @@ class Barrier:
         may be up before another host has its rate board. Raises DeadlineExceeded as
         `until`.
         """
-        said: dict[str, Any] = {}
+        replies: dict[str, Any] = {}
 
         def on_message(name: str, message: Message) -> None:
-            if isinstance(message, kind) and name in {*missing} - said.keys():
-                said[name] = message
+            if isinstance(message, kind) and name in {*missing} - replies.keys():
+                replies[name] = message
             else:
                 self._early.append((name, message))
 
         early, self._early = self._early, []
         for name, message in early:
             on_message(name, message)
-        await self.until(lambda: {*missing} - said.keys(), what, on_message)
-        return said
+        await self.until(lambda: {*missing} - replies.keys(), what, on_message)
+        return replies
 
     async def until(
         self,

@@ -164,17 +164,17 @@ def host_of_machines(
     fair = np.array([[1.0, cores[host]] for host in hosts])
     fair /= fair.sum(axis=0)
     loads = np.zeros_like(fair)
-    chosen: dict[str, str] = dict(stated)
+    host_of: dict[str, str] = dict(stated)
     for name, host in stated.items():
         loads[hosts.index(host)] += weights[machines.index(name)]
     largest_first = sorted(range(len(machines)), key=lambda m: -weights[m].max())
     for machine in largest_first:
-        if machines[machine] not in chosen:
+        if machines[machine] not in host_of:
             after = ((loads + weights[machine]) / fair).max(axis=1)
             least = int(np.argmin(after))
             loads[least] += weights[machine]
-            chosen[machines[machine]] = hosts[least]
-    return [chosen[name] for name in machines]
+            host_of[machines[machine]] = hosts[least]
+    return [host_of[name] for name in machines]
 
 
 def check_ports(

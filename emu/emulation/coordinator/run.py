@@ -86,10 +86,10 @@ class SenderWakeups:
         """Return wake-ups by process, for rates at least `RISE` times those known."""
         edges, rates = segments.edge, segments.rate
         new = self._iteration[edges] != segments.iteration
-        known = np.where(new, 0.0, self._known[edges])
-        wake = (rates > 0) & (rates >= RISE * known)
+        before = np.where(new, 0.0, self._known[edges])
+        wake = (rates > 0) & (rates >= RISE * before)
         self._iteration[edges] = segments.iteration
-        self._known[edges] = np.where(wake, rates, np.minimum(known, rates))
+        self._known[edges] = np.where(wake, rates, np.minimum(before, rates))
         wakeups: dict[str, tuple[list[int], list[float]]] = {}
         woken = zip(edges[wake].tolist(), segments.since[wake].tolist(), strict=True)
         for edge, since in woken:
@@ -239,24 +239,24 @@ class Coordinator:
         await self._drive(clock)
         wall = this_host.monotonic() - start
         self.phase = "collecting results, after the last iteration"
-        answers, noted = await self._collect(start), self._recorder
+        answers, recorder = await self._collect(start), self._recorder
         await self._cuts.finish()
         out_rows, in_rows = answers.frames()
-        schedule, realization = noted.schedule(), noted.realization()
+        schedule, realization = recorder.schedule(), recorder.realization()
         agents = self._membership.agents
         return EmulatedRun(
             schedule=schedule,
             realization=realization,
             perturbed=Realization(late_times(schedule), realization.volumes),
-            arrivals=noted.arrivals,
-            reports=noted.reports,
+            arrivals=recorder.arrivals,
+            reports=recorder.reports,
             results=answers.results(),
             statistics=answers.statistics,
             sent=out_rows,
             received=in_rows,
-            late=noted.late,
-            cpu=noted.cpu,
-            began=noted.began,
+            late=recorder.late,
+            cpu=recorder.cpu,
+            began=recorder.began,
             hosts=[{**each.host, "clock": asdict(each.clock)} for each in agents],
             tuning=self._tuning,
             startup={"seconds": seconds, "memory": memory},
@@ -291,8 +291,8 @@ class Coordinator:
             if theirs != own:
                 self._observer.on_notice(f"warning: {problem}")
         cores = {agent.host_name: agent.cores for agent in membership.agents}
-        stated, volumes = self._settings.host_of, self._expected.volumes
-        self._launch(host_of_machines(self._problem, volumes, cores, stated))
+        host_of, volumes = self._settings.host_of, self._expected.volumes
+        self._launch(host_of_machines(self._problem, volumes, cores, host_of))
         await membership.open_boards()
         job, barrier, cuts = self._problem.job, membership.barrier, self._settings.cuts
         what = "come up, before iteration 0"
@@ -318,9 +318,9 @@ class Coordinator:
         kills = self._kills
         driver.begin()
         while not driver.finished:
-            left = clock.to_wall(driver.next_end) - this_host.monotonic()
+            rest = clock.to_wall(driver.next_end) - this_host.monotonic()
             # Before its time, if it is safe by then; then, whatever was reported.
-            wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
+            wait = rest - _AHEAD / 2 if rest > _AHEAD / 2 else rest + _REPORTED
             kill = clock.to_wall(kills.due.time) - this_host.monotonic()
             mail = await self._membership.events(max(min(wait, kill, _LOOK), 0.0))
             now = this_host.monotonic()
@@ -378,8 +378,8 @@ class Coordinator:
         if isinstance(message, TaskEnded):
             task, what = message.task, "task"
         elif not isinstance(message, FlowEnded):
-            said = type(message).__name__
-            raise NodeMisbehaved(f"{process} sent {said} during the run")
+            kind = type(message).__name__
+            raise NodeMisbehaved(f"{process} sent {kind} during the run")
         elif 0 <= message.edge < len(edges):
             task = edges[message.edge].destination
         if self._owner.get(task) != process:

@@ -145,17 +145,17 @@ class SchedulerDriver:
                 else End(event.time, -1, event.edge, event.iteration)
                 for event in due
             ]
-            decided, taken = self._scheduler.settle(ends, until, ahead)
+            moments, taken = self._scheduler.settle(ends, until, ahead)
             del self._reported[:taken]
             for event in due[:taken]:
                 self._note(event)
-            for decisions in decided:  # flows that were served end if they have arrived
+            for decisions in moments:  # flows that were served end if they have arrived
                 for edge in decisions.lines.edge[: decisions.served].tolist():
                     if edge in self._arrived:
                         self._end_flow(self._arrived.pop(edge), decisions.time)
                     else:
                         self._fluid_ends[edge] = decisions.time
-        self._apply(decided)
+        self._apply(moments)
 
     def _note(self, event: TaskEnded | FlowEnded) -> None:
         """Note what the scheduler has taken in; what is late counts from now."""
@@ -167,8 +167,8 @@ class SchedulerDriver:
         volume = float(self._scheduler.volumes[event.edge, event.iteration])
         if not math.isclose(event.volume, volume, rel_tol=1e-9):
             flow = f"edge {event.edge}, iteration {event.iteration}"
-            came = f"{event.volume:g} of {volume:g} bytes of {flow} arrived"
-            raise SchedulingError(came)
+            problem = f"{event.volume:g} of {volume:g} bytes of {flow} arrived"
+            raise SchedulingError(problem)
         self._recorder.flow_arrived(event)
         # A flow has ended when both its fluid and its last byte have: which of the two
         # is noted first depends on the host, so each waits for the other.

@@ -206,15 +206,15 @@ class Agent:
         self, launch: Launch, board: RateBoard, connection: ControlConnection
     ) -> None:
         # One key for a host: its processes are of one user, and each proves its edges.
-        ordered = [ProcessSpec.from_map(fields) for fields in launch.processes]
-        with_tls = any(spec.settings.tls == "all" for spec in ordered)
+        orders = [ProcessSpec.from_map(fields) for fields in launch.processes]
+        with_tls = any(spec.settings.tls == "all" for spec in orders)
         host = HostSide(
             certificate=draw_certificate() if with_tls else b"",
             coordinator=self._coordinator,
             bind=self._bind or connection.local_address,
             board=board.path,
         )
-        specs = [with_keys(spec, self._token, host) for spec in ordered]
+        specs = [with_keys(spec, self._token, host) for spec in orders]
         programs = {task.program for spec in specs for task in spec.tasks}
         names = ", ".join(spec.process for spec in specs)
         compute = specs[0].settings.compute if specs else "timed"

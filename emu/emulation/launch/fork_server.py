@@ -75,12 +75,12 @@ class _ForkServer:
             os.kill(pid, signal.SIGKILL)
 
     def _exactly(self, length: int) -> bytearray:
-        data, came = bytearray(length), 0
-        while came < length:
-            count = self._agent.recv_into(memoryview(data)[came:])
+        data, end = bytearray(length), 0
+        while end < length:
+            count = self._agent.recv_into(memoryview(data)[end:])
             if not count:
                 raise EOFError
-            came += count
+            end += count
         return data
 
     def _obey(self, order: Fields) -> None:

@@ -137,11 +137,11 @@ class ChildAgents(Launcher):
         loop, children = asyncio.get_running_loop(), self._children
         waits = {loop.create_task(one.wait()): name for name, one in children.items()}
         try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            ends, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
-        first = next(wait for wait in waits if wait in done)
+        first = next(wait for wait in waits if wait in ends)
         return f"{waits[first]} {describe_end(first.result())}"
 
     @override

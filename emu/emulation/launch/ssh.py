@@ -131,6 +131,6 @@ class SshLauncher(ChildAgents):
             )
             order = f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
             command, said = [*self._ssh, host, order], f"{token}\n"
-            told = said.encode(errors="surrogateescape")
+            line = said.encode(errors="surrogateescape")
             name = f"ssh to {host}"
-            await self.start_child(name, command, log, environment=ours, said=told)
+            await self.start_child(name, command, log, environment=ours, said=line)

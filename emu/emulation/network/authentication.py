@@ -56,18 +56,18 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     six, host = (match["six"], match["host"]) if match else (None, None)
     port_text, name = match["port"] if match else None, six or host or ""
     form = _HOST if six is None else _IPV6
-    fits, said = False, repr(printable(text))
+    fits, quote = False, repr(printable(text))
     if form.fullmatch(name):
         with contextlib.suppress(UnicodeError):  # an empty label, or beyond 63 bytes
             name.encode("idna")
             fits = True
     if not fits or (port_text is None and port is None):
         optional = "[:PORT]" if port is not None else ":PORT"
-        raise ValueError(f"{said} is not HOST{optional} or [IPV6]{optional}")
+        raise ValueError(f"{quote} is not HOST{optional} or [IPV6]{optional}")
     if port_text is None:
         return name, port or 0
     if not re.fullmatch("[0-9]+", port_text) or int(port_text[:9]) >= _PORTS:
-        problem = f"{said}: the port is {printable(port_text)!r}"
+        problem = f"{quote}: the port is {printable(port_text)!r}"
         raise ValueError(f"{problem}; a port is a number from 0 to {_PORTS - 1}")
     return name, int(port_text)
 

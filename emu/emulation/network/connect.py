@@ -83,8 +83,8 @@ async def _open(
         if sock is not None:
             sock.close()
         if isinstance(error, TimeoutError):
-            waited = f"the sender of edge {edge} waited {within:g} s"
-            raise DeadlineExceeded(f"{waited} for {where} to accept it") from None
+            problem = f"the sender of edge {edge} waited {within:g} s"
+            raise DeadlineExceeded(f"{problem} for {where} to accept it") from None
         if isinstance(error, OSError):
             raise NodeLost(f"edge {edge} cannot reach {where}: {error}") from error
         raise

@@ -184,8 +184,8 @@ class ControlConnection(asyncio.BufferedProtocol):
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            waited = f"{self.owner} waited {within:g} s for {waiting_for}"
-            raise DeadlineExceeded(f"{waited} from {self.peer}") from None
+            problem = f"{self.owner} waited {within:g} s for {waiting_for}"
+            raise DeadlineExceeded(f"{problem} from {self.peer}") from None
         message = self._queue.popleft()
         self._read_on()
         return message
@@ -362,8 +362,8 @@ async def _connect(
         if connection is not None:
             await connection.aclose()
         if isinstance(error, TimeoutError):
-            waited = f"{name} waited {within:g} s for {what}"
-            raise DeadlineExceeded(waited) from None
+            problem = f"{name} waited {within:g} s for {what}"
+            raise DeadlineExceeded(problem) from None
         if isinstance(error, OSError):
             raise NodeLost(f"{name} cannot reach {where}: {error}") from error
         raise
@@ -524,8 +524,8 @@ class ControlServer:
         try:
             proof = await connection.receive()
         except NodeLost:
-            left = f"{role} {name!r:.80} left at our proof"
-            raise NodeMisbehaved(f"{left}: its token is another run's") from None
+            problem = f"{role} {name!r:.80} left at our proof"
+            raise NodeMisbehaved(f"{problem}: its token is another run's") from None
         challenge.check(proof, "client")
         connection.seal(challenge, "server", WireLimits())
         connection.peer = name

@@ -342,8 +342,8 @@ class DataConnection:
             raise NodeMisbehaved(f"a frame of edge {edge} {place}")
         # Nothing may come twice, and the order on the wire is that of the source.
         if header.iteration <= before:
-            said = f"sent iteration {header.iteration} after {before}"
-            raise NodeMisbehaved(f"edge {edge} {said}")
+            problem = f"sent iteration {header.iteration} after {before}"
+            raise NodeMisbehaved(f"edge {edge} {problem}")
         self._newest, volume = header.iteration, header.body_bytes
         server.frames += 1
         first = self._first if volume else wall  # without a body nothing was allocated

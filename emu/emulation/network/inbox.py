@@ -242,8 +242,8 @@ class Inbox:
             if isinstance(error, asyncio.CancelledError):
                 raise
             what = f"iteration {iteration} of edge {edge}"
-            waited = f"{self.owner} waited {within:g} s for {what}"
-            raise DeadlineExceeded(waited) from None
+            problem = f"{self.owner} waited {within:g} s for {what}"
+            raise DeadlineExceeded(problem) from None
         finally:
             self._awaited.pop(key, None)
 

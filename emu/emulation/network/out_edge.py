@@ -79,8 +79,8 @@ class _Queued:
         however often a sender looks: that it stood still costs it its lateness at most.
         Without this a flow beside others that began was 20 ms late, with 4 ms unseen.
         """
-        known = self.obeyed.at(segment.since) if self.obeyed is not None else 0.0
-        unseen = max(0.0, segment.served - known - capacity * self.late)
+        before = self.obeyed.at(segment.since) if self.obeyed is not None else 0.0
+        unseen = max(0.0, segment.served - before - capacity * self.late)
         self.obeyed, self.late = segment, 0.0
         return unseen
 

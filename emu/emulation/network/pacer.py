@@ -79,8 +79,8 @@ class Pacer:
         # rate the sender would spend what is not its own.
         if clock is None or segment is None or segment.iteration != iteration:
             return None
-        served, since = segment.served * self._byte_scale, clock.to_wall(segment.since)
-        return RateSegment(iteration, served, self.to_wall_rate(segment.rate), since)
+        volume, since = segment.served * self._byte_scale, clock.to_wall(segment.since)
+        return RateSegment(iteration, volume, self.to_wall_rate(segment.rate), since)
 
     def to_wall_rate(self, rate: float) -> float:
         """Return emulated bytes per second as real bytes per wall second."""

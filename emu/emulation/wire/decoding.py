@@ -149,10 +149,10 @@ class FrameReader:
             if self._kind in MESSAGE_KINDS:
                 return self._message()
             if self._header is None:
-                packed = self._due(self._lengths[0])
-                if packed is None:
+                header = self._due(self._lengths[0])
+                if header is None:
                     return None
-                self._take_header(packed)
+                self._take_header(header)
             return self._frame() if self._filled == len(self._body) else None
         except WireError as error:
             self._error = error
@@ -164,8 +164,8 @@ class FrameReader:
             return
         part, length = self._part()
         count = self._end - self._begin if self._header is None else self._filled
-        came = f"{count} of {length} bytes of its {part}"
-        raise TruncatedFrame(f"the connection ended inside a frame: {came}")
+        progress = f"{count} of {length} bytes of its {part}"
+        raise TruncatedFrame(f"the connection ended inside a frame: {progress}")
 
     def _part(self) -> tuple[str, int]:
         """Return the name of the part that is due next, and its length in bytes."""

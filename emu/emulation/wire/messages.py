@@ -291,8 +291,8 @@ def unpack(fields: Fields) -> Message:
         if kind is float and type(value) is int:
             values[key] = float(value)
         elif not isinstance(value, kind):
-            said = type(value).__name__
-            raise MalformedFrame(f"{name}.{key} is a {said}, not a {kind.__name__}")
+            other = type(value).__name__
+            raise MalformedFrame(f"{name}.{key} is a {other}, not a {kind.__name__}")
     try:
         return _KINDS[name](**values)
     except TypeError as error:
@@ -302,6 +302,6 @@ def unpack(fields: Fields) -> Message:
 def expect(message: Message, kind: type[T]) -> T:
     """Return a message of this kind; raises MalformedFrame when it is of another."""
     if not isinstance(message, kind):
-        said = type(message).__name__
-        raise MalformedFrame(f"{said} came where {kind.__name__} was due")
+        name = type(message).__name__
+        raise MalformedFrame(f"{name} came where {kind.__name__} was due")
     return message

@@ -148,8 +148,8 @@ def _load(torch: Any, path: Path) -> Any:
     with open_input(path) as file:
         if zipfile.is_zipfile(file):
             size = os.fstat(file.fileno()).st_size
-            unpacked = sum(info.file_size for info in zipfile.ZipFile(file).infolist())
-            input_file.check_inflation(path, size, unpacked)
+            total = sum(info.file_size for info in zipfile.ZipFile(file).infolist())
+            input_file.check_inflation(path, size, total)
         file.seek(0)
         try:
             with torch.serialization.safe_globals(stands_in), warnings.catch_warnings():
@@ -157,11 +157,11 @@ def _load(torch: Any, path: Path) -> Any:
                 return torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             # What follows the first sentence advises to trust the file.
-            said = str(error).split("Unsupported global: GLOBAL ")[-1].split(" was ")[0]
-            hints = (hint for name, hint in _HINTS.items() if name in said)
+            text = str(error).split("Unsupported global: GLOBAL ")[-1].split(" was ")[0]
+            hints = (hint for name, hint in _HINTS.items() if name in text)
             problem = next(hints, "") or (
                 "holds more than tensors and a graph of PyTorch Geometric "
-                f"({printable(said, limit=80)}), which is never loaded; save "
+                f"({printable(text, limit=80)}), which is never loaded; save "
                 "data.to_dict() instead"
             )
             raise DataError(problem, path=str(path)) from error
@@ -294,9 +294,9 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
         problem = f"{name} is sparse, save {name}.to_dense()"
         raise DataError(problem, path=str(path))
     size = value.numel() * value.element_size()
-    stored = value.untyped_storage().nbytes()
-    if size > max(stored, input_file.ALWAYS_ALLOWED):
-        problem = f"{name} would take {size / 1e9:.3g} GB and repeats {stored} bytes "
+    storage = value.untyped_storage().nbytes()
+    if size > max(storage, input_file.ALWAYS_ALLOWED):
+        problem = f"{name} would take {size / 1e9:.3g} GB and repeats {storage} bytes "
         problem += f"of the file: save {name}.contiguous(), or leave it out"
         raise DataError(problem, path=str(path))
     short = value.dtype == torch.bfloat16  # numpy has no such numbers

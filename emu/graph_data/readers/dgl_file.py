@@ -108,8 +108,8 @@ def _graph(content: _Content) -> DglGraph:
     frames_of = [[content.read_named_arrays() for _ in content.entries()] for _ in "ve"]
     names = [[content.text() for _ in content.entries()] for _ in "ve"]
     counts = [*vertices.tolist()], [array.shape[1] for array in edges]
-    for frames, rows, called in zip(frames_of, counts, names, strict=True):
-        if not len(frames) == len(rows) == len(called):
+    for frames, rows, words in zip(frames_of, counts, names, strict=True):
+        if not len(frames) == len(rows) == len(words):
             raise ValueError("it has more or fewer frames than types")
         for frame, count in zip(frames, rows, strict=True):
             for name, array in frame.items():
@@ -142,8 +142,8 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
         order = content.array()
         content.take(2)  # flags: they are in order
     elif layout in (_OF_CSR, _OF_CSC):
-        rows, columns, stated, indices, order = content.read_compressed()
-        indptr = check_rows(stated, indices, rows, "its ", content.name)
+        rows, columns, starts, indices, order = content.read_compressed()
+        indptr = check_rows(starts, indices, rows, "its ", content.name)
         own = np.repeat(np.arange(rows, dtype=indices.dtype), np.diff(indptr))
         ends = [own, indices] if layout == _OF_CSR else [indices, own]
     else:
@@ -258,8 +258,8 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         unread += sorted(beside.keys() - fit)
     else:
         unread += sorted(beside)
-    found = TypedGraph(str(path), graph.vertices, graph.edges, (*unread,))
-    return choose_types(found, choices)
+    whole = TypedGraph(str(path), graph.vertices, graph.edges, (*unread,))
+    return choose_types(whole, choices)
 
 
 def partition_json(folder: Path) -> Path | None:
@@ -296,10 +296,10 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
 
 def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGraph:
     """Return the graph of all parts; dgl numbers the vertices of all types together."""
-    owned = np.concatenate([part.ids for part in parts])
+    ids = np.concatenate([part.ids for part in parts])
     kinds = np.concatenate([part.kinds for part in parts])
     count = int(content["num_nodes"])
-    if len(owned) != count or (np.sort(owned) != np.arange(count)).any():
+    if len(ids) != count or (np.sort(ids) != np.arange(count)).any():
         problem = f"the parts do not hold each of {count} vertices once"
         raise DataError(problem, path=origin)
     counts = [len(part.ids) for part in parts]
@@ -308,8 +308,8 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     vertices, owners = {}, {}
     for name, kind in content.get("ntypes", {_VERTEX: 0}).items():
         members = np.flatnonzero(kinds == kind)
-        order = np.argsort(owned[members])
-        within[owned[members[order]]] = np.arange(len(members))
+        order = np.argsort(ids[members])
+        within[ids[members[order]]] = np.arange(len(members))
         owners[name] = owner[members[order]]
         vertices[name] = {"num_nodes": np.array(len(members))}
         for key in parts[0].values:

@@ -130,8 +130,8 @@ def join_sides(
     ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
     kinds = f"{counts[0]} of {names[0]}, {counts[1]} of {names[1]}"
     if len(np.unique(ids)) < len(ids):
-        named = zip(np.repeat(names, counts), ids.tolist(), strict=True)
-        ids = np.array([f"{name}:{one}" for name, one in named])
+        pairs = zip(np.repeat(names, counts), ids.tolist(), strict=True)
+        ids = np.array([f"{name}:{one}" for name, one in pairs])
     return FoundGraph(
         left.codes.reshape(-1),
         right.codes.reshape(-1) + counts[0],

@@ -173,10 +173,10 @@ def class_numbers(
         there &= ~np.isnan(labels)
     if not there.any():
         raise DataError("no vertex has a label", path=origin)
-    known = labels[there]
-    whole = not words and not one_hot and known.max() < 1 << 53
-    if words or (whole and known.min() > 0 and (np.floor(known) == known).all()):
-        names, codes = np.unique(known, return_inverse=True)
+    classes = labels[there]
+    whole = not words and not one_hot and classes.max() < 1 << 53
+    if words or (whole and classes.min() > 0 and (np.floor(classes) == classes).all()):
+        names, codes = np.unique(classes, return_inverse=True)
         numbers = np.full(len(labels), -1, np.int32)
         numbers[there] = codes
         names = names if words else names.astype(np.int64)
@@ -218,8 +218,8 @@ NAMES = {
 
 def is_read(name: str) -> bool:
     """Return True for the name of an array that may be read."""
-    known = name in NAMES or name in split_arrays.NESTED
-    return known or split_arrays.split_part(name) is not None
+    is_known = name in NAMES or name in split_arrays.NESTED
+    return is_known or split_arrays.split_part(name) is not None
 
 
 def graph_of_arrays(
@@ -271,8 +271,8 @@ def name_unread(names: Collection[str]) -> tuple[str, ...]:
     """Return sentences on arrays that are not read."""
     of_edges = [n for n in names if n in _WEIGHTS or n.startswith("edge_")]
     others = ", ".join(printable(n) for n in names if n not in of_edges)
-    unused = (f"{printable(n)} was left out: edges count alike" for n in of_edges)
-    return (*unused, *([f"not read: {others}"] if others else []))
+    notes = (f"{printable(n)} was left out: edges count alike" for n in of_edges)
+    return (*notes, *([f"not read: {others}"] if others else []))
 
 
 def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:

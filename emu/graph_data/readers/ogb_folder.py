@@ -50,10 +50,10 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     raw = folder / "raw"
     if not any(any(raw.glob(f"*.{end}")) for end in ("csv.gz", "npz")):
         problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
-        described = [n for n in ("metadata.yaml", "meta.yaml") if (folder / n).exists()]
-        if described:
+        files = [n for n in ("metadata.yaml", "meta.yaml") if (folder / n).exists()]
+        if files:
             problem = "is a data set of GraphBolt or dgl's csv, which is not read: "
-            problem += f"import the edges that {described[0]} names, with --features, "
+            problem += f"import the edges that {files[0]} names, with --features, "
             problem += "--labels"
         elif (folder / "processed").is_dir():
             problem += ": PyTorch Geometric has its graph in processed/*.pt"
@@ -115,8 +115,8 @@ def _read_types(folder: Path) -> TypedGraph:
     }
     read = {"x": "node-feat/{}/node-feat", "y": "node-label/{}/node-label"}
     for name, arrays in vertices.items():
-        for key, stated in read.items():
-            path = raw / f"{stated.format(name)}.csv.gz"
+        for key, form in read.items():
+            path = raw / f"{form.format(name)}.csv.gz"
             if path.exists():
                 arrays[key] = _table(path, np.float32 if key == "x" else np.float64)
         for part in SPLIT:

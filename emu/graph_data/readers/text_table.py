@@ -194,8 +194,8 @@ class TextTable:
         # Of the others a letter is read, so that rows of other lengths are seen.
         kinds = [(f"f{c}", dtype if c in columns else "U1") for c in range(self.width)]
         are_all = len({*columns}) == self.width
-        opened = open_lines(self.path, self.options.tell)
-        with opened as lines, warnings.catch_warnings():
+        source = open_lines(self.path, self.options.tell)
+        with source as lines, warnings.catch_warnings():
             warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):
                 lines.readline()

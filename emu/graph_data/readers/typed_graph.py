@@ -55,17 +55,17 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
         if within:
             problem += f", --relation {printable(within[0])} takes one relation"
         raise DataError(problem, path=graph.origin)
-    named = ",".join(relation)
+    name = ",".join(relation)
     edges = next((e for r, e in graph.edges.items() if r == relation), None)
     if edges is None:
         there = _list(",".join(one) for one in graph.edges)
-        raise DataError(f"holds no relation {named}, but {there}", path=graph.origin)
+        raise DataError(f"holds no relation {name}, but {there}", path=graph.origin)
     if relation[0] != relation[2]:
-        problem = f"--relation {named} joins two types of vertices: --flatten makes "
+        problem = f"--relation {name} joins two types of vertices: --flatten makes "
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
     arrays = {**graph.vertices.get(relation[0], {}), "edge_index": edges}
     one = found_graph.graph_of_arrays(arrays, graph.origin, choices)
-    only = [f"only {named} was taken"] if len(graph.edges) > 1 else []
+    only = [f"only {name} was taken"] if len(graph.edges) > 1 else []
     notes = (*only, *one.notes, *found_graph.name_unread(graph.unread))
     return replace(one, owner=graph.owner.get(relation[0]), notes=notes)
 

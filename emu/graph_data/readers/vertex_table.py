@@ -149,16 +149,16 @@ def read_splits(path: Path, options: TableOptions) -> VertexTable:
         lists = {f: part for f in sorted(stems) if (part := _PARTS.get(stems[f], ""))}
         if "train" not in lists.values():
             raise DataError("holds no list of ids called train.txt", path=str(path))
-        named = []
+        ids = []
         for file in lists:
             table = _open(file, options)
             if table.width != 1:
                 problem = f"has {table.width} columns, an id per line is needed"
                 raise table.error(problem)
             keys = text_table.read_keys(table, [0])
-            named.append(keys.ids[keys.codes[0]])
-        parts = np.repeat([*lists.values()], [*map(len, named)])
-        return VertexTable(path, "split", parts, np.concatenate(named), "lists of ids")
+            ids.append(keys.ids[keys.codes[0]])
+        parts = np.repeat([*lists.values()], [*map(len, ids)])
+        return VertexTable(path, "split", parts, np.concatenate(ids), "lists of ids")
     table = _open(path, options)
     place = _id_column(table)
     columns = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]

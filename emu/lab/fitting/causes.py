@@ -91,19 +91,19 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     Raises Unfittable when there are too few.
     """
     count = min(len(step.first) for step in steps)
-    kept = longest(steps)
-    if kept.stop - kept.start < 4:
+    span = longest(steps)
+    if span.stop - span.start < 4:
         raise Unfittable(
-            f"{kept.stop - kept.start} iterations of {count} follow one another with "
+            f"{span.stop - span.start} iterations of {count} follow one another with "
             "all of their parts, a fit needs 4"
         )
-    some = tuple(step.part(kept) for step in steps)
+    some = tuple(step.part(span) for step in steps)
     begins = {clock: times[: count + 1] for clock, times in marks.items()}
-    phases = {clock: times[:-1][kept] for clock, times in begins.items()}
+    phases = {clock: times[:-1][span] for clock, times in begins.items()}
     latest = np.max([*begins.values()], axis=0)
-    starts, ends = latest[:-1][kept], latest[1:][kept]
+    starts, ends = latest[:-1][span], latest[1:][span]
     causes, holds = _behind_senders(some, _Order(some, phases).causes())
-    return FittedSteps(starts, ends, kept.start + skip, some, causes, holds)
+    return FittedSteps(starts, ends, span.start + skip, some, causes, holds)
 
 
 def longest(steps: Sequence[Step]) -> slice:
@@ -303,9 +303,9 @@ def _behind_senders(
             if moment == BEGUN and holds[k] and np.median(gap) >= TOGETHER:
                 behind.append((number, k, lag))
                 until = steps[k].until[: len(gap)]
-                crossed, began = steps[k].crossed, steps[number].first[lag:]
-                came = crossed.before[np.searchsorted(crossed.time, began, "right")]
-                rest = np.maximum(until - came, 0.0)
+                packets, began = steps[k].crossed, steps[number].first[lag:]
+                total = packets.before[np.searchsorted(packets.time, began, "right")]
+                rest = np.maximum(until - total, 0.0)
                 holds[k] = max(holds[k], float(np.quantile(rest, ALWAYS)))
     drain_times = _Times(steps, holds)
     all_causes: list[list[Cause]] = [list(own) for own in causes]

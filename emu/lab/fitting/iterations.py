@@ -292,7 +292,7 @@ def _fit_rounds(
     count = sums.summed.shape[1] - 1
     most = max(len(each) for one in rounds.values() for each in one)
     stages = {one: np.zeros((most + 1, count)) for one in ring.members}
-    asked: dict[Asked, NDArray[np.float64]] = {}
+    requests: dict[Asked, NDArray[np.float64]] = {}
     ready = sums.asked[:, first + 1 : first + 1 + count]
     for place, one in enumerate(ring.members):
         for number, iteration in enumerate(rounds[one]):
@@ -303,7 +303,7 @@ def _fit_rounds(
                 in_bytes = max(exchange.answered[1] for exchange in exchanges)
                 for exchange in exchanges:
                     key = (one, turn, exchange.server)
-                    rows = asked.setdefault(key, np.zeros((3, count)))
+                    rows = requests.setdefault(key, np.zeros((3, count)))
                     sizes = exchange.request, exchange.answer
                     rows[:, number] += *sizes, services[exchange]
             stages[one][-1, number] = max(ready[place, number] - in_bytes, 0.0)
@@ -312,7 +312,7 @@ def _fit_rounds(
     mean = sums.summed.mean(0)
     ends = mean[:-1], mean[1:]
     return FittedIterations(
-        *ends, first + 1, ring.members, stages, asked, sums.volume, overhead
+        *ends, first + 1, ring.members, stages, requests, sums.volume, overhead
     )
 
 

@@ -116,7 +116,7 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         some = packets.some(pair == way)
         # Something ended behind a silence, and behind a packet that is not full.
         over = (np.diff(some.time) > silence) | _short(some.bytes[:-1])
-        crossed = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
+        curve = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
         total = float(packets.bytes.sum())
         who = describe_ends(ends, traffic)
         own = [*marks] if len(marks) == 1 else [end for end in ends if end in marks]
@@ -132,11 +132,11 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
                 "prints says it"
             )
         clock, starts = own[0], marks[own[0]]
-        parts = _parts(crossed, np.append(True, over), starts, who, total)
+        parts = _parts(curve, np.append(True, over), starts, who, total)
         for number, rows in enumerate(parts):
-            step = Step(*ends, number, clock, *rows, crossed=crossed)
-            seen = np.flatnonzero(~np.isnan(step.first))
-            late = np.searchsorted(starts, step.first[seen], "right") - 1 - seen
+            step = Step(*ends, number, clock, *rows, crossed=curve)
+            places = np.flatnonzero(~np.isnan(step.first))
+            late = np.searchsorted(starts, step.first[places], "right") - 1 - places
             steps.append(step.roll(int(np.median(late))))
     return steps
 
@@ -159,12 +159,12 @@ def _parts(
     """
     time, before = crossed.time, crossed.before
     edges = np.searchsorted(time, marks + _quiet(time, marks))
-    sent = np.diff(before[edges])
-    if np.mean(sent > 0) < 0.5:
-        if sent.sum() > _RARE * total:
+    volumes = np.diff(before[edges])
+    if np.mean(volumes > 0) < 0.5:
+        if volumes.sum() > _RARE * total:
             raise Unfittable(
-                f"{who} sent {sent.sum():,} bytes in "
-                f"{np.mean(sent > 0):.0%} of the iterations: they have no part in "
+                f"{who} sent {volumes.sum():,} bytes in "
+                f"{np.mean(volumes > 0):.0%} of the iterations: they have no part in "
                 "common; --mark LINE states others, --skip leaves the first ones out"
             )
         return
@@ -172,11 +172,11 @@ def _parts(
         before[first + np.flatnonzero(ended[first:last])] - before[first]
         for first, last in pairwise(edges.tolist())
     ]
-    bounds = _bounds([each[each > 0] for each in joints], sent)
+    bounds = _bounds([each[each > 0] for each in joints], volumes)
     if bounds is None:
         raise Unfittable(
-            f"{who} sent {np.quantile(sent, 0.1):,.0f} to "
-            f"{np.quantile(sent, 0.9):,.0f} bytes in an iteration, in "
+            f"{who} sent {np.quantile(volumes, 0.1):,.0f} to "
+            f"{np.quantile(volumes, 0.9):,.0f} bytes in an iteration, in "
             f"{min(map(len, joints))} to {max(map(len, joints))} pieces: these are no "
             "iterations that repeat; --mark LINE states others"
         )
@@ -185,7 +185,7 @@ def _parts(
         at = np.searchsorted(before[1:], before[edges[:-1]] + begin, "right")
         to = np.searchsorted(before[1:], until, "left")
         first, last = (time[np.minimum(place, len(time) - 1)] for place in (at, to))
-        there = (sent > 0) & ~np.isnan(sizes)
+        there = (volumes > 0) & ~np.isnan(sizes)
         rows = first, np.maximum(first, last), sizes, until
         first, last, sizes, until = (np.where(there, row, np.nan) for row in rows)
         yield first, last, sizes, until

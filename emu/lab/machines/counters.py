@@ -141,11 +141,11 @@ class CoreWaits:
     def seconds(self) -> tuple[float, float]:
         """Return seconds that threads ran, and waited for a core though ready."""
         totals = [
-            [sum(column) for column in zip((0, 0), *seen.values(), strict=True)]
-            for seen in (self.seen, self._before)
+            [sum(column) for column in zip((0, 0), *counts.values(), strict=True)]
+            for counts in (self.seen, self._before)
         ]
-        ran, waited = (1e-9 * (now - then) for now, then in zip(*totals, strict=True))
-        return ran, waited
+        ran, wait = (1e-9 * (now - then) for now, then in zip(*totals, strict=True))
+        return ran, wait
 
 
 def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
@@ -157,7 +157,7 @@ def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
     are seconds that each ran, and waited though ready.
     """
     due = sum(ran for ran, _ in threads) / cores
-    ready = [ran + waited for ran, waited in threads]
+    ready = [ran + wait for ran, wait in threads]
     late = max(ready, default=0.0) - due
     return late if late > 0 else min(0.0, sum(ready) - due)
 
@@ -204,8 +204,8 @@ class QuotaWaits:
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that machines needed for what they computed, and were late."""
-        needed = sum(one.seconds()[0] / quota.cores for one, quota in self._machines)
-        return needed, self._late
+        work = sum(one.seconds()[0] / quota.cores for one, quota in self._machines)
+        return work, self._late
 
 
 def processes_below(root: int) -> list[int]:

@@ -160,8 +160,8 @@ def _list_mounts(
         first, last = line.split(" - ")
         root, at = first.split()[3:5]
         kind, _, options = last.split(" ", 2)
-        wanted = "cgroup" if controller else "cgroup2"
-        if kind != wanted or (controller and controller not in options.split(",")):
+        version = "cgroup" if controller else "cgroup2"
+        if kind != version or (controller and controller not in options.split(",")):
             continue
         inside = own.get(controller, "/")
         if root != "/" and inside.startswith(root):

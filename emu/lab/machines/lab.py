@@ -203,8 +203,8 @@ class Lab:
         for mine, other in pairs:
             ends.enter_context(mine)
             other.close()
-        named = zip(["the switch", *self._index], pairs, strict=True)
-        self._switch, *self._holders = (Holder(name, mine) for name, (mine, _) in named)
+        rows = zip(["the switch", *self._index], pairs, strict=True)
+        self._switch, *self._holders = (Holder(name, mine) for name, (mine, _) in rows)
 
     def _sysctl(self, machine: str) -> dict[str, str]:
         """Return the kernel settings of a machine's TCP, by name."""
@@ -387,8 +387,8 @@ class Lab:
             for holder in self._holders:
                 selector.register(holder.socket, selectors.EVENT_READ, holder.receive)
             for other in others:
-                known = functools.partial(take, other)
-                selector.register(other, selectors.EVENT_READ, known)
+                handler = functools.partial(take, other)
+                selector.register(other, selectors.EVENT_READ, handler)
             for key, _ in selector.select(timeout):
                 key.data()
         return self._collect_ends()

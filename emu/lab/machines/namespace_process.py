@@ -146,9 +146,9 @@ class Responder:
             answer = getattr(self, f"_{request.pop('do')}")(**request)
             fields, there = answer or ({"done": True}, None)
             with there or contextlib.nullcontext():
-                handed = [] if there is None else [there.fileno()]
+                handles = [] if there is None else [there.fileno()]
                 packet = json.dumps(fields).encode()
-                socket.send_fds(self._socket, [packet], handed)
+                socket.send_fds(self._socket, [packet], handles)
         except OSError as error:
             _report(self._socket, error=f"{error.strerror or error}")
         finally:

@@ -65,8 +65,8 @@ class NicTrial:
     def count(self) -> int:
         """Return the bytes of payload that have come."""
         info = self.receiver.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        received: int = struct.unpack_from("=Q", info, _RECEIVED)[0]
-        return received
+        total: int = struct.unpack_from("=Q", info, _RECEIVED)[0]
+        return total
 
     def send(self, zeros: int) -> None:
         """Send zeros until the receiver is gone, by few calls without Python's lock."""
@@ -120,17 +120,17 @@ def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
 def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float, int]]]:
     """Return when each count was seen to grow, and the count."""
     start = time.monotonic()
-    found: list[list[tuple[float, int]]] = [[] for _ in trials]
+    rows: list[list[tuple[float, int]]] = [[] for _ in trials]
     time.sleep(_FILLING * seconds)
     while (before := time.monotonic()) < start + seconds:
-        for trial, looks in zip(trials, found, strict=True):
+        for trial, looks in zip(trials, rows, strict=True):
             before = time.monotonic()
             count, after = trial.count(), time.monotonic()
             # Who lost its core in between does not know when that was.
             if after - before < _TIGHT and (not looks or count > looks[-1][1]):
                 looks.append((before, count))
         time.sleep(_LOOK)
-    return found
+    return rows
 
 
 def slope(looks: Sequence[tuple[float, int]]) -> float:
@@ -186,8 +186,8 @@ class NicTries:
 
     def note(self, direction: NicDirection, rate: float) -> None:
         """Take what a direction carried, bytes per wall second."""
-        stated = direction.stated / direction.time_scale
-        self._found[direction].append(rate / stated)
+        target = direction.stated / direction.time_scale
+        self._found[direction].append(rate / target)
 
     def best(self, direction: NicDirection) -> float:
         """Return the share nearest to 1: a stall of this computer makes others."""

@@ -91,11 +91,11 @@ def starts(
                 PROGRAM: program.name,
                 MACHINE: machine,
             }
-            quoted = {place: shlex.quote(text) for place, text in places.items()}
+            quotes = {place: shlex.quote(text) for place, text in places.items()}
             try:
                 for key, value in program.environment.items():
                     environment[key] = fill(value, places)
-                command = ("sh", "-c", fill(program.run, quoted))
+                command = ("sh", "-c", fill(program.run, quotes))
             except ValueError as error:
                 raise ValueError(f"program {program.name}: {error}") from error
             todo.append(Started(program.name, machine, command, environment))

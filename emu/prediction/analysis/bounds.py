@@ -100,7 +100,7 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
     from_task, after_flow = longest_paths(layout, times, volumes)
     around = earliest(layout, times, volumes)[0], after_flow
     path = float(from_task.max())
-    nic_load, found = 0.0, [(path, CRITICAL_PATH)]
+    nic_load, limits = 0.0, [(path, CRITICAL_PATH)]
     crossing: list[list[int]] = [[] for _ in problem.capacities]
     for edge, hops in enumerate(problem.hops):
         for port in hops:
@@ -110,9 +110,9 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
         head, size, tail = _flows_of(problem, over, sizes, around)
         least = _one_by_one(head, size, tail)
         if size.size and len(steps.of(port)[0]) > 1:
-            carried = float((size * steps.most[port]).sum())
-            least = max(least, steps.when(port, carried) + float(tail.min()))
-        found.append((least, problem.links[port].name))
+            volume = float((size * steps.most[port]).sum())
+            least = max(least, steps.when(port, volume) + float(tail.min()))
+        limits.append((least, problem.links[port].name))
         nic_load = max(nic_load, float(size.sum()))
     narrowest = [problem.capacities[[*h]].min(initial=np.inf) for h in problem.hops]
     alone = volumes / np.array(narrowest).reshape(-1, 1)
@@ -120,11 +120,11 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
         edges = enumerate(problem.job.edges)
         over = [position for position, edge in edges if edge.channel == channel]
         flows = _flows_of(problem, over, alone[over], around)
-        found.append((_one_by_one(*flows), f"channel {channel}"))
-    found += _of_slots(problem, times, alone)
-    combined, binding = max(found, key=lambda one: one[0])
+        limits.append((_one_by_one(*flows), f"channel {channel}"))
+    limits += _of_slots(problem, times, alone)
+    seconds, binding = max(limits, key=lambda one: one[0])
     degree = max(map(len, crossing), default=0)
-    return Bounds(nic_load, path, float(combined), binding, degree)
+    return Bounds(nic_load, path, float(seconds), binding, degree)
 
 
 def _flows_of(
@@ -167,7 +167,7 @@ def _of_slots(
         elif len({taker for (taker, _), _ in before}) == 1:
             taker = before[0][0][0]
             if job.rounds[taker] == job.rounds[task]:
-                longest = np.max([spent + sent for (_, spent), sent in before], axis=0)
+                longest = np.max([spent + flow for (_, spent), flow in before], axis=0)
                 since[task] = taker, longest + times[task]
         if task in since and frees.get(task) == takes[since[task][0]]:
             taker, spent = since.pop(task)
@@ -175,9 +175,9 @@ def _of_slots(
     for pool, pair in zip(pools, pairs, strict=True):
         whole = len(pair) == len(pool.takers) == len(pool.freers)
         seconds = pair if whole else times
-        held = sum(float(seconds[j][: job.rounds[j]].sum()) for j in pool.takers)
+        total = sum(float(seconds[j][: job.rounds[j]].sum()) for j in pool.takers)
         machine = problem.cluster.machines[pool.machine].name
-        yield held / pool.most, f"{pool.name} of {machine}"
+        yield total / pool.most, f"{pool.name} of {machine}"
 
 
 def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:

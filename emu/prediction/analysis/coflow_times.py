@@ -53,8 +53,8 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     keys, group = np.unique(
         np.stack([of_edge[edge], serves]), axis=1, return_inverse=True
     )
-    begins, ends = np.full((2, keys.shape[1]), [[np.inf], [-np.inf]])
-    np.minimum.at(begins, group, schedule.flow_ready[edge, iteration])
+    starts, ends = np.full((2, keys.shape[1]), [[np.inf], [-np.inf]])
+    np.minimum.at(starts, group, schedule.flow_ready[edge, iteration])
     np.maximum.at(ends, group, schedule.flow_end[edge, iteration])
     # The busiest link of each, by the bytes of its flows that cross a link.
     hops = [[*hops] for hops in schedule.problem.hops]
@@ -68,5 +68,5 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     alone = np.zeros(keys.shape[1])
     seconds = np.bincount(place, size) / rates[codes % len(rates)]
     np.maximum.at(alone, codes // len(rates), seconds)
-    named = [(names[of], serves) for of, serves in keys.T.tolist()]
-    return CoflowTimes(named, ends - begins, alone)
+    labels = [(names[of], serves) for of, serves in keys.T.tolist()]
+    return CoflowTimes(labels, ends - starts, alone)

@@ -163,8 +163,8 @@ class _Way:
         problem = replace(self._base.problem, placement=placement)
         if self._stated is not None:
             problem = self._stated.reorder_rings(problem)
-        taken = problem.stretch(self._reference)
-        return replace(self._base, problem=problem, realization=taken)
+        realization = problem.stretch(self._reference)
+        return replace(self._base, problem=problem, realization=realization)
 
     def length(self, placement: Placement) -> float:
         """Return the makespan with a placement, infinite for one that cannot be."""
@@ -192,17 +192,17 @@ class _Way:
             machines[list(units)] = there[list(units)]
             return self._space.placement(machines)
 
-        left = frozenset(np.flatnonzero(there != self._here).tolist())
-        enough = self.length(place_units(left)) * (1 + _WORTH)
-        for some in self._groups(left):  # what may as well stay, stays
-            fewer = left - some
-            if self._left > 0 and fewer < left:
-                left = fewer if self.length(place_units(fewer)) <= enough else left
+        rest = frozenset(np.flatnonzero(there != self._here).tolist())
+        enough = self.length(place_units(rest)) * (1 + _WORTH)
+        for some in self._groups(rest):  # what may as well stay, stays
+            fewer = rest - some
+            if self._left > 0 and fewer < rest:
+                rest = fewer if self.length(place_units(fewer)) <= enough else rest
         moves: Units = frozenset()
         places = place_units(moves)
-        while left and self.length(place_units(moves)) > enough:
-            step = self._next(moves, left, place_units)
-            moves, left = moves | step, left - step
+        while rest and self.length(place_units(moves)) > enough:
+            step = self._next(moves, rest, place_units)
+            moves, rest = moves | step, rest - step
             if self.length(place_units(moves)) < self.length(places):
                 yield self._step(places, place_units(moves))
                 places = place_units(moves)
@@ -255,10 +255,10 @@ class _Way:
         if (place := problem.links[port].machine) >= 0:
             link = f"{problem.cluster.machines[place].name}'s NIC"
             verb = "send" if problem.links[port].direction == "out" else "receive"
-        sent, left = was[port][kind], now[port][kind]
-        if sent and left <= _NOTICED * sent:
+        size, rest = was[port][kind], now[port][kind]
+        if size and rest <= _NOTICED * size:
             return f"{link} no longer {verb}s the {content}"
-        share = 1.0 - left / sent if sent else 0.0
+        share = 1.0 - rest / size if size else 0.0
         if share < _NOTICED:
             return ""
         return f"{link} {verb}s {100 * share:.0f} % less of the {content}"
@@ -416,9 +416,9 @@ def explain(
             more = [*stated.fewer_machines(base), *stated.more_machines(base)]
         improvements = _rank_changes(base, chain, more, stated, searched=True)
         if moves.steps:
-            moved = moves.steps[-1].run
-            after = simulate(moved.problem, moved.realization, policy)
-            then = _rank_changes(moved, critical_path(after), more, stated)
+            target = moves.steps[-1].run
+            after = simulate(target.problem, target.realization, policy)
+            then = _rank_changes(target, critical_path(after), more, stated)
         notes += tuple(stated.notes) if stated is not None else ()
     return Explanation(
         schedule=schedule,

@@ -202,12 +202,12 @@ def fluid_ends(schedule: Schedule) -> Floats:
     before -= np.repeat(before[first], np.diff(np.append(first, len(flow))))
     missing = np.maximum(schedule.flow_bytes.ravel()[flow] - before, 0.0)
     moving = rate > 0
-    reached = np.full(len(flow), np.inf)
-    reached[moving] = time[moving] + missing[moving] / rate[moving]
+    arrival = np.full(len(flow), np.inf)
+    arrival[moving] = time[moving] + missing[moving] / rate[moving]
     # Rounding of a long sum must not push the end into the next piece, or out of all.
-    places = np.flatnonzero(reached <= until + 1e-9 * np.abs(time))
-    places = places[np.isfinite(reached[places])][::-1]  # the earliest piece wins
-    ends.ravel()[flow[places]] = reached[places]
+    places = np.flatnonzero(arrival <= until + 1e-9 * np.abs(time))
+    places = places[np.isfinite(arrival[places])][::-1]  # the earliest piece wins
+    ends.ravel()[flow[places]] = arrival[places]
     return ends
 
 

@@ -102,8 +102,8 @@ def nic_use(
     length = max(seconds, 1e-9) / bins
     when = np.clip((packets["time"] / length).astype(np.int64), 0, bins - 1)
     bins_of = (packets[end].astype(np.int64) * bins + when for end in CONNECTION[:2])
-    used = [np.bincount(at, packets["bytes"], machines * bins) for at in bins_of]
-    use: NDArray[np.float64] = np.reshape(used, rates.shape) / (rates * length)
+    volumes = [np.bincount(at, packets["bytes"], machines * bins) for at in bins_of]
+    use: NDArray[np.float64] = np.reshape(volumes, rates.shape) / (rates * length)
     return use
 
 
@@ -129,10 +129,10 @@ def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.
     there, _, low, high = _ends(packets)
     order = np.lexsort((packets["time"], high, low))
     row, low, high, there = packets[order], low[order], high[order], there[order]
-    begins = np.diff(row["time"]) > silence
+    starts = np.diff(row["time"]) > silence
     for way in (low, high, there):
-        begins |= np.diff(way) != 0
-    new = np.flatnonzero(np.append(True, begins))
+        starts |= np.diff(way) != 0
+    new = np.flatnonzero(np.append(True, starts))
     last = np.append(new[1:], len(row)) - 1
     rows = np.zeros(len(new), MESSAGE)
     for name in CONNECTION:

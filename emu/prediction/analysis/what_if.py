@@ -298,9 +298,9 @@ def _window(base: Change) -> Iterator[Change]:
     variant = replace(problem, job=replace(job, edges=tuple(wider)))
     what_if = replace(base, kind="window", what="credit window doubled", factor=2.0)
     yield replace(what_if, problem=variant)
-    kept = [e for e, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
-    free = replace(job, edges=tuple(job.edges[e] for e in kept))
-    run = Realization(base.realization.times, base.realization.volumes[kept])
+    edges = [e for e, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
+    free = replace(job, edges=tuple(job.edges[e] for e in edges))
+    run = Realization(base.realization.times, base.realization.volumes[edges])
     what_if = replace(what_if, what="credit window unlimited", factor=np.inf)
     yield replace(what_if, problem=replace(problem, job=free), realization=run)
 

@@ -187,7 +187,7 @@ def _deal(
     where there is no placement at all. That is slow.
     """
     order = [*range(len(space.free))]
-    for left in range(attempts, -1, -1):
+    for rest in range(attempts, -1, -1):
         machines = np.full(len(space.units), -1, dtype=np.int64)
         if not space.fits(machines):
             break  # pinned tasks alone are too much
@@ -196,7 +196,7 @@ def _deal(
                 machines[unit] = machine
                 if (
                     space.fits(machines)
-                    if left
+                    if rest
                     else fill(space, order, machines) is not None
                 ):
                     break

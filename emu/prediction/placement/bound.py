@@ -80,14 +80,14 @@ class _PortProgram:
     def _add_port(self, m: int, direction: int) -> None:
         """Bytes of a port <= capacity * (t - least head - least tail)."""
         links, sizes = self.space.cluster.links, self.c.sent
-        capacity, sent = links.steps.most[links.nic[m, direction]], sizes > 0
-        idle = float(self.c.head[sent].min() + self.c.tail[sent].min())
+        capacity, is_sent = links.steps.most[links.nic[m, direction]], sizes > 0
+        idle = float(self.c.head[is_sent].min() + self.c.tail[is_sent].min())
         terms = [
             (self._crossing(p, m, direction), float(sizes[edge]))
             for p, edge in enumerate(self.between)
         ]
         constant, sides = 0.0, [direction, 1 - direction]
-        for edge in np.flatnonzero(sent).tolist():
+        for edge in np.flatnonzero(is_sent).tolist():
             near, far = self.ends[edge, sides].tolist()
             near_fixed, far_fixed = self.fixed[edge, sides].tolist()
             volume = float(sizes[edge])

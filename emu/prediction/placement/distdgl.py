@@ -118,13 +118,13 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
         for machine, (workers, samplers) in enumerate(counts):
             own = list(islice(workers_left, workers))
             machines[own] = machine
-            wanted = [s for worker in own for s in groups[worker]]
+            mates = [s for worker in own for s in groups[worker]]
             # Each machine's samplers of its own workers first: that leaves it either
             # without surplus samplers or without wants, so that surplus ones never
             # split a pair that could be together.
-            machines[wanted[:samplers]] = machine
-            orphans += wanted[samplers:]
-            surplus += [machine] * (samplers - len(wanted))
+            machines[mates[:samplers]] = machine
+            orphans += mates[samplers:]
+            surplus += [machine] * (samplers - len(mates))
         machines[orphans] = surplus
     if machines is None:
         raise infeasibility(space)
@@ -226,20 +226,20 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
     # The largest (workers, samplers) on an optimal way, whatever the others are, which
     # find their machines later. All states at once: of 14 tasks that all differ a
     # machine has 16,384 options and as many states, one by one over a minute.
-    found = []
+    rows = []
     for options, most, rest in zip(machines, best[:0:-1], best[-2::-1], strict=True):
-        wanted = int(most[states].max())
+        pairs = int(most[states].max())
         for counts, alike in groupby(reversed(options), key=itemgetter(0, 1)):
             next_states = np.zeros_like(states)
             for option in alike:
                 further = rest[option.after]
-                on_way = (further >= 0) & (further + option.pairs == wanted)
+                on_way = (further >= 0) & (further + option.pairs == pairs)
                 next_states[option.after] |= states[option.before] & on_way
             if next_states.any():
-                found.append(counts)
+                rows.append(counts)
                 states = next_states
                 break
-    return found
+    return rows
 
 
 def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:

@@ -71,9 +71,9 @@ class Packing:
         """
         sizes = np.array(self.sizes, dtype=np.int64)
         if prod(size + 1 for size in self.sizes) * len(order) > MAX_STEPS:
-            filled = self.first_fit(order)
-            if filled is not None:
-                return filled
+            fit = self.first_fit(order)
+            if fit is not None:
+                return fit
         states = np.zeros((1, len(sizes)), dtype=np.int64)
         steps: list[tuple[Ints, Ints]] = []
         for position, where in enumerate(order):
@@ -105,14 +105,14 @@ class Packing:
         shares = self.demand[:, limit] / room[:, limit].max(axis=0, initial=0.0)
         counts = np.zeros((len(order), len(self.sizes)), dtype=np.int64)
         for group in np.argsort(-shares.max(axis=1, initial=0.0), kind="stable"):
-            demand, left = self.demand[group], self.sizes[group]
-            asked = demand > 0
+            demand, rest = self.demand[group], self.sizes[group]
+            needs = demand > 0
             for place in range(len(order)):
-                most = (room[place, asked] / demand[asked]).min(initial=left)
-                count = min(int(most), left)
+                most = (room[place, needs] / demand[needs]).min(initial=rest)
+                count = min(int(most), rest)
                 room[place] -= count * demand
-                counts[place, group], left = count, left - count
-            if left:
+                counts[place, group], rest = count, rest - count
+            if rest:
                 return None
         return list(zip(order, map(tuple, counts.tolist()), strict=True))
 
@@ -140,12 +140,12 @@ class Packing:
                 "kinds and demands, or place them explicitly"
             )
         most = min(len(states) * len(options), count)
-        seen = np.empty(count, dtype=np.bool_)
+        marks = np.empty(count, dtype=np.bool_)
         origin, addition = np.empty((2, most), dtype=np.int32)
         new = lib.extend(
             pointer(states), len(states), pointer(options), len(options),
             pointer(sizes), pointer(strides), len(sizes),
-            pointer(seen), count, pointer(origin), pointer(addition),
+            pointer(marks), count, pointer(origin), pointer(addition),
         )  # fmt: skip
         counts, before = options[addition[:new]], origin[:new].astype(np.int64)
         return states[before] + counts, (before, counts)
@@ -179,8 +179,8 @@ def resource_loads(
 
     Listed are the resources that some task demands or some machine limits, sorted.
     """
-    demanded = {resource for task in job.tasks for resource in task.demands}
-    resources = sorted(demanded | set(cluster.resource_names()))
+    demands = {resource for task in job.tasks for resource in task.demands}
+    resources = sorted(demands | set(cluster.resource_names()))
     usage = placement.usage(job, cluster)
     return tuple(
         ResourceLoad(

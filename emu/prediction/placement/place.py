@@ -117,8 +117,8 @@ def best_placement(
         return outcome
     finalists, walk = [outcome.placement, *known], EtpOptions(**common)
     with suppress(PlacementError):  # its first placement waits for slots forever
-        found = search_etp(job, cluster, profile, seed=seed, options=walk)
-        finalists += [found.placement, place_ifs(job, cluster, walk_generator(seed))]
+        result = search_etp(job, cluster, profile, seed=seed, options=walk)
+        finalists += [result.placement, place_ifs(job, cluster, walk_generator(seed))]
     with suppress(PlacementError):  # no workers with samplers
         finalists.append(place_distdgl(job, cluster))
     arrays = Candidates(Space(job, cluster), reference, rates, cost)

@@ -179,8 +179,8 @@ def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
     which is first matters to nothing but the rounding of chunks.
     """
     names = dict.fromkeys(task.process_name for task in steps.values())
-    stated = [task for task in steps.values() if task.settings.get("rank") is not None]
-    ranks = {task.process_name: task.settings["rank"] for task in stated}
+    tasks = [task for task in steps.values() if task.settings.get("rank") is not None]
+    ranks = {task.process_name: task.settings["rank"] for task in tasks}
     if len(ranks) == len(names):
         return ranks
     pairs = (

@@ -114,8 +114,8 @@ def search_run(
     # Apart first: where a pool is unlimited, who shares it need not stand together.
     run = _Run(Space(job, cluster, apart=True), drawn, options, walk_generator(seed))
     run.begin(known)
-    listed = run.exhaust()
-    if not (run.optimal or (listed and run.best < np.inf)):
+    is_listed = run.exhaust()
+    if not (run.optimal or (is_listed and run.best < np.inf)):
         # Too many to list, or none ends: where processes share slots, the walk is over
         # teams of them, since most moves of one alone leave a pool in debt.
         together = Space(job, cluster)
@@ -185,11 +185,11 @@ class _Run:
         """
         if not self.options.exhaustive or not self.space.units:
             return False
-        listed = np.empty((LISTED, len(self.space.units)), np.int16)
+        table = np.empty((LISTED, len(self.space.units)), np.int16)
         bounds = np.empty(LISTED)
         count = lib.list_all(
             self.arrays.core, self.symmetry.core, LISTED, LISTING_STEPS,
-            pointer(listed), pointer(bounds),
+            pointer(table), pointer(bounds),
         )  # fmt: skip
         chain = self.chain
         for place in np.argsort(bounds[: max(count, 0)], kind="stable").tolist():
@@ -201,7 +201,7 @@ class _Run:
                 return True
             chain.tally[lib.PROPOSED] += 1
             chain.tally[lib.SIMULATED] += 1
-            units = listed[place].astype(np.int64)
+            units = table[place].astype(np.int64)
             machine_of = self.space.expand(units)
             makespan = placement_cost(self.arrays, machine_of, self.best)
             if makespan < self.best:
@@ -222,8 +222,8 @@ class _Run:
             # Rounded down: what is left over goes to the rounds that follow.
             steps = max(budget, 0) // (rounds - part)
             if part % 2:  # the chain begins anew, the best placement stays noted
-                drawn = draw_machines(self.space, self.rng)
-                fresh = new_chain(self.arrays, self.sketch(drawn), 0)
+                machines = draw_machines(self.space, self.rng)
+                fresh = new_chain(self.arrays, self.sketch(machines), 0)
                 self.chain.machines[:] = fresh.machines
                 self.chain.cost[0] = fresh.cost[0]
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]

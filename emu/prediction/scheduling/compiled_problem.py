@@ -103,8 +103,8 @@ def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
     destination = _ints(edge.destination for edge in edges)
     rank = _ints(job.edge_ranks)
     # Flows to one task are a coflow, unless they name another.
-    named = {name: len(tasks) + i for i, name in enumerate(job.coflows)}
-    coflow = _ints(named.get(edge.coflow, edge.destination) for edge in edges)
+    coflows = {name: len(tasks) + i for i, name in enumerate(job.coflows)}
+    coflow = _ints(coflows.get(edge.coflow, edge.destination) for edge in edges)
     channels = {name: i for i, name in enumerate(job.channels)}
     owners = {name: i for i, name in enumerate(job.job_names)}
     latest = np.array([edge.latest for edge in edges], dtype=np.bool_)
@@ -123,7 +123,7 @@ def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
     for name, owner, count, ranks in (
         ("out", source, len(tasks), source),
         ("in", destination, len(tasks), destination),
-        ("coflow", coflow, len(tasks) + len(named), rank),
+        ("coflow", coflow, len(tasks) + len(coflows), rank),
     ):  # the edges of every owner, one owner behind the other
         ends = np.cumsum(np.bincount(owner, minlength=count))
         arrays[f"{name}_start"] = np.append(0, ends)
@@ -163,12 +163,12 @@ def _speeds(job: Job, cluster: Cluster) -> dict[str, NDArray[Any]]:
     """Return the shares of their speed that machines have; empty where it is all."""
     if not cluster.speed_changes:
         start, time, share = np.empty(0, np.int64), np.empty(0), np.empty(0)
-        slowed = np.empty(0, np.bool_)
+        marks = np.empty(0, np.bool_)
     else:
         start, time, share = cluster.speed_steps.flat
         # Gates take their time on a slow machine, too.
-        slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
-    return {"start": start, "time": time, "share": share, "slowed": slowed}
+        marks = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
+    return {"start": start, "time": time, "share": share, "slowed": marks}
 
 
 class Layout:
@@ -283,7 +283,7 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
         raise ValueError("a change is a time, a port and a capacity")
     _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
     full, every = job.capacity.shape, (len(job.rounds), machines)
-    begins = speeds["time"][speeds["start"][:-1]]
+    starts = speeds["time"][speeds["start"][:-1]]
     for holds, text in (
         (job.routes["nic"].shape == (machines, 2), "a NIC is of a machine"),
         (np.isfinite(job.changes).all(), "changes must be numbers"),
@@ -296,7 +296,7 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
         ((tuners["period"] > 0).all(), "a tuner must have a period"),
         (speeds["share"].shape == speeds["time"].shape, "a speed is of every step"),
         (len(speeds["slowed"]) in {0, every[0]}, "a mark of speed is of every task"),
-        ((begins == 0).all(), "the first speed of a machine must be at 0"),
+        ((starts == 0).all(), "the first speed of a machine must be at 0"),
         ((np.diff(speeds["start"]) > 0).all(), "a machine must have a speed"),
     ):
         if not holds:

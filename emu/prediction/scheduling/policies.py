@@ -350,8 +350,8 @@ class OwnRates:
             if cut and not cut.isdisjoint(_hops(question, flow)):
                 continue  # its rate stays 0: a rule need not know
             position, turn = flow.edge, flow.turn
-            known = self._known.get(position)
-            if known is None or known[0] != turn:
+            facts = self._known.get(position)
+            if facts is None or facts[0] != turn:
                 # All of an `ActiveFlow` but what is left.
                 edge = self._job.edges[flow.edge]
                 source = self._job.tasks[edge.source]
@@ -366,8 +366,8 @@ class OwnRates:
                     source.job_name,
                 )
                 coflow = edge.coflow or constant[2]
-                known = self._known[position] = turn, constant, coflow
-            questions.append((turn, self._ranks[position], place, *known[1:], flow))
+                facts = self._known[position] = turn, constant, coflow
+            questions.append((turn, self._ranks[position], place, *facts[1:], flow))
         questions.sort()
         flows = [
             ActiveFlow._make((*of, flow.left, name)) for *_, of, name, flow in questions

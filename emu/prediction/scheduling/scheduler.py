@@ -255,8 +255,8 @@ class Scheduler:
     ) -> Settled:
         columns = zip(*given, strict=True) if given else ((),) * 4
         kinds = np.float64, np.int64, np.int64, np.int64
-        listed = map(np.array, columns, kinds)
-        fields = dict(zip(End._fields, listed, strict=True))
+        arrays = map(np.array, columns, kinds)
+        fields = dict(zip(End._fields, arrays, strict=True))
         ends = structure("Ends", count=len(given), **fields)
         passage, (volumes, least) = self._passage, self._arrays
         passage.taken, passage.ahead = taken, ahead

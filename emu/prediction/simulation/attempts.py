@@ -114,8 +114,8 @@ def attempts(
         job, ends = schedule.problem.job, schedule.task_end.item
         over = cache(partial(end_of, schedule))
         due = next_kills(kills, first, began, ends, over)
-        ended = ((kill, began + max(map(over, kill.processes))) for kill in due.idle)
-        ties |= {k for k, end in ended if math.isclose(k.time, end, rel_tol=TIE)}
+        pairs = ((kill, began + max(map(over, kill.processes))) for kill in due.idle)
+        ties |= {k for k, end in pairs if math.isclose(k.time, end, rel_tol=TIE)}
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
             length = began + schedule.length - start

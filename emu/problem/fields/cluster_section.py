@@ -157,9 +157,9 @@ def network_errors(cluster: ClusterSection) -> Iterator[tuple[Trail, str]]:
             yield ("cluster", "links", position, "name"), problem
     names += [link.name for link in rack_links(cluster.racks)]
     names += [f"{name} {way}" for name in machines for way in ("out", "in")]
-    crossed = {name for route in routes for name in route.through}
+    hops = {name for route in routes for name in route.through}
     for position, link in enumerate(links):
-        if link.latency and link.name not in crossed:
+        if link.latency and link.name not in hops:
             problem = f"no route crosses {link.name!r}, so it delays nothing"
             yield ("cluster", "links", position, "latency"), problem
     for position, route in enumerate(routes):

@@ -88,8 +88,8 @@ class Resources(Section):
 
     def amounts(self) -> dict[str, float]:
         """Return resource -> amount, of those that are stated."""
-        known = {"cpu": self.cpu, "gpu": self.gpu, "memory": self.memory}
-        return {r: a for r, a in known.items() if a is not None} | self.further()
+        amounts = {"cpu": self.cpu, "gpu": self.gpu, "memory": self.memory}
+        return {r: a for r, a in amounts.items() if a is not None} | self.further()
 
     def further(self) -> dict[str, float]:
         """Return the amounts of resources that emu has no word for."""

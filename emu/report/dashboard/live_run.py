@@ -297,7 +297,7 @@ class LiveRun:
 
     def _status(self) -> form.Status:
         job, now = self.problem.job, self._now()
-        share, left = self._progress(now)
+        share, rest = self._progress(now)
         counts = zip(self._done.tolist(), job.rounds, strict=True)
         values = defaultdict[str, list[float]](list)
         for figures in self._figures.values():
@@ -316,7 +316,7 @@ class LiveRun:
             ),
             steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
-            left=left,
+            left=rest,
             share=share,
             running=[
                 form.RunningTask(task=job.tasks[task].name, iteration=n, since=since)
@@ -345,10 +345,10 @@ class LiveRun:
         steps = sum(self.problem.job.rounds)
         since = ends[min(count, len(ends)) - 1] if count and ends else 0.0
         running = self._phase == "running" and since
-        left = now * self._scale * (ends[-1] / since - 1) if running else None
+        rest = now * self._scale * (ends[-1] / since - 1) if running else None
         if count >= min(steps, len(ends)) or not ends[-1]:
-            return count / steps if steps else 1.0, left
-        return float(min(max(now, since), ends[count]) / ends[-1]), left
+            return count / steps if steps else 1.0, rest
+        return float(min(max(now, since), ends[count]) / ends[-1]), rest
 
     def _ports(self) -> list[form.Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]
@@ -371,14 +371,14 @@ class LiveRun:
         flows = []
         for e, iteration in self._active.items():
             volume, edge = self._volumes.get((e, iteration), 0.0), job.edges[e]
-            sent = float(self._served[e] + self._rate[e] * (now - self._since[e]))
+            size = float(self._served[e] + self._rate[e] * (now - self._since[e]))
             flow = form.ActiveFlow(
                 edge=job.edge_names[e],
                 source=job.tasks[edge.source].name,
                 destination=job.tasks[edge.destination].name,
                 iteration=iteration,
                 bytes=volume,
-                sent=min(max(sent, 0.0), volume),
+                sent=min(max(size, 0.0), volume),
                 rate=float(self._rate[e]),
             )
             flows.append(flow)

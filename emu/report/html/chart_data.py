@@ -128,8 +128,8 @@ def pack_flows(
     """Return flows, or messages, with the lanes that they have on links."""
     columns = {"edge": edge, "iteration": iteration, "start": start, "end": end}
     lanes = {"crossing": crossed.flow, "port": crossed.port, "lane": crossed.lane}
-    packed = pack_columns(**columns, bytes=size.astype(float), **lanes)
-    return {**packed, "lanes": crossed.lanes}
+    charts = pack_columns(**columns, bytes=size.astype(float), **lanes)
+    return {**charts, "lanes": crossed.lanes}
 
 
 def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:

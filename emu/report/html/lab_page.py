@@ -37,16 +37,16 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 def lab_tables(result: LabResult) -> Group:
     """Return the tables of ``lab.json``: how it went, what crossed every NIC."""
     tables = [facts_table(lab_facts(result)), nic_table(result)]
-    if crossed := result.get("crossed"):
-        length = format_duration(crossed["bin_seconds"], 2)
+    if traffic := result.get("crossed"):
+        length = format_duration(traffic["bin_seconds"], 2)
         columns = ("NIC", ">mean", f"over time, {length} a sign")
         use, most = plain_table("NICs in use", *columns), len(_LEVELS) - 1
-        for machine, ways in crossed["nic_use"].items():
+        for machine, ways in traffic["nic_use"].items():
             for way, shares in ways.items():
                 signs = [_LEVELS[math.ceil(most * min(one, 1.0))] for one in shares]
                 mean = f"{100 * sum(shares) / len(shares):.0f} %"
                 use.add_row(f"{machine} {way}", mean, "".join(signs))
-        tables += [matrix_table(crossed), use]
+        tables += [matrix_table(traffic), use]
     return Group(*tables)
 
 

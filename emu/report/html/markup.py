@@ -255,8 +255,8 @@ def _path(*points: Floats) -> str:
 
 
 def _label(at: Floats, text: str, kind: str, title: str = "") -> str:
-    said = f"<title>{escape(title)}</title>" if title else ""
+    hint = f"<title>{escape(title)}</title>" if title else ""
     place = f'x="{at[0]:.0f}" y="{at[1] + 4:.0f}"'
     return (
-        f'<text class="{kind}" text-anchor="middle" {place}>{said}{escape(text)}</text>'
+        f'<text class="{kind}" text-anchor="middle" {place}>{hint}{escape(text)}</text>'
     )

@@ -46,10 +46,10 @@ _ELSEWHERE = ("scenario", "placement", "reasons", "remedies", "")
 
 def headline(result: Result) -> str:
     """Return the six numbers that the run was for, and the others folded below."""
-    known = facts.run_facts(result, digits=6)
-    first = [fact for fact in known if fact.label in FIRST]
-    told = (*FIRST, *_ELSEWHERE)
-    more = html.figures(fact for fact in known if fact.label not in told)
+    all_facts = facts.run_facts(result, digits=6)
+    first = [fact for fact in all_facts if fact.label in FIRST]
+    labels = (*FIRST, *_ELSEWHERE)
+    more = html.figures(fact for fact in all_facts if fact.label not in labels)
     return (
         f"{html.figures(first)}<details class=more>"
         f"<summary>Further figures</summary>{more}</details>"
@@ -285,8 +285,8 @@ def _body(
 
     best = None if recorded is None else recorded.emulated or recorded.simulated
     name = str(result.get("scenario", "run"))
-    stated = facts.setting(result)
-    notes = part("title", lambda: ", ".join(f.note for f in stated if f.note))
+    settings = facts.setting(result)
+    notes = part("title", lambda: ", ".join(f.note for f in settings if f.note))
     parts = [] if best is None else [part("critical path", lambda: story(best))]
     parts.append(part("headline", lambda: headline(result)))
     reasons = part("verdict", lambda: verdict_reasons(result.get("verdict")))

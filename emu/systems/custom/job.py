@@ -75,12 +75,12 @@ def custom_job(
     rounds = {task.name: task.iterations or iterations for task, _ in tasks}
     most = max(rounds.values())
     gates = {task.name for task, _ in tasks if task.gate}
-    sent = [f for f in flows if byte_scale and f.edge.destination not in gates]
-    counts = [rounds[flow.edge.source] for flow in sent]
-    volumes = _rows([flow.volume for flow in sent], counts) * (byte_scale or 0.0)
+    sends = [f for f in flows if byte_scale and f.edge.destination not in gates]
+    counts = [rounds[flow.edge.source] for flow in sends]
+    volumes = _rows([flow.volume for flow in sends], counts) * (byte_scale or 0.0)
     real = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
     payload = defaultdict[str, list[list[int]]](list)
-    for flow, row in zip(sent, real.tolist(), strict=True):
+    for flow, row in zip(sends, real.tolist(), strict=True):
         payload[flow.edge.source].append(row)
     built = [
         replace(

@@ -69,7 +69,7 @@ class DgclKeys(WholeGraphSection):
     @override
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
         """Return the machines that hold a part: by default all but the host."""
-        found = super().ranks(machines)
+        ranks = super().ranks(machines)
         if self.plan != "swap" or self.machines is not None:
-            return found
-        return tuple(name for name in found if name != self.host)
+            return ranks
+        return tuple(name for name in ranks if name != self.host)

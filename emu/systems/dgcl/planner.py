@@ -98,18 +98,18 @@ class Needs:
         Raises ValueError when two parts disagree on the owner of a vertex.
         """
         vertices = np.concatenate([*remote, np.empty(0, np.int64)])
-        held = np.concatenate([*owners, np.empty(0, np.int32)])
+        owner = np.concatenate([*owners, np.empty(0, np.int32)])
         reader = np.repeat(np.arange(len(remote)), [len(some) for some in remote])
         order = np.argsort(vertices, kind="stable")
-        vertices, held, reader = vertices[order], held[order], reader[order]
+        vertices, owner, reader = vertices[order], owner[order], reader[order]
         first = np.flatnonzero(np.diff(vertices, prepend=-1))
         if not len(first):
-            return cls(vertices, held.astype(np.int32), vertices)
+            return cls(vertices, owner.astype(np.int32), vertices)
         counts = np.diff(first, append=len(vertices))
-        if (np.repeat(held[first], counts) != held).any():
+        if (np.repeat(owner[first], counts) != owner).any():
             raise ValueError("two parts disagree on the owner of a vertex")
         readers = np.bitwise_or.reduceat(np.int64(1) << reader.astype(np.int64), first)
-        return cls(vertices[first], held[first].astype(np.int32), readers)
+        return cls(vertices[first], owner[first].astype(np.int32), readers)
 
     @classmethod
     def join(cls, some: Sequence[Needs]) -> Needs:
@@ -126,10 +126,10 @@ class Needs:
         """Return the needs where a host, device ``len(local)``, gets all local rows."""
         vertices = np.concatenate(local)
         order = np.argsort(vertices)
-        held = np.repeat(np.arange(len(local), dtype=np.int32), [*map(len, local)])
+        owner = np.repeat(np.arange(len(local), dtype=np.int32), [*map(len, local)])
         readers = np.full(len(vertices), np.int64(1) << len(local))
         readers[np.searchsorted(vertices[order], self.vertices)] |= self.readers
-        return Needs(vertices[order], held[order], readers)
+        return Needs(vertices[order], owner[order], readers)
 
     def move(self, device_of: Sequence[int]) -> Needs:
         """Return the needs with the part of device i on ``device_of[i]``."""

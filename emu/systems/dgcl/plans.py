@@ -126,13 +126,13 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     boxes, layers = settings.get("replicas", []), len(graphs)
     topology = read_topology(settings["topology"])
     topology = topology.within(boxes) if boxes else topology
-    stated = {
+    causes = {
         "version": _VERSION,
         "topology": settings["topology"],
         "plan": settings["plan"],
         **({"replicas": boxes, "layers": layers} if boxes else {}),
     }
-    key = hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps(causes, sort_keys=True).encode()).hexdigest()[:16]
     facts = {"parts": dataset.folder.name, "key": key}
     needs = functools.cache(lambda: needs_of_settings(settings))
 
@@ -145,10 +145,10 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     folder = dataset.folder.with_name(f"{dataset.folder.name}-plan-{key}")
     arrays = prepare_arrays(folder, write)
     os.utime(arrays.folder)  # the newest now: in use
-    known = (arrays.folder, arrays.checksum)
-    if known not in _CHECKED:
-        _CHECKED[known] = read_plans(arrays, facts, needs(), topology)
-    found = _CHECKED[known]
+    entry = (arrays.folder, arrays.checksum)
+    if entry not in _CHECKED:
+        _CHECKED[entry] = read_plans(arrays, facts, needs(), topology)
+    found = _CHECKED[entry]
     return found if len(found) == layers else found * layers
 
 

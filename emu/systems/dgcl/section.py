@@ -305,7 +305,7 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
     """
     first = next(iter(schedules.values()))
     job, settings = first.problem.job, first.problem.job.settings
-    opened = plans.open_plans(settings)
+    by_layer = plans.open_plans(settings)
     topology = plans.read_topology(settings["topology"])
     needs, atomic = plans.needs_of_settings(settings), settings["backward"] == "atomic"
     if "emulated" not in schedules:  # else it was said before the run
@@ -313,7 +313,7 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
     for kind, layer in sorted(
         {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
     ):
-        plan, least = opened[layer - 1], ""
+        plan, least = by_layer[layer - 1], ""
         if not plan.stages:
             continue
         if kind == "scatter":

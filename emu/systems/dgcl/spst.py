@@ -103,16 +103,16 @@ def _tables(
     """Return the plan of grown trees."""
     counts = np.zeros(max(devices - 1, 1) * devices * devices, np.int64)
     lib.count_rows(trees, pointer(counts))
-    used = np.flatnonzero(counts)
-    bounds = np.concatenate([[0], np.cumsum(counts[used])])
+    cells = np.flatnonzero(counts)
+    bounds = np.concatenate([[0], np.cumsum(counts[cells])])
     next_place = np.zeros(len(counts), np.int64)
-    next_place[used] = bounds[:-1]
+    next_place[cells] = bounds[:-1]
     rows = np.empty(bounds[-1], np.int64)
     lib.fill_tables(
         trees, pointer(vertices), pointer(group_of), len(vertices),
         pointer(next_place), pointer(rows),
     )  # fmt: skip
-    stage, pair = np.divmod(used, devices * devices)
+    stage, pair = np.divmod(cells, devices * devices)
     transfers = np.stack([stage, *np.divmod(pair, devices)], axis=1)
     return Plan(devices, transfers.astype(np.int32), bounds, rows)
 

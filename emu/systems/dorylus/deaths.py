@@ -82,8 +82,8 @@ def draw_attempts(
             _, late, part = draws[:, i, k, number].T
             fates = [number > failures, number == failures, late < dying.late]
             ends = np.select(fates, [IDLE, ANSWERS, LATE], DIES).tolist()
-            done = np.select(fates, [0.0, 1.0, 1.0], part).tolist()
-            attempts_by_key[i, k].append(Attempt(tuple(ends), tuple(done)))
+            shares = np.select(fates, [0.0, 1.0, 1.0], part).tolist()
+            attempts_by_key[i, k].append(Attempt(tuple(ends), tuple(shares)))
     return attempts_by_key
 
 

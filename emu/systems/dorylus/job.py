@@ -264,7 +264,7 @@ def _add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
     """
     i, k = away.settings["interval"], away.settings["tensor"]
     name, attempts = f"{step.name}_{i}", graph.attempts.get((i, k), [])
-    chosen, before = i % len(graph.section.parameter_servers), ""
+    home, before = i % len(graph.section.parameter_servers), ""
     needs = step.needs_weights(rematerialize=graph.section.rematerialize)
     for number, attempt in enumerate(attempts, 1):
         end = f".{number}" if number > 1 else ""  # behind the names of its tasks
@@ -289,13 +289,13 @@ def _add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
             graph.add(server, f"late{k}_{i}{end}", "late", settings=own)
         if number > 1 and (step.kind == "apply" or needs):
             what = {"layer": step.layer, "interval": i, "for": step.kind, **own}
-            here = graph.on_parameter_server(chosen)
+            here = graph.on_parameter_server(home)
             graph.add(here, stash, "stash", settings=what)
             graph.join(f"av{step.layer}_{i}", stash)
             graph.join(call, stash, credit=True)
             graph.join(stash, name + end)
         if number > 1 and graph.sends_gradient(step):
-            graph.join(name + end, graph.sums[step.layer][chosen])
+            graph.join(name + end, graph.sums[step.layer][home])
         before = end
 
 

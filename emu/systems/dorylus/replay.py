@@ -83,19 +83,19 @@ class ReadLog:
     def rows(self, gather: str, interval: int, epoch: int) -> Iterator[tuple[int, int]]:
         """Yield (interval, epoch) of the rows that a gather sums, none of epoch -1."""
         task = self._entry[gather, interval]
-        found: dict[int, int] = {interval: epoch}
+        epochs: dict[int, int] = {interval: epoch}
         for edge in self._into[task]:
             source = self._job.edges[edge].source
             kind, at = self._job.tasks[source].kind, self._epoch(edge, epoch)
             if kind.startswith("scatter") and source != task:
-                found[self._job.tasks[source].settings["interval"]] = at
+                epochs[self._job.tasks[source].settings["interval"]] = at
             elif kind == "ghosts":
                 for behind in self._into[source] if at >= 0 else ():
                     sender = self._job.tasks[self._job.edges[behind].source]
                     number = sender.settings["interval"]
                     if number != interval:
-                        found[number] = self._epoch(behind, at)
-        yield from ((number, at) for number, at in found.items() if at >= 0)
+                        epochs[number] = self._epoch(behind, at)
+        yield from ((number, at) for number, at in epochs.items() if at >= 0)
 
 
 def _once(compute: Callable[..., T]) -> Callable[..., T]:
@@ -293,9 +293,9 @@ class AttentionReplay(Replay):
         rows = torch.tensor(read, requires_grad=True)
         weights = self._weights_in_use(layer, i, n)
         vectors = torch.tensor(weights[-2:], requires_grad=True)
-        chosen = torch.from_numpy(self._rows[i])
-        edges = self._matrix.index_select(0, chosen).coalesce()
-        return attend(edges, rows, rows[chosen], vectors), rows, vectors
+        places = torch.from_numpy(self._rows[i])
+        edges = self._matrix.index_select(0, places).coalesce()
+        return attend(edges, rows, rows[places], vectors), rows, vectors
 
     @override
     def scores(self, layer: int, i: int, n: int) -> Array:

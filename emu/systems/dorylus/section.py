@@ -85,7 +85,7 @@ class DorylusJobSection(DorylusKeys):
             return cluster.model_copy(update={"machines": tuple(machines)})
         lambdas = self.lambdas_of(servers)
         racks = [*cluster.racks]
-        known = {rack.name for rack in racks}
+        rack_names = {rack.name for rack in racks}
         for number, server in enumerate(servers):
             first = number * self.intervals
             rack = RackSection.model_construct(
@@ -93,7 +93,7 @@ class DorylusJobSection(DorylusKeys):
                 machines=lambdas[first : first + self.intervals],
                 uplink=_nic(self.lambda_uplink),
             )
-            racks += [] if rack.name in known else [rack]
+            racks += [] if rack.name in rack_names else [rack]
         if lambdas[0] not in names:
             count = len(lambdas)
             machines.append(

@@ -55,8 +55,8 @@ class DorylusModelSection(WholeGraphModelSection):
     @override
     def settings(self) -> Settings:
         """Return the model as ``Job.settings`` hold it: one without biases."""
-        found = {**super().settings(), "kind": f"plain_{self.kind}"}
-        return found | ({"norm": "sum"} if self.kind == "gat" else {})
+        settings = {**super().settings(), "kind": f"plain_{self.kind}"}
+        return settings | ({"norm": "sum"} if self.kind == "gat" else {})
 
 
 class DorylusTimesSection(KindTimesSection):

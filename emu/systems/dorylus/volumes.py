@@ -164,17 +164,17 @@ def dorylus_times(
         "edge_apply": _relative(counts.edges + counts.vertices),
         "scatter": _relative(counts.ghosts.sum(axis=1)),
     }
-    found = np.zeros((len(job.tasks), job.iterations))
+    seconds = np.zeros((len(job.tasks), job.iterations))
     tensors, launch = first_attempts(job), section.launch
     for j, task in enumerate(job.tasks):
         if task.gate or task.kind in {"begin", "held", "late"}:
             continue
         if task.kind == "recall":  # after the timeout
-            found[j] = launch.cold + (times["call"] if rated is None else 0.0)
+            seconds[j] = launch.cold + (times["call"] if rated is None else 0.0)
             continue
         if task.kind == "launch":
-            found[j] = launch.warm
-            found[j, 0] = launch.warm if task.settings["tensor"] else launch.cold
+            seconds[j] = launch.warm
+            seconds[j, 0] = launch.warm if task.settings["tensor"] else launch.cold
             continue
         size = sizes.get(task.kind.removesuffix("_back"))
         work = 1.0 if size is None else size[task.settings["interval"]]
@@ -189,13 +189,13 @@ def dorylus_times(
         ):
             rows = counts.vertices[task.settings["interval"]]
             work *= _rows(task.settings, section, counts) / rows
-        found[j] = times[task.kind] * work
-    usual = found[tensors]
+        seconds[j] = times[task.kind] * work
+    usual = seconds[tensors]
     if section.slow_lambdas.share and section.uses_lambdas:
-        found[tensors] *= section.slow_lambdas.factors(seed, usual.shape)
+        seconds[tensors] *= section.slow_lambdas.factors(seed, usual.shape)
     if section.dying_lambdas.share and section.uses_lambdas:
-        _end_early(section, job, len(counts.vertices), found, usual)
-    return found
+        _end_early(section, job, len(counts.vertices), seconds, usual)
+    return seconds
 
 
 def first_attempts(job: Job) -> list[int]:
@@ -244,15 +244,15 @@ def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
     source, to = (
         job.tasks[end] for end in (job.edges[edge].source, job.edges[edge].destination)
     )
-    task, kept = to, {ANSWERS, DIES, LATE}
+    task, fates = to, {ANSWERS, DIES, LATE}
     if source.kind == "held":
-        task, kept = source, {LATE}
+        task, fates = source, {LATE}
     elif source.kind in TENSORS:
-        task, kept = source, {ANSWERS} if to.kind == "answer" else {ANSWERS, LATE}
+        task, fates = source, {ANSWERS} if to.kind == "answer" else {ANSWERS, LATE}
     if to.kind == "stash" or "ends" not in task.settings:
         return np.ones(job.iterations, np.bool_)  # the first states its version anyway
     ends = task.settings["ends"][: job.iterations]
-    return np.array([end in kept for end in ends])
+    return np.array([end in fates for end in ends])
 
 
 def _relative(sizes: NDArray[np.int64]) -> NDArray[np.float64]:

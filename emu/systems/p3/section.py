@@ -524,7 +524,7 @@ class P3JobSection(ReplicaSection):
     ) -> Realization:
         builder, settings = P3Builder(self, context), job.settings
         dataset = open_for(settings)
-        length, taken = dataset.feature_length, self.demands.worker.amounts()
+        length, needs = dataset.feature_length, self.demands.worker.amounts()
         if not self.columns and builder.members > length:
             problem = _TOO_FEW.format(builder.members, length)
             raise ScenarioError(problem, key="job.columns")
@@ -532,7 +532,7 @@ class P3JobSection(ReplicaSection):
         for rank, name in enumerate(builder.machines):
             columns = blocks[rank % builder.members]
             size = dataset.vertices * columns * _FEATURE_BYTES
-            lacking = lacking_memory(cluster, name, size + taken.get("memory", 0.0))
+            lacking = lacking_memory(cluster, name, size + needs.get("memory", 0.0))
             if lacking > 0:
                 problem = (
                     f"{columns} of {length} columns are {SIZE.format(size)}, "

@@ -310,8 +310,8 @@ def run_trial(
 def _carry_out(
     case: Case, world: World, trial: Trial, log: Path, observer: Observer | None
 ) -> None:
-    begins = tasks_with_state_of(case.problem.job)
-    plan = CutPlan(begins, case.every, trial.cuts.append, case.start)
+    owners = tasks_with_state_of(case.problem.job)
+    plan = CutPlan(owners, case.every, trial.cuts.append, case.start)
     settings = RunSettings(
         launcher=VirtualLauncher(world, case.hosts),
         token="of this trial",  # noqa: S106 -- it guards nothing

@@ -72,9 +72,9 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     if evidence.times is None:
         return
     schedule = evidence.schedule
-    stated = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
+    sizes = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
     # A flow that never came takes no time here: another guard names it.
-    volumes = np.where(np.isnan(schedule.flow_bytes), 0.0, stated)
+    volumes = np.where(np.isnan(schedule.flow_bytes), 0.0, sizes)
     least = earliest_ends(
         schedule.problem, evidence.times, volumes, at_once=evidence.at_once
     )
@@ -203,13 +203,13 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     # Ends are made of what was notified: only rounding is between the two.
     later = clocks if evidence.notified is None else 1e-9 * (1 + schedule.flow_end)
     too_soon = arrivals < last_sends - clocks
-    ended = is_shaped & (notices > schedule.flow_end + later)
+    too_late = is_shaped & (notices > schedule.flow_end + later)
     apart = np.abs(notices - arrivals) > clocks
     for broken, at, words in (
         (too_soon, arrivals, "came before its last byte was sent"),
         (is_shaped & (firsts < early), firsts, "came before its task ended"),
         (is_shaped & (sends < early), sends, "left before its task ended"),
-        (ended, notices, "counts as ended before its last byte came"),
+        (too_late, notices, "counts as ended before its last byte came"),
         (apart, arrivals, "was notified to have come at another time"),
     ):
         yield from _first(evidence, CAUSE, broken, at, words)
@@ -229,18 +229,18 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
     """
     schedule, job = evidence.schedule, evidence.schedule.problem.job
     there = evidence.grid(evidence.received, "last")
-    for e, stated in enumerate(list_latencies(schedule.problem)):
-        if not stated:
+    for e, delay in enumerate(list_latencies(schedule.problem)):
+        if not delay:
             continue
         task, n = job.edges[e].destination, np.arange(job.iterations)
-        taken = n - job.edges[e].lag
+        reads = n - job.edges[e].lag
         if job.edges[e].latest:
-            taken = np.full_like(n, -1) if schedule.reads is None else schedule.reads[e]
-        came = np.where(taken < 0, np.nan, there[e, np.maximum(taken, 0)])
-        wait = evidence.began[task] - came
-        least = (1 - _SLEWED) * stated - _READ / evidence.time_scale
+            reads = np.full_like(n, -1) if schedule.reads is None else schedule.reads[e]
+        arrival = np.where(reads < 0, np.nan, there[e, np.maximum(reads, 0)])
+        wait = evidence.began[task] - arrival
+        least = (1 - _SLEWED) * delay - _READ / evidence.time_scale
         # Who ended and does not say when it began has not waited, either.
-        early = ~(wait >= least) & ~np.isnan(came + schedule.task_end[task])
+        early = ~(wait >= least) & ~np.isnan(arrival + schedule.task_end[task])
         if early.any():
             first, others = int(np.argmax(early)), int(early.sum()) - 1
             yield Finding(
@@ -248,7 +248,7 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
                 float(schedule.task_start[task, first]),
                 f"task {job.tasks[task].name}[{first}] had {job.edge_names[e]} "
                 f"{wait[first]:.4g} s after its last byte came: its latency is "
-                f"{stated:g} s (and {others} others)",
+                f"{delay:g} s (and {others} others)",
             )
             return
 

@@ -96,14 +96,14 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     source = np.array([e.source for e in problem.job.edges], dtype=np.int64)
     edge, iteration = schedule.flows().T
     there = evidence.grid(evidence.received, "last")[edge, iteration]
-    received = evidence.grid(evidence.received, "bytes")[edge, iteration]
+    volumes = evidence.grid(evidence.received, "bytes")[edge, iteration]
     ready = schedule.task_end[source[edge], iteration]
-    is_known = np.isfinite(ready) & np.isfinite(there) & (received > 0)
+    is_known = np.isfinite(ready) & np.isfinite(there) & (volumes > 0)
     edge, ready, there = edge[is_known], ready[is_known], there[is_known]
-    sizes = received[is_known] / evidence.byte_scale
-    crossed = list_hops(problem)
+    sizes = volumes[is_known] / evidence.byte_scale
+    paths = list_hops(problem)
     for link, capacity in most_stated(problem).items():
-        over = np.array([link in hops for hops in crossed], dtype=bool)[edge]
+        over = np.array([link in hops for hops in paths], dtype=bool)[edge]
         depth = capacity * ahead + evidence.at_once(capacity)
         starts, ends = (fitting(problem, link, t[over]) for t in (ready, there))
         burst = of_flows(starts, ends, sizes[over], 1.0, depth)

@@ -120,19 +120,19 @@ class GraphStore(TaskProgram):
                 vertices = self._data.batch(sampler, iteration).vertices
                 if (cache := self._caches[sampler]) is not None:
                     vertices = vertices[~cache.look(vertices)]
-                owned = self._select_own(vertices)
+                ids = self._select_own(vertices)
             else:
                 sender = self._brief.inputs[sampler]
-                owned = tensor(inputs[sender.edge], "vertices", sender)
+                ids = tensor(inputs[sender.edge], "vertices", sender)
                 owner, count = self._dataset.owner, self._dataset.vertices
-                inside = bool(np.all((owned >= 0) & (owned < count)))
-                if not inside or np.any(owner[owned] != self._index):
+                inside = bool(np.all((ids >= 0) & (ids < count)))
+                if not inside or np.any(owner[ids] != self._index):
                     raise NodeMisbehaved(
                         f"{sender.peer} asked {self._brief.name} for vertices of "
                         "other stores"
                     )
-            payloads[output.edge] = {"features": self._collect_features(owned)}
-        counts = (len(sent["features"]) for sent in payloads.values())
+            payloads[output.edge] = {"features": self._collect_features(ids)}
+        counts = (len(payload["features"]) for payload in payloads.values())
         self._figures = {"rows": float(sum(counts))}
         return payloads
 
@@ -176,7 +176,7 @@ class GraphStoreHop(TaskProgram):
             except ValueError as error:
                 raise NodeMisbehaved(f"{sender.peer}: {error}") from error
             payloads[output.edge] = {"source": source, "destination": destination}
-        counts = (len(sent["source"]) for sent in payloads.values())
+        counts = (len(payload["source"]) for payload in payloads.values())
         self._figures = {"edges": float(sum(counts))}
         return payloads
 
@@ -286,10 +286,10 @@ class Sampler(_SamplerTask):
         vertices, length = batch.vertices, self._dataset.feature_length
         features = np.empty((len(vertices), length), self._data.precision)
         owners = self._dataset.owner[vertices]
-        held, hits = np.empty(0, np.int64), np.zeros(len(vertices), np.bool_)
+        old, hits = np.empty(0, np.int64), np.zeros(len(vertices), np.bool_)
         if self._cache is not None:
-            held, hits = self._cache.held, self._cache.look(vertices)
-            features[hits] = self._rows[np.searchsorted(held, vertices[hits])]
+            old, hits = self._cache.held, self._cache.look(vertices)
+            features[hits] = self._rows[np.searchsorted(old, vertices[hits])]
         for store, sender in enumerate(self._brief.inputs):
             mine = (owners == store) & ~hits
             rows = tensor(inputs[sender.edge], "features", sender)
@@ -301,22 +301,22 @@ class Sampler(_SamplerTask):
                 )
             self._compare(sender, vertices[mine], rows)
             features[mine] = rows
-        if self._cache is not None and (now := self._cache.held) is not held:
+        if self._cache is not None and (now := self._cache.held) is not old:
             # Hold the rows of what it has now, from before this batch or of it.
-            kept, order = np.isin(now, held, assume_unique=True), np.argsort(vertices)
+            is_kept, order = np.isin(now, old, assume_unique=True), np.argsort(vertices)
             rows = np.empty((len(now), length), features.dtype)
-            rows[kept] = self._rows[np.searchsorted(held, now[kept])]
-            at = np.searchsorted(vertices, now[~kept], sorter=order)
-            rows[~kept] = features[order[at]]
+            rows[is_kept] = self._rows[np.searchsorted(old, now[is_kept])]
+            at = np.searchsorted(vertices, now[~is_kept], sorter=order)
+            rows[~is_kept] = features[order[at]]
             self._rows = rows
-        made = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
+        mini_batch = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
         self._figures = {
             "input_vertices": float(batch.sizes[0]),
             "edges": float(sum(len(source) for source, _ in batch.edges)),
         }
         if self._cache is not None:
             self._figures["hits"] = float(hits.sum())
-        return made.tensors()
+        return mini_batch.tensors()
 
     def _compare(
         self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]
@@ -381,9 +381,9 @@ class _Trainer(TaskProgram):
                 self._compare(number, iteration, batch)
             return np.zeros_like(self._parameters)
         self._model.load(self._parameters)
-        found = self._model.gradient(batches, self._worker, iteration)
-        self._figures = dict(zip(("loss", "accuracy"), found[1:], strict=True))
-        return found[0]
+        outcome = self._model.gradient(batches, self._worker, iteration)
+        self._figures = dict(zip(("loss", "accuracy"), outcome[1:], strict=True))
+        return outcome[0]
 
     def _compare(self, number: int, iteration: int, batch: MiniBatch) -> None:
         """Hold some seeds of a batch, with edges below them, against the data set.

@@ -171,11 +171,11 @@ class AttentionServer(GraphServer):
         """Return the places of a server's vertices with edges into an interval."""
         places = np.unique(self.edges(interval).columns).astype(np.int64)
         count = len(self._part.local)
-        found: NDArray[np.int64] = places[places < count]
+        sources: NDArray[np.int64] = places[places < count]
         if server != self._server:
             remote = places[places >= count]
-            found = remote[self._part.owners[remote - count] == server]
-        return found
+            sources = remote[self._part.owners[remote - count] == server]
+        return sources
 
     def push(self, interval: int, epoch: int) -> None:
         """Sum what the edges of an interval give each vertex here or elsewhere."""

@@ -54,10 +54,10 @@ class Nothing(TaskProgram):
 
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
-        made, is_apply = self.work(iteration, inputs), self._brief.kind == "apply"
+        content, is_apply = self.work(iteration, inputs), self._brief.kind == "apply"
         # A stash is asked, by nothing; its version comes from who used the weights.
         return {
-            one.edge: self.payload(one, iteration, made)
+            one.edge: self.payload(one, iteration, content)
             if one.peer_kind != "stash" or is_apply
             else {}
             for one in self._brief.outputs
@@ -424,13 +424,13 @@ class Stash(Nothing):
             return {}
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
-        held = versions(self._process, self._brief)[self.layer]
-        if version not in held:
+        by_version = versions(self._process, self._brief)[self.layer]
+        if version not in by_version:
             raise NodeMisbehaved(
                 f"{sender.peer} used version {version} of the weights, held are "
-                f"{sorted(held)}"
+                f"{sorted(by_version)}"
             )
-        weights = held[version]
+        weights = by_version[version]
         rows = len(weights) - attention_rows(self._brief)
         of_edges = self._brief.settings["for"] in EDGE_TENSORS
         return {"weights": weights[rows:] if of_edges else weights[:rows]}
@@ -491,8 +491,8 @@ def versions(process: Shared, brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
         settings = brief.job_settings
         first = initial_weights(settings, open_for(settings))
         process["versions"] = [{-1: one} for one in first]
-    held: list[dict[int, NDArray[Any]]] = process["versions"]
-    return held
+    by_layer: list[dict[int, NDArray[Any]]] = process["versions"]
+    return by_layer
 
 
 def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
@@ -504,10 +504,10 @@ def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
     totals: dict[bool, NDArray[Any]] = {}
     senders = set()
     for sender in brief.inputs:
-        chunk, came = sender.peer.partition(".")[0], inputs.get(sender.edge, {})
-        if chunk not in senders and "gradient" in came:
+        chunk, payload = sender.peer.partition(".")[0], inputs.get(sender.edge, {})
+        if chunk not in senders and "gradient" in payload:
             senders.add(chunk)
-            gradient, of_edges = came["gradient"], sender.peer_kind in EDGE_TENSORS
+            gradient, of_edges = payload["gradient"], sender.peer_kind in EDGE_TENSORS
             total = totals.get(of_edges)
             total = gradient.copy() if total is None else total + gradient
             totals[of_edges] = total

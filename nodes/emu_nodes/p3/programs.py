@@ -330,7 +330,7 @@ class ModelForward(_P3Task):
         if cycle is not None:
             due = min(max(cycle - self.missed, 0), machine.batches)
         for batch in range(self._updates, due):
-            gradients = tuple(held.pop(batch) for held in machine.gradients)
+            gradients = tuple(by_batch.pop(batch) for by_batch in machine.gradients)
             self._taken.append(gradients)
             if machine.learns:
                 for optimizer, total in zip(self._optimizers, gradients, strict=True):
