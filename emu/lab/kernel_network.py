@@ -26,7 +26,7 @@ from emu.emulation.coordinator import Observer
 from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.run import emulate
 from emu.emulation.coordinator.settings import RunSettings
-from emu.emulation.launch import ExternalLauncher, describe_end
+from emu.emulation.launch import Launcher, describe_end
 from emu.emulation.network import Alarm, RunClock
 from emu.errors import RunError, ScenarioError
 from emu.host.this_host import module_command
@@ -242,12 +242,10 @@ def burst_of(scenario: Scenario) -> tuple[float, float]:
     return 4 * BURST, 4 * packets * SMALLEST_SEGMENT
 
 
-class LabLauncher(ExternalLauncher):
+class LabLauncher(Launcher):
     """Starts an agent in every machine of a lab: its hosts are the machines."""
 
     def __init__(self, lab: Lab) -> None:
-        super().__init__(len(lab.machines))
-        self.patience = 0.0
         self._lab = lab
         self.hosts = [machine.name for machine in lab.machines]
 

@@ -107,6 +107,8 @@ def attempt(
         return Outcome(fault.case, "gone", "", 0.0)
     status, built = path.stat(), False
     path.write_text(mutant, encoding="utf-8")
+    if path.suffix == ".py":  # bytecode goes by seconds: of before is not valid now
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 2_000_000_000))
     try:
         built = build is not None and build(path)
         code, output = _run_tests(copy, fault.tests, "-x", patience=PATIENCE)

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from emu.cli import run_commands
 from emu.cli.app import app
 from emu.errors import DataError, RunUntrusted
+from emu.experiment import profiling
 from emu.experiment.dry_run import check_ready
 from emu.experiment.profiling import HostLoad, check_load, host_load
 from emu.host.foreign_code import import_library, is_installed
@@ -172,7 +173,7 @@ def test_a_profile_that_is_refused_leaves_no_run_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_commands, "host_load", lambda: HostLoad(0.9, 0, 0, 0))
-    monkeypatch.setattr(run_commands, "prepare_profile", lambda _: None)
+    monkeypatch.setattr(profiling, "prepare_profile", lambda _: None)
     monkeypatch.delenv("EMU_FORCE")
     out, runs = str(tmp_path / "out.yaml"), str(tmp_path)
 
