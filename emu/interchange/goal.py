@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 from emu.errors import DataError
 from emu.host.input_file import read_text
@@ -29,11 +29,8 @@ _OPERATION = re.compile(
 )
 
 
-class _End(NamedTuple):
-    """One end of a message: the task that sends or has it, and its bytes."""
-
-    task: str
-    size: int
+#: Tasks that send or receive, and their bytes, in the order of the file.
+_Ends: TypeAlias = list[tuple[str, int]]
 
 
 def is_schedule(head: str) -> bool:
@@ -57,8 +54,8 @@ def read_schedule(path: Path) -> Workload:
     for number, line in lines:
         try:
             schedule.add(line)
-        except (KeyError, ValueError) as error:
-            raise DataError(f"line {number}: {error.args[0]}", path=path) from error
+        except ValueError as error:
+            raise DataError(f"line {number}: {error}", path=path) from error
     schedule.end()
     return schedule.workload
 
@@ -70,16 +67,16 @@ class _Schedule:
         self.workload, self._size = workload, size
         self._rank, self._ranks = -1, set[int]()
         self._labels: dict[str, str] = {}
-        #: Of each task those that it waits for the end of.
+        #: Of each task those whose end, and those whose start, it waits for.
         self._waits = defaultdict[str, list[str]](list)
-        self._sends = defaultdict[tuple[int, int, int], list[_End]](list)
-        self._receives = defaultdict[tuple[int, int, int], list[_End]](list)
+        self._starts = defaultdict[str, list[str]](list)
+        #: By (from, to, tag) tasks and bytes: sends, receives.
+        self._ends = defaultdict[tuple[int, int, int], tuple[_Ends, _Ends]](
+            lambda: ([], [])
+        )
 
     def add(self, line: str) -> None:
-        """Take a line in.
-
-        Raises ValueError and KeyError with what is wrong of it.
-        """
+        """Take a line in; raises ValueError with what is wrong of it."""
         if rank := _RANK.fullmatch(line):
             self._begin(int(rank[1]))
         elif line == "}" and self._rank >= 0:
@@ -90,32 +87,33 @@ class _Schedule:
             self._add_operation(match)
         elif match := _AFTER.fullmatch(line):
             one, other = (self._task_of(match[at]) for at in (1, 3))
-            whole = match[2] == "requires"
-            self._waits[one] += [other] if whole else self._waits[other]
+            of = self._waits if match[2] == "requires" else self._starts
+            of[one].append(other)
         elif line:
-            raise ValueError(
-                f"{line:.40} is no calc, send, recv, requires or irequires of GOAL"
-            )
+            raise ValueError(f"{line:.40} is no calc, send, recv, (i)requires of GOAL")
 
     def end(self) -> None:
         """Join what was read; raises DataError when ranks or sends are missing."""
-        missing = sorted({*range(self._size)} - self._ranks)
-        if missing:
-            problem = f"announces {self._size} ranks, rank {missing[0]} is missing"
-            raise DataError(problem, path=self.workload.origin)
-        for task, others in self._waits.items():
-            for other in dict.fromkeys(others):
+        for rank in range(self._size):
+            if rank not in self._ranks:
+                problem = f"announces {self._size} ranks, rank {rank} is missing"
+                raise DataError(problem, path=self.workload.origin)
+        for task in {**self._waits, **self._starts}:
+            together = [task]  # they start when all that these wait for has ended
+            for one in together:  # grows while it is walked
+                together += [o for o in self._starts.get(one, ()) if o not in together]
+            waits = [end for one in together for end in self._waits.get(one, ())]
+            for other in dict.fromkeys(waits):
                 self.workload.add_flow(other, task)
-        for ends in {**self._sends, **self._receives}:
-            sends, receives = self._sends[ends], self._receives[ends]
-            if [end.size for end in sends] != [end.size for end in receives]:
-                problem = "from rank {} to {} with tag {}".format(*ends)
-                problem += f" {len(sends)} sends and {len(receives)} receives differ"
+        for way, (sends, receives) in self._ends.items():
+            if [size for _, size in sends] != [size for _, size in receives]:
+                problem = "from rank {} to {} with tag {}".format(*way)
+                problem += f" {len(sends)} sends and {len(receives)} receives differ "
                 raise DataError(
-                    f"{problem} in number or size", path=self.workload.origin
+                    f"{problem}in number or size", path=self.workload.origin
                 )
-            for send, receive in zip(sends, receives, strict=True):
-                self.workload.add_flow(send.task, receive.task, send.size)
+            for (send, size), (receive, _) in zip(sends, receives, strict=True):
+                self.workload.add_flow(send, receive, size)
         count = len(self.workload.tasks)
         self.workload.places = {f"r{rank}": f"m{rank}" for rank in range(self._size)}
         self.workload.notes.append(f"{count:,} operations of {self._size} ranks")
@@ -129,7 +127,7 @@ class _Schedule:
 
     def _task_of(self, label: str) -> str:
         if label not in self._labels:
-            raise KeyError(f"rank {self._rank} has no operation {label} so far")
+            raise ValueError(f"rank {self._rank} has no operation {label} so far")
         return self._labels[label]
 
     def _add_operation(self, found: re.Match[str]) -> None:
@@ -149,15 +147,13 @@ class _Schedule:
             return
         tag = more.get("tag", 0)
         if tag < 0 or found["source"] == "-1":
-            raise ValueError(
-                f"{label} takes any source or tag, which is not known before"
-            )
-        kind, ends = "send", (self._rank, int(found["to"] or 0), tag)
-        messages, size = self._sends, found["sent"]
-        if found["came"]:
-            kind, ends = "recv", (int(found["source"]), self._rank, tag)
-            messages, size = self._receives, found["came"]
-        if not 0 <= max(ends[:2]) < self._size:
-            raise ValueError(f"{label} is with rank {max(ends[:2])} of {self._size}")
+            raise ValueError(f"{label} takes any source or tag: not known before")
+        receives = found["came"] is not None
+        peer = int(found["source"] if receives else found["to"])
+        if peer >= self._size:
+            raise ValueError(f"{label} is with rank {peer} of {self._size}")
+        kind = "recv" if receives else "send"
         self.workload.add_task(task, 0, kind=kind, process=process)
-        messages[ends].append(_End(task, int(size)))
+        way = (peer, self._rank, tag) if receives else (self._rank, peer, tag)
+        size = int(found["came"] if receives else found["sent"])
+        self._ends[way][receives].append((task, size))

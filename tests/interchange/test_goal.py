@@ -56,6 +56,9 @@ def test_a_schedule_by_hand(tmp_path: Path) -> None:
     # t begins at once and has the port to itself for 2 us, then beside s: s has its
     # 1,000 B at 4 us, f is there at 4.5 us; a and b take 8 us one after the other.
     assert makespan(text, tmp_path / "two.goal") == pytest.approx(8e-6)
+    # The start of t is that of c, and c waits for b, as is stated later: 8 and 5 us.
+    late = text.replace("t irequires c", "t irequires c\nc requires b")
+    assert makespan(late, tmp_path / "late.goal") == pytest.approx(13e-6)
     less = text.replace("calc 5000", "calc 50").replace("calc 3000", "calc 30")
     # f is there at 4.5, t at 5 us: 2,000 B alone, 1,000 beside s, 1,000 alone.
     assert makespan(less, tmp_path / "less.goal") == pytest.approx(5e-6)
@@ -83,7 +86,7 @@ def test_dissemination_takes_a_latency_per_round(
     ("old", "new", "message"),
     [
         ("rank 2 {\nrecv 500b from 1\n}", "", "3 ranks, rank 2 is missing"),
-        ("recv 500b", "recv 500", "line 21: recv 500 from 1 is no calc, send, recv"),
+        ("recv 500b", "recv 500", "line 21: recv 500 from 1 is no calc"),
         ("500b from 1", "500b from -1", "line 21: op. takes any source or tag"),
         ("tag 7\ns", "tag -1\ns", "line 9: s takes any source or tag"),
         ("f requires q", "f requires z", "line 18: rank 1 has no operation z"),
