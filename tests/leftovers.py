@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -45,11 +46,12 @@ class Leftovers:
 
     def alive(self) -> list[psutil.Process]:
         """Return what was noted and still lives."""
-        return [
-            process
-            for process in self.seen.values()
-            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        ]
+        processes = []
+        for process in self.seen.values():
+            with contextlib.suppress(psutil.NoSuchProcess):  # it ends meanwhile
+                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    processes.append(process)
+        return processes
 
 
 @pytest.fixture
