@@ -1,4 +1,4 @@
-"""How many draws tests try: a third in `make test`, all in `make nightly`.
+"""The draws that tests try: a third in `make test`, all in `make nightly`.
 
 A draw is an example of Hypothesis, a number of a parameter `seed`, one that a test
 loops over by `some`, or a row of a `grid`. What once found a fault is no draw: tests

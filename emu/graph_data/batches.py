@@ -42,6 +42,12 @@ class BatchPlan:
     paper, A4); ``shard``: of its own 1/samplers of it, by number; ``local``: of as
     many, by owner, see `near_owners`."""
 
+    def __post_init__(self) -> None:
+        if min(self.samplers, self.batch_size, *self.fanouts) < 1 or not self.fanouts:
+            raise ValueError("samplers, batch size and fanouts must be at least 1")
+        if self.epoch not in {"replicate", "shard", "local"}:
+            raise ValueError(f"epoch is {self.epoch}, not replicate, shard or local")
+
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> BatchPlan:
         """Return the plan of a job, from ``Job.settings``.

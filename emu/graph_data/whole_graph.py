@@ -29,6 +29,8 @@ from emu.graph_data.dataset import Dataset, open_for
 from emu.graph_data.prepared import prepare_arrays, write_arrays
 from emu.graph_data.sampling import Structure
 
+NORMS = ("mean", "symmetric", "sum")
+
 #: Kinds of model whose aggregation takes in the vertex itself.
 _WITH_LOOPS = {"gcn", "plain_gcn", "gin", "gat", "plain_gat"}
 
@@ -42,6 +44,10 @@ class Aggregation:
     and Welling, ICLR 2017, equation 2); ``sum`` 1."""
     loops: bool
     """Each vertex has an edge to itself, which counts in its degree."""
+
+    def __post_init__(self) -> None:
+        if self.norm not in NORMS:
+            raise ValueError(f"no norm is called {self.norm}; {NORMS}")
 
     @property
     def form(self) -> str:
@@ -140,8 +146,13 @@ def split_graph(
     """Yield a graph in parts: all at once need not fit in memory.
 
     The structure is symmetric, without loops; a vertex has a part, shape (vertices,).
-    Raises DataError when a part owns no vertex.
+    Raises ValueError when there is not an owner per vertex, or one is no part,
+    DataError when a part owns no vertex.
     """
+    if len(owner) != structure.vertices:
+        raise ValueError(f"{len(owner)} owners for {structure.vertices} vertices")
+    if len(owner) and not 0 <= owner.min() <= owner.max() < parts:
+        raise ValueError(f"owners reach from {owner.min()} to {owner.max()} of {parts}")
     sizes = np.bincount(owner, minlength=parts)
     if not sizes.all():
         raise DataError(

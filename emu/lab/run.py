@@ -238,7 +238,7 @@ class LabPrograms:
             "sharing": self._file.lab.sharing,
         }
 
-    def crossed(self, traffic: Traffic, seconds: float) -> dict[str, Any]:
+    def sum_traffic(self, traffic: Traffic, seconds: float) -> dict[str, Any]:
         """Return the key ``crossed`` of lab.json: payload by pair, NICs over time."""
         packets, names = traffic.packets, traffic.machines
         rates = [
@@ -397,7 +397,7 @@ def run_lab(
     if capture is not None and packets is not None:
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
         traffic = running.traffic(packets)
-        result["crossed"] = running.crossed(traffic, seconds)
+        result["crossed"] = running.sum_traffic(traffic, seconds)
         result |= running.judge(traffic, prediction, counts["tcp"], check.shares)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)

@@ -138,9 +138,21 @@ def test_settings_of_a_job_become_a_plan() -> None:
     assert [plan.hop_fanout(hop) for hop in (1, 2)] == [3, 2]
 
 
-def test_a_batch_that_samplers_cannot_share_is_refused() -> None:
-    with pytest.raises(ValueError, match="7 does not divide"):
-        BatchPlan.from_settings({**SETTINGS, "batch_size": 7})
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"batch_size": 7}, "7 does not divide"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"fanouts": [2, 0]}, "at least 1"),
+        ({"fanouts": []}, "at least 1"),
+        ({"epoch": "once"}, "not replicate, shard or local"),
+    ],
+)
+def test_impossible_plans_are_refused(
+    change: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        BatchPlan.from_settings({**SETTINGS, **change})
 
 
 def test_too_few_training_vertices_are_refused() -> None:

@@ -126,11 +126,23 @@ def test_a_part_without_edges_to_others_has_no_remote_vertex() -> None:
     assert len(whole.ghosts_of(0, 1)) == 0
 
 
-def test_a_part_without_vertices_is_refused() -> None:
-    problem = "part 1 of 3 owns no vertex of 4: write fewer machines"
-    owner = np.array([0, 0, 2, 2], np.int32)
-    with pytest.raises(DataError, match=problem):
-        whole_of(path(4), owner, 3, Aggregation("mean", True))
+@pytest.mark.parametrize(
+    ("owner", "parts", "problem"),
+    [
+        ([0, 0, 1], 2, "3 owners for 4 vertices"),
+        ([0, 0, 1, 2], 2, "owners reach from 0 to 2 of 2"),
+        ([0, -1, 1, 1], 2, "owners reach from -1 to 1 of 2"),
+        ([0, 0, 2, 2], 3, "part 1 of 3 owns no vertex of 4: write fewer machines"),
+    ],
+)
+def test_wrong_owners_are_refused(owner: list[int], parts: int, problem: str) -> None:
+    with pytest.raises((ValueError, DataError), match=problem):
+        whole_of(path(4), np.array(owner, np.int32), parts, Aggregation("mean", True))
+
+
+def test_an_unknown_norm_is_refused() -> None:
+    with pytest.raises(ValueError, match="no norm is called median"):
+        Aggregation("median", loops=True)
 
 
 def test_vertices_of_others_have_no_position() -> None:

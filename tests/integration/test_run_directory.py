@@ -116,7 +116,7 @@ def test_a_training_job(compute: str, sampling: str, tmp_path: Path) -> None:
     times = measured.times
     if compute == "real":
         assert (times > 0).all()  # what was done before run time 0 counts as well
-        # Measured, not stated; of fifty readings two may be the same.
-        assert len(np.unique(times)) > 0.9 * times.size
+        # Measured, not stated: of fifty, kept to some 10 ns, two may be the same.
+        assert len(np.unique(times)) >= times.size - 1
     else:  # nothing ends before its time; on a busy host a task may end later
         assert (times >= predicted.times - 1e-9).all()

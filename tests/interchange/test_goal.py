@@ -48,7 +48,7 @@ recv 500b from 1
 
 
 def test_a_schedule_by_hand(tmp_path: Path) -> None:
-    """Of one tag in the order of the file: s has 1,000 B and meets 4,000."""
+    """Messages of one tag meet in the order of the file: s has 1,000 B, r 4,000."""
     with pytest.raises(DataError, match="from rank 0 to 1 with tag 7 2 sends"):
         makespan(BY_HAND, tmp_path / "one.goal")
     text = BY_HAND.replace("s: send 1000b to 1 tag 7", "s: send 1000b to 1 tag 8")

@@ -180,8 +180,8 @@ class Agent:
                 connection = await connect_control(where, identity=who, limits=_LIMITS)
             except (NodeLost, DeadlineExceeded) as error:
                 if this_host.monotonic() > deadline:
-                    nobody = f"no coordinator answers at {format_address(*where)}"
-                    raise NodeLost(f"{nobody}: {error}") from error
+                    problem = f"no coordinator answers at {format_address(*where)}"
+                    raise NodeLost(f"{problem}: {error}") from error
                 await asyncio.sleep(0.1)
             else:
                 has = await self._describe(connection.local_address)

@@ -21,7 +21,11 @@ MOST_DEVICES = 62
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """Links, and those that rows cross between every two devices."""
+    """Links, and those that rows cross between every two devices.
+
+    Raises ValueError when there are no or too many devices for the core, a capacity is
+    not positive and finite, or a route crosses an unknown link or joins no two devices.
+    """
 
     devices: int
     """Number of devices."""
@@ -31,6 +35,23 @@ class Topology:
     """Rows, or bytes, per second of each link; shape (links,)."""
     routes: Mapping[tuple[int, int], Sequence[int]]
     """(Sender, receiver) -> positions of links; a pair that is absent is not joined."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.devices <= MOST_DEVICES:
+            raise ValueError(
+                f"{self.devices} devices: a plan has 1 to {MOST_DEVICES} of them"
+            )
+        for name, capacity in zip(self.links, self.capacities, strict=True):
+            if not (np.isfinite(capacity) and capacity > 0):
+                raise ValueError(
+                    f"link {name}: capacity {capacity} is not positive and finite"
+                )
+        for (sender, receiver), links in self.routes.items():
+            ends = {sender, receiver}
+            if len(ends) < 2 or not ends <= {*range(self.devices)}:
+                raise ValueError(f"no route leads from {sender} to {receiver}")
+            if not links or not {*links} <= {*range(len(self.links))}:
+                raise ValueError(f"route {sender} to {receiver}: no links {links}")
 
     @cached_property
     def starts(self) -> NDArray[np.int32]:
@@ -71,7 +92,11 @@ class Topology:
 
 @dataclass(frozen=True, eq=False)
 class Needs:
-    """Vertices that a device has and others need, ascending, once per island."""
+    """Vertices that a device has and others need, ascending, once per island.
+
+    Raises ValueError when lengths differ, vertices are not ascending, or one is not
+    needed.
+    """
 
     vertices: NDArray[np.int64]
     """int64, shape (rows,)."""
@@ -79,6 +104,15 @@ class Needs:
     """Device that has each."""
     readers: NDArray[np.int64]
     """Set of devices that need each, bit by bit."""
+
+    def __post_init__(self) -> None:
+        if not len(self.vertices) == len(self.owners) == len(self.readers):
+            raise ValueError("vertices, owners and readers differ in length")
+        if (np.diff(self.vertices) < 0).any():
+            raise ValueError("vertices are not in ascending order")
+        own = self.readers >> self.owners.astype(np.int64) & 1
+        if (self.readers <= 0).any() or own.any():
+            raise ValueError("a vertex has no reader, or its owner among them")
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -95,7 +129,8 @@ class Needs:
     ) -> Needs:
         """Return the needs of parts: device i needs ``remote[i]`` of ``owners[i]``.
 
-        Raises ValueError when two parts disagree on the owner of a vertex.
+        Raises ValueError when two parts disagree on the owner of a vertex, or one owns
+        what it needs.
         """
         vertices = np.concatenate([*remote, np.empty(0, np.int64)])
         owner = np.concatenate([*owners, np.empty(0, np.int32)])

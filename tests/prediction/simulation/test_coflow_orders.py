@@ -60,7 +60,7 @@ def test_sincronia_is_best_of_all_orders_at_one_port(sizes: list[int]) -> None:
 
 
 def test_sincronia_scales_the_others_at_the_fullest_port() -> None:
-    """Of Algorithm 1 by hand: b goes last at m0, then c weighs 1 - 3 / 5 = 0.4 there.
+    """Algorithm 1 by hand: b goes last at m0, then c weighs 1 - 3 / 5 = 0.4 there.
 
     At m0 (out) a has 1, b 5, c 3; at m1 (out) c has 4 more and d 5. First m0 and m1
     have 9 each: of equal ports m0. Then m1 has 9: c weighs 0.4 / 4, d 1 / 5, so c goes

@@ -316,6 +316,28 @@ def test_one_way_links_lead_one_way() -> None:
         check_plan(peer_to_peer(needs, 3), needs, topology)
 
 
+@pytest.mark.parametrize(
+    ("capacity", "routes", "problem"),
+    [
+        (0.0, {(0, 1): (0,)}, "not positive"),
+        (1.0, {(0, 0): (0,)}, "no route leads from 0 to 0"),
+        (1.0, {(0, 1): (4,)}, "no links"),
+        (1.0, {(0, 1): ()}, "no links"),
+    ],
+)
+def test_a_bad_topology_is_an_error(
+    capacity: float, routes: dict[tuple[int, int], tuple[int, ...]], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Topology(2, ("a",), np.array([capacity]), routes)
+
+
+def test_a_63rd_device_is_an_error() -> None:
+    """Sets of devices are bits in the core, whose arrays have 62 places."""
+    with pytest.raises(ValueError, match="63 devices: a plan has 1 to 62"):
+        Topology(63, (), np.empty(0), {})
+
+
 def test_nothing_to_send() -> None:
     alone = Topology(1, (), np.empty(0), {})
     plan = spst(needs_of([]), alone, seed=0)
@@ -368,3 +390,5 @@ def test_needs_of_parts() -> None:
     assert needs.readers.tolist() == [0b110, 0b001, 0b011]
     with pytest.raises(ValueError, match="disagree"):
         Needs.of_parts(remote, [*owners, np.array([1], np.int32)])
+    with pytest.raises(ValueError, match="its owner among them"):
+        needs_of([(0, {0})])
