@@ -356,7 +356,7 @@ def test_strangers_do_no_harm(tmp_path: Path, leftovers: Leftovers) -> None:
                     stranger.sendall(garbage)
 
     observer = Acts("began", throw, problem)
-    emulated = run(problem, realization, tmp_path, observer, time_scale=0.1)
+    emulated = run(problem, realization, tmp_path, observer, time_scale=0.3)
 
     assert len(ports) == 6
     assert emulated.schedule.makespan == pytest.approx(17.0, rel=0.2)
