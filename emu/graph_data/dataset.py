@@ -56,8 +56,12 @@ def partition(
     boxes
         Parts of each box, for ``hierarchical``: those of a box are consecutive.
 
-    Raises ValueError when the partitioner is unknown, or boxes do not hold the parts;
-    DataError when dgl is needed and not installed.
+    Raises
+    ------
+    ValueError
+        When the partitioner is unknown, or boxes do not hold the parts.
+    DataError
+        When dgl is needed and not installed.
     """
     if parts == 1:
         return np.zeros(structure.vertices, np.int32)

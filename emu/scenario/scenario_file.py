@@ -236,8 +236,11 @@ def load(
         Lifts the limits that hold for files of strangers, for one of one's own: of
         size, values, edges, flows. A line says how much memory it will take.
 
-    Raises ScenarioError with every error that shows before data are opened or tasks
-    placed: file, line, key, what was found, what would be right.
+    Raises
+    ------
+    ScenarioError
+        With every error that shows before data are opened or tasks placed: file, line,
+        key, what was found, what would be right.
     """
     if isinstance(source, Scenario):
         document = Document(source.name, source.to_json())

@@ -121,7 +121,10 @@ def test_two_deaths_cost_time_and_no_weights(
     assert recovery["makespan"] == content["makespan"]
     assert content["predicted_makespan"] == recovery["predicted_makespan"]
     off = content["makespan"] - content["predicted_makespan"]
-    up = content["predicted_makespan"] - 2 * 2.0
+    # A host so slow that the predicted run had ended by a death has fewer of them there.
+    down = result.predicted.outages.recovery
+    assert down in {0.0, 2.0, 4.0}
+    up = content["predicted_makespan"] - down
     assert content["makespan_error"] == pytest.approx(off / up)
     assert content["prediction"]["error"] is not None
     assert "bound" not in content

@@ -132,7 +132,10 @@ def plan_nic(
         those of a NIC as slow as this one is then, who sends has less of an all-reduce
         in the kernel when it goes on, and iterations of 0.80 s took 0.87.
 
-    Raises ValueError when no kernel here carries such a rate.
+    Raises
+    ------
+    ValueError
+        When no kernel here carries such a rate.
     """
     if not SLOWEST <= (real := payload / time_scale) <= FASTEST:
         raise ValueError(
