@@ -31,17 +31,13 @@ _LEFT_OUT = {
 }  # fmt: skip
 
 
-#: Draws in which ends of flows are 1e-11 s apart, as clocks of a run tell them.
-_CLOSE_ENDS = (1003, 2021)
 #: Two whose ties part otherwise in a run, by more than a prediction may be off.
 _PARTING_TIES = (271001148, 271001352)
 #: One where a single machine is the fastest, and a peer is to keep copies.
 _NEEDS_A_PEER = 263500010
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(12), *_CLOSE_ENDS, *_PARTING_TIES, _NEEDS_A_PEER]
-)
+@pytest.mark.parametrize("seed", [*range(12), *_PARTING_TIES, _NEEDS_A_PEER])
 def test_what_is_good_simulates_runs_and_passes_its_audit(
     seed: int, tmp_path: Path
 ) -> None:

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.prediction.simulation import simulate
-from emu.problem import CapacityChange, Problem, Realization
+from emu.problem import CapacityChange, Problem, RateHistory, Realization
 from emu.scenario import load, prepare
+from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
 from emu.trust.rate_audit import rule_audit, shares_of_max_min
@@ -93,6 +94,51 @@ def test_flows_of_max_min_rates_have_what_these_give(seed: int, slow: float) -> 
         assert carried == pytest.approx(fair, rel=1e-6)
     moved = {at for at in flows if made.flow_end[at] > made.flow_start[at]}
     assert found.keys() == moved
+
+
+CLOSE_ENDS = """
+name: three flows of one machine, of which two end within 7e-10 s
+cluster:
+  machines:
+    - {name: a, nic: 3 B/s}
+    - {name: b, count: 3, nic: 9 B/s}
+job:
+  system: custom
+  iterations: 1
+  tasks:
+    - {name: a, time: 0 s, pin: a}
+    - {name: x, time: 0 s, pin: b0}
+    - {name: y, time: 0 s, pin: b1}
+    - {name: z, time: 0 s, pin: b2}
+  flows:
+    - {from: a, to: x, volume: 2 B}
+    - {from: a, to: y, volume: 2.000000001 B}
+    - {from: a, to: z, volume: 10 B}
+schedule: {policy: maxmin}
+"""
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_flows_that_end_close_by_the_one_with_rate_0_has_ended(
+    order: tuple[int, int],
+) -> None:
+    """Only the history tells which: what was left of either is rounding."""
+    experiment = prepare(loads(CLOSE_ENDS))
+    made = experiment.simulate()
+    first, second = order
+    close = 2 + 1e-9 / 1.5
+    end = 2 + (10 - 2 - 1.5 * (close - 2)) / 3
+    rows = [(0.0, edge, 1.0) for edge in range(3)]
+    rows += [(2.0, first, 0.0), (2.0, second, 1.5), (2.0, 2, 1.5)]
+    rows += [(close, second, 0.0), (close, 2, 3.0), (end, 2, 0.0)]
+    time, edge, rate = (np.array(column) for column in zip(*rows, strict=True))
+    history = RateHistory(time, edge, np.zeros_like(edge), rate)
+    run = replace(made, rates=history)
+
+    checked, found = rule_audit(run, "maxmin", experiment.realization)
+
+    assert checked == 6
+    assert found == []
 
 
 def test_the_golden_job_with_older_flows_first_by_hand() -> None:
