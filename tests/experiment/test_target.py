@@ -65,12 +65,34 @@ def test_every_row_is_the_simulation_of_what_it_leaves() -> None:
         steps = build_job(ready.scenario).iterations
         assert steps == row.looks[scenario.seed].step
         assert row.cost is not None
-        assert row.everywhere is None or row.everywhere > 0
+        assert row.everywhere is None or row.everywhere >= row.makespan
     table = target_table(results, "accuracy=0.5")
     assert table.row_count == len(ROWS)
     assert next(iter(target_lines(results))).startswith(
         min(results, key=lambda row: row.makespan).system
     )
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_no_row_is_slower_than_on_all_machines(iterations: int) -> None:
+    """One or two iterations take two machines for data_parallel; the target, three."""
+    rates = {**FILE["job"]["rates"], "multiply": "1 ns"}
+    scenario = scenario_of(iterations=iterations, rates=rates)
+    names = ["dgtp", "data_parallel"]
+    for row in compare_systems(scenario, names, target=Target(0.5, within=30)):
+        assert row.placing["machines"] == ["a0", "a1", "b"]
+        assert row.everywhere is None
+        ready = prepare(row.scenarios[scenario.seed])
+        assert ready.simulate().makespan == row.makespan
+
+
+def test_rows_on_the_same_machines_stay_there() -> None:
+    rates = {**FILE["job"]["rates"], "multiply": "1 ns"}
+    scenario = scenario_of(iterations=1, rates=rates)
+    names, target = ["data_parallel", "dgtp"], Target(0.5, within=30)
+    rows = compare_systems(scenario, names, target=target, same_machines=True)
+    assert {(*row.placing["machines"],) for row in rows} == {("a0", "a1")}
+    assert any(row.everywhere and row.everywhere < row.makespan for row in rows)
 
 
 def test_equal_weights_are_one_class() -> None:
