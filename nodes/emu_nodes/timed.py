@@ -25,7 +25,8 @@ from emu_nodes.program import (
     tensor,
 )
 
-_POOL = 1 << 20
+#: Bytes of the random pool, from any of which a payload may begin.
+POOL = 1 << 20
 #: Bytes that are compared at once.
 _BLOCK = 1 << 16
 
@@ -34,8 +35,16 @@ _BLOCK = 1 << 16
 def _pool(seed: int, longest: int) -> NDArray[np.uint8]:
     """Return the bytes of a seed, with a window of the longest payload everywhere."""
     rng = np.random.default_rng([seed, 6])
-    pool = rng.integers(256, size=_POOL, dtype=np.uint8)
-    return np.resize(pool, longest + _POOL)
+    pool = rng.integers(256, size=POOL, dtype=np.uint8)
+    return np.resize(pool, longest + POOL)
+
+
+def pool_of(process: Shared, seed: int, longest: int) -> NDArray[np.uint8]:
+    """Return the bytes of the tasks of a process, of which it keeps the longest."""
+    if len(process.get("timed bytes", ())) < longest + POOL:
+        process["timed bytes"] = _pool(seed, longest)
+    own: NDArray[np.uint8] = process["timed bytes"]
+    return own
 
 
 class Timed(TaskProgram):
@@ -58,8 +67,7 @@ class Timed(TaskProgram):
         edges = (out.edge for out in brief.outputs)
         self._rows: dict[int, list[int]] = dict(zip(edges, rows, strict=True))
         longest = max([_BLOCK, *(max(row, default=0) for row in rows)])
-        if len(process.get("timed bytes", ())) < longest + _POOL:
-            process["timed bytes"] = _pool(self._seed, longest)
+        pool_of(process, self._seed, longest)
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
@@ -73,7 +81,7 @@ class Timed(TaskProgram):
             start = int(stream_key(self._seed, sender.edge, n))
             for begin in range(0, body.size, _BLOCK):
                 piece = body[begin : begin + _BLOCK]
-                there = (start + begin) % _POOL
+                there = (start + begin) % POOL
                 if not np.array_equal(piece, pool[there : there + piece.size]):
                     raise NodeMisbehaved(
                         f"iteration {n} of {sender.peer} came with other bytes than "
@@ -83,6 +91,6 @@ class Timed(TaskProgram):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        start = int(stream_key(self._seed, output.edge, iteration)) % _POOL
+        start = int(stream_key(self._seed, output.edge, iteration)) % POOL
         pool: NDArray[np.uint8] = self._process["timed bytes"]
         return {"bytes": pool[start : start + self._rows[output.edge][iteration]]}

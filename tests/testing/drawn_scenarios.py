@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from emu.problem.workloads.collectives import ALGORITHMS
 from tests.testing.draw import Draw, Section
 from tests.testing.drawn_sections import LATE_RULES, TRAINED, Scenario
 
@@ -57,7 +58,22 @@ def draw_scenario(seed: int) -> Section:
     schedule = content.get("schedule", {})
     if schedule.get("policy", "").startswith(("omcoflow", "sebf")) and draw.chance(0.3):
         schedule["policy"] = draw.one(*LATE_RULES)
+    draw = Draw(seed + 2**44)
+    for job in jobs:
+        if "collectives" in job and draw.chance(0.7):
+            _exchange_otherwise(job["collectives"], draw)
     return content
+
+
+def _exchange_otherwise(collectives: list[Section], draw: Draw) -> None:
+    """Make another collective of each, by one of its algorithms."""
+    for collective in collectives:
+        kind = draw.one(*ALGORITHMS)
+        _, one = collective.popitem()
+        how = draw.one(*ALGORITHMS[kind])
+        if how != "halving_doubling" or len(one["among"]).bit_count() == 1:
+            one["algorithm"] = how
+        collective[kind] = one
 
 
 def _group_and_keep(jobs: list[Section], draw: Draw) -> None:

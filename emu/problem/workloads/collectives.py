@@ -38,6 +38,37 @@ class Send(NamedTuple):
         return self.last - self.first
 
 
+def list_own(collective: str, rank: int, n: int) -> range:
+    """Return the chunks that a rank of ``n`` brings."""
+    if collective == "allgather":
+        return range(rank, rank + 1)
+    if collective == "alltoall":
+        return range(rank * n, rank * n + n)
+    return range(n if collective != "broadcast" or rank == 0 else 0)
+
+
+def list_outcome(collective: str, rank: int, n: int) -> dict[int, range]:
+    """Return the chunks that a rank is to have in the end, each with whose sum it is.
+
+    Of one rank alone that is what this rank brought.
+    """
+    if collective == "alltoall":
+        return {other * n + rank: range(other, other + 1) for other in range(n)}
+    if collective == "allgather":
+        return {other: range(other, other + 1) for other in range(n)}
+    if collective == "broadcast":
+        return dict.fromkeys(range(n), range(1))
+    chunks = (rank,) if collective == "reduce_scatter" else range(n)
+    return dict.fromkeys(chunks, range(n))
+
+
+def adds_up(collective: str, step: int, steps: int) -> bool:
+    """Return True where what a step of so many brings is added to what is there."""
+    if collective == "allreduce":
+        return 2 * step < steps
+    return collective == "reduce_scatter"
+
+
 @cache
 def list_steps(collective: str, algorithm: str, n: int) -> tuple[tuple[Send, ...], ...]:
     """Return the sends of every step among ``n`` ranks, two or more.

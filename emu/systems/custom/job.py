@@ -24,6 +24,7 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Section
 from emu.problem.workloads.all_reduce import ALL_REDUCE, NamedEdge, build_named_job
 from emu.problem.workloads.collectives import ALGORITHMS, Send, list_steps
+from emu.systems.custom import EXCHANGE
 
 #: One value for all iterations, or one per iteration (more than needed is allowed).
 PerIteration: TypeAlias = float | tuple[float, ...]
@@ -85,7 +86,7 @@ def custom_job(
     built = [
         replace(
             task,
-            settings={"payload_bytes": payload[task.name]} if byte_scale else {},
+            settings=_to_send(task, payload[task.name], byte_scale),
             iterations=None if rounds[task.name] == most else rounds[task.name],
         )
         for task, _ in tasks
@@ -94,6 +95,16 @@ def custom_job(
     window = window if window is None or window < most else None
     edges = [flow.edge for flow in flows]
     return build_named_job(built, edges, most, settings or {}, window=window)
+
+
+def _to_send(
+    task: Task, rows: list[list[int]], byte_scale: float | None
+) -> dict[str, Any]:
+    """Return the settings of a task's program; empty where nothing is emulated."""
+    if not byte_scale:
+        return {}
+    scale = {"byte_scale": byte_scale} if task.settings else {}
+    return {**task.settings, **scale, "payload_bytes": rows}
 
 
 def custom_realization(
@@ -234,21 +245,51 @@ def with_collectives(
             continue
         kind, one = collective.kind, collective.exchange
         for segment in range(one.segments):
-            label = f"{kind}{number}.{segment}"
             for name in one.among:
-                rank = replace(
-                    by_name[name],
-                    kind=ALL_REDUCE if kind == "allreduce" else kind,
-                    demands={},
-                    process=by_name[name].process_name,
-                    takes="",
-                    frees=None,
-                )
-                for step in range(len(one.steps(kind)) + 1):
-                    task = replace(rank, name=f"{name}.{label}.{step}")
-                    all_tasks.append(CustomTask(task, 0.0))
-            all_flows += _segment(one, kind, label)
+                parts = _steps_of_rank(one, kind, by_name[name], (number, segment))
+                all_tasks += [CustomTask(part, 0.0) for part in parts]
+            all_flows += _segment(one, kind, f"{kind}{number}.{segment}")
     return all_tasks, all_flows
+
+
+def _steps_of_rank(
+    one: ExchangeSection, kind: str, task: Task, key: tuple[int, int]
+) -> Iterator[Task]:
+    """Yield the tasks of a rank in one segment: a step each, and one for the outcome.
+
+    ``key``: numbers of the collective and of the segment.
+    """
+    steps, names, label = one.steps(kind), one.among, f"{kind}{key[0]}.{key[1]}"
+    rank = names.index(task.name)
+    place = {"kind": kind, "algorithm": one.way(kind), "rank": rank, "key": [*key]}
+    place |= {"ranks": len(names), "chunk": _chunk(one, kind)}
+    for step in range(len(steps) + 1):
+        before, after = (steps[step - 1] if step else ()), (*steps[step : step + 1],)
+        senders = {s.sender for s in before if s.receiver == rank}
+        receivers = {s.receiver for some in after for s in some if s.sender == rank}
+        peers = {
+            "from": {f"{names[r]}.{label}.{step - 1}": r for r in sorted(senders)},
+            "to": {f"{names[r]}.{label}.{step + 1}": r for r in sorted(receivers)},
+        }
+        yield replace(
+            task,
+            name=f"{task.name}.{label}.{step}",
+            kind=ALL_REDUCE if kind == "allreduce" else kind,
+            demands={},
+            process=task.process_name,
+            takes="",
+            frees=None,
+            program=EXCHANGE,
+            settings={"exchange": {**place, **peers, "step": step}},
+        )
+
+
+def _chunk(one: ExchangeSection, kind: str) -> PerIteration:
+    """Return the bytes of a chunk: of a rank's share, of all but an allgather."""
+    pieces = one.segments * (1 if kind == "allgather" else len(one.among))
+    if isinstance(one.volume, tuple):
+        return tuple(size / pieces for size in one.volume)
+    return one.volume / pieces
 
 
 def _segment(one: ExchangeSection, kind: str, label: str) -> Iterator[CustomFlow]:

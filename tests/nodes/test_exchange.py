@@ -1,0 +1,123 @@
+"""Collectives with bytes: who has what in the end, and what is noticed where not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.errors import NodeMisbehaved
+from emu.problem import Job, Realization
+from emu.problem.workloads.collectives import ALGORITHMS, list_steps
+from emu.systems.custom.section import CustomJobSection
+from emu.systems.job_section import BuildContext
+from emu_nodes.exchange import Step
+from tests.nodes.one_process import drive
+
+PAIRS = [(kind, how) for kind, some in ALGORITHMS.items() for how in some]
+
+
+def job_with(
+    kind: str, how: str, n: int, *, scale: float = 1.0, **keys: Any
+) -> tuple[Job, Realization]:
+    """Return a job of three iterations with one collective, and its volumes."""
+    names = [f"w{rank}" for rank in range(n)]
+    one = {"among": names, "algorithm": how, "volume": "4096 B", **keys}
+    section = CustomJobSection.model_validate(
+        {
+            "system": "custom",
+            "iterations": 3,
+            "tasks": [{"name": name, "time": "1 s"} for name in names],
+            "collectives": [{kind: one}],
+        }
+    )
+    context = BuildContext(("m",), None, seed=7, byte_scale=scale)
+    job = section.build(context)
+    return job, section.realize(job, context, None, {})
+
+
+def ranks_of(how: str, n: int) -> int:
+    return 1 << n.bit_length() - 1 if how == "halving_doubling" else n
+
+
+SIZE = st.floats(0, 5000).map("{!r} B".format)
+SIZES = st.one_of(SIZE, st.lists(SIZE, min_size=3, max_size=3))
+
+
+@pytest.mark.parametrize(("kind", "how"), PAIRS)
+@given(
+    n=st.integers(2, 9),
+    volume=SIZES,
+    scale=st.floats(0.01, 4),
+    segments=st.integers(1, 3),
+    lag=st.integers(1, 2),
+)
+def test_everybody_has_what_it_should_and_sends_what_is_stated(
+    kind: str, how: str, n: int, volume: Any, scale: float, segments: int, lag: int
+) -> None:
+    """Steps check their outcome themselves; the tests below try that they do."""
+    keys: dict[str, Any] = {"volume": volume, "segments": segments, "lag": lag}
+    job, realization = job_with(kind, how, ranks_of(how, n), scale=scale, **keys)
+    sent = drive(job).volumes
+
+    np.testing.assert_array_equal(sent, np.rint(realization.volumes * scale))
+
+
+@pytest.mark.parametrize(("kind", "how"), PAIRS)
+def test_one_wrong_byte_of_any_send_is_noticed(
+    kind: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, realization = job_with(kind, how, 4)
+    payload, wrong = Step.payload, set[int]()
+
+    def disturbed(self: Step, output: Any, iteration: int, made: Any) -> Any:
+        content = payload(self, output, iteration, made)
+        if iteration != 1 or output.edge not in wrong:
+            return content
+        body = content["bytes"].copy()
+        body[-1] += 1
+        return {"bytes": body}
+
+    monkeypatch.setattr(Step, "payload", disturbed)
+    moving = np.flatnonzero(realization.volumes[:, 1])
+    sends, segments = sum(map(len, list_steps(kind, how, 4))), 1 + (kind == "allreduce")
+    assert len(moving) == sends * segments
+    for edge in moving.tolist():
+        wrong = {edge}
+        with pytest.raises(NodeMisbehaved, match=r"chunk \d+ after iteration 1"):
+            drive(job)
+
+
+@pytest.mark.parametrize("kind", ["allreduce", "reduce_scatter"])
+def test_a_share_added_twice_or_left_out_is_noticed(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in = Step._take_in
+
+    def twice(self: Step, *what: Any) -> None:
+        take_in(self, *what)
+        if self._rank == 1 and self._step == 1:
+            take_in(self, *what)
+
+    def never(self: Step, *what: Any) -> None:
+        if self._rank != 1 or self._step != 1:
+            take_in(self, *what)
+
+    for fault in (twice, never):
+        monkeypatch.setattr(Step, "_take_in", fault)
+        with pytest.raises(NodeMisbehaved, match="has a wrong chunk"):
+            drive(job_with(kind, "ring", 4)[0])
+
+
+def test_what_is_too_short_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    payload = Step.payload
+
+    def short(*what: Any) -> Any:
+        return {"bytes": payload(*what)["bytes"][:5]}
+
+    monkeypatch.setattr(Step, "payload", short)
+    with pytest.raises(NodeMisbehaved, match="sent 5 bytes, not the 1024 of its"):
+        drive(job_with("reduce_scatter", "direct", 4)[0])
