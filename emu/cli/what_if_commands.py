@@ -288,6 +288,7 @@ def compare(
         of, rows = emu.load(what[0], overrides or []), split_words(systems)
         target, form = Target.parse(to, within) if to else None, form_of(form, out, to)
         how: Any = {"same": same_machines, "target": target, "confirm": confirm}
+        how["cores"] = jobs or usable_cores()
         results = compare_rows(of, rows, seeds, **how)
         show_systems(of, results, to, write, json_target)
         write_systems(of, results, to, form, out, open_it=open_it)
@@ -348,6 +349,7 @@ def compare_rows(
     same: bool,
     target: Target | None,
     confirm: int,
+    cores: int,
 ) -> list[SystemResult]:
     """Return the rows of a table, and say meanwhile how far it is."""
     if confirm and target is None:
@@ -371,7 +373,7 @@ def compare_rows(
             target=target,
             watch=say,
             warn=warn,
-            cores=usable_cores() if target else 1,  # a process takes 3 s to start
+            cores=cores if target else 1,  # a process takes 3 s to start
         )
         best = [one.system for one in system_tables.rank(results)[:confirm]]
         for number, name in enumerate(best, 1):
