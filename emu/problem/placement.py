@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.errors import PlacementError
 from emu.problem.job import Job, Realization
 
 if TYPE_CHECKING:
@@ -189,6 +190,11 @@ class Placement:
                     f"{by}, but {takes} are taken there"
                 )
         return problems
+
+    def check(self, job: Job, cluster: Cluster) -> None:
+        """Raise PlacementError with the first violations, if there are any."""
+        if broken := self.violations(job, cluster):
+            raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
 
 
 @dataclass(frozen=True)

@@ -485,9 +485,7 @@ def _place_built(
     for name in copy_names(job) & scenario.placement.tasks.keys():
         if (at := problem.machine_of_task[name]) != scenario.placement.tasks[name]:
             raise NoPeer(f"{name} stands where what it copies does: write {at}, say")
-    broken = outcome.placement.violations(job, cluster)
-    if broken:
-        raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
+    outcome.placement.check(job, cluster)
     problem = following_placement(scenario, problem)
     if problem.job.settings != job.settings:
         realization = realize(scenario, problem.job)

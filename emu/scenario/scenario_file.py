@@ -183,11 +183,14 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
     is_own = policy not in SEARCHES
     if waits and not is_own and not is_program(scenario.schedule.policy):
         placement, is_own = place_tasks(scenario, job, cluster).placement, True
+        placement.check(job, cluster)
     else:  # a search finds a placement where IFS does
         policy, copies = policy if is_own else "ifs", copy_names(job)
         tasks = {task: at for task, at in tasks.items() if task not in copies}
         whole, seed = without_copies(job), scenario.seed
         placement = place(policy, whole, cluster, seed=seed, tasks=tasks).placement
+        if is_own:
+            placement.check(whole, cluster)
         # Copies come behind, each to the machine that its placement gives it.
         placement = Placement((*placement.machine_of, *[0] * len(copies)))
     subject = following_placement(scenario, Problem(cluster, job, placement))

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from emu.errors import ScenarioError, SchedulingError
+from emu.errors import PlacementError, ScenarioError, SchedulingError
 from emu.prediction.analysis.bounds import bounds, optimality
 from emu.prediction.analysis.critical_path import Cause, critical_path
 from emu.prediction.analysis.explanation import explain
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import Schedule
-from emu.scenario import prepare
+from emu.scenario import load, prepare
+from emu.scenario.scenario_file import find_errors
 from emu.trust.audit import audit
 from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import custom, emu, flow, read, written
@@ -141,6 +142,19 @@ def test_slots_do_not_multiply(tmp_path: Path) -> None:
 
     assert ran.returncode == 4
     assert "pool gpu of machine m gets 2 slots back from a, a2" in ran.stderr
+
+
+@pytest.mark.parametrize("policy", ["ifs", "round_robin", "random", "best"])
+def test_validation_says_so_too(policy: str, tmp_path: Path) -> None:
+    stated = scenario({"name": "a", "slot": "gpu"}, {"name": "b"}, A2)
+    stated["placement"] = {"policy": policy}
+    file = written(stated, tmp_path)
+    (found,) = find_errors(file)
+    with pytest.raises(PlacementError) as caught:
+        prepare(load(file))
+
+    assert str(caught.value).rpartition(": ")[2] in str(found)
+    assert "gets 2 slots back from a, a2" in str(found) or policy == "best"
 
 
 @pytest.mark.emulation
