@@ -102,8 +102,8 @@ class Comparison(list[Candidate]):
     """Candidates side by side, the first of which the others are compared with."""
 
     def _repr_html_(self) -> str:
-        """Return the table of `comparison_table`, for notebooks."""
-        return html_of(comparison_table(self)) if self else repr(self)
+        """Return the tables of `comparison_tables`, for notebooks."""
+        return "".join(map(html_of, comparison_tables(self))) if self else repr(self)
 
 
 def write_makespans(makespans: Mapping[Any, float]) -> tuple[str, str]:
@@ -124,9 +124,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
 
     ``job`` says in a line what it was.
     """
-    with_cost = any(one.cost for one in candidates)
-    columns = [*COLUMNS, ">bytes moved", ">tasks moved"]
-    columns += _PRICES.values() if with_cost else ()
+    columns = *COLUMNS, ">bytes moved", ">tasks moved"
     title = f"Simulated, {job}" if job else "Simulated"
     table = plain_table(title, "placement", "policy", *columns)
     best = min((one.makespan for one in candidates), default=0.0)
@@ -135,10 +133,6 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         cells.append(write_pair(pair(one.makespans, candidates[0].makespans)))
         if not one.refused:
             cells += [f"{one.moved:.0%}", str(len(one.moves))]
-        if one.cost:
-            cells.append(format_money(one.cost["total"]))
-            value = one.cost["value"]
-            cells += [] if value is None else [f"{value:.4g}"]
         table.add_row(*cells, style="bold" if one.makespan == best else "")
     table.caption = "\n".join(_notes_on(candidates))
     return table
@@ -154,8 +148,10 @@ def coflow_line(times: Mapping[str, float]) -> str:
 def comparison_tables(
     candidates: Sequence[Candidate], job: str = ""
 ) -> Iterator[Table]:
-    """Yield `comparison_table`, and how long coflows take where some have a name."""
+    """Yield `comparison_table`, costs, and how long coflows take that have a name."""
     yield comparison_table(candidates, job)
+    if paid := [one for one in candidates if one.cost]:
+        yield _cost_table(paid)
     columns = (">coflows", ">mean", ">95 % within", ">slowdown")
     title = "Coflows; slowdown: over the time that one takes alone"
     table = plain_table(title, "placement", "policy", *columns)
@@ -168,6 +164,17 @@ def comparison_tables(
         table.add_row(one.placement, one.policy, *cells, style=style)
     if rows:
         yield table
+
+
+def _cost_table(candidates: Sequence[Candidate]) -> Table:
+    """Return what each costs; the table of makespans has no room for it."""
+    table = plain_table("Cost", "placement", "policy", *_PRICES.values())
+    for one in candidates:
+        cost = one.cost or {}
+        value = "" if cost["value"] is None else f"{cost['value']:.4g}"
+        cells = format_money(cost["total"]), value
+        table.add_row(one.placement, one.policy, *cells)
+    return table
 
 
 def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:

@@ -24,7 +24,12 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.report.comparison import Candidate, comparison_table, sweep_table
+from emu.report.comparison import (
+    Candidate,
+    comparison_table,
+    comparison_tables,
+    sweep_table,
+)
 from emu.report.explanation_tables import (
     placement_table,
     placing_line,
@@ -137,6 +142,23 @@ def test_comparison_pairs_the_seeds() -> None:
     assert shorter.to_json(first)["tie"] is False
     assert alike.to_json(first)["tie"] is True
     assert alike.to_json(first)["seeds"] == 3
+
+
+def test_costs_leave_room_for_names_and_figures() -> None:
+    """A table of nine columns broke names of rules within words at 100 columns."""
+    seeds = {0: 23.85017, 1: 23.91111}
+    cost = {"total": 0.02113, "value": 1.98877}
+    names = ["explicit", "round_robin"], ["omcoflow_frozen", "weighted_maxmin"]
+    rows = [
+        Candidate(where, rule, {s: x + n * 1e-7 for s, x in seeds.items()}, cost=cost)
+        for n, (where, rule) in enumerate(zip(*names, strict=True))
+    ]
+    makespans, costs = (_shown(table) for table in comparison_tables(rows))
+    for table in (makespans, costs):
+        for line, where, rule in zip(table[2:], *names, strict=False):
+            assert line.split()[:2] == [where, rule]
+    assert costs[2].split()[2:] == ["0.0211", "$", "1.989"]
+    assert "23.8806 s" in makespans[2]
 
 
 @pytest.mark.parametrize(("own", "first"), [(0.3, 0.0), (0.0, 0.3), (0.1, 0.1)])
