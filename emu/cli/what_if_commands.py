@@ -35,6 +35,7 @@ from emu.report import explanation_tables as words
 from emu.report import system_tables
 from emu.report.comparison import Candidate, comparison_tables, reason
 from emu.report.many_runs import runs_json, runs_table
+from emu.report.measurement import measurement_table, read_measurement
 from emu.report.system_tables import Confirmation, SystemResult
 from emu.report.terminal import terminal
 from emu.runs.result import Result
@@ -259,11 +260,13 @@ def compare(
     Placements and rate policies of a scenario are compared by simulation, beside the
     scenario as it is, each placed under its own policy. Differences are taken seed by
     seed against the first row; one within its own 95 % interval is a tie. Runs that
-    differ by their seed only make one row. With systems it is shown as each of them,
-    with as many seeds per iteration and what is added to the file or dropped from it;
-    nothing else is varied. Where the file states no machines (job.machines), each
-    system is on those on which it is fastest. With --to all train until three looks in
-    a row hold an accuracy, an epoch apart, and rows are the times that this takes.
+    differ by their seed only make one row; beside runs stands what was measured
+    elsewhere, a .csv of iteration,seconds or link,bytes. With systems it is shown as
+    each of them, with as many seeds per iteration and what is added to the file or
+    dropped from it; nothing else is varied. Where the file states no machines
+    (job.machines), each system is on those on which it is fastest. With --to all train
+    until three looks in a row hold an accuracy, an epoch apart, and rows are the times
+    that this takes.
 
     Raises
     ------
@@ -273,11 +276,15 @@ def compare(
     """
     if to and not systems:
         raise ScenarioError("write --systems all as well", file=f"--to {to}")
-    if all(path.is_dir() for path in what):
-        runs = [emu.load_run(path) for path in what]
+    recorded = [path for path in what if path.is_dir()]
+    if recorded and all(path.is_dir() or path.suffix == ".csv" for path in what):
+        runs = [emu.load_run(path) for path in recorded]
+        others = [read_measurement(path) for path in what if path not in recorded]
         say_missing(*runs)
-        if emit(json_target, runs_json(runs)):
-            terminal().print(runs_table(runs))
+        apart = [{"name": one.path.name, "rows": [*one.rows(runs)]} for one in others]
+        if emit(json_target, [*runs_json(runs), *apart]):
+            tables = (measurement_table(one, runs) for one in others)
+            terminal().print(runs_table(runs), *tables)
         if out is not None:
             from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
 
