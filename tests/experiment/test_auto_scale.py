@@ -21,8 +21,11 @@ from emu.experiment.auto_scale import (
 )
 from emu.experiment.scale_search import ScaleTrial
 from emu.prediction.simulation import simulate
-from emu.scenario import Experiment, load
+from emu.scenario import Experiment, load, prepare
+from emu.scenario.scenario_file import loads
+from emu.testing.trials.trial import Case, run_trial
 from tests.integration.scenarios import custom, read
+from tests.testing.trial_cases import CASES
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 AUTO = ("emulation.time_scale=auto", "emulation.byte_scale=auto")
@@ -148,6 +151,24 @@ def test_a_dry_run_says_what_is_known_and_starts_nothing(
     assert "chosen by trials" in shown
     assert not trials.scales
     assert not (tmp_path / "runs").exists()
+
+
+P3 = CASES["p3"].replace("iterations: 3", "iterations: 5")
+SHORT = {
+    **CASES,
+    **{f"p3 {name}": f"{P3}  pipeline: {name}" for name in ("none", "A", "B")},
+}
+
+
+@pytest.mark.parametrize("name", sorted(SHORT.keys() - {"p3", "ring", "dorylus-dying"}))
+def test_every_system_ends_after_any_of_its_iterations(name: str) -> None:
+    """P3 looked for the gradients of the mini-batches that a trial leaves out."""
+    text = SHORT[name]
+    whole = prepare(loads(f"name: short\n{text}"))
+    for count in range(1, whole.problem.job.iterations + 1):
+        trial = run_trial(Case.of(shorten(whole, count)))
+        assert trial.error is None
+        assert trial.complaints == []
 
 
 @pytest.mark.emulation

@@ -92,7 +92,9 @@ def test_what_it_is_not(lines: list[str], problem: str, tmp_path: Path) -> None:
 
 def test_a_link_that_the_run_lacks(run: RecordedRun, tmp_path: Path) -> None:
     found = read_measurement(written(tmp_path, "link,bytes", "mo out,1"))
-    with pytest.raises(DataError, match=r"run has no link 'mo out', did you mean 'm. out'"):
+    with pytest.raises(
+        DataError, match=r"run has no link 'mo out', did you mean 'm. out'"
+    ):
         list(found.rows([run]))
 
 

@@ -323,12 +323,12 @@ class ModelForward(_P3Task):
 
         Those of mini-batch k are due for that of mini-batch k + 1 + tau, which both
         parts of the parameters keep to: they form one version. After the last one,
-        None, with all that is left.
+        None, with all that is left: a trial ends before the last mini-batch.
         """
         machine = self._machine
-        due = machine.batches
-        if cycle is not None:
-            due = min(max(cycle - self.missed, 0), machine.batches)
+        done = self._brief.iterations - machine.pipeline.depth
+        due = max(done if cycle is None else cycle - self.missed, self._updates)
+        due = min(due, machine.batches)
         for batch in range(self._updates, due):
             gradients = tuple(by_batch.pop(batch) for by_batch in machine.gradients)
             self._taken.append(gradients)
