@@ -20,6 +20,7 @@ from emu.prediction.analysis.throughput import seeds_per_iteration
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.suggestion import nearest
+from emu.problem.workloads import PARTS
 from emu.problem.workloads.operations import count_layers
 from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.experiment import WORTHWHILE
@@ -436,6 +437,7 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     """Return key -> (what it was, what it is) of what a translation states otherwise.
 
     None where there is no such key, or one system has the default of a key of its own.
+    Beside the keys stand the parameters of a layer where the models differ in these.
     """
     what: Any = {"mode": "json", "include": {"job", "placement"}, "exclude_none": True}
     both = scenario, translated
@@ -451,7 +453,16 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
         )
         if was != now:
             changes[key] = was, now
+    layers = [_list_parameters(one) for one in both]
+    if layers[0] != layers[1]:
+        changes["parameters of a layer"] = layers[0], layers[1]
     return changes
+
+
+def _list_parameters(scenario: Scenario) -> list[str]:
+    """Return names of a layer's parameters; empty for a program, which tells none."""
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    return [*PARTS.get(settings.get("model", {}).get("kind", ""), ())]
 
 
 def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import Target
-from emu.report.system_tables import target_lines, target_table
+from emu.report.system_tables import Confirmation, target_lines, target_table
 from emu.scenario import Scenario, build_job, prepare
 from emu.scenario.scenario_file import loads
 
@@ -93,6 +95,18 @@ def test_rows_on_the_same_machines_stay_there() -> None:
     rows = compare_systems(scenario, names, target=target, same_machines=True)
     assert {(*row.placing["machines"],) for row in rows} == {("a0", "a1")}
     assert any(row.everywhere and row.everywhere < row.makespan for row in rows)
+
+
+def test_every_key_of_a_row_is_documented() -> None:
+    scenario = scenario_of()
+    (row,) = compare_systems(scenario, ["dorylus.pipe"], target=Target(0.2, within=30))
+    run = Confirmation("runs/x", 1.0, 0.0, "trusted", "agrees")
+    keys = {*replace(row, run=run).to_json(row), "refused"}
+    text = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    section = text.partition("## Tables of systems")[2].partition("\n## ")[0]
+    rows = [line.partition(" | ")[0] for line in section.splitlines()[6:]]
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == keys
+    assert row.edits["parameters of a layer"] == (["weight", "bias"], ["weight"])
 
 
 def test_equal_weights_are_one_class() -> None:
