@@ -195,10 +195,15 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
 
 def cache_lines(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str]:
     """Yield a line on the hits of caches, which are those of every schedule."""
-    for one in cache_figures(next(iter(schedules.values()))).values():
-        yield (
-            f"caches of {one['rows']:,} rows ({one['policy']}): {one['hits']:,} hits, "
-            f"{one['misses']:,} misses of rows that others own ({one['hit_rate']:.1%}),"
-            f" {SIZE.format(one['bytes_saved'])} saved, {one['empty_messages']:,} "
-            "messages without a row"
-        )
+    yield from map(cache_line, cache_figures(next(iter(schedules.values()))).values())
+
+
+def cache_line(figures: Mapping[str, Any]) -> str:
+    """Return ``cache`` of result.json in a line."""
+    saved = SIZE.format(figures["bytes_saved"])
+    return (
+        f"caches of {figures['rows']:,} rows ({figures['policy']}): "
+        f"{figures['hits']:,} hits, {figures['misses']:,} misses of rows that others "
+        f"own ({figures['hit_rate']:.1%}), {saved} saved, "
+        f"{figures['empty_messages']:,} messages without a row"
+    )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from emu.problem import Schedule
+from emu.report.html.page import write_report
 from emu.scenario import prepare
 from emu.systems.cache_section import cache_figures
 from tests.integration.scenarios import (
@@ -62,6 +63,7 @@ def test_hits_are_not_sent_and_change_no_weight(
     assert figures["rows"] == 60
     assert figures["hits"] > 0
     assert figures["bytes_saved"] == figures["hits"] * ROW
+    assert f" {figures['hits']:,} hits, " in write_report(run.path).read_text()
     del document["job"]["cache"]
     whole = feature_bytes(prepare(read(document)).simulate())
     saved = whole - feature_bytes(run.outcome.run.schedule)

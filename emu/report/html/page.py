@@ -33,6 +33,7 @@ from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import Result, port_rows
+from emu.systems.cache_section import cache_line
 from emu.units import format_duration, format_rate
 
 #: Figures that come first; the others are folded below them.
@@ -169,8 +170,9 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
 def edges_section(result: Result) -> str:
     """Return the bytes over the network: per kind of payload, and per kind of edge."""
     text = facts.payload_line(result.get("payloads", {}))
-    line = f"<p class=remark>{escape(text)}.</p>" if text else ""
-    return line + html.table(facts.flow_table(result["edges"]))
+    lines = [text, cache_line(result["cache"]) if "cache" in result else ""]
+    remarks = (f"<p class=remark>{escape(line)}.</p>" for line in lines if line)
+    return "".join(remarks) + html.table(facts.flow_table(result["edges"]))
 
 
 #: Seconds that a report looks for a lower bound over all placements.
