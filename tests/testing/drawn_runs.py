@@ -111,7 +111,8 @@ def _whole_way(file: Path, folder: Path) -> tuple[str, str]:
         if "until.accuracy" in str(error):  # only training tells
             return "refused", ""
         of_death = isinstance(error, NodeLost) or "is killed" in str(error)
-        by_rates = of_death or "wait for slots" in str(error)
+        words = "wait for slots", "gets its slots"  # as placed, or of every placement
+        by_rates = of_death or any(text in str(error) for text in words)
         if by_rates and "rule.py" in file.read_text():
             return "refused", ""  # `validate` runs no code of others to see what ends
         return "refused", "" if errors else f"validate: good, and then: {error}"
