@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import groupby
+from operator import attrgetter
 from typing import TypeAlias
 
 from emu.problem import ActiveFlow, Job, Problem, Realization
@@ -211,11 +212,8 @@ def fifo(flows: list[Flow], capacity: Capacities) -> None:
     queues: dict[str, list[Flow]] = {}
     for flow in flows:
         queues.setdefault(flow.hops[0], []).append(flow)
-    heads = [
-        # Times that are equal on paper may part by rounding here.
-        min(queue, key=lambda f: (round(f.ready, 10), f.turn, f.rank))
-        for queue in queues.values()
-    ]
+    by_turn = attrgetter("ready", "turn", "rank")
+    heads = [min(queue, key=by_turn) for queue in queues.values()]
     water_fill(heads, capacity, lambda _: 1.0)
 
 

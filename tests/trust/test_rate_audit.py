@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -139,6 +140,38 @@ def test_of_two_flows_that_end_close_by_the_one_with_rate_0_has_ended(
 
     assert checked == 6
     assert found == []
+
+
+@pytest.mark.parametrize("later", ["a", "b"])
+def test_of_two_flows_that_are_ready_close_by_the_earlier_goes_first(
+    later: str,
+) -> None:
+    """And either may where the records of a run have them the other way round."""
+    times = {name: "1.00000000003 s" if name == later else "1 s" for name in "ab"}
+    senders = [{"name": n, "time": t, "pin": "m0"} for n, t in times.items()]
+    readers = [{"name": f"to-{n}", "time": "0 s", "pin": "m1"} for n in times]
+    content = {
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "1 B/s"}]},
+        "job": {
+            "system": "custom",
+            "iterations": 1,
+            "tasks": [*senders, *readers],
+            "flows": [{"from": n, "to": f"to-{n}", "volume": "9 B"} for n in times],
+        },
+        "schedule": {"policy": "fifo"},
+    }
+    experiment = prepare(loads(json.dumps({"name": "close", **content})))
+    what = experiment.problem, experiment.realization
+    made = simulate(*what, "fifo", record_rates=True)
+
+    ends = {name: float(made.flow_end[n, 0]) for n, name in enumerate("ab")}
+    assert ends[later] == pytest.approx(19)
+    assert rule_audit(made, "fifo", experiment.realization)[1] == []
+    for late, broken in ((4e-10, 0), (1e-6, 2)):
+        ready = made.flow_ready.copy()
+        ready["ab".index(later) ^ 1, 0] += late  # that of the one that goes first
+        other = replace(made, flow_ready=ready)
+        assert len(rule_audit(other, "fifo", experiment.realization)[1]) == broken
 
 
 def test_the_golden_job_with_older_flows_first_by_hand() -> None:

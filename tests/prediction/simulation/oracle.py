@@ -202,7 +202,8 @@ def _something_is_sent(
         if (problem.job.edges[e].source, n) not in out.task_end:
             continue
         if (e, n) not in out.flow_ready:
-            out.flow_ready[e, n] = flow.ready = now
+            out.flow_ready[e, n] = now
+            flow.ready = round(now, 10)  # what is equal on paper may part by rounding
             return True
         if n > 0 and (e, n - 1) not in out.flow_end:
             continue
