@@ -276,19 +276,8 @@ def compare(
     """
     if to and not systems:
         raise ScenarioError("write --systems all as well", file=f"--to {to}")
-    recorded = [path for path in what if path.is_dir()]
-    if recorded and all(path.is_dir() or path.suffix == ".csv" for path in what):
-        runs = [emu.load_run(path) for path in recorded]
-        others = [read_measurement(path) for path in what if path not in recorded]
-        say_missing(*runs)
-        apart = [{"name": one.path.name, "rows": [*one.rows(runs)]} for one in others]
-        if emit(json_target, [*runs_json(runs), *apart]):
-            tables = (measurement_table(one, runs) for one in others)
-            terminal().print(runs_table(runs), *tables)
-        if out is not None:
-            from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
-
-            plot(runs, "compare", out)
+    if what[0].is_dir() and all(p.is_dir() or p.suffix == ".csv" for p in what):
+        _compare_runs(what, json_target, out)
     elif len(what) > 1:
         raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
     elif systems:
@@ -319,6 +308,23 @@ def compare(
             terminal().print(*comparison_tables(candidates, job))
             words.print_placing(base.placing, terminal())
         judge_rows(of, candidates)
+
+
+def _compare_runs(
+    what: Sequence[Path], json_target: JsonTarget, out: Path | None
+) -> None:
+    """Show recorded runs, and beside them what was measured elsewhere."""
+    runs = [emu.load_run(path) for path in what if path.is_dir()]
+    others = [read_measurement(path) for path in what if not path.is_dir()]
+    say_missing(*runs)
+    apart = [{"name": one.path.name, "rows": [*one.rows(runs)]} for one in others]
+    if emit(json_target, [*runs_json(runs), *apart]):
+        tables = (measurement_table(one, runs) for one in others)
+        terminal().print(runs_table(runs), *tables)
+    if out is not None:
+        from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
+
+        plot(runs, "compare", out)
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:

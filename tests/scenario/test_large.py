@@ -36,9 +36,15 @@ def chain(count: int) -> dict[str, Any]:
 
 
 def test_a_limit_is_lifted_for_files_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """By the option, and by ``large``; the line says how much memory it will take."""
+    """By the option, and by ``large``; the line says how much memory it will take.
+
+    Of every file: it was taken for the one line that an interruption has, which had
+    none then.
+    """
     monkeypatch.setattr("emu.scenario.document.MOST_VALUES", 1000)
     monkeypatch.setattr("emu.host.limits._SMALL", 1000)
     file = tmp_path / "chain.json"
@@ -47,6 +53,8 @@ def test_a_limit_is_lifted_for_files_of_ones_own(
     with pytest.raises(ScenarioError, match="of a file of your own --large takes them"):
         emu.load(file)
     assert emu.simulate(emu.load(file, large=True)).makespan == pytest.approx(400e-6)
+    emu.load(file, large=True)
+    assert capsys.readouterr().err.count("takes about 0.0 GB of memory") == 2
     with pytest.raises(ScenarioError, match="too many values"):
         emu.load(file)
     result = CliRunner().invoke(app, ["simulate", str(file), "--large"])
