@@ -154,7 +154,8 @@ def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
     trials = kept(name)
     whole = trials.undisturbed.run
     assert whole is not None
-    for cut in draws.some(trials.undisturbed.cuts, few=1):
+    # The last first: of the first one P3 has no moments yet that could be lost.
+    for cut in draws.some(trials.undisturbed.cuts[::-1], few=1):
         rest = trials.case.after(cut)
         left = run_trial(rest)
         assert left.complaints == []
