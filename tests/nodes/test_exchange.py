@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import NodeMisbehaved
-from emu.problem import Job, Realization
+from emu.problem import Cluster, Job, Machine, Realization
 from emu.problem.workloads.collectives import ALGORITHMS, list_steps
 from emu.systems.custom.section import CustomJobSection
 from emu.systems.job_section import BuildContext
@@ -35,8 +35,8 @@ def job_with(
         }
     )
     context = BuildContext(("m",), None, seed=7, byte_scale=scale)
-    job = section.build(context)
-    return job, section.realize(job, context, None, {})
+    job, cluster = section.build(context), Cluster((Machine("m", 1.0, 1.0),))
+    return job, section.realize(job, context, cluster, {})
 
 
 def ranks_of(how: str, n: int) -> int:

@@ -135,7 +135,8 @@ def one(case: str, name: str, seed: int, recovery: str, scale: float) -> list[Ki
         return loads(_JOB.format(events=events, **parts))
 
     rng, calm = np.random.default_rng(seed), prepare(stated("[]"))
-    victim = str(rng.choice([*calm.problem.job.processes, "m0", "m1", "m2"]))
+    machines = sorted({*calm.problem.machine_of_task.values()})  # others kill nothing
+    victim = str(rng.choice([*calm.problem.job.processes, *machines]))
     at = round(float(rng.uniform(0.01, 0.95)) * calm.simulate().makespan, 4)
     scenario = stated(f"[{{at: {at} s, kill: {victim}}}]")
     experiment = prepare(scenario)
