@@ -140,7 +140,9 @@ def one(case: str, name: str, seed: int, recovery: str, scale: float) -> list[Ki
     at = round(float(rng.uniform(0.01, 0.95)) * calm.simulate().makespan, 4)
     scenario = stated(f"[{{at: {at} s, kill: {victim}}}]")
     experiment = prepare(scenario)
-    (expected,) = experiment.attempts().killed
+    if not (killed := experiment.attempts().killed):
+        return []  # it had ended by then
+    (expected,) = killed
     with tempfile.TemporaryDirectory() as folder:
         directory = RunDirectory(Path(folder))
         run = carry_out(experiment, emulation_settings(scenario), directory)
