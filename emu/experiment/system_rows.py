@@ -289,9 +289,9 @@ def compare_systems(
     Each on machines of its choice; with ``same_machines`` on those of the first. One
     that this scenario cannot be says why in their place. With a ``target`` all train to
     that accuracy, and each row has the time on all machines too, or is on all of them
-    where that is faster. ``watch`` is called
-    with what is done, and how much of it; ``warn`` with each row that cannot be, before
-    anything is trained; ``cores`` processes share the work.
+    where that is faster. ``watch`` is called with what is done, and how much of it;
+    ``warn`` with each row that cannot be, before anything is trained; ``cores``
+    processes share the work.
 
     Raises ScenarioError, PlacementError, DataError as `measure`, where no system can be
     simulated or one is unknown.

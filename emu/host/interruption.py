@@ -114,11 +114,16 @@ def _ignore(numbers: Sequence[signal.Signals]) -> None:
 
 
 def tell(line: str) -> None:
-    """Print the one line, unless it has been."""
+    """Print the one line of an interruption, unless it has been."""
     if not _told:
         _told.append(line)
-        with contextlib.suppress(OSError):  # standard error may be closed
-            print(f"emu: {line}", file=sys.stderr, flush=True)  # noqa: T201
+        say(line)
+
+
+def say(line: str) -> None:
+    """Print a line on standard error, which may be closed."""
+    with contextlib.suppress(OSError):
+        print(f"emu: {line}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 class Overdue(BaseException):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from emu.errors import (
 from emu.host.files import write_atomic
 from emu.host.foreign_code import CodeWithheld, code_of_others
 from emu.host.input_file import one_error
+from emu.host.interruption import say
 from emu.host.limits import are_large, large_files
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
@@ -248,13 +248,8 @@ def load(
     if isinstance(source, Scenario):
         document = Document(source.name, source.to_json())
         return _good(_apply_changes(document, overrides, Path()), timed=timed)
-    with large_files(_say if large else None), collect_seldom(), _errors_of(source):
+    with large_files(say if large else None), collect_seldom(), _errors_of(source):
         return _good(_read(source, overrides), timed=timed)
-
-
-def _say(line: str) -> None:
-    with contextlib.suppress(OSError):  # standard error may be closed
-        print(f"emu: {line}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _errors_of(source: str | Path) -> contextlib.AbstractContextManager[None]:
@@ -315,7 +310,7 @@ def loads(
     ``overrides``, ``timed``, ``large``: as in `load`. ``name``: what the scenario is
     called in errors, and where it does not name itself. Raises ScenarioError as `load`.
     """
-    with large_files(_say if large else None), _errors_of(name):
+    with large_files(say if large else None), _errors_of(name):
         document = _apply_changes(parse_document(text, name), overrides, Path())
         return _good(document, timed=timed)
 
