@@ -68,6 +68,11 @@ class Confirmed:
         """The makespan error, a share."""
         return self.emulated / self.expected - 1
 
+    @property
+    def confirmed(self) -> float:
+        """Seconds to the target where all of it is off like the part that ran."""
+        return self.to_target * (1 + self.off)
+
 
 def options(parser: ArgumentParser) -> None:
     """Add what is run."""
@@ -134,10 +139,10 @@ def pairs(rows: list[Confirmed]) -> tuple[int, int]:
     agreed = count = 0
     for jobs in times.values():
         for one, other in itertools.combinations(jobs.values(), 2):
-            ratio = one.expected / other.expected
+            ratio = one.to_target / other.to_target
             if abs(ratio - 1) > TIE:
                 count += 1
-                agreed += (ratio > 1) == (one.emulated > other.emulated)
+                agreed += (ratio > 1) == (one.confirmed > other.confirmed)
     return agreed, count
 
 
