@@ -1,14 +1,14 @@
-"""Compute the bytes that a paced sender may send now, and when to look again.
+"""What a sender that keeps to rates may do, and the settings of a run that decide it.
 
-Pure arithmetic on a fluid segment. Any consistent units do: the asyncio edge hands it
-wall seconds and real bytes. Must not know: sockets, timers, the rate board.
+The rules themselves are compiled: emu/prediction/core/pacing.c. Must not know: sockets,
+timers, the rate board.
 
 A flow with assigned rates is a fluid F(t), the integral of the rate. It is carried as
 its newest straight piece, so a sender that missed earlier pieces lost nothing. The
 sender is a token bucket: it may be a bounded depth ahead of F, but keeps its last bytes
 until F reaches the volume. With a lead (`FlowEnds` ``fluid``) it may also be so much
 time ahead, up to its last byte, which hides late wake-ups. A sender that stood still
-finds what F carried meanwhile in its bucket, up to `Depth.catch_up`; the rest is lost.
+finds what F carried meanwhile in its bucket, up to `Pace.catch_up`; the rest is lost.
 """
 
 from __future__ import annotations
@@ -21,11 +21,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 #: What ends a flow. ``arrival``: its last byte, which leaves no sooner than its fluid
 #: ends. ``fluid``: its fluid, where the last byte has come by then, as senders lead.
 FlowEnds: TypeAlias = Literal["arrival", "fluid"]
-#: The fluid has reached the volume when this share of it is missing: a scheduler that
-#: clips ``served`` at the volume must not leave the last bytes waiting on a rounding.
-ROUNDING = 1e-9
-#: By how much a rate may grow before its sender is notified.
-RISE = 2.0
 #: Longest time between two looks at the board at time scale 1, wall seconds. 16 flows
 #: in 8 processes on 2 cores cost 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the
 #: same median finish error.
@@ -61,10 +56,6 @@ class RateSegment(NamedTuple):
     since: float
     """Seconds."""
 
-    def at(self, time: float) -> float:
-        """Return F(time) in bytes; a time before ``since`` counts as ``since``."""
-        return self.served + self.rate * max(0.0, time - self.since)
-
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -86,128 +77,6 @@ class Pace:
     between two looks, so not longer than ``lead_time``."""
     idle: float = _IDLE
     """Longest delay in any case."""
-
-    @property
-    def is_unlimited(self) -> bool:
-        """True where a sender that stood still loses nothing."""
-        return self.catch_up == math.inf
-
-    def lead(self, rate: float) -> float:
-        """Return the most bytes a sender may be ahead at this rate."""
-        return max(self.lead_time * rate, float(self.lead_bytes))
-
-
-def fluid_end(segment: RateSegment, volume: float) -> float:
-    """Return when the fluid reaches the volume; infinity at rate 0 before that."""
-    missing = volume - segment.served
-    if missing <= ROUNDING * volume:
-        return segment.since
-    return segment.since + missing / segment.rate if segment.rate > 0 else math.inf
-
-
-@dataclass(slots=True)
-class Bucket:
-    """Loss of one flow's sender that stood still, which it may not catch up.
-
-    In every interval the flow sends what its rates carry in that time, and
-    `Pace.catch_up` of its highest rate and ``lead_bytes`` once, at most, and what a
-    segment carries before it is seen. What is lost goes when its fluid has ended, at
-    the last rate that the sender knew of.
-    """
-
-    lost: float = 0.0
-    """Bytes."""
-    rate: float = 0.0
-    highest: float = 0.0
-    """The last rate above 0, and the highest, of the segments that were seen."""
-
-    def without_loss(
-        self,
-        segment: RateSegment,
-        now: float,
-        sent: int,
-        volume: int,
-        pace: Pace,
-        capacity: float,
-        unseen: float = 0.0,
-    ) -> RateSegment:
-        """Return a segment without what was lost; the segment itself if nothing can be.
-
-        ``capacity`` is that of the narrowest link on the way, bytes per second: the
-        rate of a flow whose sender stood still while it had one. Earlier segments
-        carried ``unseen`` bytes which no look could see. The rest is as in `allowance`.
-        """
-        if pace.is_unlimited:
-            return segment
-        if segment.rate > 0:
-            self.rate, self.highest = segment.rate, max(self.highest, segment.rate)
-        if fluid_end(segment, volume) <= segment.since:
-            segment = segment._replace(rate=self.rate or capacity)
-        if volume - sent > pace.tail:  # those wait by the sender's own choice
-            reserve = pace.catch_up * (self.highest or capacity) + unseen
-            self.lost = max(self.lost, segment.at(now) - sent - reserve)
-        return segment._replace(served=segment.served - self.lost)
-
-
-def allowance(
-    segment: RateSegment, now: float, sent: int, volume: int, pace: Pace
-) -> int:
-    """Return the number of bytes that may still be sent at time ``now``.
-
-    The segment, the newest piece of the fluid, may be of a time to come, in seconds of
-    the clock of ``now``; ``sent`` and ``volume`` are bytes so far and in all.
-    """
-    soon = now + pace.lead_time
-    if fluid_end(segment, volume) <= soon:
-        return volume - sent
-    least = pace.lead_bytes if soon >= segment.since else 0
-    most = max(segment.at(soon), segment.at(now) + least)
-    return max(0, int(min(most, float(volume - pace.tail))) - sent)
-
-
-def next_look(
-    segment: RateSegment | None,
-    now: float,
-    volume: int,
-    pace: Pace,
-    *,
-    notified: bool,
-    sending: bool,
-) -> float:
-    """Return when to look again: for the last bytes, or before a new segment matters.
-
-    A segment seen late costs nothing unless the fluid ends before it is seen. Who waits
-    for a rate, or gets `RISE` times the lowest that was on the board since it was last
-    notified, is notified; so at half of the time that is left at the present rate
-    nothing has been missed. Within `Pace.shortest` of the end a smaller rise is: the
-    flow ends late by up to half of that, 0.25 ms of wall time.
-
-    Parameters
-    ----------
-    segment, now, volume
-        As in `allowance`.
-    notified
-        Whether there is a newer segment that cannot be seen yet: segments and messages
-        go to another host by two ways.
-    sending
-        Whether any bytes are to be sent before the last ones.
-    """
-    if segment is None:
-        return now + (pace.shortest if notified else pace.idle)
-    end = fluid_end(segment, volume) - pace.lead_time
-    begin = segment.since - pace.lead_time
-    if end <= now:
-        return now
-    if notified:
-        return min(end, now + pace.shortest)
-    if now < begin:  # nothing may go yet
-        return min(begin, now + pace.idle)
-    longest = pace.idle
-    if sending and end < math.inf:
-        # Half of what the bucket holds, of which nothing is to be lost.
-        step = (pace.catch_up + pace.lead_bytes / segment.rate) / RISE
-        longest = min(pace.longest, max(step, pace.shortest))
-    return min(end, now + min(max((end - now) / RISE, pace.shortest), longest))
 
 
 @dataclass(frozen=True, kw_only=True)

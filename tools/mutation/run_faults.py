@@ -24,8 +24,8 @@ class RunFault(Fault):
 
 
 _LINKS = "emu/problem/links.py"
-_PACER = "emu/emulation/network/pacer.py"
-_PACING = "emu/emulation/shaping.py"
+_PACE = "emu/emulation/shaping.py"
+_PACING = "emu/prediction/core/pacing.c"
 _SERVER = "emu/emulation/network/data_server.py"
 _SHARING = "emu/prediction/core/sharing.c"
 _RECORDER = "emu/emulation/coordinator/outcome.py"
@@ -35,9 +35,9 @@ _PARAMETERS = "nodes/emu_nodes/dgtp/programs.py"
 _WORKER = "nodes/emu_nodes/dgtp/programs.py"
 _RUNTIME = "nodes/emu_nodes/runtime.py"
 _CAPACITIES = "[link.capacity for"
-_RATE = "rate * self._byte_scale / scale"
-_SINCE = "clock.to_wall(segment.since)"
-_SOON = "soon = now + pace.lead_time"
+_RATE = "seen.rate * p->byte_scale / p->time_scale"
+_SINCE = "wall_of(p, seen.since)"
+_SOON = "double soon = now + pace->lead_time"
 _CONTENT = "stream_key(self._seed, output.edge, iteration)"
 _WINDOW = "pool[start : start + self._rows[output.edge][iteration]]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
@@ -68,18 +68,18 @@ FAULTS: dict[str, RunFault] = {
     ),
     "shares cut in half": RunFault(_SHARING, _SHARE, f"{_SHARE} / 2"),
     # What senders do.
-    "senders at 1.5 times their rate": RunFault(_PACER, _RATE, f"1.5 * {_RATE}"),
+    "senders at 1.5 times their rate": RunFault(_PACING, _RATE, f"1.5 * {_RATE}"),
     "senders one flow ahead": RunFault(
-        _PACER,
-        "segment.served * self._byte_scale",
-        "1e9 + segment.served * self._byte_scale",
+        _PACING,
+        "{seen.served * p->byte_scale,",
+        "{1e9 + seen.served * p->byte_scale,",
     ),
     "senders half a second ahead": RunFault(_PACING, _SOON, f"{_SOON} + 0.5"),
     "one store sends early": RunFault(
-        _PACER, _SINCE, f"{_SINCE} - (0.1 if edge == 1 else 0.0)"
+        _PACING, _SINCE, f"{_SINCE} - (edge == 1 ? 0.1 : 0.0)"
     ),
     "the lead of fluid under arrival": RunFault(
-        _PACING,
+        _PACE,
         '_LEAD * longest if settings.flow_ends == "fluid" else 0.0',
         "_LEAD * longest",
         unseen="a last byte comes some 6 ms early, which is less than what a sound run "
@@ -87,8 +87,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "the last piece is not kept back": RunFault(
         _PACING,
-        "float(volume - pace.tail)",
-        "float(volume)",
+        "(double)volume - pace->tail",
+        "(double)volume",
         unseen="the last 16 kB of a flow come early, here 3 ms, and end it no sooner",
     ),
     # What is reported.
@@ -215,13 +215,13 @@ FAULTS: dict[str, RunFault] = {
     ),
     "senders count half of what they send": RunFault(
         "emu/emulation/network/out_edge.py",
-        "counts.payload_bytes += outgoing.volume",
-        "counts.payload_bytes += outgoing.volume // 2",
+        "counts.payload_bytes += volume",
+        "counts.payload_bytes += volume // 2",
     ),
     "first bytes stamped 50 ms early": RunFault(
-        "emu/emulation/network/out_edge.py",
-        "queued.last = this_host.monotonic()",
-        "queued.last = this_host.monotonic() - 0.05",
+        "emu/prediction/core/sending.c",
+        "s->last = monotonic();",
+        "s->last = monotonic() - 0.05;",
     ),
     "the same seeds in every iteration": RunFault(
         "emu/graph_data/batches.py",

@@ -82,10 +82,11 @@ def options(parser: ArgumentParser) -> None:
 
 def work(options: Namespace) -> Iterator[Work[Confirmed]]:
     """Yield every job."""
-    seeds, steps = range(1, options.seeds + 1), options.steps
-    for seed, *place, system in itertools.product(seeds, CLUSTERS, GRAPHS, SYSTEMS):
-        case = f"{' '.join(place)} {seed} {system}"
-        yield case, partial(run, case, steps, *place, seed, system)
+    seeds, most = range(1, options.seeds + 1), options.steps
+    every = itertools.product(seeds, CLUSTERS, GRAPHS, SYSTEMS)
+    for seed, cluster, graph, system in every:
+        case = f"{cluster} {graph} {seed} {system}"
+        yield case, partial(run, case, most, cluster, graph, seed, system)
 
 
 def scenario_of(cluster: str, graph: str, seed: int) -> Scenario:

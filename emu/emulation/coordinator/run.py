@@ -27,7 +27,6 @@ from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.clock import PauseAwareClock, RunClock
-from emu.emulation.shaping import RISE
 from emu.emulation.wire.messages import (
     Begin,
     Finish,
@@ -46,6 +45,7 @@ from emu.emulation.wire.messages import (
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
 from emu.host.this_host import this_host, version_of_emu
 from emu.names import printable
+from emu.prediction.core import lib
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Due, Problem, Profile, Realization, next_kills
 from emu.problem.workloads import copies_of
@@ -83,11 +83,11 @@ class SenderWakeups:
         self._known = np.zeros(len(job.edges))
 
     def due(self, segments: RateSegments) -> dict[str, WakeSender]:
-        """Return wake-ups by process, for rates at least `RISE` times those known."""
+        """Return wake-ups by process, for rates `RISE` (core.h) times those known."""
         edges, rates = segments.edge, segments.rate
         new = self._iteration[edges] != segments.iteration
         before = np.where(new, 0.0, self._known[edges])
-        wake = (rates > 0) & (rates >= RISE * before)
+        wake = (rates > 0) & (rates >= lib.RISE * before)
         self._iteration[edges] = segments.iteration
         self._known[edges] = np.where(wake, rates, np.minimum(before, rates))
         wakeups: dict[str, tuple[list[int], list[float]]] = {}

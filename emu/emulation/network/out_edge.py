@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.tls import TlsSocket
-from emu.emulation.shaping import Bucket, RateSegment, allowance, fluid_end, next_look
-from emu.emulation.wire.encoding import Outgoing, encode_data
+from emu.emulation.wire.encoding import encode_data
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
+from emu.prediction.core import ffi, lib
 
 #: Bytes that an unshaped frame sends per turn of the loop, and while other edges of the
 #: process are being paced. Of a raw socket's throughput at 16 MB, 4 MB keep 0.96, 1 MB
@@ -55,34 +56,21 @@ class OutEdgeStatistics:
     missed: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Queued:
-    iteration: int
-    shaped: bool
-    outgoing: Outgoing
-    left: asyncio.Future[float]
-    queued: float  # wall time at which the payload was there
-    since: float = math.nan  # of the newest segment that was seen
-    informed: float = math.nan  # wall time at which it was seen first
-    obeyed: RateSegment | None = None  # the newest segment that had begun
-    bucket: Bucket = field(default_factory=Bucket)
-    notified: float = -math.inf  # wall time from which a segment holds that there is
-    first: float = math.nan  # wall time before its first bytes left
-    last: float = math.nan  # and before its last
-    due: float = math.inf  # wall time of the next look
-    late: float = 0.0  # wall seconds by which looks were, before a segment has begun
+class _Frame:
+    """A frame that waits, or is on its way; its buffers are viewed by the core."""
 
-    def obey(self, segment: RateSegment, capacity: float) -> float:
-        """Follow a segment that has begun; return the bytes that others carried unseen.
-
-        A segment of a time to come takes the place of those before it on the board,
-        however often a sender looks: that it stood still costs it its lateness at most.
-        Without this a flow beside others that began was 20 ms late, with 4 ms unseen.
-        """
-        before = self.obeyed.at(segment.since) if self.obeyed is not None else 0.0
-        unseen = max(0.0, segment.served - before - capacity * self.late)
-        self.obeyed, self.late = segment, 0.0
-        return unseen
+    def __init__(
+        self, iteration: int, views: Sequence[memoryview], *, shaped: bool
+    ) -> None:
+        self.iteration = iteration
+        kept = [ffi.from_buffer(view) for view in views]
+        self._kept = kept
+        self.buffers = ffi.new("Buffer[]", [(one, len(one)) for one in kept])
+        self.shaped = shaped and len(kept) > 1  # its head alone has no rate
+        self.queued = this_host.monotonic()
+        #: Wall time from which a segment holds that there is.
+        self.notified = -math.inf
+        self.left: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
 
 class OutEdge:
@@ -100,12 +88,15 @@ class OutEdge:
         capacity: float = math.inf,
     ) -> None:
         self.edge, self._sock, self._pacer = edge, sock, pacer
-        self._capacity = capacity
+        self.sender = ffi.new("Sender *", {"edge": edge, "capacity": capacity})
+        # TLS, and sockets of trials in virtual time, are written by their own calls.
+        is_plain = isinstance(sock, socket.socket)
+        self.sender.fd = sock.fileno() if is_plain else -1
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[_Queued] = deque()
+        self._queue: deque[_Frame] = deque()
         self._writing = False  # add_writer is armed: the kernel's buffer was full
         self._error: EmulatorError | None = None
-        self.statistics = OutEdgeStatistics(edge)
+        self._counts = OutEdgeStatistics(edge)
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
     def send(
@@ -132,111 +123,65 @@ class OutEdge:
         """
         if self._error is not None:
             raise self._error
-        outgoing = Outgoing(encode_data(self.edge, iteration, payload, shaped=shaped))
-        future: asyncio.Future[float] = self._loop.create_future()
-        shaped = shaped and outgoing.volume > 0
-        entry = _Queued(iteration, shaped, outgoing, future, this_host.monotonic())
-        self._queue.append(entry)
+        views = encode_data(self.edge, iteration, payload, shaped=shaped)
+        frame = _Frame(iteration, views, shaped=shaped)
+        self._queue.append(frame)
         if len(self._queue) == 1:
-            self._begin(entry)
-        return future
+            self._begin(frame)
+        return frame.left
 
     def notify(self, since: float) -> None:
         """Look at the board: there is, or soon will be, a segment from a run time."""
         if self._queue and self._queue[0].shaped:
-            entry, at = self._queue[0], self._pacer.to_wall(since)
-            entry.notified, entry.due = at, min(entry.due, at)
-            self._pacer.look(self)
+            at = self._pacer.to_wall(since)
+            self._queue[0].notified = self.sender.notified = at
+            self.sender.due = min(self.sender.due, at)
+            if not self._writing:
+                self._pacer.look(self)
 
-    def advance(self, now: float) -> float:
-        """Send what the fluid allows of the first frame (called by the pacer).
+    @property
+    def statistics(self) -> OutEdgeStatistics:
+        """What was counted so far."""
+        counts, sender = self._counts, self.sender
+        counts.max_stale, counts.max_lead_bytes = sender.max_stale, sender.max_lead
+        counts.blocked = sender.blocked
+        return counts
 
-        Returns the wall time at which to look again; infinity when that is not for the
-        pacer to say.
-        """
-        if self._writing or not self._queue or not self._queue[0].shaped:
-            return math.inf
-        entry, pacer = self._queue[0], self._pacer
-        outgoing, pace = entry.outgoing, pacer.pace
-        segment = pacer.segment(self.edge, entry.iteration)
-        first = segment_time = -math.inf
-        if segment is not None:
-            segment_time = segment.since
-            if segment.since != entry.since:
-                entry.since, entry.informed = segment.since, now
-                stale = now - max(segment.since, entry.queued)
-                self.statistics.max_stale = max(self.statistics.max_stale, stale)
-            # A segment of a time to come says nothing of the time before it: the one
-            # that ends a flow would let all of it go at once, 34 ms early in the demo.
-            entry.late += max(0.0, min(now, segment.since) - entry.due)
-            first, unseen = segment.since - pace.lead_time, 0.0
-            if first <= now:
-                unseen = entry.obey(segment, pacer.to_wall_rate(self._capacity))
-            if (obeyed := entry.obeyed) is not None:
-                # A segment between both, of a cut say, may never have been seen: what
-                # the one to come has carried by then, the flow has at most until then.
-                if first > now and obeyed.at(now) > segment.served:
-                    obeyed = RateSegment(obeyed.iteration, segment.served, 0.0, now)
-                segment = self._follow(entry, obeyed, now, unseen)
-            if outgoing.done or self._writing:
-                return math.inf
-        due = next_look(
-            segment,
-            now,
-            outgoing.volume,
-            pace,
-            notified=entry.notified > segment_time,
-            sending=outgoing.volume - outgoing.body_sent > pace.tail,
-        )
-        entry.due = min(due, first) if first > now else due
-        return entry.due
-
-    def _follow(
-        self, queued: _Queued, segment: RateSegment, now: float, unseen: float
-    ) -> RateSegment:
-        """Send what a segment allows; return the segment without what was lost."""
-        outgoing, pace = queued.outgoing, self._pacer.pace
-        progress, volume = outgoing.body_sent, outgoing.volume
-        capacity = self._pacer.to_wall_rate(self._capacity)
-        bytes_left = queued.bucket.without_loss(
-            segment, now, progress, volume, pace, capacity, unseen
-        )
-        limit = allowance(bytes_left, now, progress, volume, pace)
-        # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
-        # may not catch up all would lose what it holds back.
-        least = min(pace.lead(bytes_left.rate) / 4, volume - progress)
-        if limit < (least if pace.is_unlimited else 1):
-            return bytes_left
-        if not self._write(queued, limit) and not outgoing.done:
+    def attend(self, outcome: int) -> None:
+        """Do what a look at the sender came to (called by the pacer)."""
+        sender = self.sender
+        if outcome == lib.OFFERS:
+            outcome, now = self._write(sender.offered), this_host.monotonic()
+            lib.plan_look(self._pacer.core, sender, now)
+            sender.next = max(sender.due, now) if outcome == lib.PACED else math.inf
+        if outcome == lib.SENT:
+            self._finish(self._queue[0])
+        elif outcome == lib.BLOCKED:
             self._wait_writable()
-        lead = outgoing.body_sent - segment.at(now)
-        self.statistics.max_lead_bytes = max(self.statistics.max_lead_bytes, lead)
-        if outgoing.done:
-            self._finish(queued, fluid_end(segment, volume))
-        return bytes_left
+        elif outcome == lib.BROKEN:
+            self._fail(self._loss(OSError(sender.error, os.strerror(sender.error))))
 
     async def aclose(self) -> None:
         """Close the connection; frames still queued fail with `NodeLost`."""
         self._fail(NodeLost(f"edge {self.edge} was closed"))
 
-    def _begin(self, entry: _Queued) -> None:
+    def _begin(self, frame: _Frame) -> None:
         """Start with the frame that has come to the front, if it is there still."""
-        if not self._queue or self._queue[0] is not entry:
+        if not self._queue or self._queue[0] is not frame:
             return
+        of_frame = frame.iteration, frame.buffers, len(frame.buffers)
+        lib.load_frame(self.sender, *of_frame, frame.queued, frame.notified)
         # What is paced goes by its rates; all else as fast as the socket takes it.
-        if entry.shaped:
+        if frame.shaped:
             self._pacer.activate(self)
         else:
             self._pump()
 
     def _pump(self) -> None:
         """Send one burst without pacing; the writer callback asks for the next."""
-        entry = self._queue[0]
-        self._write(entry, BURST_BESIDE_PACING if self._pacer.busy else BURST)
-        if entry.outgoing.done:
-            self._finish(entry, math.inf)
-        else:
-            self._wait_writable()
+        shares = self._pacer.busy or self.sender.fd < 0  # encryption holds the loop
+        outcome = self._write(BURST_BESIDE_PACING if shares else BURST)
+        self.attend(lib.BLOCKED if outcome == lib.PACED else outcome)
 
     def _writable(self) -> None:
         if not self._queue[0].shaped:
@@ -256,54 +201,51 @@ class OutEdge:
             self._writing = True
             self._loop.add_writer(self._sock.fileno(), self._writable)
 
-    def _write(self, queued: _Queued, payload_bytes: int) -> bool:
-        """Send up to so many payload bytes; return whether the kernel took them all."""
-        outgoing = queued.outgoing
-        rest = payload_bytes + max(0, outgoing.overhead - outgoing.sent)
-        while rest > 0 and not outgoing.done:
-            views = outgoing.peek(min(rest, BURST))
-            queued.last = this_host.monotonic()
+    def _write(self, body_bytes: int) -> int:
+        """Send so many bytes of the body and what comes before it: `lib.send_bytes`."""
+        sender = self.sender
+        if sender.fd >= 0:
+            return int(lib.send_bytes(sender, body_bytes))
+        rest = body_bytes + max(0, sender.overhead - sender.sent)
+        views = ffi.new("Buffer[]", lib.BUFFERS)
+        while rest > 0 and sender.left:
+            some = views[0 : lib.gather(sender, min(rest, BURST), views)]
+            sender.last = this_host.monotonic()
             try:
-                if len(views) == 1:
-                    count = self._sock.send(views[0])
-                else:
-                    count = self._sock.sendmsg(views)
+                count = self._sock.sendmsg([ffi.buffer(v.start, v.size) for v in some])
             except (BlockingIOError, InterruptedError):
-                self.statistics.blocked += 1
-                return False
+                sender.blocked += 1
+                return int(lib.BLOCKED)
             except OSError as error:
-                self._fail(NodeLost(f"the receiver of edge {self.edge} left: {error}"))
-                return False
-            # Before the call, not after it: the kernel may have sent them by then.
-            if math.isnan(queued.first):
-                queued.first = queued.last
-            outgoing.advance(count)
+                self._fail(self._loss(error))
+                return int(lib.BROKEN)
+            lib.on_sent(sender, count)
             rest -= count
-            if not queued.shaped:
-                break  # one burst per turn of the loop, so that others get theirs
-        return True
+        sender.end = this_host.monotonic()
+        return int(lib.PACED if sender.left else lib.SENT)
 
-    def _finish(self, queued: _Queued, fluid: float) -> None:
-        end, outgoing, counts = this_host.monotonic(), queued.outgoing, self.statistics
-        flow, pacer = (self.edge, queued.iteration), self._pacer
+    def _finish(self, frame: _Frame) -> None:
+        sender, counts, pacer = self.sender, self._counts, self._pacer
+        flow, end, volume = (self.edge, frame.iteration), sender.end, sender.volume
         # Frames without rates have no fluid that they could be late for.
+        fluid = sender.fluid_end
         behind = end - fluid if math.isfinite(fluid) else 0.0
         counts.frames += 1
-        counts.payload_bytes += outgoing.volume
-        counts.header_bytes += outgoing.overhead
-        pacer.departures.note(*flow, queued.first, queued.last, outgoing.volume)
-        if queued.shaped:
+        counts.payload_bytes += volume
+        counts.header_bytes += sender.overhead
+        pacer.departures.note(*flow, sender.first, sender.last, volume)
+        if frame.shaped:
             counts.late_sends += behind > LATE
-            counts.lost_bytes += queued.bucket.lost
+            counts.lost_bytes += sender.bucket.lost
             counts.missed = pacer.board.count_missed(self.edge)
             counts.max_behind = max(counts.max_behind, behind)
-            pacer.log.note(*flow, end, queued.queued, queued.informed, pacer.lag)
+            pacer.log.note(*flow, end, frame.queued, sender.informed, pacer.lag)
         self._stop_writing()
         self._queue.popleft()
-        if not queued.left.done():
-            queued.left.set_result(behind)
-        if queued.shaped:
-            self._pacer.deactivate(self)
+        if not frame.left.done():
+            frame.left.set_result(behind)
+        if frame.shaped:
+            pacer.deactivate(self)
         if self._queue:
             # In a turn of its own: others of this process get theirs in between.
             self._loop.call_soon(self._begin, self._queue[0])
@@ -315,10 +257,13 @@ class OutEdge:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            self._fail(NodeLost(f"the receiver of edge {self.edge} left: {error}"))
+            self._fail(self._loss(error))
             return
         kind, did = (NodeMisbehaved, "spoke") if spoke else (NodeLost, "has gone")
         self._fail(kind(f"the receiver of edge {self.edge} {did}"))
+
+    def _loss(self, error: OSError) -> NodeLost:
+        return NodeLost(f"the receiver of edge {self.edge} left: {error}")
 
     def _fail(self, error: EmulatorError) -> None:
         if self._error is not None:

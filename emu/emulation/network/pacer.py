@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from emu.emulation.network.clock import Alarm, RunClock
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.send_log import FrameLog, SendLog
-from emu.emulation.shaping import QUANTUM, EmulationSettings, RateSegment, pace_at
+from emu.emulation.shaping import QUANTUM, EmulationSettings, pace_at
 from emu.host.this_host import this_host
+from emu.prediction.core import ffi, lib
 
 _DEFAULTS = EmulationSettings()
 
@@ -19,8 +21,12 @@ _DEFAULTS = EmulationSettings()
 class Paced(Protocol):
     """An edge that a pacer drives: an `OutEdge` with a shaped frame in front."""
 
-    def advance(self, now: float) -> float:
-        """Send what may be sent at wall time ``now``; return when to look again."""
+    edge: int
+    sender: Any
+    """Its `Sender` of the core."""
+
+    def attend(self, outcome: int) -> None:
+        """Do what an advance of its sender came to, other than ``lib.PACED``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,16 @@ class Pacer:
         settings: EmulationSettings = _DEFAULTS,
         quantum: float = QUANTUM,
     ) -> None:
-        self.board, self._byte_scale = board, settings.byte_scale
-        self._settings = settings, quantum
-        self.pace = pace_at(1.0, *self._settings)
+        self.board, self._settings = board, (settings, quantum)
         self._clock: RunClock | None = None
-        self._active: dict[Paced, float] = {}  # and the wall time of its next look
+        #: Of the core, what all senders go by.
+        self.core = ffi.new("Pacing *", {"time_scale": 1.0, "board": board.address})
+        self.core.byte_scale = settings.byte_scale
+        self._edges: dict[int, Paced] = {}
+        self._active = ffi.new("Sender *[]", board.edges)
+        self._attention = ffi.new("int64_t[]", board.edges)
+        self.core.active, self.core.attention = self._active, self._attention
+        self._keep_to(1.0)
         self._alarm = Alarm(asyncio.get_running_loop(), self._ring)
         self.device = self._alarm.device
         self._due = math.inf
@@ -62,30 +73,22 @@ class Pacer:
 
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""
-        self._clock = clock
-        self.pace = pace_at(clock.time_scale, *self._settings)
-        for edge in list(self._active):  # a look may end one
+        self._clock, self.core.started = clock, True
+        self._keep_to(clock.time_scale)
+        for edge in list(self._edges.values()):  # a look may end one
             self.look(edge)
+
+    def _keep_to(self, time_scale: float) -> None:
+        self.pace, self.core.time_scale = (
+            pace_at(time_scale, *self._settings),
+            time_scale,
+        )
+        self.core.pace = dataclasses.asdict(self.pace)
 
     @property
     def busy(self) -> bool:
         """True where a shaped frame is waiting or on its way."""
-        return bool(self._active)
-
-    def segment(self, edge: int, iteration: int) -> RateSegment | None:
-        """Return the fluid of a flow in real bytes and wall seconds, if it has one."""
-        clock, segment = self._clock, self.board.read(edge)
-        # A segment of another iteration is of the flow before or after this one: at its
-        # rate the sender would spend what is not its own.
-        if clock is None or segment is None or segment.iteration != iteration:
-            return None
-        volume, since = segment.served * self._byte_scale, clock.to_wall(segment.since)
-        return RateSegment(iteration, volume, self.to_wall_rate(segment.rate), since)
-
-    def to_wall_rate(self, rate: float) -> float:
-        """Return emulated bytes per second as real bytes per wall second."""
-        scale = self._clock.time_scale if self._clock is not None else 1.0
-        return rate * self._byte_scale / scale
+        return bool(self._edges)
 
     def to_wall(self, time: float) -> float:
         """Return the wall time of a run time, -infinity before the run begins."""
@@ -93,21 +96,26 @@ class Pacer:
 
     def activate(self, edge: Paced) -> None:
         """Take an edge with a shaped frame under the pacer's eye."""
-        # Nothing is due until its first look says so.
-        self._active[edge] = math.inf
+        self._edges[edge.edge] = edge
+        self._active[self.core.count] = edge.sender
+        self.core.count += 1
         self.look(edge)
 
     def deactivate(self, edge: Paced) -> None:
         """Let go of an edge; the last one stops the alarm."""
-        self._active.pop(edge, None)
-        if not self._active:
+        if self._edges.pop(edge.edge, None) is not None:
+            lib.drop(self.core, edge.sender)
+        if not self._edges:
             self._arm()
 
     def look(self, edge: Paced) -> None:
         """Look at one edge now, apart from the others."""
         if self._clock is None:
             return
-        self._advance(edge, this_host.monotonic())
+        self._clock.show(self.core)
+        outcome = lib.look(self.core, edge.sender, this_host.monotonic())
+        if outcome != lib.PACED:
+            edge.attend(outcome)
         self._arm()
 
     def statistics(self) -> PacerStatistics:
@@ -117,7 +125,8 @@ class Pacer:
 
     def close(self) -> None:
         """Give the alarm back; shaped frames stay where they are."""
-        self._active.clear()
+        self._edges.clear()
+        self.core.count = 0
         self._alarm.close()
 
     def _ring(self) -> None:
@@ -127,22 +136,19 @@ class Pacer:
         self._wakes, self._due = self._wakes + 1, math.inf
         self._lag += lag
         self._max_lag = max(self._max_lag, lag)
-        soon = now + self.pace.shortest / 2  # one wake-up for those that are due soon
-        for edge in [edge for edge, due in self._active.items() if due <= soon]:
-            self._advance(edge, now)
+        if self._clock is not None:
+            self._clock.show(self.core)
+        some = lib.ring(self.core, now)  # one wake-up for those that are due soon
+        for number in self._attention[0:some]:
+            if (edge := self._edges.get(number)) is not None:  # another may close it
+                edge.attend(edge.sender.outcome)
         self.lag = 0.0
         self._arm()
-
-    def _advance(self, edge: Paced, now: float) -> None:
-        due = edge.advance(now)
-        if edge in self._active:  # it may have sent its last byte, or lost its peer
-            # A time that has passed counts from now, or the next ring would seem late.
-            self._active[edge] = max(due, now)
 
     def _arm(self) -> None:
         # One timer for all edges: a system call per edge and look would cost more than
         # the payload does. Linear in the edges that send now, which are few.
-        due = min(self._active.values(), default=math.inf)
+        due = lib.soonest(self.core)
         if due == self._due:  # a setting that changes nothing is a system call saved
             return
         self._due = due

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from emu.emulation.network.clock import ClockLine
 from emu.emulation.shaping import RateSegment
 from emu.host.this_host import this_host
+from emu.prediction.core import ffi
 
 #: Loaded and stored from low to high address; 64 bytes, one cache line per edge.
 _ENTRY = np.dtype(
@@ -54,6 +55,8 @@ class RateBoard:
         self._memory = mmap.mmap(fd, 0, access=access)
         self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)
         self.edges = len(self._entries) - 1
+        #: For the core, which reads it as `read` does; it lives as long as the board.
+        self.address = ffi.from_buffer("BoardEntry[]", self._memory)
 
     @classmethod
     def create(cls, edges: int) -> RateBoard:
@@ -157,6 +160,7 @@ class RateBoard:
         """Let go of the memory; the last holder's close frees it."""
         if self._temporary:
             Path(self.path).unlink(missing_ok=True)
+        ffi.release(self.address)
         del self._entries
         with contextlib.suppress(BufferError):  # a caller's view keeps it until it goes
             self._memory.close()

@@ -99,6 +99,16 @@ class FrameReader:
         """True where a frame has begun and not ended."""
         return self._kind is not None or self._end > self._begin
 
+    @property
+    def missing(self) -> int:
+        """Bytes that are still to come of a body that has begun, else 0."""
+        return len(self._body) - self._filled if self._header is not None else 0
+
+    @property
+    def shaped(self) -> bool:
+        """True within the body of a frame that was shaped."""
+        return self._header is not None and self._header.shaped
+
     def get_buffer(self) -> memoryview:
         """Return the memory that the next bytes belong in, never empty.
 

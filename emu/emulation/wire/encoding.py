@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any
 
 import msgpack
@@ -62,51 +60,3 @@ def encode_data(
     length = sum(body.nbytes for body in bodies)
     prefix = prefix_of(Kind.DATA, CHECKSUM.size + len(head), length)
     return (memoryview(prefix + CHECKSUM.pack(checksum) + head), *bodies)
-
-
-class Outgoing:
-    """A frame on its way out: hands out views of what is left of its buffers."""
-
-    def __init__(self, buffers: tuple[memoryview, ...]) -> None:
-        self._left = deque(buffers)
-        self.overhead = buffers[0].nbytes
-        self.size = sum(buffer.nbytes for buffer in buffers)
-        self.sent = 0
-
-    @property
-    def done(self) -> bool:
-        """True where every byte has left."""
-        return self.sent == self.size
-
-    @property
-    def volume(self) -> int:
-        """Bytes of the body."""
-        return self.size - self.overhead
-
-    @property
-    def body_sent(self) -> int:
-        """Bytes of the body that have left."""
-        return max(0, self.sent - self.overhead)
-
-    def peek(self, limit: int) -> list[memoryview]:
-        """Return the next at most ``limit`` bytes as views, nothing copied.
-
-        At most 16 views at a time: beyond that a scatter-gather call gains nothing.
-        """
-        views: list[memoryview] = []
-        for buffer in islice(self._left, 16):
-            if limit <= 0:
-                break
-            views.append(buffer[:limit])
-            limit -= views[-1].nbytes
-        return views
-
-    def advance(self, count: int) -> None:
-        """Note that so many bytes have left; raises ValueError if there were fewer."""
-        if not 0 <= count <= self.size - self.sent:
-            raise ValueError(f"{count} bytes left of {self.size - self.sent}")
-        self.sent += count
-        while self._left and count >= self._left[0].nbytes:
-            count -= self._left.popleft().nbytes
-        if count:
-            self._left[0] = self._left[0][count:]

@@ -660,3 +660,125 @@ void grow_again(const Trees *t, const int64_t *order, double eps);
 void count_rows(const Trees *t, int64_t *counts);
 void fill_tables(const Trees *t, const int64_t *vertices, const int64_t *group_of,
                  int64_t count, int64_t *next_place, int64_t *rows);
+
+/* Senders that keep to rates: pacing.c, sending.c. Real bytes and wall seconds of this
+ * host's clock, but for `BoardEntry`, which is of the run. */
+typedef struct { /* a cache line of shared memory; the two counts agree where no writer is
+                    at work (emu/emulation/network/rate_board.py) */
+    uint64_t ended;
+    int64_t iteration; /* -1: none yet */
+    double served;
+    double rate;
+    double since;
+    uint64_t number;
+    uint64_t begun;
+    uint64_t unused;
+} BoardEntry;
+
+typedef struct { /* the newest piece of a flow's fluid: served + rate * (t - since) */
+    double served;
+    double rate; /* 0 is legal */
+    double since;
+} Segment;
+
+typedef struct { /* emu/emulation/shaping.py says what each of them is */
+    double lead_time;
+    double lead_bytes;
+    double tail;
+    double catch_up; /* infinite where a sender that stood still loses nothing */
+    double shortest;
+    double longest;
+    double idle;
+} Pace;
+
+typedef struct { /* what one flow's sender that stood still may not catch up */
+    double lost;
+    double rate;    /* the last above 0 of the segments that were seen, and the highest */
+    double highest;
+} Bucket;
+
+typedef struct {
+    const char *start;
+    int64_t size;
+} Buffer;
+
+/* By how much a rate may grow before its sender is notified. */
+enum { RISE = 2 };
+
+/* What a look of a sender came to: it waits for its next look; it has something to send
+ * that its owner sends; its last byte has left; the kernel's buffer was full; the receiver
+ * has gone (`Sender.error`). */
+enum { PACED, OFFERS, SENT, BLOCKED, BROKEN };
+
+typedef struct { /* of one edge: the frame in front, and what was counted of all */
+    int64_t edge;
+    double capacity; /* of the narrowest link on the way, emulated bytes per second */
+    int32_t fd;      /* -1 where its owner writes */
+    int32_t outcome; /* of its last look */
+    int32_t error;   /* errno */
+    const Buffer *buffers;
+    int64_t left;    /* buffers of which something is left, */
+    int64_t offset;  /* and the bytes of the first that have gone */
+    int64_t iteration;
+    int64_t volume;   /* bytes of its body, */
+    int64_t overhead; /* of what comes before it, */
+    int64_t sent;     /* and of both so far */
+    int64_t offered;  /* of the body that may go now */
+    double queued;   /* when it was there */
+    double notified; /* from when on a segment holds that there is */
+    double first;    /* before its first bytes left; NaN before that */
+    double last;     /* before its last bytes left */
+    double end;      /* when they had */
+    double known;    /* since when the newest segment holds that was seen; NaN: none was */
+    double informed; /* when that was first seen */
+    double begins;   /* when it may be followed */
+    bool has_line;
+    Segment line;    /* what it goes by, without what was lost */
+    bool obeys;
+    Segment obeyed;  /* the newest that had begun */
+    double fluid;    /* bytes of it at the last look, with what was lost */
+    double fluid_end;
+    double late;     /* by which looks were, before a segment has begun */
+    double due;      /* the next look */
+    double next;     /* the same, not before the last ring */
+    Bucket bucket;
+    double max_stale; /* the longest that a segment had held before it was seen */
+    double max_lead;  /* bytes ahead of the fluid */
+    int64_t blocked;
+} Sender;
+
+typedef struct { /* all senders of a process */
+    Pace pace;
+    bool started;
+    double start; /* of the run, by the coordinator's clock, which is `offset` ahead at `at` */
+    double time_scale;
+    double byte_scale;
+    double at;
+    double offset;
+    double drift;
+    const BoardEntry *board;
+    Sender **active; /* with a frame that keeps to rates */
+    int64_t *attention; /* edges of those that ask for their owner */
+    int64_t count;
+} Pacing;
+
+double fluid_end(const Segment *s, double volume);
+int64_t allowance(const Segment *s, double now, int64_t sent, int64_t volume,
+                  const Pace *pace);
+double next_look(const Segment *s, double now, int64_t volume, const Pace *pace,
+                 bool notified, bool sending);
+Segment without_loss(Bucket *bucket, const Segment *seen, double now, int64_t sent,
+                     int64_t volume, const Pace *pace, double capacity, double unseen);
+bool segment_of(const Pacing *p, int64_t edge, int64_t iteration, Segment *s);
+void load_frame(Sender *s, int64_t iteration, const Buffer *buffers, int64_t count,
+                double queued, double notified);
+void plan_look(const Pacing *p, Sender *s, double now);
+int32_t look(const Pacing *p, Sender *s, double now);
+int64_t ring(const Pacing *p, double now);
+double soonest(const Pacing *p);
+void drop(Pacing *p, const Sender *s);
+/* Beyond so many buffers a scatter-gather call gains nothing. */
+enum { BUFFERS = 16 };
+int64_t gather(const Sender *s, int64_t bytes, Buffer *views);
+void on_sent(Sender *s, int64_t bytes);
+int32_t send_bytes(Sender *s, int64_t bytes);

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.emulation.coordinator.run import SenderWakeups
-from emu.emulation.shaping import Pace, fluid_end, next_look
+from emu.emulation.shaping import Pace
 from emu.emulation.wire.messages import WakeSender
 from emu.prediction.scheduling import RateSegments
 from emu.testing import two_machine_example
+from tests.emulation.shaping.core_rules import fluid_end, next_look
 from tests.emulation.shaping.fluids import Piece, lines_of, pieces_strategy, true_end
 
 PROBLEM, _ = two_machine_example(3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ from emu.emulation.network.send_log import SendLog
 from emu.emulation.shaping import EmulationSettings, FlowEnds
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import NodeLost
+from emu.prediction.core import ffi, lib
 from tests.emulation.network.strangers import until
 
 KEYS = edge_keys("secret", range(3))
@@ -42,6 +44,7 @@ class Shaped:
     pacer: Pacer
     clock: RunClock
     edges: list[OutEdge]
+    server: DataServer
     inbox: Inbox
     arrivals: list[tuple[int, int, float, int, bool]]
 
@@ -93,7 +96,7 @@ async def shaping(
     if started:
         pacer.start(clock)
     try:
-        yield Shaped(board, pacer, clock, edges, inbox, arrivals)
+        yield Shaped(board, pacer, clock, edges, server, inbox, arrivals)
     finally:
         for edge in edges:
             await edge.aclose()
@@ -101,6 +104,20 @@ async def shaping(
         pacer.close()
         board.close()
     assert pool.statistics.in_use == 0
+
+
+def look(edge: OutEdge, now: float) -> float:
+    """Look at an edge as its pacer does; return when the next look is due."""
+    outcome = lib.look(edge._pacer.core, edge.sender, now)
+    if outcome != lib.PACED:
+        edge.attend(outcome)
+    return float(edge.sender.due)
+
+
+def segment(pacer: Pacer, iteration: int) -> Any:
+    """Return the fluid of a flow of edge 0, None where it has none."""
+    seen = ffi.new("Segment *")
+    return seen if lib.segment_of(pacer.core, 0, iteration, seen) else None
 
 
 def block(size: int) -> dict[str, Any]:
@@ -202,10 +219,10 @@ async def test_looks_are_due_before_bytes_are_lost_or_a_line_begins() -> None:
         run.publish([1], [0], [0.0], [1e5], run.clock.now())  # 20 emulated seconds
         now, longest = time.monotonic(), run.pacer.pace.longest
         assert longest < run.pacer.pace.idle
-        assert run.edge.advance(now) <= now + longest
+        assert look(run.edge, now) <= now + longest
         begins = now + longest / 2
         run.publish([1], [0], [1e3], [1e5], run.clock.to_emulated(begins))
-        assert run.edge.advance(now) == pytest.approx(begins, abs=1e-6)
+        assert look(run.edge, now) == pytest.approx(begins, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -225,12 +242,12 @@ async def test_who_looks_in_time_loses_nothing_of_lines_that_it_never_saw(
         # It takes the place of the first, of which nothing has gone.
         second = begins + unseen
         run.board.publish([1], [0], [unseen * rate], [rate], second)
-        now = run.edge.advance(start) + early
-        while (due := run.edge.advance(now)) < run.clock.to_wall(second):
+        now = look(run.edge, start) + early
+        while (due := look(run.edge, now)) < run.clock.to_wall(second):
             now = due
         now = due + late
         while run.edge.statistics.frames == 0:
-            now = max(run.edge.advance(now), now + 1e-4)
+            now = max(look(run.edge, now), now + 1e-4)
         await arrived(run, 0, 100_000)
 
         assert run.edge.statistics.lost_bytes == pytest.approx(rate * lost, abs=2)
@@ -338,6 +355,27 @@ async def test_a_flow_larger_than_the_kernel_takes_is_not_lost() -> None:
         assert run.edge.statistics.blocked > 0
 
 
+async def test_a_reader_is_woken_for_much_of_a_body_and_for_every_head() -> None:
+    """Nor does one that waits for more sleep where its sender goes."""
+    async with shaping() as run:
+        sock = run.server.connected[1]._sock
+        assert isinstance(sock, socket.socket)
+
+        def least() -> int:
+            return int(sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT))
+
+        for n in range(2):
+            _ = run.edge.send(n, block(1_000_000), shaped=True)
+            run.publish([1], [n], [400_000.0], [0.0], run.clock.now())
+            await until(lambda: least() > 1)
+            if n == 0:
+                run.publish([1], [n], [2e6], [0.0], run.clock.now())
+                await arrived(run, n, 1_000_000)
+                assert least() == 1
+        await run.edge.aclose()
+        await until(lambda: run.server.connected[1] not in run.server.connections)
+
+
 @pytest.mark.parametrize("seed", range(10))
 async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
     """A flow's fluid is in wall seconds and real bytes what the board says of it."""
@@ -347,14 +385,15 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
     origin = time.monotonic()
     board, clock = RateBoard.create(1), RunClock(origin, time_scale)
     pacer = Pacer(board, EmulationSettings(byte_scale=byte_scale))
-    assert pacer.segment(0, 4) is None
+    assert segment(pacer, 4) is None
     pacer.start(clock)
+    clock.show(pacer.core)
     board.publish([0], [4], [served], [rate], since)
 
-    line = pacer.segment(0, 4)
+    line = segment(pacer, 4)
     assert line is not None
-    assert pacer.segment(0, 3) is None
-    assert pacer.segment(0, 5) is None
+    assert segment(pacer, 3) is None
+    assert segment(pacer, 5) is None
     wall = origin + (since + later) * time_scale
     there = line.served + line.rate * (wall - line.since)
     assert there == pytest.approx((served + rate * later) * byte_scale, rel=1e-6)

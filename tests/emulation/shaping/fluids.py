@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from emu.emulation.shaping import RateSegment, fluid_end
+from emu.emulation.shaping import RateSegment
+from tests.emulation.shaping.core_rules import fluid_end
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.shaping import (
-    Pace,
-    RateSegment,
+from emu.emulation.shaping import Pace, RateSegment
+from tests.emulation.shaping.core_rules import (
     allowance,
+    fluid_at,
     fluid_end,
+    lead,
     next_look,
 )
 from tests.emulation.shaping.fluids import Piece, lines_of, pieces_strategy
 
 PACE = Pace(lead_time=0.002, lead_bytes=16384, tail=16384)
-
-
-def test_line_is_straight_from_since_on() -> None:
-    line = RateSegment(0, served=100.0, rate=10.0, since=2.0)
-
-    assert [line.at(t) for t in (1.0, 2.0, 3.5)] == [100.0, 100.0, 115.0]
 
 
 @pytest.mark.parametrize(
@@ -158,12 +153,12 @@ def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) ->
             sent += count
             if sent == volume:
                 finished = now
-                assert line.at(now + PACE.lead_time) >= volume * (1 - 1e-9)
+                assert fluid_at(line, now + PACE.lead_time) >= volume * (1 - 1e-9)
             else:
                 # What the sender may do, it did: it is ahead of what it knows,
                 # unless the held tail is all that is left.
-                assert sent >= min(line.at(now), volume - PACE.tail) - 1
-                assert count == 0 or sent <= line.at(now) + PACE.lead(line.rate)
+                assert sent >= min(fluid_at(line, now), volume - PACE.tail) - 1
+                assert count == 0 or sent <= fluid_at(line, now) + lead(PACE, line.rate)
             wake = now + look(line, now, volume)
         else:
             wake = now + look(None, now, volume)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emu.emulation.wire.decoding import FrameReader
-from emu.emulation.wire.encoding import Outgoing, encode_data, encode_message
+from emu.emulation.wire.encoding import encode_data, encode_message
 from emu.emulation.wire.frame_layout import (
     DATA_KINDS,
     DataHeader,
@@ -168,23 +168,3 @@ def test_arrays_that_the_wire_does_not_carry(array: Any) -> None:
 def test_messages_carry_plain_values_only() -> None:
     with pytest.raises(TypeError):
         encode_message(Kind.CONTROL, {"x": object()})
-
-
-def test_outgoing_hands_out_what_is_left() -> None:
-    """Whatever the pieces, the bytes leave once and in order."""
-    buffers = encode_data(2, 7, {"a": np.arange(5), "b": np.arange(4, dtype=np.uint8)})
-    outgoing = Outgoing(buffers)
-    left = b""
-
-    for limit in (3, 100, 1, 7, 1000, 1000):
-        views = outgoing.peek(limit)
-        taken = b"".join(views)[: max(1, limit // 2)]
-        left += taken
-        outgoing.advance(len(taken))
-
-    assert left == b"".join(buffers)
-    assert outgoing.done
-    assert outgoing.body_sent == outgoing.volume == 44
-    assert outgoing.peek(10) == []
-    with pytest.raises(ValueError, match="left of 0"):
-        outgoing.advance(1)

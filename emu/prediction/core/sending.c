@@ -1,0 +1,88 @@
+/* Bytes of a frame to the kernel: a call each, by scatter-gather, nothing copied. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include "inline.h"
+
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 /* Python ignores the signal */
+#endif
+/* 4 MB hold the loop for 0.8 ms; without a bound it was 5.7. */
+enum { BURST = 1 << 22 };
+
+static double monotonic(void)
+{
+    struct timespec t;
+#ifdef __APPLE__ /* what Python's time.monotonic reads there */
+    clock_gettime(CLOCK_UPTIME_RAW, &t);
+#else
+    clock_gettime(CLOCK_MONOTONIC, &t);
+#endif
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Fill in views of the next `bytes` at most; return how many, of BUFFERS. */
+int64_t gather(const Sender *s, int64_t bytes, Buffer *views)
+{
+    int64_t count = 0, offset = s->offset;
+    for (; count < BUFFERS && count < s->left && bytes > 0; count++) {
+        int64_t size = at_most(s->buffers[count].size - offset, bytes);
+        views[count] = (Buffer){s->buffers[count].start + offset, size};
+        bytes -= size;
+        offset = 0;
+    }
+    return count;
+}
+
+/* Note that so many bytes have left, in a call before which `last` was read: not after it,
+ * as the kernel may have sent them by then. */
+void on_sent(Sender *s, int64_t bytes)
+{
+    if (isnan(s->first))
+        s->first = s->last;
+    s->sent += bytes;
+    s->offset += bytes;
+    while (s->left > 0 && s->offset >= s->buffers->size) {
+        s->offset -= s->buffers->size;
+        s->buffers++;
+        s->left--;
+    }
+}
+
+static ssize_t send_views(int fd, const Buffer *views, int64_t count)
+{
+    struct iovec of_call[BUFFERS];
+    for (int64_t i = 0; i < count; i++)
+        of_call[i] = (struct iovec){(char *)views[i].start, (size_t)views[i].size};
+    struct msghdr message = {.msg_iov = of_call};
+    message.msg_iovlen = (unsigned)count;
+    return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Send up to so many bytes of the body, and what comes before it. */
+int32_t send_bytes(Sender *s, int64_t bytes)
+{
+    bytes += at_least(0, s->overhead - s->sent);
+    while (bytes > 0 && s->left > 0) {
+        Buffer views[BUFFERS];
+        int64_t some = gather(s, at_most(bytes, BURST), views);
+        s->last = monotonic();
+        ssize_t count = send_views(s->fd, views, some);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0) {
+            bool full = errno == EAGAIN || errno == EWOULDBLOCK;
+            s->error = errno;
+            s->blocked += full;
+            return full ? BLOCKED : BROKEN;
+        }
+        on_sent(s, count);
+        bytes -= count;
+    }
+    if (s->left > 0)
+        return PACED;
+    s->end = monotonic();
+    return SENT;
+}

@@ -1,0 +1,96 @@
+"""Bytes of a frame reach the other end once and in order, whatever the kernel takes."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.prediction.core import ffi, lib
+
+
+def loaded(pieces: list[bytes], fd: int) -> tuple[Any, Any]:
+    """Return a sender of a frame in so many buffers; and what it points to."""
+    kept = [ffi.from_buffer(piece) for piece in pieces]
+    buffers = ffi.new("Buffer[]", [(one, len(one)) for one in kept])
+    sender = ffi.new("Sender *", {"fd": fd})
+    lib.load_frame(sender, 0, buffers, len(pieces), 0.0, 0.0)
+    return sender, (kept, buffers)
+
+
+def drawn(sizes: list[int]) -> list[bytes]:
+    """Return buffers of these sizes, of which no two bytes side by side are equal."""
+    content = (np.arange(sum(sizes)) % 251).astype(np.uint8).tobytes()
+    ends = np.cumsum(sizes).tolist()
+    return [content[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+@given(
+    st.lists(st.integers(1, 50), min_size=1, max_size=40),
+    st.lists(st.tuples(st.integers(1, 90), st.floats(0.0, 1.0)), max_size=60),
+)
+def test_views_are_of_what_is_left(
+    sizes: list[int], calls: list[tuple[int, float]]
+) -> None:
+    pieces = drawn(sizes)
+    sender, _kept = loaded(pieces, -1)
+    views, left = ffi.new("Buffer[]", lib.BUFFERS), b""
+    for limit, share in [*calls, *[(10_000, 1.0)] * len(sizes)]:
+        some = views[0 : lib.gather(sender, limit, views)]
+        there = b"".join(ffi.buffer(view.start, view.size) for view in some)
+        assert len(there) <= limit
+        taken = there[: int(len(there) * share)]
+        left += taken
+        lib.on_sent(sender, len(taken))
+        assert sender.sent == len(left)
+
+    assert left == b"".join(pieces)
+    assert sender.left == lib.gather(sender, 10, views) == 0
+    assert sender.volume == len(left) - sender.overhead
+
+
+@pytest.mark.parametrize("sizes", [[30, 5_000_000], [30, *[20_000] * 100], [7]])
+def test_all_bytes_come_where_the_kernel_takes_some(sizes: list[int]) -> None:
+    here, there = socket.socketpair()
+    pieces, came = drawn(sizes), bytearray()
+    with here, there:
+        here.setblocking(False)
+        sender, _kept = loaded(pieces, here.fileno())
+        while (outcome := lib.send_bytes(sender, 1_500_000)) != lib.SENT:
+            if outcome == lib.BLOCKED:
+                came += there.recv(1 << 16)
+            assert outcome in (lib.BLOCKED, lib.PACED)
+        here.close()
+        while data := there.recv(1 << 16):
+            came += data
+
+    assert came == b"".join(pieces)
+    assert (sender.blocked > 0) == (sum(sizes) > 1_000_000)
+    assert sender.first <= sender.last <= sender.end
+
+
+def test_no_more_of_the_body_goes_than_was_said() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        sender, _kept = loaded(drawn([30, 1000, 500]), here.fileno())
+
+        outcomes = [lib.send_bytes(sender, size) for size in (10, 1100)]
+
+        assert outcomes == [lib.PACED, lib.PACED]
+        assert sender.sent == 1140
+        assert len(there.recv(5000)) == 1140
+
+
+def test_a_receiver_that_has_gone_is_an_error_with_its_number() -> None:
+    here, there = socket.socketpair()
+    with here:
+        there.close()
+        sender, _kept = loaded(drawn([30]), here.fileno())
+
+        assert lib.send_bytes(sender, 10) == lib.BROKEN
+        assert sender.error == errno.EPIPE
