@@ -1,4 +1,4 @@
-"""What a sender that keeps to rates may do, and the settings of a run that decide it.
+"""Settings of a run, and of them what a sender that keeps to rates may do.
 
 The rules themselves are compiled: emu/prediction/core/pacing.c. Must not know: sockets,
 timers, the rate board.

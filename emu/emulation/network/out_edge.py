@@ -141,7 +141,7 @@ class OutEdge:
 
     @property
     def statistics(self) -> OutEdgeStatistics:
-        """What was counted so far."""
+        """Counts so far."""
         counts, sender = self._counts, self.sender
         counts.max_stale, counts.max_lead_bytes = sender.max_stale, sender.max_lead
         counts.blocked = sender.blocked
