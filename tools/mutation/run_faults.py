@@ -116,8 +116,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "frames of an iteration not noted": RunFault(
         _SERVER,
-        "server.log.note(header.edge",
-        "header.iteration == 1 or server.log.note(header.edge",
+        "self.log.note(*flow, event.first",
+        "header.iteration == 1 or self.log.note(*flow, event.first",
     ),
     "starts noted early": RunFault(
         _RECORDER,

@@ -17,23 +17,25 @@ from dataclasses import dataclass
 from typing import cast
 
 from emu.emulation.network.authentication import (
-    Challenge,
     Rejections,
     Strangers,
-    fresh_nonce,
     listen_within,
     name_of,
 )
 from emu.emulation.network.clock import awake_timeout
-from emu.emulation.network.inbox import BufferPool, Delivery, Inbox, PooledBuffer
+from emu.emulation.network.inbox import BufferPool, Inbox
+from emu.emulation.network.receiving_end import (
+    Answer,
+    Arrived,
+    Event,
+    ReceivingEnd,
+    answer,
+)
 from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.emulation.network.send_log import FrameLog
 from emu.emulation.network.tls import ServerTls, TlsSocket
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire.decoding import FrameReader
-from emu.emulation.wire.encoding import encode_message
-from emu.emulation.wire.frame_layout import DATA_KINDS, Fields, Frame, Kind, WireLimits
-from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
+from emu.errors import EmulatorError, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.problem.payloads import payload_kind
 
@@ -47,7 +49,6 @@ _AT_ONCE = 1 << 18
 _FEW = 1 << 16
 #: Wall seconds before the next connection is accepted when one could not be.
 _PAUSE = 0.1
-_LIMITS = WireLimits(header=0, body=0, message=4096)  # of strangers
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,18 @@ class DataServer:
             [BurstSize(*one) for one in self.bursts.most.items()],
         )
 
+    def take(self, event: Arrived) -> None:
+        """Count, log and deliver what has come on a connection."""
+        header, delivery = event.frame.header, event.delivery
+        flow, volume = (header.edge, header.iteration), header.body_bytes
+        self.frames += 1
+        self.header_bytes += event.frame.overhead
+        self.log.note(*flow, event.first, delivery.arrived, volume)
+        for tensor in header.tensors:
+            self.payloads[header.edge, payload_kind(tensor.name)] += tensor.nbytes
+        self.inbox.deliver(delivery)
+        self.on_arrival(*flow, delivery.arrived, volume, header.shaped)
+
     async def aclose(self) -> None:
         """Stop listening and drop every connection, silently."""
         if self._accepting is not None:
@@ -244,18 +257,8 @@ class DataConnection:
         self._sock = tls or sock
         self._arrivals = tls or ArrivalReader(sock)
         self._loop = asyncio.get_running_loop()
-        self._buffer: PooledBuffer | None = None
-        self._first = self._wall = 0.0  # of this frame's payload, of all that came
-
-        def allocate(size: int) -> memoryview:
-            self._first = self._wall
-            self._buffer = server.pool.acquire(size)
-            return self._buffer.view
-
-        self._reader = FrameReader(allocate, kinds={Kind.HELLO}, limits=_LIMITS)
-        self._edge: int | None = None
-        self._challenge: Challenge | None = None
-        self._newest = -1
+        seen = server.tls.fingerprint if server.tls else b""
+        self._end = ReceivingEnd(server.keys, server.connected, server.pool, seen)
         self._least = 1  # bytes for which the kernel wakes this process
         self._open = True
         within = server.strangers.patience
@@ -271,9 +274,7 @@ class DataConnection:
         self._deadline.cancel()
         self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
-        if self._buffer is not None:
-            self._buffer.release()
-            self._buffer = None
+        self._end.close("")
         self._server.connections.pop(self, None)
         self._server.strangers.leave(self)
 
@@ -290,9 +291,8 @@ class DataConnection:
 
         Where bursts are watched every portion is to have a time of its own.
         """
-        missing, least = self._reader.missing, self._least
-        watches = self._edge in self._server.bursts.rates
-        if missing > _FEW and self._reader.shaped and not watches:
+        missing, least = self._end.paced_rest, self._least
+        if missing > _FEW and self._end.edge not in self._server.bursts.rates:
             least = min(missing, _AT_ONCE)
         elif missing < least:
             least = max(1, missing)
@@ -301,8 +301,9 @@ class DataConnection:
             self._least = least
 
     def _take_call(self) -> None:
+        end, bursts = self._end, self._server.bursts
         try:
-            view = self._server.bursts.portion(self._edge, self._reader.get_buffer())
+            view = bursts.portion(end.edge, end.get_buffer())
             count, wall = self._arrivals.receive(view)
         except (BlockingIOError, InterruptedError):
             return
@@ -312,101 +313,46 @@ class DataConnection:
         if not count:
             self._on_stream_end("")
             return
-        self._wall = wall
         # Headers count for nothing: rates are of payload.
-        if self._edge is not None and self._buffer is not None:
-            self._server.bursts.note(self._edge, count, wall)
+        if end.edge is not None and end.in_body:
+            bursts.note(end.edge, count, wall)
         try:
-            self._reader.on_bytes(count)
-            while self._open and (frame := self._reader.take()) is not None:
-                if isinstance(frame, Frame):
-                    self._frame(frame, wall)
-                else:
-                    self._hello(frame.fields)
+            for event in end.feed(count, wall):
+                self._on_event(event)
+                if not self._open:
+                    break
         except EmulatorError as error:
             self._fail(error)
         except BaseException:  # or it is called for ever
             self._on_stream_end(", for a fault of this process")
             raise
 
-    def _hello(self, fields: Fields) -> None:
-        """Take a stranger's hello, then its proof."""
-        server = self._server
-        if self._edge is not None:
-            raise NodeMisbehaved("a second hello on one connection")
-        if self._challenge is None:
-            edge = fields.get("edge")
-            if type(edge) is not int or edge not in server.keys:
-                raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
-            theirs, ours = fields.get("nonce", b""), fresh_nonce()
-            binding = server.tls.fingerprint if server.tls is not None else b""
-            challenge = Challenge(server.keys[edge], (edge,), theirs, ours, binding)
-            self._challenge = challenge
-            self._answer({"nonce": ours, "proof": challenge.proof("server")})
-            return
-        self._challenge.check(fields, "client")
-        edge = cast("int", self._challenge.subject[0])
-        if edge in server.connected:
-            raise NodeMisbehaved(f"edge {edge} is connected already")
-        # From here on it is no stranger: an error is the run's, not a rejection.
-        self._deadline.cancel()
-        self._edge = edge
-        server.strangers.leave(self)
-        self._reader.trust(kinds=DATA_KINDS, limits=WireLimits())
-        self._answer({"accepted": edge})
-        server.connected[edge] = self
-        server.changed.set()
-
-    def _frame(self, frame: Frame, wall: float) -> None:
-        header, server, before = frame.header, self._server, self._newest
-        edge = header.edge
-        if edge != self._edge:
-            place = f"on the connection of edge {self._edge}"
-            raise NodeMisbehaved(f"a frame of edge {edge} {place}")
-        # Nothing may come twice, and the order on the wire is that of the source.
-        if header.iteration <= before:
-            problem = f"sent iteration {header.iteration} after {before}"
-            raise NodeMisbehaved(f"edge {edge} {problem}")
-        self._newest, volume = header.iteration, header.body_bytes
-        server.frames += 1
-        first = self._first if volume else wall  # without a body nothing was allocated
-        server.log.note(header.edge, header.iteration, first, wall, volume)
-        for tensor in header.tensors:
-            server.payloads[edge, payload_kind(tensor.name)] += tensor.nbytes
-        server.header_bytes += frame.overhead
-        buffer, self._buffer = self._buffer, None
-        flow = edge, header.iteration
-        server.inbox.deliver(Delivery(*flow, frame.arrays, wall, buffer))
-        server.on_arrival(*flow, wall, volume, header.shaped)
-
-    def _answer(self, fields: Fields) -> None:
-        """Say something short to a peer that has got nothing yet."""
-        with contextlib.suppress(OSError):  # it has gone, which reading will show
-            self._sock.send(encode_message(Kind.HELLO, fields))
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Arrived):
+            self._server.take(event)
+        elif isinstance(event, Answer):
+            with contextlib.suppress(OSError):  # it has gone, which reading will show
+                self._sock.send(event.data)
+        else:  # no stranger any more: an error is the run's, not a rejection
+            self._deadline.cancel()
+            self._server.strangers.leave(self)
+            self._server.connected[event.edge] = self
+            self._server.changed.set()
 
     def turn_away(self, reason: str) -> None:
         """Answer a stranger that it was refused, and close."""
         self._server.rejections.note(self._peer, reason)
-        self._answer({"refused": reason})
+        self._on_event(answer(refused=reason))
         self.close()
 
     def _fail(self, error: EmulatorError) -> None:
-        if self._edge is None:
+        if self._end.edge is None:
             self.turn_away(str(error))
         else:
             self.close()
-            self._server.inbox.fail(self._edge, error)
-            self._server.on_failure(self._edge, error)
+            self._server.inbox.fail(self._end.edge, error)
+            self._server.on_failure(self._end.edge, error)
 
-    def _on_stream_end(self, reason: str) -> None:
-        """Take the end of the stream for what it is."""
+    def _on_stream_end(self, cause: str) -> None:
         self.close()
-        what = "the connection ended without a hello"
-        if self._edge is not None:
-            what = f"the sender of edge {self._edge} has gone"
-        end: EmulatorError = NodeLost(f"{what}{reason}")
-        try:
-            self._reader.end()
-        except EmulatorError as error:
-            end = error
-        self._fail(end)
+        self._fail(self._end.close(cause))

@@ -1,0 +1,147 @@
+"""What a receiving end makes of bytes does not depend on how they are cut."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.emulation.network.authentication import Challenge, edge_keys
+from emu.emulation.network.inbox import BufferPool
+from emu.emulation.network.receiving_end import (
+    Accepted,
+    Answer,
+    Arrived,
+    Event,
+    ReceivingEnd,
+)
+from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.encoding import encode_data, encode_message
+from emu.emulation.wire.frame_layout import Kind, Message
+from emu.errors import NodeLost, NodeMisbehaved, TruncatedFrame
+from tests.emulation.network.strangers import NONCE
+
+EDGE, KEYS = 2, edge_keys("secret", range(4))
+
+
+def fed(
+    end: ReceivingEnd, data: bytes, cuts: Sequence[int], wall: float
+) -> list[Event]:
+    """Return the events of bytes that come in pieces, a second apart from ``wall``."""
+    events: list[Event] = []
+    bounds = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
+    for first, last in itertools.pairwise(bounds):
+        piece = data[first:last]
+        while piece:
+            view = end.get_buffer()
+            count = min(len(view), len(piece))
+            view[:count] = piece[:count]
+            events += end.feed(count, wall)
+            piece = piece[count:]
+        wall += 1.0
+    return events
+
+
+def introduced(
+    pool: BufferPool, cuts: Sequence[int] = (), taken: Container[int] = ()
+) -> ReceivingEnd:
+    """Return the end of a connection whose peer has proved itself."""
+    end = ReceivingEnd(KEYS, taken, pool)
+    hello = encode_message(Kind.HELLO, {"edge": EDGE, "nonce": NONCE})
+    (asked,) = fed(end, hello, cuts, 0.0)
+    assert isinstance(asked, Answer)
+    reader = FrameReader(kinds={Kind.HELLO})
+    reader.get_buffer()[: len(asked.data)] = asked.data
+    reader.on_bytes(len(asked.data))
+    message = reader.take()
+    assert isinstance(message, Message)
+    challenge = Challenge(KEYS[EDGE], (EDGE,), NONCE, message.fields["nonce"])
+    assert message.fields["proof"] == challenge.proof("server")
+    proof = encode_message(Kind.HELLO, {"proof": challenge.proof("client")})
+    said, accepted = fed(end, proof, cuts, 0.0)
+    assert isinstance(said, Answer)
+    assert accepted == Accepted(EDGE)
+    assert end.edge == EDGE
+    return end
+
+
+def frame(iteration: int, size: int, edge: int = EDGE) -> bytes:
+    """Return a frame whose payload is known."""
+    content = np.arange(size, dtype=np.uint64).astype(np.uint8)
+    return b"".join(encode_data(edge, iteration, {"x": content}, shaped=True))
+
+
+@given(
+    st.lists(st.integers(0, 10_000), max_size=20),
+    st.lists(st.integers(0, 3000), min_size=1, max_size=5),
+)
+def test_any_pieces_of_a_conversation(cuts: list[int], sizes: list[int]) -> None:
+    pool = BufferPool()
+    end = introduced(pool, cuts)
+    frames = [frame(n, size) for n, size in enumerate(sizes)]
+
+    events = fed(end, b"".join(frames), cuts, 100.0)
+
+    heard = [event for event in events if isinstance(event, Arrived)]
+    assert len(events) == len(heard) == len(sizes)
+    data = b"".join(frames)
+    bounds = np.array([*sorted({cut % (len(data) + 1) for cut in cuts}), len(data)])
+    last = 0
+    for n, (event, size) in enumerate(zip(heard, sizes, strict=True)):
+        first, last = last + len(frames[n]) - size, last + len(frames[n])
+        delivery = event.delivery
+        expected = np.arange(size, dtype=np.uint64).astype(np.uint8)
+        np.testing.assert_array_equal(delivery.payload["x"], expected)
+        assert (delivery.edge, delivery.iteration) == (EDGE, n)
+        # The piece that brought the last byte, and that by which the head had come.
+        assert delivery.arrived == 100.0 + np.searchsorted(bounds, last)
+        assert event.first == 100.0 + np.searchsorted(bounds, first if size else last)
+        delivery.release()
+    assert (end.in_body, end.paced_rest) == (False, 0)
+    assert pool.statistics.in_use == 0
+
+
+def test_the_rest_of_a_paced_payload_is_known() -> None:
+    pool = BufferPool()
+    end, data = introduced(pool), frame(0, 1000)
+    for first, last, left in ((0, -400, 400), (-400, -300, 300)):
+        assert fed(end, data[first:last], (), 0.0) == []
+        assert (end.in_body, end.paced_rest) == (True, left)
+
+    error = end.close("")
+
+    assert isinstance(error, TruncatedFrame)
+    assert pool.statistics.in_use == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "match"),
+    [
+        ([frame(0, 1, edge=1)], "a frame of edge 1 on the connection of edge 2"),
+        ([frame(3, 1), frame(3, 1)], "sent iteration 3 after 3"),
+    ],
+)
+def test_what_a_peer_must_not_send(said: list[bytes], match: str) -> None:
+    end = introduced(BufferPool())
+    with pytest.raises(NodeMisbehaved, match=match):
+        fed(end, b"".join(said), (), 0.0)
+
+
+def test_an_edge_that_is_taken() -> None:
+    with pytest.raises(NodeMisbehaved, match="edge 2 is connected already"):
+        introduced(BufferPool(), taken={EDGE})
+
+
+def test_an_end_between_frames_names_who_has_gone() -> None:
+    stranger = ReceivingEnd(KEYS, (), BufferPool())
+
+    assert str(stranger.close(" (reset)")) == (
+        "the connection ended without a hello (reset)"
+    )
+    left = introduced(BufferPool()).close("")
+    assert isinstance(left, NodeLost)
+    assert str(left) == "the sender of edge 2 has gone"
