@@ -1,0 +1,84 @@
+"""A lab measured at one setting of its NICs, predicted at others, then measured there.
+
+For the ``predict.py`` of shipped labs. A setting is the machines' NICs in Mbit/s:
+``100,100,50,100``. The first one is fitted; the others are predicted from the fit, into
+predictions.json, before they are measured.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from emu.host.this_host import module_command
+from emu.lab.fit_run import Fit, fit_run
+from emu.scenario import load, prepare
+
+#: Mbit/s of machines m0 to m3.
+SETTINGS = ("100,100,100,100", "50,100,100,100", "100,25,100,100", "200,50,50,50")
+
+
+def predict_others(
+    folder: Path, *, skip: int, mark: str, settings: Sequence[str] = ()
+) -> None:
+    """Measure, fit, predict, measure; print a table.
+
+    Raises EmulatorError when a lab cannot be fitted or simulated, and
+    subprocess.CalledProcessError when it fails.
+
+    Parameters
+    ----------
+    folder
+        Of ``lab.yaml``; runs go into ``runs/`` and its name.
+    skip
+        Iterations that warm up.
+    mark
+        What a line begins with that a program prints when an iteration begins.
+    settings
+        By default those of the command line, or `SETTINGS`.
+    """
+    first, *others = settings or sys.argv[1:] or SETTINGS
+    home = Path("runs") / folder.name
+    home.mkdir(parents=True, exist_ok=True)
+
+    def measure(setting: str) -> Fit:
+        return fit_run(_lab_run(folder, setting, home), skip=skip, mark=mark)
+
+    fit, file = measure(first), home / "predictions.json"
+    (home / "fitted.yaml").write_text(fit.text("fitted.yaml"))
+    known = json.loads(file.read_text()) if file.exists() else {}
+    for setting in others:
+        nics = enumerate(setting.split(","))
+        changes = {f"cluster.machines[{n}].nic": f"{nic} Mbit/s" for n, nic in nics}
+        ready = prepare(load(home / "fitted.yaml", changes))
+        seconds = ready.simulate().makespan / fit.iterations
+        known.setdefault(setting, seconds)
+    file.write_text(json.dumps(known, indent=1) + "\n")
+    errors = []
+    print(f"{'Mbit/s':20} {'measured':>9} {'predicted':>9} {'error':>7}")  # noqa: T201 -- a script's table
+    for setting in others:
+        seconds = measure(setting).measured
+        errors.append(known[setting] / seconds - 1)
+        both = f"{seconds:7.4f} s {known[setting]:7.4f} s"
+        print(f"{setting:20} {both} {errors[-1]:+7.2%}", flush=True)  # noqa: T201 -- likewise
+    print(f"median {np.median(np.abs(errors)):.2%}, worst {np.abs(errors).max():.2%}")  # noqa: T201 -- likewise
+
+
+def _lab_run(folder: Path, setting: str, home: Path) -> Path:
+    """Run the lab with these NICs, unless that was done; return its run directory."""
+    runs, done = home / setting, home / setting / "done"
+    if not done.exists():
+        machines = ", ".join(
+            f"{{name: m{number}, nic: {nic} Mbit/s, cpu: 1}}"
+            for number, nic in enumerate(setting.split(","))
+        )
+        change = ["--set", f"cluster.machines=[{machines}]", "--runs", str(runs)]
+        command = module_command("emu", "lab", str(folder / "lab.yaml"), *change)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 -- our own words
+        done.write_text(str(max(runs.glob("*-lab-*"))))
+    return Path(done.read_text())

@@ -1,0 +1,74 @@
+"""A fit is frozen before other settings are measured, and is not made twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from emu.lab import other_settings
+from emu.lab.other_settings import predict_others
+
+#: Two messages of 10 MB, one after the other, from m0 to m1.
+FITTED = """
+cluster:
+  machines: [{name: m0, nic: 80 Mbit/s}, {name: m1, nic: 80 Mbit/s}]
+job:
+  system: custom
+  iterations: 2
+  tasks: [{name: a, time: 0 s}, {name: b, time: 0 s}]
+  flows: [{from: a, to: b, volume: 10 MB}]
+placement: {policy: explicit, tasks: {a: m0, b: m1}}
+"""
+
+
+class Labs:
+    """Labs that take a tenth longer than their NICs say."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.run, self.frozen = home, list[str](), dict[str, float]()
+
+    def measure(self, _folder: Path, setting: str, _home: Path) -> Path:
+        """Run one; note what was predicted by then."""
+        if setting not in self.run:
+            self.run.append(setting)
+            file = self.home / "predictions.json"
+            self.frozen = json.loads(file.read_text()) if file.exists() else {}
+        return Path(setting)
+
+    def fit(self, run: Path, *, skip: int, mark: str) -> Any:
+        """Return a fit of a run."""
+        assert (skip, mark) == (1, "step ")
+        slowest = min(float(nic) for nic in run.name.split(","))
+        seconds = 1.1 * 80 / slowest
+        return SimpleNamespace(
+            text=lambda _name: FITTED, iterations=2, measured=seconds
+        )
+
+
+def test_what_is_predicted_is_written_down_before_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labs = Labs(tmp_path / "runs" / "some")
+    monkeypatch.setattr(other_settings, "_lab_run", labs.measure)
+    monkeypatch.setattr(other_settings, "fit_run", labs.fit)
+
+    settings = ["80,80", "40,80", "80,20"]
+    predict_others(tmp_path / "some", skip=1, mark="step ", settings=settings)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["40,80", "2.2000", "s", "2.0000", "s", "-9.09%"]
+    assert lines[2].split() == ["80,20", "4.4000", "s", "4.0000", "s", "-9.09%"]
+    assert lines[3] == "median 9.09%, worst 9.09%"
+    assert labs.run == settings
+    assert labs.frozen == pytest.approx({"40,80": 2.0, "80,20": 4.0})
+
+    # A second call keeps what was predicted, whatever a fit would say today.
+    file = labs.home / "predictions.json"
+    file.write_text(json.dumps({"40,80": 3.0, "80,20": 4.0}))
+    predict_others(tmp_path / "some", skip=1, mark="step ", settings=settings)
+    assert "+36.36%" in capsys.readouterr().out
