@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from emu.emulation.coordinator import RunSettings, emulate
 from emu.emulation.launch.launcher import ExternalLauncher
+from emu.emulation.shaping import Processes
 from emu.errors import NodeLost
 from emu.prediction.analysis.critical_path import critical_path
 from emu.trust.guards.traffic import clocks
@@ -114,8 +115,11 @@ def observer(joined: Joined, moment: str, action: Any, problem: Any) -> JoinsAnd
     return watching
 
 
-def settings(host: str, time_scale: float) -> RunSettings:
+def settings(
+    host: str, time_scale: float, processes: Processes = "task"
+) -> RunSettings:
     return RunSettings(
+        processes=processes,
         time_scale=time_scale,
         byte_scale=20_000.0,
         launcher=ExternalLauncher(2),
@@ -125,20 +129,25 @@ def settings(host: str, time_scale: float) -> RunSettings:
     )
 
 
+@pytest.mark.parametrize("processes", ["task", "machine"])
 def test_two_agents_run_the_golden_job(
-    hosts: list[str], tmp_path: Path, leftovers: Leftovers
+    hosts: list[str], tmp_path: Path, leftovers: Leftovers, processes: Processes
 ) -> None:
     problem, realization = golden(3)
-    apart: list[float] = []
+    apart, names = list[float](), set[str]()
+
+    def look() -> None:
+        names.update(process.name() for process in leftovers.note())
+
     while not apart or (apart[-1] > 0.03 and len(apart) < 3):
         agents = Joined(hosts[1:], leftovers, tmp_path / "agents.log")
         run = emulate(
             problem,
             "oes",
-            settings(hosts[0], 0.05),
+            settings(hosts[0], 0.05, processes),
             realization,
             log=tmp_path / "agent.log",
-            observer=observer(agents, "began", leftovers.note, problem),
+            observer=observer(agents, "began", look, problem),
         )
         assert agents.codes() == [0, 0]
         assert len({host["pid"] for host in run.hosts}) == 2
@@ -146,6 +155,11 @@ def test_two_agents_run_the_golden_job(
         print(f"makespan {run.schedule.makespan:.3f} of 38")  # noqa: T201
 
     assert apart[-1] < 0.03
+    of_machines = {"emu:g0", "emu:g1"} if processes == "machine" else set[str]()
+    of_tasks = {f"emu:{name}" for name in problem.job.processes}
+    assert {name for name in names if name.startswith("emu:")} == (
+        of_machines or of_tasks
+    )
 
 
 def test_clocks_of_two_hosts_become_one_time_line(
