@@ -1,4 +1,4 @@
-"""No rule reads or writes beyond its arrays: C would not notice."""
+"""Nothing compiled reads or writes beyond its arrays: C would not notice."""
 
 from __future__ import annotations
 
@@ -84,6 +84,13 @@ for iteration in range(20):
     plan.batch(graph.structure, graph.train, iteration % 2, iteration)
 """
 
+_SENDERS = """
+import pytest
+
+files = "shaping/test_compiled.py", "network/test_sending.py"
+raise SystemExit(pytest.main(["-q", *(f"tests/emulation/{file}" for file in files)]))
+"""
+
 
 def _library(name: str) -> str:
     found = subprocess.run(
@@ -117,7 +124,9 @@ def tree(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # builds the core
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc has the sanitizers")
-@pytest.mark.parametrize("draws", [_DRAWS, _SEARCHES], ids=["rules", "searches"])
+@pytest.mark.parametrize(
+    "draws", [_DRAWS, _SEARCHES, _SENDERS], ids=["rules", "searches", "senders"]
+)
 def test_all_stays_within_its_arrays(tree: Path, draws: str) -> None:
     """A build with gaps between arrays; draw 134 found a fault under ``mrtf``."""
     done = subprocess.run(
