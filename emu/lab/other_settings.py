@@ -16,7 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from emu.host.this_host import module_command
-from emu.lab.fit_run import Fit, fit_run
+from emu.lab.fit_run import fit_run
+from emu.lab.output_lines import marks_of
+from emu.runs.array_files import read_traffic
+from emu.runs.lab_file import read_lab
 from emu.scenario import load, prepare
 
 #: Mbit/s of machines m0 to m3.
@@ -46,10 +49,8 @@ def predict_others(
     home = Path("runs") / folder.name
     home.mkdir(parents=True, exist_ok=True)
 
-    def measure(setting: str) -> Fit:
-        return fit_run(_lab_run(folder, setting, home), skip=skip, mark=mark)
-
-    fit, file = measure(first), home / "predictions.json"
+    fit = fit_run(_lab_run(folder, first, home), skip=skip, mark=mark)
+    file = home / "predictions.json"
     (home / "fitted.yaml").write_text(fit.text("fitted.yaml"))
     known = json.loads(file.read_text()) if file.exists() else {}
     for setting in others:
@@ -62,16 +63,25 @@ def predict_others(
     errors = []
     print(f"{'Mbit/s':20} {'measured':>9} {'predicted':>9} {'error':>7}")  # noqa: T201 -- a script's table
     for setting in others:
-        seconds = measure(setting).measured
+        seconds = _seconds(_lab_run(folder, setting, home), skip, mark)
         errors.append(known[setting] / seconds - 1)
         both = f"{seconds:7.4f} s {known[setting]:7.4f} s"
         print(f"{setting:20} {both} {errors[-1]:+7.2%}", flush=True)  # noqa: T201 -- likewise
     print(f"median {np.median(np.abs(errors)):.2%}, worst {np.abs(errors).max():.2%}")  # noqa: T201 -- likewise
 
 
+def _seconds(run: Path, skip: int, mark: str) -> float:
+    """Return the mean seconds of an iteration, by the lines that programs printed."""
+    ran = [(one["program"], one["machine"]) for one in read_lab(run)["programs"]]
+    marks = marks_of(run, mark, ran, read_traffic(run))
+    each = [np.diff(times[skip:]).mean() for times in marks.values()]
+    return float(np.mean(each))
+
+
 def _lab_run(folder: Path, setting: str, home: Path) -> Path:
     """Run the lab with these NICs, unless that was done; return its run directory."""
-    runs, done = home / setting, home / setting / "done"
+    runs = home / setting.replace(",", "-")  # programs take a comma for a list
+    done = runs / "done"
     if not done.exists():
         machines = ", ".join(
             f"{{name: m{number}, nic: {nic} Mbit/s, cpu: 1}}"

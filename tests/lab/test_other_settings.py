@@ -41,12 +41,13 @@ class Labs:
 
     def fit(self, run: Path, *, skip: int, mark: str) -> Any:
         """Return a fit of a run."""
+        assert (run.name, skip, mark) == ("80,80", 1, "step ")
+        return SimpleNamespace(text=lambda _name: FITTED, iterations=2)
+
+    def seconds(self, run: Path, skip: int, mark: str) -> float:
+        """Return the seconds of an iteration of a run."""
         assert (skip, mark) == (1, "step ")
-        slowest = min(float(nic) for nic in run.name.split(","))
-        seconds = 1.1 * 80 / slowest
-        return SimpleNamespace(
-            text=lambda _name: FITTED, iterations=2, measured=seconds
-        )
+        return 1.1 * 80 / min(float(nic) for nic in run.name.split(","))
 
 
 def test_what_is_predicted_is_written_down_before_it_is_measured(
@@ -56,6 +57,7 @@ def test_what_is_predicted_is_written_down_before_it_is_measured(
     labs = Labs(tmp_path / "runs" / "some")
     monkeypatch.setattr(other_settings, "_lab_run", labs.measure)
     monkeypatch.setattr(other_settings, "fit_run", labs.fit)
+    monkeypatch.setattr(other_settings, "_seconds", labs.seconds)
 
     settings = ["80,80", "40,80", "80,20"]
     predict_others(tmp_path / "some", skip=1, mark="step ", settings=settings)

@@ -49,6 +49,8 @@ class SshServer:
     def __init__(self, lab: Lab) -> None:
         self._lab, self._folder = lab, TemporaryDirectory(prefix="emu-ssh-")
         self._programs: dict[int, tuple[Program, socket.socket]] = {}
+        #: By address, as hosts files have them.
+        self._names = {lab.address(one.name): one.name for one in lab.machines}
         client = Path(self._folder.name, "ssh")
         client.write_text(_CLIENT, "utf-8")
         client.chmod(0o755)
@@ -75,7 +77,8 @@ class SshServer:
         caller, _ = ready.accept()
         data, files, _, _ = socket.recv_fds(caller, _MOST, 2)
         try:
-            name, command, folder, origin = parse_json(data.decode())
+            host, command, folder, origin = parse_json(data.decode())
+            name = self._names.get(host, host)
             beside = {"PATH": self.path, MACHINE: name, PROGRAM: origin}
             program = self._lab.start(
                 name,

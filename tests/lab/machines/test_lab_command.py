@@ -239,7 +239,9 @@ def test_ssh_runs_a_command_on_the_machine_that_it_names(tmp_path: Path) -> None
     ask = (
         "echo hi | ssh -o BatchMode=yes root@slow 'read it; echo $it; hostname; exit 7'"
     )
-    words = f"{ask}; echo $?; ssh nobody true; echo $?; cd /; ssh slow pwd"
+    words = (
+        f"{ask}; echo $?; ssh nobody true; echo $?; cd /; ssh 10.77.0.2 'pwd; hostname'"
+    )
     text = f"lab: {{programs: [{{name: one, 'on': [fast], run: {json.dumps(words)}}}]}}"
 
     code, output, run = invoke(tmp_path, f"{CLUSTER}{text}\n")
@@ -247,4 +249,4 @@ def test_ssh_runs_a_command_on_the_machine_that_it_names(tmp_path: Path) -> None
     assert code == 0, output
     said = (run / "one-fast.log").read_text().splitlines()
     assert said[:3] == ["hi", "slow", "7"]
-    assert said[3:] == ["ssh: 'nobody' is no machine of this lab", "1", "/"]
+    assert said[3:] == ["ssh: 'nobody' is no machine of this lab", "1", "/", "slow"]

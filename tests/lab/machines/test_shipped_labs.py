@@ -21,7 +21,7 @@ LABS = {
     "ddp": ("torch", 2),
     "http_ps": ("http", 1),
     "pyg": ("torch_geometric", 2),
-    "dask": ("distributed", 2),
+    "mpi": ("mpi4py", 1),
 }
 
 
