@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from emu.host.input_file import read_json
 from emu.host.this_host import module_command
 from emu.lab.fit_run import fit_run
 from emu.lab.output_lines import marks_of
@@ -52,7 +53,7 @@ def predict_others(
     fit = fit_run(_lab_run(folder, first, home), skip=skip, mark=mark)
     file = home / "predictions.json"
     (home / "fitted.yaml").write_text(fit.text("fitted.yaml"))
-    known = json.loads(file.read_text()) if file.exists() else {}
+    known = read_json(file) if file.exists() else {}
     for setting in others:
         nics = enumerate(setting.split(","))
         changes = {f"cluster.machines[{n}].nic": f"{nic} Mbit/s" for n, nic in nics}

@@ -32,7 +32,7 @@ SYSTEMS = ("distdgl", "p3.none", "dgcl", "dorylus.pipe", "one_machine")
 BANDWIDTHS = (1, 5, 25, 100)
 #: 100, 602 and 128 are those of the three graphs.
 LENGTHS = (32, 100, 128, 602, 1600)
-GRAPHS = {"products-like": 0.004, "reddit-like": 0.02, "papers100m-like": 0.0002}
+GRAPHS = {"products-like": 0.004, "reddit-like": 0.03, "papers100m-like": 0.0002}
 #: Machines by name: how many, and their share of the bandwidth.
 CLUSTERS: dict[str, dict[str, tuple[int, float]]] = {
     "four": {"fast": (2, 1.0), "slow": (2, 0.2)},

@@ -43,7 +43,7 @@ from emu.problem.payloads import payload_kind
 #: known. With a megabyte at a time a burst of 500 kB was one call.
 _PORTION = 1 << 16
 #: Bytes of a paced body for which the kernel wakes its reader, where as many miss:
-#: `testbed_products` at time scale 3 took 3.7 CPU seconds per GB and not 5.0.
+#: `testbed_products` at time scale 3 took 3.6 CPU seconds per GB and not 5.0.
 _AT_ONCE = 1 << 18
 #: Bytes for which that is not worth the two calls.
 _FEW = 1 << 16
