@@ -272,6 +272,7 @@ class OutEdge:
         self._loop.remove_reader(self._sock.fileno())
         self._stop_writing()
         self._sock.close()
+        self.sender.fd = -1  # another socket may get the number
         self._pacer.deactivate(self)
         while self._queue:
             future = self._queue.popleft().left
