@@ -27,7 +27,7 @@ def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("emu validate al", ["all_reduce"]),
         ("emu init pap", ["papers100m"]),
         ("emu docs sy", ["systems"]),
-        ("emu run m", ["mine.yaml", "more/"]),
+        ("emu run m", ["mpi", "mine.yaml", "more/"]),
         ("emu run more/", ["more/net.json"]),
         ("emu compare demo --policies oes,sebf", ["oes,sebf_madd"]),
         ("emu compare demo --placements dist", ["distdgl"]),
