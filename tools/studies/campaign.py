@@ -1,6 +1,6 @@
 """Every system to one accuracy over sockets, against its prediction: times and ranks.
 
-    tools/study campaign OUT [--only "four amazon"] [--seeds 3] [--steps 40]
+    tools/study campaign OUT [--only "four amazon"] [--seeds 3] [--steps 40] [--kernel]
 
 Six systems train on three graphs and two clusters, each on the machines on which it is
 fastest (`emu compare --systems --to`). Every job is simulated to the target; its first
@@ -41,6 +41,12 @@ GRAPHS = {
 }
 #: Of the fastest NIC, Gbit/s.
 BANDWIDTH = 50
+#: Keys of a run on NICs of the kernel, where max-min is what they come to.
+KERNEL: dict[str, object] = {
+    "emulation.network": "kernel",
+    "emulation.sharing": "fair",
+    "schedule.policy": "maxmin",
+}
 #: Two times are a tie where they differ by less.
 TIE = 0.01
 
@@ -78,15 +84,16 @@ def options(parser: ArgumentParser) -> None:
     """Add what is run."""
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40, help="over sockets, at most")
+    parser.add_argument("--kernel", action="store_true", help="NICs of the kernel")
 
 
 def work(options: Namespace) -> Iterator[Work[Confirmed]]:
     """Yield every job."""
-    seeds, most = range(1, options.seeds + 1), options.steps
+    seeds = range(1, options.seeds + 1)
     every = itertools.product(seeds, CLUSTERS, GRAPHS, SYSTEMS)
     for seed, cluster, graph, system in every:
         case = f"{cluster} {graph} {seed} {system}"
-        yield case, partial(run, case, most, cluster, graph, seed, system)
+        yield case, partial(run, case, options, cluster, graph, seed, system)
 
 
 def scenario_of(cluster: str, graph: str, seed: int) -> Scenario:
@@ -100,7 +107,7 @@ def scenario_of(cluster: str, graph: str, seed: int) -> Scenario:
 
 
 def run(
-    case: str, most: int, cluster: str, graph: str, seed: int, system: str
+    case: str, options: Namespace, cluster: str, graph: str, seed: int, system: str
 ) -> list[Confirmed]:
     """Return the row of a job."""
     accuracy, within = GRAPHS[graph]
@@ -109,7 +116,9 @@ def run(
     ready = prepare(row.scenarios[seed])
     steps = ready.problem.job.iterations
     length = "iterations" if hasattr(ready.scenario.job, "batch_size") else "epochs"
-    part = {"until": None, f"job.{length}": min(steps, most)} if steps > most else {}
+    part: dict[str, object] = KERNEL if options.kernel else {}
+    if steps > options.steps:
+        part = {**part, "until": None, f"job.{length}": options.steps}
     own = load(row.scenarios[seed], {**part, "emulation.time_scale": "auto"})
     with tempfile.TemporaryDirectory() as folder:
         content = emu.run(own, runs=folder).result
@@ -178,5 +187,5 @@ def table(rows: list[Confirmed], _: Namespace) -> Iterator[str]:
 
 
 STUDY = Study(
-    row=Confirmed, work=work, table=table, options=options, settled=("steps",)
+    row=Confirmed, work=work, table=table, options=options, settled=("steps", "kernel")
 )
