@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from emu.errors import DataError
 from emu.host.input_file import read_json
 from emu.host.this_host import module_command
 from emu.lab.fit_run import fit_run
@@ -28,25 +28,25 @@ SETTINGS = ("100,100,100,100", "50,100,100,100", "100,25,100,100", "200,50,50,50
 
 
 def predict_others(
-    folder: Path, *, skip: int, mark: str, settings: Sequence[str] = ()
+    folder: Path, settings: Sequence[str], *, skip: int, mark: str
 ) -> None:
     """Measure, fit, predict, measure; print a table.
 
-    Raises EmulatorError when a lab cannot be fitted or simulated, and
+    Raises EmulatorError when a lab cannot be fitted, simulated or timed, and
     subprocess.CalledProcessError when it fails.
 
     Parameters
     ----------
     folder
         Of ``lab.yaml``; runs go into ``runs/`` and its name.
+    settings
+        The first is fitted; none are `SETTINGS`.
     skip
         Iterations that warm up.
     mark
-        What a line begins with that a program prints when an iteration begins.
-    settings
-        By default those of the command line, or `SETTINGS`.
+        Beginning of the line that a program prints when an iteration begins.
     """
-    first, *others = settings or sys.argv[1:] or SETTINGS
+    first, *others = settings or SETTINGS
     home = Path("runs") / folder.name
     home.mkdir(parents=True, exist_ok=True)
 
@@ -55,11 +55,12 @@ def predict_others(
     (home / "fitted.yaml").write_text(fit.text("fitted.yaml"))
     known = read_json(file) if file.exists() else {}
     for setting in others:
+        if setting in known:
+            continue
         nics = enumerate(setting.split(","))
         changes = {f"cluster.machines[{n}].nic": f"{nic} Mbit/s" for n, nic in nics}
         ready = prepare(load(home / "fitted.yaml", changes))
-        seconds = ready.simulate().makespan / fit.iterations
-        known.setdefault(setting, seconds)
+        known[setting] = ready.simulate().makespan / fit.iterations
     file.write_text(json.dumps(known, indent=1) + "\n")
     errors = []
     print(f"{'Mbit/s':20} {'measured':>9} {'predicted':>9} {'error':>7}")  # noqa: T201 -- a script's table
@@ -75,6 +76,9 @@ def _seconds(run: Path, skip: int, mark: str) -> float:
     """Return the mean seconds of an iteration, by the lines that programs printed."""
     ran = [(one["program"], one["machine"]) for one in read_lab(run)["programs"]]
     marks = marks_of(run, mark, ran, read_traffic(run))
+    if (fewest := min(map(len, marks.values()))) < skip + 2:
+        problem = f"a program printed {fewest} lines with {mark!r}, {skip + 2} are due"
+        raise DataError(problem, path=str(run))
     each = [np.diff(times[skip:]).mean() for times in marks.values()]
     return float(np.mean(each))
 

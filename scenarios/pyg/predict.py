@@ -6,9 +6,11 @@ A setting is the machines' NICs in Mbit/s: ``100,100,50,100``. The first one is 
 the others are predicted from the fit, into predictions.json, before they are measured.
 """
 
+import sys
 from pathlib import Path
 
 from emu.lab.other_settings import predict_others
 
 if __name__ == "__main__":
-    predict_others(Path(__file__).resolve().parent, skip=2, mark="step ")
+    folder = Path(__file__).resolve().parent
+    predict_others(folder, sys.argv[1:], skip=2, mark="step ")

@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from emu.errors import DataError
 from emu.lab import other_settings
 from emu.lab.other_settings import predict_others
 
@@ -60,7 +62,7 @@ def test_what_is_predicted_is_written_down_before_it_is_measured(
     monkeypatch.setattr(other_settings, "_seconds", labs.seconds)
 
     settings = ["80,80", "40,80", "80,20"]
-    predict_others(tmp_path / "some", skip=1, mark="step ", settings=settings)
+    predict_others(tmp_path / "some", settings, skip=1, mark="step ")
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["40,80", "2.2000", "s", "2.0000", "s", "-9.09%"]
@@ -72,5 +74,27 @@ def test_what_is_predicted_is_written_down_before_it_is_measured(
     # A second call keeps what was predicted, whatever a fit would say today.
     file = labs.home / "predictions.json"
     file.write_text(json.dumps({"40,80": 3.0, "80,20": 4.0}))
-    predict_others(tmp_path / "some", skip=1, mark="step ", settings=settings)
+    predict_others(tmp_path / "some", settings, skip=1, mark="step ")
     assert "+36.36%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"), [([0.0, 5.0, 6.0, 8.0], 1.5), ([1, 2], 0)]
+)
+def test_seconds_are_those_between_lines(
+    lines: list[float], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first iterations warm up; too few lines are an error and no figure."""
+    marks = {(0, 0): np.array(lines), (1, 0): np.array(lines) + 0.2}
+    for name in ("read_lab", "read_traffic"):
+        monkeypatch.setattr(other_settings, name, lambda _: {"programs": []})
+    monkeypatch.setattr(other_settings, "marks_of", lambda *_: marks)
+
+    def measure() -> float:
+        return other_settings._seconds(Path("run"), 1, "step ")
+
+    if seconds:
+        assert measure() == pytest.approx(seconds)
+    else:
+        with pytest.raises(DataError, match="2 lines with 'step ', 3 are due"):
+            measure()

@@ -1,4 +1,4 @@
-"""What a run over sockets costs, beside a raw pair of sockets, and how fast it may go.
+"""Cost of a run over sockets, beside a raw pair of sockets, and how fast it may go.
 
 CPU is that of a run's processes, as /proc counts it, their start and their own work
 (sampling, payloads) included; a raw pair of blocking sockets is both of its ends.

@@ -78,7 +78,7 @@ def train(case: str, graph: str, seeds: int, rule: str, pipeline: str) -> list[S
     content["systems"] = {"p3": {"optimizer": RULES[rule]}}
     names = [f"{one}{n}" for one in ("fast", "slow") for n in (0, 1)]
     target = Target(accuracy, within=WITHIN)
-    about = case, name if name == graph else graph, rule, seeds, pipeline
+    about = case, graph, rule, seeds, pipeline
     try:
         row = measure(
             loads(json.dumps(content)), f"p3.{pipeline}", machines=names, target=target

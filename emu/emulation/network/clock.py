@@ -226,7 +226,6 @@ class RunClock:
         self.time_scale, self._start = time_scale, start_wall
         self._line = ClockLine(0.0, offset)  # the newest of:
         self._lines = [self._line]
-        self._shown: Any = None
 
     def follow(self, line: ClockLine, now: float, within: float) -> None:
         """Go as the coordinator's clock does ``within`` wall seconds from ``now``.
@@ -237,14 +236,12 @@ class RunClock:
         here, there = self._line.ahead(now), line.ahead(now + within)
         self._line = ClockLine(now, here, (there - here) / within)
         self._lines.append(self._line)
-        self._shown = None
 
     def show(self, pacing: Any) -> None:
         """Write this clock into the `Pacing` of the core, as it goes now."""
-        if self._shown is not pacing:
-            line, self._shown = self._line, pacing
-            pacing.start, pacing.at = self._start, line.at
-            pacing.offset, pacing.drift = line.offset, line.drift
+        line = self._line
+        pacing.start, pacing.at = self._start, line.at
+        pacing.offset, pacing.drift = line.offset, line.drift
 
     def now(self) -> float:
         """Return the emulated time, negative before the start."""

@@ -43,7 +43,7 @@ from emu.problem.payloads import payload_kind
 #: known. With a megabyte at a time a burst of 500 kB was one call.
 _PORTION = 1 << 16
 #: Bytes of a paced body for which the kernel wakes its reader, where as many miss:
-#: `testbed_products` at time scale 3 took 3.6 CPU seconds per GB and not 5.0.
+#: `testbed_products` at time scale 3 took 3.7 CPU seconds per GB and not 5.0.
 _AT_ONCE = 1 << 18
 #: Bytes for which that is not worth the two calls.
 _FEW = 1 << 16
@@ -274,7 +274,7 @@ class DataConnection:
         self._deadline.cancel()
         self._loop.remove_reader(self._sock.fileno())
         self._sock.close()
-        self._end.close("")
+        self._end.give_up()
         self._server.connections.pop(self, None)
         self._server.strangers.leave(self)
 
@@ -291,7 +291,7 @@ class DataConnection:
 
         Where bursts are watched every portion is to have a time of its own.
         """
-        missing, least = self._end.paced_rest, self._least
+        missing, least = self._end.missing, self._least
         if missing > _FEW and self._end.edge not in self._server.bursts.rates:
             least = min(missing, _AT_ONCE)
         elif missing < least:
@@ -355,4 +355,4 @@ class DataConnection:
 
     def _on_stream_end(self, cause: str) -> None:
         self.close()
-        self._fail(self._end.close(cause))
+        self._fail(self._end.end(cause))

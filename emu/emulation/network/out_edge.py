@@ -25,10 +25,8 @@ from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.prediction.core import ffi, lib
 
-#: Bytes that an unshaped frame sends per turn of the loop, and while other edges of the
-#: process are being paced. Of a raw socket's throughput at 16 MB, 4 MB keep 0.96, 1 MB
-#: 0.92, 256 KB 0.82; but 4 MB hold the loop for 0.8 ms, without a bound it was 5.7.
-BURST = 1 << 22
+#: Bytes that an unshaped frame sends per turn of the loop while other edges of the
+#: process are being paced; else it is BURST of the core, which says what that costs.
 BURST_BESIDE_PACING = 1 << 20
 #: A send that ends this much (wall seconds) after its fluid counts as late.
 LATE = 0.001
@@ -180,7 +178,7 @@ class OutEdge:
     def _pump(self) -> None:
         """Send one burst without pacing; the writer callback asks for the next."""
         shares = self._pacer.busy or self.sender.fd < 0  # encryption holds the loop
-        outcome = self._write(BURST_BESIDE_PACING if shares else BURST)
+        outcome = self._write(BURST_BESIDE_PACING if shares else lib.BURST)
         self.attend(lib.BLOCKED if outcome == lib.PACED else outcome)
 
     def _writable(self) -> None:
@@ -209,7 +207,7 @@ class OutEdge:
         rest = body_bytes + max(0, sender.overhead - sender.sent)
         views = ffi.new("Buffer[]", lib.BUFFERS)
         while rest > 0 and sender.left:
-            some = views[0 : lib.gather(sender, min(rest, BURST), views)]
+            some = views[0 : lib.gather(sender, min(rest, lib.BURST), views)]
             sender.last = this_host.monotonic()
             try:
                 count = self._sock.sendmsg([ffi.buffer(v.start, v.size) for v in some])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from emu.emulation.network.authentication import Challenge, fresh_nonce
 from emu.emulation.network.inbox import BufferPool, Delivery, PooledBuffer
@@ -96,9 +96,9 @@ class ReceivingEnd:
         return self._buffer is not None
 
     @property
-    def paced_rest(self) -> int:
-        """Bytes that are still to come of a payload that is paced, else 0."""
-        return self._reader.missing if self._reader.shaped else 0
+    def missing(self) -> int:
+        """Bytes that are still to come of a shaped payload that has begun, else 0."""
+        return self._reader.missing
 
     def feed(self, count: int, wall: float) -> Iterator[Event]:
         """Take so many bytes, the last of them at ``wall``; yield what they bring.
@@ -110,19 +110,22 @@ class ReceivingEnd:
         self._reader.on_bytes(count)
         while (frame := self._reader.take()) is not None:
             if isinstance(frame, Frame):
-                yield self._arrived(frame)
+                yield self._take_frame(frame)
             elif self.edge is not None:
                 raise NodeMisbehaved("a second hello on one connection")
             elif self._challenge is None:
-                yield self._asked(frame.fields)
+                yield self._ask_for_proof(frame.fields)
             else:
-                yield from self._proved(self._challenge, frame.fields)
+                yield from self._accept(self._challenge, frame.fields)
 
-    def close(self, cause: str) -> EmulatorError:
-        """Give up a payload that was begun; return what the end of the bytes means."""
+    def give_up(self) -> None:
+        """Give back the memory of a payload that has begun."""
         if self._buffer is not None:
             self._buffer.release()
             self._buffer = None
+
+    def end(self, cause: str) -> EmulatorError:
+        """Return what it means that no more bytes come, with its cause in words."""
         try:
             self._reader.end()
         except EmulatorError as error:
@@ -132,7 +135,7 @@ class ReceivingEnd:
             what = f"the sender of edge {self.edge} has gone"
         return NodeLost(f"{what}{cause}")
 
-    def _asked(self, fields: Fields) -> Answer:
+    def _ask_for_proof(self, fields: Fields) -> Answer:
         edge = fields.get("edge")
         if type(edge) is not int or edge not in self._keys:
             raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
@@ -142,17 +145,17 @@ class ReceivingEnd:
         )
         return answer(nonce=nonces[1], proof=self._challenge.proof("server"))
 
-    def _proved(self, challenge: Challenge, fields: Fields) -> Iterator[Event]:
+    def _accept(self, challenge: Challenge, fields: Fields) -> Iterator[Event]:
         challenge.check(fields, "client")
-        (edge,) = challenge.subject
-        if edge in self._taken or not isinstance(edge, int):
+        edge = cast("int", challenge.subject[0])
+        if edge in self._taken:
             raise NodeMisbehaved(f"edge {edge} is connected already")
         self.edge = edge
         self._reader.trust(kinds=DATA_KINDS, limits=WireLimits())
         yield answer(accepted=edge)
         yield Accepted(edge)
 
-    def _arrived(self, frame: Frame) -> Arrived:
+    def _take_frame(self, frame: Frame) -> Arrived:
         header = frame.header
         if header.edge != self.edge:
             place = f"on the connection of edge {self.edge}"

@@ -101,13 +101,10 @@ class FrameReader:
 
     @property
     def missing(self) -> int:
-        """Bytes that are still to come of a body that has begun, else 0."""
-        return len(self._body) - self._filled if self._header is not None else 0
-
-    @property
-    def shaped(self) -> bool:
-        """True within the body of a frame that was shaped."""
-        return self._header is not None and self._header.shaped
+        """Bytes that are still to come of a shaped body that has begun, else 0."""
+        if self._header is None or not self._header.shaped:
+            return 0
+        return len(self._body) - self._filled
 
     def get_buffer(self) -> memoryview:
         """Return the memory that the next bytes belong in, never empty.

@@ -1,4 +1,4 @@
-"""The compiled core: schedules, rates, searches, in C.
+"""The compiled core: schedules, rates, searches, and senders that keep to rates, in C.
 
 Python makes every array and binds it here, where kinds are checked; C allocates nothing
 (core.h says which field is what, and who owns it). Must not know: what the numbers are.

@@ -9,9 +9,6 @@
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0 /* Python ignores the signal */
 #endif
-/* 4 MB hold the loop for 0.8 ms; without a bound it was 5.7. */
-enum { BURST = 1 << 22 };
-
 static double monotonic(void)
 {
     struct timespec t;

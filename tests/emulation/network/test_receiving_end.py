@@ -1,4 +1,4 @@
-"""What a receiving end makes of bytes does not depend on how they are cut."""
+"""Events of a receiving end do not depend on how its bytes are cut."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def test_any_pieces_of_a_conversation(cuts: list[int], sizes: list[int]) -> None
 
     events = fed(end, b"".join(frames), cuts, 100.0)
 
-    heard = [event for event in events if isinstance(event, Arrived)]
-    assert len(events) == len(heard) == len(sizes)
+    arrivals = [event for event in events if isinstance(event, Arrived)]
+    assert len(events) == len(arrivals) == len(sizes)
     data = b"".join(frames)
     bounds = np.array([*sorted({cut % (len(data) + 1) for cut in cuts}), len(data)])
     last = 0
-    for n, (event, size) in enumerate(zip(heard, sizes, strict=True)):
+    for n, (event, size) in enumerate(zip(arrivals, sizes, strict=True)):
         first, last = last + len(frames[n]) - size, last + len(frames[n])
         delivery = event.delivery
         expected = np.arange(size, dtype=np.uint64).astype(np.uint8)
@@ -101,7 +101,7 @@ def test_any_pieces_of_a_conversation(cuts: list[int], sizes: list[int]) -> None
         assert delivery.arrived == 100.0 + np.searchsorted(bounds, last)
         assert event.first == 100.0 + np.searchsorted(bounds, first if size else last)
         delivery.release()
-    assert (end.in_body, end.paced_rest) == (False, 0)
+    assert (end.in_body, end.missing) == (False, 0)
     assert pool.statistics.in_use == 0
 
 
@@ -110,9 +110,10 @@ def test_the_rest_of_a_paced_payload_is_known() -> None:
     end, data = introduced(pool), frame(0, 1000)
     for first, last, left in ((0, -400, 400), (-400, -300, 300)):
         assert fed(end, data[first:last], (), 0.0) == []
-        assert (end.in_body, end.paced_rest) == (True, left)
+        assert (end.in_body, end.missing) == (True, left)
 
-    error = end.close("")
+    end.give_up()
+    error = end.end("")
 
     assert isinstance(error, TruncatedFrame)
     assert pool.statistics.in_use == 0
@@ -139,9 +140,9 @@ def test_an_edge_that_is_taken() -> None:
 def test_an_end_between_frames_names_who_has_gone() -> None:
     stranger = ReceivingEnd(KEYS, (), BufferPool())
 
-    assert str(stranger.close(" (reset)")) == (
+    assert str(stranger.end(" (reset)")) == (
         "the connection ended without a hello (reset)"
     )
-    left = introduced(BufferPool()).close("")
+    left = introduced(BufferPool()).end("")
     assert isinstance(left, NodeLost)
     assert str(left) == "the sender of edge 2 has gone"

@@ -19,11 +19,6 @@ def _segment(segment: RateSegment) -> Any:
     return ffi.new("Segment *", segment[1:])
 
 
-def fluid_at(segment: RateSegment, time: float) -> float:
-    """Return F(time) in bytes; a time before ``since`` counts as ``since``."""
-    return segment.served + segment.rate * max(0.0, time - segment.since)
-
-
 def lead(pace: Pace, rate: float) -> float:
     """Return the most bytes a sender may be ahead at this rate."""
     return max(pace.lead_time * rate, float(pace.lead_bytes))

@@ -1,4 +1,4 @@
-"""What a sender does by its rates, in plain Python: slow, and read beside the papers.
+"""A sender that keeps to rates, in plain Python: slow, and easy to read.
 
 The compiled rules (emu/prediction/core/pacing.c) are held against these, look by look.
 """

@@ -14,10 +14,10 @@ from emu.emulation.shaping import Pace, RateSegment
 from tests.emulation.shaping.core_rules import (
     Bucket,
     allowance,
-    fluid_at,
     fluid_end,
 )
 from tests.emulation.shaping.fluids import Piece
+from tests.emulation.shaping.slow_sender import fluid_at
 
 #: Bytes per second of the link; a sender that has seen no rate may not know a lower.
 CAPACITY = 1e7

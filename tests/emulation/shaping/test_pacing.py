@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from emu.emulation.shaping import Pace, RateSegment
 from tests.emulation.shaping.core_rules import (
     allowance,
-    fluid_at,
     fluid_end,
     lead,
     next_look,
 )
 from tests.emulation.shaping.fluids import Piece, lines_of, pieces_strategy
+from tests.emulation.shaping.slow_sender import fluid_at
 
 PACE = Pace(lead_time=0.002, lead_bytes=16384, tail=16384)
 
