@@ -14,6 +14,7 @@ from emu.lab.fit_run import fit_run
 pytestmark = [
     pytest.mark.netns,
     pytest.mark.slow,
+    pytest.mark.timeout(600),  # programs start in dilated time
     pytest.mark.usefixtures("_a_lab_can_be_had"),
 ]
 #: Packages that a lab needs, and iterations that warm up.
