@@ -79,18 +79,21 @@ def test_links_read_at_one_and_a_half_times_what_is_stated_are_not_trusted(
     assert "link bytes" in {found["guard"] for found in result["verdict"]["guards"]}
 
 
+@pytest.mark.parametrize("edge", [5, 7], ids=["s1->w0, more come", "ps0->w0, the last"])
 def test_a_rate_that_never_came_to_a_board_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: int
 ) -> None:
-    """Whatever the makespan is: the flow goes on at its rate of before for a while."""
-    publish, changes = RateBoard.publish, list[int]()
+    """Whatever the makespan is: the flow goes on at its rate of before for a while.
+
+    One that stood still would do so until the run is given up.
+    """
+    publish, lost = RateBoard.publish, list[int]()
 
     def lose(board: RateBoard, edges: Any, iterations: Any, *columns: Any) -> None:
-        first = board.read(int(edges[0])) if len(edges) else None
-        if first is not None and first.iteration == iterations[0]:
-            changes.append(int(edges[0]))
-            if len(changes) == 3:
-                return
+        there = board.read(edge) if [*edges] == [edge] and not lost else None
+        if there and there.iteration == iterations[0] == 1 and there.rate > 0:
+            lost.append(edge)
+            return
         publish(board, edges, iterations, *columns)
 
     monkeypatch.setattr(RateBoard, "publish", lose)
@@ -98,4 +101,4 @@ def test_a_rate_that_never_came_to_a_board_is_named(
 
     assert (verdict["trust"], verdict["cause"]) == ("untrusted", "guards")
     (said,) = [one["sentence"] for one in verdict["guards"] if one["guard"] == "rates"]
-    assert "rates that the coordinator decided never came to the rate board" in said
+    assert "1 rates that the coordinator decided never came to the rate board" in said

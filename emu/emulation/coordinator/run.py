@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
@@ -355,16 +356,21 @@ class Coordinator:
         try:
             self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))
         except DeadlineExceeded as error:
-            agents = self._membership.agents
-            for agent in agents if self._settings.kernel_nics is None else ():
-                if agent.board is None:  # of another host
-                    continue
-                missing = self._driver.published - agent.board.counts.astype(np.int64)
-                if missing.any():
-                    edge = self._problem.job.edge_names[int(missing.argmax())]
-                    loss = LOST_RATES.format(int(missing.sum()), edge)
-                    raise DeadlineExceeded(f"{loss}; {error}") from error
+            if (missing := self._missing_rates()).any():
+                edge = self._problem.job.edge_names[int(missing.argmax())]
+                loss = LOST_RATES.format(int(missing.sum()), edge)
+                raise DeadlineExceeded(f"{loss}; {error}") from error
             raise
+
+    def _missing_rates(self) -> NDArray[np.int64]:
+        """Return per edge how many segments never came to the boards of this host."""
+        missing = np.zeros_like(self._driver.published)
+        if self._settings.kernel_nics is None:  # else each gets those of its machine
+            for agent in self._membership.agents:
+                if agent.board is not None:  # it is of another host
+                    came = agent.board.counts.astype(np.int64)
+                    np.maximum(missing, self._driver.published - came, out=missing)
+        return missing
 
     def _take_states(self, said: Sequence[tuple[str, Message]]) -> None:
         """Take in what was said of states: nothing waits for it."""
@@ -449,6 +455,10 @@ class Coordinator:
             "hand over its results, after the last iteration",
             take,
         )
+        missing = self._missing_rates()  # the last one of an edge, too
+        for figures in answers.statistics.values():
+            for row in figures["sent"]:
+                row["missed"] = max(row["missed"], int(missing[row["edge"]]))
         return answers
 
 
