@@ -88,7 +88,9 @@ def place(
         by_jobs = cost != "max" or any(item.release for item in scenario.jobs)
         count = min(section.simulated_iterations, job.iterations)
         short = replace(job, iterations=count)
-        transfers = section.iterations or affordable(short, rates)
+        transfers, stated = section.iterations, section.model_fields_set
+        if section.policy == "etp" or "simulated_iterations" in stated:
+            transfers = transfers or affordable(short, rates)
         options |= {"transfers": transfers, "iterations": count}
         options["cost"] = JobsCost(cost != "max", weights) if by_jobs else None
     if section.policy == "etp":

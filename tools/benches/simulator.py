@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from emu.prediction.placement import PlacementResult
+from emu.prediction.placement import PlacementResult, best_placement
 from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.prediction.placement.search import SearchOptions
 from emu.prediction.scheduling import RATE_POLICIES
-from emu.prediction.simulation import simulate
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -210,6 +211,18 @@ def dgtp_shaped(machines: int, iterations: int) -> tuple[Problem, Realization]:
     nics = rng.uniform(1e9, 4e9, (machines, 2)).tolist()
     cluster = Cluster(tuple(Machine(f"m{i}", *nic) for i, nic in enumerate(nics)))
     names = tuple(machine.name for machine in cluster.machines)
+    job = _dgtp_job(names, machines, iterations)
+    at = [
+        names.index(task.pinned) if task.pinned else int(rng.integers(machines))
+        for task in job.tasks
+    ]
+    problem = Problem(cluster, job, Placement(tuple(at)))
+    return problem, _dgtp_run(job, machines, rng)
+
+
+def _dgtp_job(
+    names: tuple[str, ...], workers: int, iterations: int, **more: Any
+) -> Job:
     section = DgtpJobSection.model_validate(
         {
             "system": "dgtp",
@@ -217,22 +230,41 @@ def dgtp_shaped(machines: int, iterations: int) -> tuple[Problem, Realization]:
             "model": {"hidden": 4, "layers": 2},
             "fanouts": "all",
             "batch_size": 2,
-            "workers": machines,
+            "workers": workers,
             "samplers_per_worker": 2,
             "iterations": iterations,
+            **more,
         }
     )
-    job = section.build(BuildContext(names, None, seed=0))
-    at = [
-        names.index(task.pinned) if task.pinned else int(rng.integers(machines))
-        for task in job.tasks
-    ]
+    return section.build(BuildContext(names, None, seed=0))
+
+
+def _dgtp_run(job: Job, machines: int, rng: np.random.Generator) -> Realization:
     share = {"graph_store": 64e6 / machines, "sampler": 64e6}
     sent = [share.get(job.tasks[edge.source].kind, 2.4e6) for edge in job.edges]
-    times = rng.uniform(0.01, 0.06, (len(job.tasks), iterations))
-    drawn = rng.lognormal(0.0, 0.2, (len(job.edges), iterations))
-    volumes = np.array(sent)[:, None] * drawn
-    return Problem(cluster, job, Placement(tuple(at))), Realization(times, volumes)
+    times = rng.uniform(0.01, 0.06, (len(job.tasks), job.iterations))
+    drawn = rng.lognormal(0.0, 0.2, (len(job.edges), job.iterations))
+    return Realization(times, np.array(sent)[:, None] * drawn)
+
+
+#: What tasks of the paper's testbed need, and what each of its machines has.
+_DEMANDS = {
+    "graph_store": {"memory": "14 GB"},
+    "sampler": {"cpu": 2, "memory": "7 GB"},
+    "worker": {"cpu": 1, "gpu": 1, "memory": "3 GB"},
+    "parameter_server": {"cpu": 1, "memory": "5 GB"},
+}
+_ROOM = {"cpu": 8.0, "gpu": 2.0, "memory": 48e9}
+
+
+def testbed(machines: int, seed: int) -> tuple[Job, Cluster, Realization]:
+    """Return the paper's testbed with more machines, NICs of 10 to 50 Gbit/s drawn."""
+    rng = np.random.default_rng([machines, seed])
+    nics = rng.choice([1.25e9, 3.125e9, 6.25e9], machines).tolist()
+    members = [Machine(f"m{i}", nic, nic, _ROOM) for i, nic in enumerate(nics)]
+    names = tuple(machine.name for machine in members)
+    job = _dgtp_job(names, machines * 3 // 2, 20, demands=_DEMANDS)
+    return job, Cluster(tuple(members)), _dgtp_run(job, machines, rng)
 
 
 #: Jobs of the rules, with the place of their aims. In sparse and dense ones every task
@@ -342,3 +374,38 @@ def searches(_: float) -> Iterator[Figure]:
     yield _timed(
         "B: ETP, exact rejection", lambda: search_etp(*large, options=exact), 1
     )[1]
+
+
+#: CPU seconds that `best` may take for so many machines, and seeds tried.
+_SIZES = {16: (3.0, 3), 64: (10.0, 3), 256: (40.0, 1)}
+
+
+def budgets(_: float) -> Iterator[Figure]:
+    """Yield what `best` takes by the number of machines, and what ten budgets gain.
+
+    Both are judged by the whole run.
+    """
+    for machines, (aim, seeds) in _SIZES.items():
+        taken, gains, note = [], [], ""
+        for seed in range(seeds):
+            job, cluster, run = testbed(machines, seed)
+            began = time.process_time()
+            one = best_placement(job, cluster, run)
+            taken.append(time.process_time() - began)
+            note = f"{one.budget} candidates of {one.iterations} iterations"
+            ten = best_placement(
+                job,
+                cluster,
+                run,
+                transfers=10 * one.budget,
+                iterations=one.iterations,
+            )
+            spans = []
+            for found in (one, ten):
+                problem = Problem(cluster, job, found.placement)
+                spans.append(makespan(problem, problem.stretch(run), "oes"))
+            gains.append(100 * (spans[0] / spans[1] - 1))
+        what = f"best, {machines} machines"
+        yield Figure(f"{what}, CPU", statistics.median(taken), aim=aim, note=note)
+        note = f"worst of {seeds}"
+        yield Figure(f"{what}, above ten budgets", max(gains), "%", aim=3.0, note=note)

@@ -198,6 +198,8 @@ def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
 # Bound a run's distance from the best schedule: keys of result.json, a line.
 
 #: Share of a makespan by which a bound may be above it, by rounding alone.
+#: Per cent left by which a bound proves little.
+_LOOSE = 20.0
 _ROUNDING = 1e-9
 
 
@@ -280,6 +282,7 @@ def placement_line(gap: dict[str, float]) -> str:
     return (
         f"at least {format_duration(gap['placement_bound'])} wherever the tasks stand "
         f"on these machines: at most {share:.3g} % is left to gain"
+        f"{', and no tighter bound is known' if share > _LOOSE else ''}"
     )
 
 

@@ -209,15 +209,17 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
     demand = space.demand[[group[0] for group in groups]]
     packing = Packing(demand, sizes, space.free + space.slack)
     machines = [[*_list_options(packing, m)] for m in range(len(space.free))]
-    # The most pairs that machines m.. can add to a state, the last first; -1: none can.
-    best = [np.full([size + 1 for size in sizes], -1, dtype=np.int64)]
+    # The most pairs that machines m.. can add to a state, the last first; below 0 none
+    # can.
+    impossible = -(1 << 30)
+    best = [np.full([size + 1 for size in sizes], impossible, dtype=np.int32)]
     best[0][sizes] = 0
     for options in reversed(machines):
-        most, rest = np.full_like(best[0], -1), best[-1]
+        most, rest = np.full_like(best[0], impossible), best[-1]
         for option in options:
-            further = rest[option.after]
-            value = np.where(further >= 0, further + option.pairs, -1)
-            np.maximum(most[option.before], value, out=most[option.before])
+            further = rest[option.after] + option.pairs
+            np.maximum(most[option.before], further, out=most[option.before])
+        most[most < 0] = impossible
         best.append(most)
     states = np.zeros(best[0].shape, dtype=bool)
     states[(0,) * len(sizes)] = True

@@ -45,6 +45,11 @@ from emu.problem.workloads import repeat
 FLOWS = 1_500_000
 #: Candidates at most: I of the paper.
 MOST = 10_000
+#: Candidates at least, of fewer iterations where need be, and iterations at least: 256
+#: machines of DGTP's testbed send 198,000 flows in one, of 3.4 us each.
+_LEAST, _SHORTEST = 16, 3
+#: Flows of whole runs that the last choice simulates: 5 s of CPU for 64 machines.
+_WHOLE_RUNS = 5_000_000
 #: Weight of a flow under rules that look at every flow at each event: with 1, the
 #: report of a run of 4 s with 1,814 flows under ``mrtf`` took a minute.
 _BY_FLOW = 10
@@ -78,7 +83,8 @@ def best_placement(
     This is ``placement.policy: best`` in every command: the better one of `search_run`,
     on iterations of the run itself, and of ETP with as many candidates. Both are judged
     by the whole run, beside the placements that are ``known``: so the result is never
-    worse than any of them, nor than ``ifs`` or ``distdgl``.
+    worse than any of them, nor than ``ifs`` or ``distdgl``. Whole runs of over 5
+    million flows in all are judged by the iterations that candidates have.
 
     Raises InfeasiblePlacement when no placement exists, and ValueError when the
     realization does not fit the job, or there is no such rate policy.
@@ -93,11 +99,15 @@ def best_placement(
         Candidates of each of the two, of so many iterations; by default as many as hold
         1.5 million flows, at most 10,000.
     iterations
-        Simulated iterations of the run per candidate, evenly spread over it; all where
+        Simulated iterations of the run per candidate, evenly spread over it; without
+        ``transfers`` fewer where that leaves under 16 candidates, at least 3. All where
         tasks take slots that others give back.
     """
     rates = "oes" if policy == "portfolio" else policy
     count = job.iterations if slot_teams(job) else min(iterations, job.iterations)
+    if transfers is None and not slot_teams(job):
+        each = affordable(replace(job, iterations=1), rates) // _LEAST
+        count = min(count, max(each, _SHORTEST))
     profile, short = repeat(job, reference), replace(job, iterations=count)
     transfers = transfers or affordable(short, rates)
     common: dict[str, Any] = {"transfers": transfers, "iterations": count}
@@ -121,9 +131,12 @@ def best_placement(
         finalists += [result.placement, place_ifs(job, cluster, walk_generator(seed))]
     with suppress(PlacementError):  # no workers with samplers
         finalists.append(place_distdgl(job, cluster))
-    arrays = Candidates(Space(job, cluster), reference, rates, cost)
+    finalists = [*dict.fromkeys(finalists)]
+    is_whole = len(finalists) * len(job.edges) * job.iterations <= _WHOLE_RUNS
+    judged = (job, reference) if is_whole else (short, run)
+    arrays = Candidates(Space(judged[0], cluster), judged[1], rates, cost)
     best, least = outcome.placement, np.inf
-    for placement in dict.fromkeys(finalists):
+    for placement in finalists:
         length = _judge(arrays, placement, least)
         if length < least:
             best, least = placement, length

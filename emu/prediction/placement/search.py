@@ -13,6 +13,7 @@ from emu.prediction.placement.baselines import deal_out, draw_machines, fill
 from emu.prediction.placement.candidates import (
     Candidates,
     JobsCost,
+    estimate,
     placement_cost,
     walk_generator,
 )
@@ -167,6 +168,9 @@ class _Run:
         # Each is simulated in the end: a quarter of the candidates at most.
         count = min(self.options.sketches, self.options.transfers // 4)
         starts += [self.sketch(starts[k % len(starts)]) for k in range(count)]
+        if len(starts) > self.options.transfers:  # what looks best
+            starts.sort(key=lambda one: estimate(self.arrays, space.expand(one)))
+            del starts[self.options.transfers :]
         chains = [new_chain(self.arrays, machines, memory) for machines in starts]
         self.chain: Record = min(chains, key=lambda chain: float(chain.cost[0]))
         self.chain.tally[lib.PROPOSED] = self.chain.tally[lib.SIMULATED] = len(starts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,13 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError, SchedulingError
-from emu.prediction.placement import PLACEMENT_POLICIES, best_placement, place
+from emu.prediction.placement import (
+    PLACEMENT_POLICIES,
+    affordable,
+    best_placement,
+    place,
+)
+from emu.prediction.placement.candidates import Candidates, placement_cost
 from emu.prediction.placement.place import repeat_profile
 from emu.prediction.simulation import makespan
 from emu.problem import (
@@ -179,11 +186,34 @@ def test_every_budget_ends_with_a_placement(budget: int) -> None:
     for job, cluster, run in _settings(4):
         best = best_placement(job, cluster, run, transfers=budget)
         assert best.placement.violations(job, cluster) == []
-        # "At most N candidates", say commands; the first few are always looked at.
-        assert best.candidates <= max(best.budget, 7)
+        assert best.candidates <= best.budget  # "at most N candidates", say commands
         profile = Profile(run.times, run.volumes)
         etp = place("etp", job, cluster, profile=profile, transfers=budget - 1)
         assert etp.placement.violations(job, cluster) == []
+
+
+@pytest.mark.parametrize("whole", [0, 10**9])
+def test_a_run_of_many_flows_has_sixteen_candidates_of_fewer_iterations(
+    monkeypatch: pytest.MonkeyPatch, whole: int
+) -> None:
+    """And where its finalists send too many flows, they are judged by those alone."""
+    job, cluster, run = next(one for one in _settings(40) if one[0].iterations > 20)
+    flows = 16 * 5 * len(job.edges)
+    monkeypatch.setattr(affordable, "__defaults__", (flows, 10_000))
+    monkeypatch.setattr(sys.modules[affordable.__module__], "_WHOLE_RUNS", whole)
+    judged: list[int] = []
+
+    def judge(candidates: Candidates, *more: Any) -> float:
+        judged.append(candidates.space.job.iterations)
+        return placement_cost(candidates, *more)
+
+    monkeypatch.setattr(sys.modules[affordable.__module__], "placement_cost", judge)
+    best = best_placement(job, cluster, run)
+
+    assert (best.iterations, best.budget) == (5, 16)
+    assert judged[0] == (job.iterations if whole else 5)
+    stated = best_placement(job, cluster, run, transfers=7)
+    assert (stated.iterations, stated.budget) == (20, 7)
 
 
 @pytest.mark.parametrize("name", ["best", *OTHERS])

@@ -65,7 +65,9 @@ def test_the_bound_is_exact_where_there_is_one_placement(
     assert bound <= simulate(problem, run).makespan
 
 
-def test_the_bound_counts_what_stands_still_and_room_beside_it() -> None:
+def test_the_bound_counts_what_stands_still_and_room_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Both ends pinned, and a task that may stand anywhere but beside them."""
     room = {"cpu": 2.0}
     machines = (Machine("m0", 10.0, 40.0, room), Machine("m1", 20.0, 5.0, room))
@@ -81,6 +83,9 @@ def test_the_bound_counts_what_stands_still_and_room_beside_it() -> None:
     bound = placement_bound(job, Cluster(machines), run)
 
     assert bound == pytest.approx(1.0 + 200.0 / 20.0 + 4.0, rel=1e-5)
+    monkeypatch.setattr("emu.prediction.placement.bound.LARGEST", 1)
+    alone = placement_bound(job, Cluster(machines), run)  # no transfer takes any time
+    assert alone == pytest.approx(1.0 + 2.0 + 4.0)
 
 
 def test_a_nic_that_a_route_leaves_out_one_way_bounds_only_the_other() -> None:
