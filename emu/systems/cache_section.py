@@ -9,8 +9,6 @@ from typing import Any, Literal
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import BatchPlan, CachePlan, choose_rows, count_job, open_for
-from emu.graph_data.caches import FIXED
 from emu.problem import Cluster, Job, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Count, Size
@@ -90,6 +88,9 @@ class CachedSection(TrainingSection):
         """
         if self.cache is None:
             return job
+        from emu.graph_data import CachePlan, open_for  # noqa: PLC0415 - 60 ms
+        from emu.graph_data.caches import FIXED  # noqa: PLC0415 - likewise
+
         if self.epochs and (problem := _beyond(self.cache.window, job.iterations)):
             raise ScenarioError(problem, key="job.cache.window")
         length, row = open_for(job.settings).feature_length, number_bytes(job.settings)
@@ -152,6 +153,14 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
 
 def list_fills(job: Job) -> Iterator[Transfer]:
     """Yield the rows that caches hold at time 0, from their owners."""
+    from emu.graph_data import (  # noqa: PLC0415 - 60 ms
+        BatchPlan,
+        CachePlan,
+        choose_rows,
+        open_for,
+    )
+    from emu.graph_data.caches import FIXED  # noqa: PLC0415 - likewise
+
     dataset, settings = open_for(job.settings), job.settings
     cache = CachePlan.from_settings(settings, dataset.feature_length)
     if cache is None or cache.policy not in FIXED:
@@ -168,6 +177,8 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
     job = schedule.problem.job
     if "cache" not in job.settings:
         return {}
+    from emu.graph_data import CachePlan, count_job, open_for  # noqa: PLC0415 - 60 ms
+
     dataset = open_for(job.settings)
     cache = CachePlan.from_settings(job.settings, dataset.feature_length)
     assert cache is not None  # noqa: S101 - for mypy
