@@ -69,7 +69,7 @@ def main() -> None:
     """Train on a random graph; print a line when a step begins."""
     parser = argparse.ArgumentParser()
     parser.add_argument("server")
-    parser.add_argument("--steps", type=int, default=14)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=64)
     given = parser.parse_args()
     torch.set_num_threads(1)

@@ -27,6 +27,7 @@ from emu.prediction.analysis.critical_path import (
     divergences,
 )
 from emu.prediction.analysis.what_if import (
+    NICS,
     Change,
     changes_of,
     edge_kind,
@@ -420,6 +421,9 @@ def explain(
             after = simulate(target.problem, target.realization, policy)
             then = _rank_changes(target, critical_path(after), more, stated)
         notes += tuple(stated.notes) if stated is not None else ()
+        if (idle := len(schedule.problem.cluster.machines) - NICS) > 0:
+            others = f"the NICs of {idle} machines that are busy for less"
+            notes += (f"{others} were not tried one by one",)
     return Explanation(
         schedule=schedule,
         chain=chain,

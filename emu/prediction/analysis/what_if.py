@@ -31,7 +31,7 @@ ENDLESS = 1e9
 #: Single tasks of the chain that are proposed, those with most time on it.
 CHAIN_TASKS = 5
 #: Machines whose NICs are: of 64, each tried, 128 of 201 simulations changed nothing.
-_NICS = 16
+NICS = 16
 _CAPACITY = ((2.0, "twice as fast"), (ENDLESS, "endless"))
 _TIME = ((0.5, "twice as fast"), (0.0, "in no time"))
 _BYTES = ((0.5, "half the bytes"), (0.0, "no bytes"))
@@ -272,7 +272,7 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     busy, machines = _link_seconds(base), problem.cluster.machines
     nics = [[*links.of_machine(m)] for m in range(len(machines))]
     busiest = sorted(range(len(nics)), key=lambda m: -busy[nics[m]].max(initial=0.0))
-    tried = sorted(busiest[:_NICS])
+    tried = sorted(busiest[:NICS])
     choices = [(f"NIC of {machines[m].name}", {*nics[m]}) for m in tried]
     choices += [
         (f"{'port' if links[port].direction else 'link'} {links[port].name}", {port})

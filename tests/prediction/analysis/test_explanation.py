@@ -120,3 +120,22 @@ def test_tables_fit_a_terminal(explanation: Explanation) -> None:
     ):
         assert title in text
     assert "sampler -> worker" in text
+
+
+def test_of_many_nics_the_busiest_are_tried_and_the_others_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a NIC half as fast, m1 has to receive for twice as long."""
+    for name in ("explanation", "what_if"):
+        monkeypatch.setattr(f"emu.prediction.analysis.{name}.NICS", 1)
+    slower = ["cluster.machines.m1.nic=5 B/s", "expect=null"]
+    experiment = emu.place(emu.load("golden", slower))
+    run = experiment.simulate(), experiment.realization
+    found = explain(*run, "oes", emulated=False)
+
+    whats = [one.change.what for one in found.improvements]
+    tried = {what.split()[2] for what in whats if what.startswith("NIC of")}
+    assert tried == {"m1"}
+    assert found.notes == (
+        "the NICs of 1 machines that are busy for less were not tried one by one",
+    )
