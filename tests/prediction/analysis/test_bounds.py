@@ -17,6 +17,7 @@ from emu.prediction.analysis.bounds import (
     optimality,
     optimality_line,
     placement_gap,
+    placement_line,
 )
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import makespan, simulate
@@ -274,3 +275,9 @@ def test_the_headline_of_a_run_has_the_line(tmp_path: Path) -> None:
     terminal(text).print(headline(result | found))
     shown = " ".join(text.getvalue().split())
     assert " ".join(optimality_line(found).split()) in shown
+
+
+@pytest.mark.parametrize(("gap", "is_loose"), [(0.19, False), (0.21, True)])
+def test_a_bound_that_proves_little_says_so(gap: float, is_loose: bool) -> None:
+    line = placement_line({"placement_bound": 1.0, "placement_gap": gap})
+    assert ("no tighter bound is known" in line) == is_loose
