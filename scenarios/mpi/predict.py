@@ -5,8 +5,8 @@
 A setting is the machines' NICs in Mbit/s: ``100,100,50,100``. The first one is fitted;
 the others are predicted from the fit, into predictions.json, before they are measured.
 
-It is up to 34 % off: what waits for what in a collective does not show where all NICs
-are alike.
+It is up to 34 % off: of two ranks that exchange, one goes first, now this one and now
+that.
 """
 
 import sys

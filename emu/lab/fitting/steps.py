@@ -43,7 +43,8 @@ _NEAR, _BYTES = 0.005, 32
 _MANY = 20
 #: Share of the iterations that must be of as many bytes, or of as many steps.
 MOST = 0.8
-#: Share of all bytes that may cross in less than half of the iterations.
+#: Share of all bytes that may cross in less than half of the iterations, or that
+#: vary between two processes, as one step then.
 _RARE = 0.01
 #: Parts of an iteration that are tried for the quiet time of two processes.
 _PHASES = 64
@@ -174,6 +175,10 @@ def _parts(
         for first, last in pairwise(edges.tolist())
     ]
     bounds = _bounds([each[each > 0] for each in joints], volumes)
+    if (
+        bounds is None and volumes.sum() <= _RARE * total
+    ):  # what Ray says beside objects
+        bounds = [np.zeros(len(volumes)), volumes * 1.0]
     if bounds is None:
         raise Unfittable(
             f"{who} sent {np.quantile(volumes, 0.1):,.0f} to "

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from emu.lab.fitting.conversations import Process
     from emu.lab.fitting.steps import Marks
+    from emu.prediction.analysis.traffic import Traffic
     from emu.problem import Schedule
 
     Ends = tuple[Process, Process]
@@ -238,21 +239,43 @@ def test_a_port_of_two_programs_is_refused() -> None:
         fit_traffic(traffic, marks=marks_of(schedule, *KINDS[averaging]))
 
 
-def test_what_does_not_repeat_is_refused() -> None:
-    schedule = simulated(averaging(5))
+def irregular(schedule: Schedule, most: int) -> Traffic:
+    """Return what crossed, with up to so many bytes in some of m1's packets."""
     traffic = crossed(schedule, PROGRAMS, FULL)
     rng = np.random.default_rng(5)
     rows = traffic.packets
     rows = rows[(rows["source"] != 1) | (rng.random(len(rows)) < 0.5)]
     own = rows["source"] == 1
-    rows["bytes"][own] = rng.integers(1, 9000, own.sum())
+    rows["bytes"][own] = rng.integers(1, most, own.sum())
     rows["time"][own] += rng.exponential(0.01, own.sum())
-    traffic = replace(traffic, packets=np.sort(rows, order="time"))
+    return replace(traffic, packets=np.sort(rows, order="time"))
+
+
+def test_what_does_not_repeat_is_refused() -> None:
+    schedule = simulated(averaging(5))
+    traffic = irregular(schedule, 9000)
 
     with pytest.raises(
         Unfittable, match=r"worker on m1 to server on m0 sent .* pieces"
     ):
         fit_traffic(traffic, marks=marks_of(schedule, *KINDS[averaging]))
+
+
+def test_little_that_does_not_repeat_is_one_step() -> None:
+    """Ray's processes tell each other of objects that are a hundred times as large."""
+    schedule = simulated(averaging(5))
+    traffic = irregular(schedule, 9)
+    rows = traffic.packets
+    own = rows["source"] == 1
+    assert rows["bytes"][own].sum() < 0.01 * rows["bytes"].sum()
+
+    found = fit_traffic(traffic, marks=marks_of(schedule, *KINDS[averaging]))
+
+    assert isinstance(found, FittedSteps)
+    (step,) = [one for one in found.steps if one.source[0] == 1]
+    first, last = found.first, found.first + found.count
+    assert len(step.sizes) == last - first
+    assert 0 < step.sizes.sum() <= rows["bytes"][own].sum()
 
 
 def test_a_note_is_a_step_of_its_own() -> None:

@@ -23,6 +23,7 @@ LABS = {
     "http_ps": ("http", 1),
     "pyg": ("torch_geometric", 2),
     "mpi": ("mpi4py", 1),
+    "ray": ("ray", 2),
 }
 
 
@@ -30,7 +31,7 @@ LABS = {
 def test_a_shipped_lab_becomes_a_scenario(name: str, tmp_path: Path) -> None:
     package, skip = LABS[name]
     if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed: pip install '.[lab]'")
+        pytest.skip(f"{package} is not installed: pip install '.[lab,ray]'")
 
     done = CliRunner().invoke(app, ["lab", name, "--runs", str(tmp_path)])
 
