@@ -459,6 +459,10 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
      "\n"}, UP, "matrix coordinate is read"),
     ("triples of a knowledge graph", {"train.txt": "/m/1\tlives in\t/m/2\n/m/3\tlives "
      "in\t/m/2\n"}, {**UP, "header": False}, "--columns 1,3 or --columns 1,2"),
+    ("relations between numbers", {"t.tsv": "0\tcites\t1\n1\tcites\t2\n"}, UP,
+     "begins with '0 cites 1'.*--columns 1,3 or"),
+    ("a kind before each edge", {"t.txt": "e 1 2\ne 2 3\ne 3 4\n"}, UP,
+     "or --columns 2,3"),
     ("DIMACS roads", {"r.gr": "c 9th DIMACS\np sp 3 2\na 1 2 5\na 2 3 5\n"}, UP,
      "is DIMACS"),
     ("a csv data set of dgl", {"own/meta.yaml": "a: 1", "own/edges_0.csv": PATH}, UP,

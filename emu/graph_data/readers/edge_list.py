@@ -81,7 +81,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     )
     ends, bipartite, how = _ends(table)
     says = konect or table.names or options.columns is not None or "by" in how
-    if not says and bipartite is not None:
+    if not says and bipartite is not None and table.width > 2:
         _check_rows(table)
     if konect and options.bipartite is None:
         bipartite = konect[1].lower() == "bip"
@@ -183,16 +183,15 @@ def _ends(
 
 
 def _check_rows(table: TextTable) -> None:
-    """Refuse a table without names that may be something else than edges.
+    """Refuse three columns without names that may be something else than edges.
 
     Its first column may be an index or a time, the second a relation, or it a matrix.
     """
-    if table.width < 3:
-        return
-    if not any(map(text_table.is_number, table.first_row[:3])):
+    are_numbers = [*map(text_table.is_number, table.first_row[:3])]
+    if are_numbers[0] != are_numbers[1] or not any(are_numbers):
         raise table.error(
-            "has three columns of words: which two are ids, is the second a relation? "
-            "--columns 1,3 or --columns 1,2"
+            f"begins with {' '.join(table.first_row[:3])!r}: which two are ids, is one "
+            "a relation? --columns 1,3 or --columns 1,2 or --columns 2,3"
         )
     rows = [fields for _, fields in islice(table.rows(), table.width + 1)]
     square = len(rows) == table.width == len(rows[-1])
