@@ -272,6 +272,9 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
     ("features by id, quoted", {"e.csv": GAPS, "features.csv": '"id","f1","f2"\n'
      '"40","4","4"\n"10","1","1"\n"20","2","2"\n"30","3","3"\n'}, {"classes": 2},
      {"rows": [[1, 1], [2, 2], [3, 3], [4, 4]]}),
+    ("features of pandas, numbers as names", {"e.txt": PATH, "features.csv":
+     ",0,1\n0,7,4.5\n1,8,1\n2,9,3\n3,9,3\n"}, {"classes": 2},
+     {"rows": [[7, 4.5], [8, 1], [9, 3], [9, 3]]}),
     ("features with tabs and CRLF", {"e.csv": GAPS, "features.tsv": "node\tx\r\n40\t4"
      "\r\n10\t1\r\n30\t3\r\n20\t2\r\n"}, {"classes": 2},
      {"rows": [[1], [2], [3], [4]]}),
@@ -448,6 +451,8 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
      "30,3\n"}, UP, "has no features of vertex 40"),
     ("features too few", {"e.txt": PATH, "features.npy": lambda: npy(X[:3])}, UP,
      "3 rows in order.*--ids"),
+    ("features below numbers of columns", {"e.txt": PATH, "features.csv":
+     "0,1,2\n.5,1,1\n1,1,2\n1,1,3\n1,1,4\n"}, UP, "numbers of columns, or write 0.0"),
     ("NaN in features", {"e.txt": PATH, "features.csv": "1\n2\nnan\n4\n"}, UP,
      "line 3 is 'nan'"),
     ("METIS whose counts are wrong", {"a.graph": "4 5\n2\n1 3\n2 4\n3\n"}, UP,

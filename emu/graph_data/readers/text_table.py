@@ -275,6 +275,7 @@ def open_table(
     shift = len(below) == len(first) + 1
     over = zip(first, below[shift:], strict=False)
     above_numbers = any(not is_number(a) and a and is_number(b) for a, b in over)
+    above_numbers |= first == ("", *map(str, range(len(first) - 1)))  # of pandas
     unclear = header is None and not above_numbers and not any(map(is_number, first))
     if header is None:
         header = above_numbers or (unclear and names_columns(first))

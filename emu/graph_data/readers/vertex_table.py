@@ -69,6 +69,8 @@ def read_features(path: Path, options: TableOptions) -> VertexTable:
     ]
     if place is None and not table.names and options.ids is None:
         place = _number_column(table, others)
+    if table.width > 2 and table.first_row == (*map(str, range(table.width)),):
+        raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
     columns = [c for c in range(table.width) if c not in {*others, place}]
     if not columns:
         raise table.error(f"has no column of numbers: {' '.join(table.first_row)!r}")
