@@ -451,6 +451,10 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
      "30,3\n"}, UP, "has no features of vertex 40"),
     ("features too few", {"e.txt": PATH, "features.npy": lambda: npy(X[:3])}, UP,
      "3 rows in order.*--ids"),
+    ("labels below a word", {"e.txt": PATH, "labels.txt": "venue\nA\nB\nB\nA\n"},
+     FEATURES, "names of columns, 'venue': .*write label"),
+    ("labels below two words", {"e.csv": "source,target\na,b\nb,c\n", "labels.csv":
+     "blogger,venue\na,A\nb,B\nc,B\n"}, FEATURES, "names of columns, 'blogger venue'"),
     ("features below numbers of columns", {"e.txt": PATH, "features.csv":
      "0,1,2\n.5,1,1\n1,1,2\n1,1,3\n1,1,4\n"}, UP, "numbers of columns, or write 0.0"),
     ("NaN in features", {"e.txt": PATH, "features.csv": "1\n2\nnan\n4\n"}, UP,

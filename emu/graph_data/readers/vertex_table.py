@@ -121,10 +121,12 @@ def read_labels(path: Path, options: TableOptions) -> VertexTable:
     column = _class_column(table, place)
     place = _first_as_id(table, place, column)
     words = _read_column(table, column)
-    # A class that no other row has may be the number of classes.
-    sizes = not table.names and table.width > 1 and words[0] not in words[1:]
-    if sizes and table.first_row[0] == str(len(words) - 1):
-        raise table.error("begins with sizes, as many rows follow: remove that line")
+    # A class that no other row has may be the name of a column, or their number.
+    alone, first = words[0] not in words[1:], table.first_row
+    sizes = not table.names and table.width > 1 and first[0] == str(len(words) - 1)
+    if alone and (sizes or table.open_header):
+        problem = f"begins with sizes or names of columns, {' '.join(first)!r}: remove "
+        raise table.error(f"{problem}them, or write label (id,label) above a row")
     values, note = _classes(words)
     classes = values[values != ("" if values.dtype.kind == "U" else -1)]
     many = len(classes) > 2 and len(np.unique(classes)) == len(classes)
