@@ -341,6 +341,10 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
      .to_sparse_csr()})}, {}, {"rows": X.tolist()}),
     ("a list of graphs", {"a.pt": pt(lambda t: [tensors(t), {**tensors(t), "y":
      t.tensor([1, 1, 0, 0])}])}, {"graph": 1}, {"labels": [1, 1, 0, 0]}),
+    ("graphs of PyG in one, with num_nodes", {"a.pt": pt(lambda t: ({"edge_index":
+     t.tensor([[0, 0, 1], [1, 1, 2]]), "num_nodes": 9, "_num_nodes": [4, 5]},
+     {"edge_index": t.tensor([0, 1, 3])}))}, {**UP, "graph": 1},
+     {"vertices": 5, "edges": 2}),
     ("split_idx in pt", {"a.pt": pt(lambda t: {**tensors(t), "split_idx": {"train":
      t.tensor([3, 0]), "valid": t.tensor([1]), "test": t.tensor([2])}})}, {},
      {"split": [2, 1, 1], "notes": "train, valid, test of the file"}),

@@ -199,6 +199,8 @@ def _mapping(content: Any) -> Any:
             stores = {**inner["_node_store_dict"], **inner["_edge_store_dict"]}
             return {name: _mapping(store) for name, store in stores.items()}
         content = inner.get("_mapping", inner.get("_store", {}))
+        if "_num_nodes" in inner:
+            content = {**content, "_num_nodes": inner["_num_nodes"]}
     return content
 
 
@@ -219,10 +221,12 @@ def _cut(
     number = choices.choose_graph(count, origin)
 
     def cut(values: dict[Any, Any], begins: dict[Any, Any]) -> dict[Any, Any]:
-        part = {}
+        part, counts = {}, values.get("_num_nodes")  # num_nodes is their sum
         for name, value in values.items():
             at = begins.get(name)
-            if isinstance(value, dict):
+            if counts and name in {"num_nodes", "_num_nodes"}:
+                part["num_nodes"] = counts[number]
+            elif isinstance(value, dict):
                 part[name] = cut(value, at or {})
             elif at is None:
                 part[name] = value
