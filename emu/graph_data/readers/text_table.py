@@ -124,7 +124,7 @@ def is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text  # Python takes 1_0 for 10
 
 
 @dataclass(frozen=True)
