@@ -269,6 +269,9 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
      FEATURES, {"labels": [1, 0, 1, 0]}),
     ("labels with underscores", {"e.txt": PATH, "labels.csv": "0_1\n1_0\n10\n0_1\n"},
      FEATURES, {"labels": [0, 2, 1, 0]}),
+    ("# and braces in quotes", {"e.txt": PATH, "labels.csv":
+     '0,"a #1"\n1,"a #2" # x\n2,"a {1}"\n3,"a #1"\n'}, FEATURES,
+     {"labels": [0, 1, 2, 0]}),
     ("labels from 1 in npy", {"e.txt": PATH, "labels.npy": lambda: npy([1, 2, 2, 1])},
      FEATURES, {"labels": [0, 1, 1, 0]}),
     ("features by id, quoted", {"e.csv": GAPS, "features.csv": '"id","f1","f2"\n'

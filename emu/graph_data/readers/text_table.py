@@ -233,8 +233,7 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     if text.lstrip()[:1] in _NO_ROW:
         return []
     if comment in text or _ATTRIBUTES in text:
-        for mark in (f" {comment}", f"\t{comment}", _ATTRIBUTES):
-            text = text.split(mark, 1)[0]
+        text = re.sub(rf'("[^"]*")|[ \t]{comment}.*|{_ATTRIBUTES}.*', r"\1", text)
     # A reader of csv takes 4 us per line, and one character between fields.
     if '"' not in text or separator == "::":
         fields = text.split(separator)
