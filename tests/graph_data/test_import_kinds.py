@@ -272,6 +272,9 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
     ("# and braces in quotes", {"e.txt": PATH, "labels.csv":
      '0,"a #1"\n1,"a #2" # x\n2,"a {1}"\n3,"a #1"\n'}, FEATURES,
      {"labels": [0, 1, 2, 0]}),
+    ("labels by an index of pandas", {"e.txt": PATH, "labels.csv":
+     ",label\n3,a\n2,b\n1,b\n0,b\n"}, {**FEATURES, "ids": True},
+     {"labels": [1, 1, 1, 0]}),
     ("labels from 1 in npy", {"e.txt": PATH, "labels.npy": lambda: npy([1, 2, 2, 1])},
      FEATURES, {"labels": [0, 1, 1, 0]}),
     ("features by id, quoted", {"e.csv": GAPS, "features.csv": '"id","f1","f2"\n'

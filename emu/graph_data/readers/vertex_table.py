@@ -220,10 +220,9 @@ def _id_column(table: TextTable) -> int | None:
 
 def _first_as_id(table: TextTable, place: int | None, column: int) -> int | None:
     """Return the column of ids beside that of classes or parts; refuse if unclear."""
-    if place is not None or table.options.ids is False or table.width == 1:
+    alone = table.width == 1 or table.names[:1] == ("",)  # an index counts the rows
+    if place is not None or table.options.ids is False or alone:
         return place
-    if table.names and not table.names[0]:
-        return None  # an index that counts the rows
     if table.names or column == 0:
         raise table.error(
             f"has no column that is called id beside {table.name(column)}: is the "
@@ -235,9 +234,8 @@ def _first_as_id(table: TextTable, place: int | None, column: int) -> int | None
 def _class_column(table: TextTable, place: int | None) -> int:
     if table.options.label_column is not None:
         return table.column(table.options.label_column, "--label-column")
-    others = [c for c in range(table.width) if c != place]
-    if table.names and not table.names[0]:
-        others.remove(0)
+    has_index = table.names[:1] == ("",)
+    others = [c for c in range(has_index, table.width) if c != place]
     if len(others) == 1:
         return others[0]
     if table.names:
