@@ -88,6 +88,7 @@ def summary(kept: Any) -> dict[str, Any]:
         "loops": facts["self_loops"],
         "doubles": facts["doubles"],
         "classes": facts["class_sizes"],
+        "names": facts["class_names"],
         "unlabelled": facts["unlabelled"],
         "split": [facts[part] for part in ("train", "valid", "test")],
         "labels": kept.array("labels").tolist(),
@@ -360,6 +361,9 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
      ).read_bytes()}, {}, {"loops": 0}),
     ("HeteroData", {"a.pt": pt(hetero)}, {"flatten": True},
      {"vertices": 5, "edges": 4, "labels": [0, 1, 1, -1, -1]}),
+    ("HeteroData, years as labels", {"a.pt": pt(lambda t: {**hetero(t), "paper":
+     {"x": t.tensor(X[:3]), "y": t.tensor([2020, 2010, -1])}})}, {"flatten": True},
+     {"labels": [1, 0, -1, -1, -1], "names": ["2010", "2020"]}),
     ("HeteroData, a relation", {"a.pt": pt(hetero)},
      {"relation": ("paper", "cites", "paper")}, {"vertices": 3, "edges": 2}),
     ("bin of dgl", {"a.bin": dgl_bin}, {},

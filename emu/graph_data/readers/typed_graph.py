@@ -166,7 +166,7 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
     return FeatureRows(total, width + len(types), rows)
 
 
-def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
+def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int64] | None:
     """Return the labels of the type that has some, -1 elsewhere."""
     holders = [one for one in types if one.own.labels is not None]
     if len(holders) > 1:
@@ -174,11 +174,11 @@ def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int32] | None:
         problem = f"labels of {names} are classes of their own: --relation "
         problem += "takes one type, --labels names others for all"
         raise DataError(problem, path=origin)
-    labels = np.full(sum(one.size for one in types), -1, np.int32)
-    for _, begin, size, own in types:
-        if own.labels is not None:
-            numbers, *_ = found_graph.class_numbers(own.labels, origin)
-            labels[begin : begin + size] = numbers
+    labels = np.full(sum(one.size for one in types), -1)
+    for _, begin, size, own in holders:
+        numbers, _, words = found_graph.class_numbers(np.asarray(own.labels), origin)
+        stated = np.array([*map(int, words), -1])  # years
+        labels[begin : begin + size] = stated[numbers] if words else numbers
     return labels if holders else None
 
 
