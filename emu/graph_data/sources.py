@@ -40,6 +40,9 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
         if name in _OGB and (folder / name.replace("-", "_")).is_dir():
             return ogb_source(folder / name.replace("-", "_"))
         files = sorted((folder / name).glob("*.npz"))
+        if files[1:]:
+            problem = f"leave one of {', '.join(file.name for file in files)} there"
+            raise DataError(problem, path=str(folder / name))
         if files:
             return npz_source(files[0], seed=seed)
     where = " and ".join(map(str, folders))

@@ -132,6 +132,14 @@ def test_a_missing_data_set_says_where_to_get_it(
     assert "EMU_DATA" in str(caught.value)
 
 
+def test_one_of_several_npz_files_is_not_guessed(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for name in ("a.npz", "b.npz"):
+        (tmp_path / "mine" / name).touch()
+    with pytest.raises(DataError, match=r"mine: leave one of a\.npz, b\.npz"):
+        open_dataset("mine", root=str(tmp_path))
+
+
 def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"products-like.*amazon_photo"):
         open_dataset("producst", root=str(tmp_path))
