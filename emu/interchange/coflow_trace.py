@@ -48,8 +48,8 @@ def read_trace(path: Path) -> Workload:
     for number, name, arrival, mappers, sizes in coflows:
         wrong = [p for p in (*mappers, *sizes) if not 0 <= p - first < ports]
         problem = f"names port {wrong[0]} of {ports}" if wrong else ""
-        negative = arrival < 0 or min(sizes.values(), default=0) < 0
-        problem = "has a negative arrival or size" if negative else problem
+        fits = all(0 <= one < float("inf") for one in (arrival, *sizes.values()))
+        problem = problem if fits else "has a negative arrival or size, inf or nan"
         problem = f"is a second coflow {name}" if name in names else problem
         if problem or not mappers or not sizes:
             problem = problem or "has no mappers or no reducers"
