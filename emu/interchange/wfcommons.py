@@ -38,7 +38,7 @@ def read_workflow(path: Path) -> Workload:
         execution = whole.get("execution", whole)
         runs = {task["id"]: task for task in execution.get("tasks", []) if "id" in task}
         tasks = {task.get("id", task["name"]): task for task in plan["tasks"]}
-        if len(tasks) < len(plan["tasks"]):
+        if len({*map(plain_name, tasks)}) < len(plan["tasks"]):
             raise DataError("has two tasks of one id", path=path)
         rows = execution.get("machines", whole.get("machines", []))
         cpus = {row["nodeName"]: row.get("cpu", {}) for row in rows}

@@ -293,6 +293,8 @@ def test_a_trace_that_cannot_be(
         ("w.json", json.dumps(WORKFLOW | {"schemaVersion": "2.0"}).encode(), "'2.0'"),
         ("w.json", json.dumps(WORKFLOW).replace('"a/1"]', '"q"]').encode(),
          "names 'q', no task"),
+        ("w.json", json.dumps(WORKFLOW).replace('"b"', '"a_1"').encode(),
+         "two tasks of one id"),
         ("w.json", json.dumps(WORKFLOW).replace("2.5", "-2.5").encode(), "-2.5 s"),
         ("w.json", json.dumps(WORKFLOW).replace('["y"]', '["z"]').encode(), "'z'"),
         ("w.json", b'{"schemaVersion": "1.5"}', "is damaged"),
