@@ -23,7 +23,7 @@ from emu.graph_data.readers import array_files, dgl_file, edge_list, vertex_tabl
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, check_size
 from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
-from emu.graph_data.readers.text_table import TableOptions, Tell, first_lines
+from emu.graph_data.readers.text_table import TableOptions, Tell
 from emu.graph_data.sampling import Structure
 from emu.host.files import cache_home
 from emu.host.input_file import one_error
@@ -159,8 +159,6 @@ def _read_file(path: Path, choices: Choices, options: TableOptions) -> FoundGrap
     if choices != NO_CHOICES:
         problem = "is text: --graph, --flatten, --relation, --split-number and "
         raise DataError(f"{problem}--split-arrays are for other files", path=str(path))
-    if not first_lines(path):
-        raise DataError("holds no line", path=str(path))
     answers = {options.columns, options.header}
     if edge_list.is_matrix(path):
         if answers != {None}:

@@ -494,6 +494,8 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
      "meta.yaml names, with --features"),
     ("a node-link graph", {"g.json": '{"nodes": [{"id": 0}], "links": []}'}, UP,
      "is JSON"),
+    ("a split of OGB by number", {**ogb("1\n0\n1\n0\n")}, {"split_number": 1},
+     "the first is taken: leave --graph, --relation, --split-number"),
     ("ogbn-proteins", {**ogb("1,0\n0,1\n1,1\n0,0\n")}, {}, "several classes per"),
     ("users among words", {"e.csv": "user,user,user\n1,2,3\n2,3,4\n"}, UP, "--columns"),
     ("words that may be a header", {"e.csv": "from,to\nto,by\nby,from\n"}, UP,

@@ -61,8 +61,10 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     with one_error(folder):
         if (raw / "triplet-type-list.csv.gz").exists():
             return choose_types(_read_types(folder), choices)
-        if choices.relation:
-            raise DataError("has one type: leave --relation out", path=str(folder))
+        if choices not in (NO_CHOICES, Choices(flatten=True)):
+            problem = "has one graph and type, of its splits the first is taken: leave "
+            problem += "--graph, --relation, --split-number and --split-arrays out"
+            raise DataError(problem, path=str(folder))
         return _read(folder)
 
 
