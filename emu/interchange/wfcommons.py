@@ -57,6 +57,8 @@ def read_workflow(path: Path) -> Workload:
 def _add(workload: Workload, key: str, task: Data, places: Mapping[str, str]) -> None:
     """Add a task; where it says on which machine it ran, it stands there."""
     seconds = float(task.get("runtimeInSeconds") or task.get("runtime") or 0)
+    if not task.keys() & {"runtimeInSeconds", "runtime"}:
+        workload.left_out["task without a time, which takes 0 s"] += 1
     names = task.get("machines") or [task.get("machine")]
     there = names[0] if isinstance(names, list) else names
     if there is not None and there not in places and places:

@@ -215,6 +215,14 @@ def test_a_workflow_by_hand(tmp_path: Path, content: Any) -> None:
         assert workload.left_out["avgCPU of a task"] == 1
 
 
+def test_a_task_without_a_time_is_counted(tmp_path: Path) -> None:
+    file = tmp_path / "w.json"
+    file.write_text(json.dumps(OLD).replace('"runtime": 2.5, ', ""))
+
+    left_out = read_workload(file).left_out
+    assert left_out["task without a time, which takes 0 s"] == 1
+
+
 TRACE = "3 2\n1 0 2 0 1 1 2:2\n2 1000 1 2 2 0:1 2:4\n"
 
 
