@@ -219,6 +219,8 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
     ("ids beyond 2^63", {"h.csv": "source,target\n9223372036854775808,1\n1,"
      "18446744073709551617\n"}, UP, {"vertices": 3}),
     ("several spaces and #", {"h.txt": "0   1 # first\n1   2\n"}, UP, {"edges": 2}),
+    ("ids that would be vertices of METIS", {"h.txt": f"{2**53} {2**52}\n{2**53} 1\n"},
+     UP, {"vertices": 3, "edges": 2}),
     ("gz by content", {"h.txt": packed(PATH)}, UP, {"edges": 3}),
     ("triples with names", {"t.tsv": "head\trelation\ttail\na\tx\tb\nb\ty\tc\n"}, UP,
      {"ids": ["a", "b", "c"], "edges": 2}),

@@ -365,21 +365,21 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
         if len(flags) != 3 or {*flags} - {*"01"} or vertices < 1:
             raise ValueError(f"fmt is {flags}")
         size, weighs, step = int(flags[0]), flags[1] == "1", 1 + int(flags[2])
-        weights = (int(header[3]) if len(header) > 3 else 1) if weighs else 0
-        before = size + weights
+        before = size + weighs * int((header[3:] or ["1"])[0])
         numbers, lengths = array("q"), array("q")
         for line in lines:
             fields = line.split()
-            if len(lengths) == vertices and fields:
+            if len(lengths) >= vertices and fields:
                 raise ValueError(f"more than {vertices} lines follow")
-            if len(lengths) < vertices:
-                lengths.append(len(fields))
-                numbers.extend(map(int, fields))
+            lengths.append(len(fields))
+            numbers.extend(map(int, fields))
             if len(numbers) > vertices * before + 2 * edges * step:
                 raise ValueError(f"more numbers follow than {edges} edges have")
+    if len(numbers) < 2 * edges:  # ids; memory would be taken for as many vertices
+        raise ValueError(f"{len(numbers)} neighbours stand for {edges} edges")
     # Vertices without an edge at the end may lack their empty lines.
     counts = np.zeros(vertices, np.int64)
-    counts[: len(lengths)] = lengths
+    counts[: len(lengths)] = lengths[:vertices]
     parts = ["sizes of vertices"] * size + ["weights of vertices"] * weighs
     parts += ["weights of edges"] * (step - 1)
     rest = f"; skipped: {', '.join(parts)}" if parts else ""
