@@ -490,6 +490,8 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
      "begins with '0 cites 1'.*--columns 1,3 or"),
     ("a kind before each edge", {"t.txt": "e 1 2\ne 2 3\ne 3 4\n"}, UP,
      "or --columns 2,3"),
+    ("lists of neighbours", {"g.adjlist": "1 2 3\n2 3\n3 4 5\n"}, UP,
+     "line 2 is '2 3', it needs two vertex ids"),
     ("DIMACS roads", {"r.gr": "c 9th DIMACS\np sp 3 2\na 1 2 5\na 2 3 5\n"}, UP,
      "is DIMACS"),
     ("a csv data set of dgl", {"own/meta.yaml": "a: 1", "own/edges_0.csv": PATH}, UP,

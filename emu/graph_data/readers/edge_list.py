@@ -194,7 +194,7 @@ def _check_rows(table: TextTable) -> None:
             "a relation? --columns 1,3 or --columns 1,2 or --columns 2,3"
         )
     rows = [fields for _, fields in islice(table.rows(), table.width + 1)]
-    square = len(rows) == table.width == len(rows[-1])
+    square = {len(rows), *map(len, rows)} == {table.width}
     symmetric = square and rows == [[*column] for column in zip(*rows, strict=True)]
     if symmetric or (len(rows) == 2 and table.width > 4):
         raise table.error(
