@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import NamedTuple
@@ -52,12 +52,12 @@ class Topology:
             near[one].append(other)
         places, whole = {*self.machines}, dict[tuple[str, str], list[str]]()
         for start in self.machines:
-            ways, queue = {start: list[str]()}, deque([start])
-            while queue:
-                here = queue.popleft()
+            ways, queue = {start: list[str]()}, [start]
+            for here in queue:  # grows while it is walked
                 for other in near[here] if here == start or here not in places else ():
-                    if other not in ways:
-                        ways[other] = ways[here] + self.routes[here, other]
+                    way = ways[here] + self.routes[here, other]
+                    if other not in ways or len(way) < len(ways[other]):
+                        ways[other] = way
                         queue.append(other)
             for end in self.machines:
                 if end != start and end not in ways:

@@ -43,6 +43,11 @@ LEGS = (
     '<route src="R" dst="B"><link_ctn id="2" direction="UP"/></route>'
 )
 WAY = '<route src="A" dst="B"><link_ctn id="1"/><link_ctn id="2"/></route>'
+#: One route of three links, where there is a way of two over R.
+LONG = "".join(f'<link id="{n}" bandwidth="1MBps"/>' for n in "345") + (
+    '<route src="A" dst="B"><link_ctn id="3"/><link_ctn id="4"/><link_ctn id="5"/>'
+    "</route>"
+)
 CLUSTER = (
     '<platform version="4.1"><cluster id="c" prefix="n" suffix=".x" radical="0-1,7" '
     'speed="1Gf" bw="10MBps" lat="1ms" {}/></platform>'
@@ -106,6 +111,8 @@ Legend:
         # Between the servers two wires of 5 MB/s; the others are faster.
         ("fabric.json", json.dumps(FABRIC), "host.0.npu.0 host.1.npu.1",
          "10 MB", 2.004),
+        ("fewest links", platform(HOSTS + LINKS + LONG + LEGS, "Floyd"), "A B",
+         "10 MB", 2.011),
         ("matrix", MATRIX, "GPU0 GPU1", "1 GB", 0.01),
         ("matrix", MATRIX, "GPU2 GPU0", "15.754 GB", 1.0),
     ],
