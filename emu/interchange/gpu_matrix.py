@@ -31,10 +31,10 @@ def read_matrix(path: Path) -> Topology:
         for way in ("up", "down"):
             topology.wires |= {f"{name} pcie {way}": Wire(_PCIE) for name in names}
         for one in names:
-            if len(rows.get(one, ())) < len(names):
+            if len(rows.get(one, ())) <= head.index(names[-1]):
                 raise DataError(f"has no whole row of {one}", path=path)
-            for other, word in zip(names, rows[one], strict=False):
-                if one == other:
+            for other, word in zip(head, rows[one], strict=False):
+                if one == other or other not in names:
                     continue
                 if lanes := re.fullmatch(r"NV(\d+)", word):
                     name = f"nvlink {one}-{other}"

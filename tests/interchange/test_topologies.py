@@ -114,6 +114,8 @@ Legend:
         ("fewest links", platform(HOSTS + LINKS + LONG + LEGS, "Floyd"), "A B",
          "10 MB", 2.011),
         ("matrix", MATRIX, "GPU0 GPU1", "1 GB", 0.01),
+        ("NICs between", ("\tGPU0\tNIC0\tGPU1\nGPU0\t X \tPIX\tNV4\nNIC0\tPIX\t X "
+         "\tSYS\nGPU1\tNV4\tSYS\t X \n"), "GPU0 GPU1", "1 GB", 0.01),
         ("matrix", MATRIX, "GPU2 GPU0", "15.754 GB", 1.0),
     ],
 )  # fmt: skip
