@@ -97,10 +97,9 @@ def import_graph(
                 tables.append(read(file, options))
     with one_error(path):
         graph = _read_file(path, choices, options)
-        own = {"features"} if graph.features else set()
-        own |= {"labels"} if graph.labels is not None else set()
-        own |= {"split"} if graph.splits else set()
-        instead = [t.kind for t in tables if t.kind in own]
+        own: dict[str, Any] = {"features": graph.features, "labels": graph.labels}
+        own["split"] = graph.splits or None
+        instead = [t.kind for t in tables if own[t.kind] is not None]
         graph = vertex_table.join_tables(graph, tables)
         notes = [*graph.notes]
         notes += [f"{kind} of {path.name} itself are left out" for kind in instead]
@@ -176,8 +175,7 @@ def _make_up(
     counts = [len(found.labels)] if found.labels is not None else []
     counts += [found.features.vertices] if found.features else []
     vertices = max([*counts, found.vertices or 0]) or found.highest + 1
-    if feature_length or classes:
-        check_size(vertices, feature_length or 1, found.origin)
+    check_size(vertices, feature_length or 1, found.origin)
     note = " was not needed: the file's own are taken"
     if feature_length is not None and found.features is not None:
         notes.append(f"--feature-length{note}")
@@ -193,7 +191,9 @@ def _make_up(
         found = replace(found, features=FeatureRows(vertices, feature_length, rows))
     if classes is not None and found.labels is None:
         notes.append(f"labels of {classes} classes are made up")
-        labels = np.random.default_rng(8).integers(classes, size=vertices)
+        if classes > vertices:
+            raise DataError(f"--classes exceeds {vertices} vertices", path=found.origin)
+        labels = np.random.default_rng(8).permutation(np.arange(vertices) % classes)
         found = replace(found, labels=labels)
     return found
 
