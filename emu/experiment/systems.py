@@ -278,7 +278,7 @@ def chosen_system(
     spread = spread and isinstance(plain.job, TrainingSection) and not per_machine
     if machines is not None:
         return _on(source, plain, machines, spread=spread)
-    is_chosen = free and (plain.placed_by == "best" or variant.alone or spread)
+    is_chosen = variant.alone or (free and (plain.placed_by == "best" or spread))
     if not (is_chosen and (spread or per_machine)):
         return plain
     whole = isinstance(plain.job, WholeGraphSection)

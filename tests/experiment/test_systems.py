@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -327,6 +327,8 @@ RATES = {
 
 
 @settings(max_examples=4, deadline=None)
+@example("dgtp", "one_machine", 3, ["a0", "b"])
+@example("p3", "one_machine", 3, ["a0", "b"])
 @given(
     st.sampled_from(list_sources()),
     st.sampled_from(["dgcl", "dorylus.pipe", "dorylus.async", "one_machine"]),
