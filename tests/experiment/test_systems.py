@@ -326,6 +326,18 @@ RATES = {
 }
 
 
+@pytest.mark.parametrize("row", ["p3.none", "dgcl", "dorylus.pipe"])
+def test_a_policy_for_samplers_keeps_no_system_out(row: str) -> None:
+    """Where every task is pinned any policy gives the one placement there is."""
+    gcn = {"kind": "gcn", "hidden": 8, "layers": 2}
+    scenario = document("dgtp", {"rates": RATES, "times": {}, "model": gcn})
+    by_policy = [
+        compare_systems(load(scenario, {"placement.policy": policy}), [row])[0]
+        for policy in ("distdgl", "round_robin")
+    ]
+    assert by_policy[0].makespan == by_policy[1].makespan
+
+
 @settings(max_examples=4, deadline=None)
 @example("dgtp", "one_machine", 3, ["a0", "b"])
 @example("p3", "one_machine", 3, ["a0", "b"])

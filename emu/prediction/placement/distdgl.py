@@ -93,7 +93,7 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     before samplers); everything else, the parameter servers, comes last, each to the
     machine where one more flow would get the largest rate.
 
-    Raises PlacementError when the job has no workers with samplers, and
+    Raises PlacementError when tasks can move but no workers have samplers, and
     InfeasiblePlacement when no placement exists.
 
     References
@@ -103,9 +103,9 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     """
     space = Space(job, cluster)
     pairs = sampler_pairs(job)
-    if not pairs:
+    if space.units and not pairs:
         raise PlacementError("distdgl needs workers with samplers; the job has none")
-    groups = sampler_groups(space, pairs)
+    groups = sampler_groups(space, pairs) if pairs else None
     if groups is None:
         machines = colocate(space, pairs)
     elif (counts := _count(space, groups)) is None:
