@@ -313,8 +313,8 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
 
 
 def _list_network(scenario: Scenario) -> Iterator[Lever]:
-    machines = enumerate(scenario.stated_cluster.machines)
-    nics = {i: machine.nic for i, machine in machines if machine.nic.inward}
+    cluster = scenario.stated_cluster
+    nics = {i: one.nic for i, one in enumerate(cluster.machines) if one.nic.inward}
 
     def late(seconds: float) -> Edit:
         both = {way: DURATION.exact(seconds) for way in ("in", "out")}
@@ -329,14 +329,18 @@ def _list_network(scenario: Scenario) -> Iterator[Lever]:
         for i, nic in nics.items():
             rates = nic.inward * by, nic.outward * by
             edit[f"cluster.machines[{i}].nic"] = write_nic(*rates, nic.latency)
-        for i, link in enumerate(scenario.stated_cluster.links):
+        for i, link in enumerate(cluster.links):
             edit[f"cluster.links[{i}].bandwidth"] = RATE.exact(link.bandwidth * by)
+        for i, rack in enumerate(cluster.racks):
+            rates = rack.uplink.inward * by, rack.uplink.outward * by
+            edit[f"cluster.racks[{i}].uplink"] = write_nic(*rates, Latency())
         return edit
 
     if nics:
-        latest = max(nic.latency.outward for nic in nics.values())
+        both = (nic.latency for nic in nics.values())
+        latest = max(max(one.inward, one.outward) for one in both)
         yield Lever("latency of NICs", late, format_duration, latest or _LATENCY)
-    if nics or scenario.stated_cluster.links:
+    if nics or cluster.links:
         yield Lever("network", faster, "{:.2g} x as fast".format)
 
 

@@ -14,7 +14,14 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.advice import Advice, Choice, Lever, Terms, advise
+from emu.experiment.advice import (
+    Advice,
+    Choice,
+    Lever,
+    Terms,
+    advise,
+    list_levers,
+)
 from emu.experiment.job_shares import combine_counts, list_counts, share_machines
 from emu.experiment.systems import Target, chosen_system, list_variants
 from emu.prediction.analysis.throughput import job_times, pace, seeds_per_iteration
@@ -193,6 +200,24 @@ def test_a_crossover_is_where_the_rival_begins_to_win(
     assert ahead is rival
     assert 1 <= (value if up else 1 / value) / at <= 1.06
     assert words.startswith("x from" if up else "x down to")
+
+
+def test_a_network_is_faster_in_all_of_its_links() -> None:
+    nic = {"in": "5 Gbit/s", "out": "5 Gbit/s", "latency": {"in": "1 ms", "out": "0 s"}}
+    nics = [{"name": name, "nic": nic} for name in ("a", "b")]
+    racks = [
+        {"name": f"r{name}", "machines": [name], "uplink": {"in": "1 GB/s", "out": out}}
+        for name, out in (("a", "2 GB/s"), ("b", "3 GB/s"))
+    ]
+    job = {**JOB, "rates": {**RATES, "multiply": "4 ps"}}
+    scenario = scenario_of(cluster={"machines": nics, "racks": racks}, job=job)
+    levers = {one.name: one for one in list_levers(scenario, priced=False)}
+    faster = load(scenario, levers["network"].edit(4.0))
+
+    was, now = (one.cluster.build().links for one in (scenario, faster))
+    assert [one.capacity for one in now] == [4 * one.capacity for one in was]
+    assert any("up" in one.name for one in was)
+    assert levers["latency of NICs"].now == 1e-3
 
 
 counts = st.dictionaries(
