@@ -261,7 +261,9 @@ class Lever:
 
         The choices stay on their machines. Raises EmulatorError when a value cannot be.
         """
-        low, high = self.now / _WIDE, self.now * _WIDE
+        edit, low, high = self.edit(self.now), self.now / _WIDE, self.now * _WIDE
+        # By one seed a tie may be ahead as it is, which no value changes.
+        rivals = [one for one in rivals if judge(one, edit) >= judge(best, edit)]
         for end in {max(round(low), 1) if self.whole else low, high} - {self.now}:
             edit = self.edit(end)
             ahead = min((best, *rivals), key=lambda one: judge(one, edit))

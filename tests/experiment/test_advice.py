@@ -220,6 +220,19 @@ def test_a_network_is_faster_in_all_of_its_links() -> None:
     assert levers["latency of NICs"].now == 1e-3
 
 
+@given(st.floats(0.9, 1.2))
+def test_what_is_ahead_as_it_is_is_no_change(rival_takes: float) -> None:
+    """A tie may be ahead with the seed of the file."""
+    best, rival = (cast("Choice", name) for name in ("best", "rival"))
+    lever = Lever("x", lambda value: {"x": value}, str)
+
+    def judge(one: Choice, edit: Any) -> tuple[bool, float]:
+        return False, edit["x"] if one is best else rival_takes
+
+    changes = [*lever.find_changes(best, [rival], judge)]
+    assert [one for _, one in changes] == [rival] * (rival_takes >= 1)
+
+
 counts = st.dictionaries(
     st.tuples(st.integers(0, 2), st.integers(0, 2)).filter(any),
     st.integers(1, 9).map(float),
