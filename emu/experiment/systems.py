@@ -268,7 +268,7 @@ def chosen_system(
     simulation. With ``spread`` dgtp has a worker per machine then, as the others do.
 
     Raises ScenarioError, DataError as `as_system`; also when ``machines`` cannot take
-    part.
+    part, or none can that is to be alone, PlacementError likewise.
     """
     variant, plain = variant_named(name), as_variant(scenario, name, overrides)
     before, _ = _split(scenario, variant.system, overrides or {})
@@ -287,7 +287,7 @@ def chosen_system(
     sets = machine_sets(build_job(plain), cluster, _FEW_SETS if spread else _MOST_SETS)
     if variant.alone:
         sets = [(machine,) for machine in roomy]
-    best, least = plain, inf
+    best, least, refusal = plain, inf, None
     for names in sets:
         try:
             other = _on(source, plain, names, spread=spread)
@@ -299,9 +299,11 @@ def chosen_system(
             if took < least * (1 - WORTHWHILE):
                 check_memory(ready, schedule)
                 best, least = other, took
-        except (ScenarioError, PlacementError, DataError):
+        except (ScenarioError, PlacementError, DataError) as error:
             # P3's columns do not fit, say, or an imported cut has more parts.
-            continue
+            refusal = error
+    if variant.alone and best is plain and refusal is not None:
+        raise refusal
     return best
 
 

@@ -93,6 +93,16 @@ def test_memory_is_refused_where_it_lacks(row: str) -> None:
             check_memory(prepare(small), schedule)
 
 
+def test_one_machine_without_room_is_no_row_of_several() -> None:
+    needs = max(measure(scenario_of(), "one_machine").memory.values())
+    room = {"memory": f"{needs * 0.95:.0f} B"}
+    machines = [{**one, **room} for one in FILE["cluster"]["machines"]]
+    small = load(scenario_of(), {"cluster.machines": machines})
+    assert len(measure(small, "data_parallel").placing["machines"]) > 1
+    with pytest.raises(ScenarioError, match="does not fit into memory"):
+        measure(small, "one_machine")
+
+
 @pytest.mark.parametrize("row", ["dgtp", "p3.A", "dgcl", "dorylus.async"])
 def test_limits_are_shares_of_the_path(row: str) -> None:
     ready = prepare(as_variant(scenario_of(machines=["a0", "a1"]), row))
