@@ -20,7 +20,7 @@ from emu.problem.fields.cluster_section import Latency
 from emu.scenario.document import step_text
 from emu.scenario.experiment import following_placement, place, prepare
 from emu.scenario.machine_choice import machines_words, on_machines
-from emu.scenario.realize import build_job, realize
+from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems import Edit
 from emu.systems.system import content_of
@@ -205,13 +205,9 @@ class ScenarioEdits:
         if rates is None or self._measured:
             return
         for name, rate in rates:
-            half = _scale_value(DURATION, rate, 0.5)
-            edit: Edit = {f"job.rates.{name}": half}
-            variant = self._load(edit)
-            reference = realize(variant, build_job(variant))
-            realization = base.problem.stretch(reference)
+            edit: Edit = {f"job.rates.{name}": _scale_value(DURATION, rate, 0.5)}
             change = replace(base, kind="compute", what=f"rate {name} twice as fast")
-            yield replace(change, realization=realization, edit=edit)
+            yield self._prepare(change, edit | self.standing(base.problem))
 
     def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
         """Yield changes of the rule for rates, each with the placement found under it.

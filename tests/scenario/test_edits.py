@@ -199,6 +199,34 @@ def test_every_what_if_is_its_edited_scenario(seed: int) -> None:
     check_every_edit(drawn)
 
 
+def test_faster_rates_keep_what_is_cached_where_tasks_stand() -> None:
+    """Rows that others own depend on where a sampler stands."""
+    crossed = {"s0": "m1", "w0": "m1", "s1": "m0", "w1": "m0", "ps0": "m0"}
+    job = {
+        "system": "dgtp",
+        "dataset": {"name": "products-like", "scale": 0.001},
+        "model": {"hidden": 8, "layers": 2},
+        "fanouts": [3, 3],
+        "batch_size": 16,
+        "iterations": 4,
+        "workers": 2,
+        "cache": {"policy": "degree", "size": "40 kB"},
+        "rates": dict.fromkeys(("aggregate", "multiply", "sample"), "1 ps")
+        | {"collect": "2 ns", "step": "1 ns", "launch": "50 us"},
+    }
+    content = {"cluster": {"machines": [{"count": 2, "nic": "100 Mbit/s"}]}, "job": job}
+    drawn = emu.loads(json.dumps(content))
+    placement = {"policy": "explicit", "tasks": {"g0": "m0", "g1": "m1", **crossed}}
+    drawn = emu.load(drawn, {"placement": placement})
+    rates = [
+        one for one in emu.explain(drawn).improvements if "rate " in one.change.what
+    ]
+    assert rates
+    for one in rates:
+        again = emu.simulate(emu.load(drawn, one.change.edit or {})).makespan
+        assert again == one.makespan < emu.simulate(drawn).makespan
+
+
 @settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32 - 1))
 def test_one_more_machine_is_a_copy_wherever_flows_pass(seed: int) -> None:
