@@ -158,7 +158,9 @@ class ScenarioEdits:
         machines, at = problem.cluster.machines, problem.placement.machine_of
         where = {p: machines[at[t]].name for p, (t, *_) in problem.job.units.items()}
         several = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
-        edit: Edit = several if self._scenario.jobs else {}
+        jobs = self._scenario.jobs
+        edit: Edit = several if jobs else {}
+        edit |= {f"jobs[{n}].weight": None for n, one in enumerate(jobs) if one.weight}
         for key, prefix, _ in self._scenario.each_job():
             tasks = {
                 process.removeprefix(prefix): machine

@@ -227,6 +227,17 @@ def test_faster_rates_keep_what_is_cached_where_tasks_stand() -> None:
         assert again == one.makespan < emu.simulate(drawn).makespan
 
 
+def test_jobs_of_some_weight_have_edits() -> None:
+    tasks = [{"name": name, "time": "2 s"} for name in ("a", "b")]
+    job = {"system": "custom", "iterations": 3, "tasks": tasks}
+    job["flows"] = [{"from": "a", "to": "b", "volume": "3 B"}]
+    nic = [{"count": 2, "nic": "1 B/s", "cpu": 1}]
+    jobs = [{"name": "x", "job": job}, {"name": "y", "job": job, "weight": 3}]
+    joint = {"place_jobs": "joint", "joint_cost": "weighted"}
+    content = {"cluster": {"machines": nic}, "jobs": jobs, **joint}
+    assert "compute" in check_every_edit(emu.loads(json.dumps(content)))
+
+
 @settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32 - 1))
 def test_one_more_machine_is_a_copy_wherever_flows_pass(seed: int) -> None:
