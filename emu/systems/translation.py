@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Keys that mean the same in every system that has them.
 SAME_KEYS = (
     "dataset", "model", "fanouts", "epoch", "credit_window", "optimizer", "precision",
-    "rates",
+    "rates", "coflow",
 )  # fmt: skip
 HOPS = ("sampler_hop", "graph_store_hop")
 
@@ -200,7 +200,7 @@ def machines_key(common: CommonJob) -> Keys:
 
 
 #: Keys of a mini-batch job that a system has which trains on the whole graph.
-_WHOLE_KEYS = ("dataset", "optimizer", "precision", "rates")
+_WHOLE_KEYS = ("dataset", "optimizer", "precision", "rates", "coflow")
 
 
 def write_whole_graph(common: CommonJob, *kinds: str) -> Keys:

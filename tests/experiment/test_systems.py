@@ -326,6 +326,17 @@ RATES = {
 }
 
 
+@pytest.mark.parametrize("row", ["data_parallel", "p3", "dgcl", "dorylus"])
+def test_rules_see_the_coflows_that_the_file_states(row: str) -> None:
+    """The rule is carried over, and so is what it goes by."""
+    gcn = {"kind": "gcn", "hidden": 8, "layers": 2}
+    job = {"rates": RATES, "times": {}, "model": gcn, "coflow": "stage"}
+    scenario = load(document("dgtp", job), {"schedule.policy": "sebf_madd"})
+    made = as_system(scenario, row)
+    assert made.schedule.policy == "sebf_madd"
+    assert made.job.model_dump()["coflow"] == "stage"
+
+
 @pytest.mark.parametrize("row", ["p3.none", "dgcl", "dorylus.pipe"])
 def test_a_policy_for_samplers_keeps_no_system_out(row: str) -> None:
     """Where every task is pinned any policy gives the one placement there is."""
