@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.prediction.analysis.link_load import fluid_bytes, pieces
 from emu.trust.audit import PUNCTUALITY, audit
-from emu.trust.audit_checks import work_of
+from emu.trust.audit_checks import sound, work_of
 from emu.trust.guards.evidence import (
     CLOCKS,
     Evidence,
@@ -207,12 +209,34 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     apart = np.abs(notices - arrivals) > clocks
     for broken, at, words in (
         (too_soon, arrivals, "came before its last byte was sent"),
+        (_outrun(evidence, arrivals), arrivals, "came before its rates allow"),
         (is_shaped & (firsts < early), firsts, "came before its task ended"),
         (is_shaped & (sends < early), sends, "left before its task ended"),
         (too_late, notices, "counts as ended before its last byte came"),
         (apart, arrivals, "was notified to have come at another time"),
     ):
         yield from _first(evidence, CAUSE, broken, at, words)
+
+
+def _outrun(evidence: Evidence, there: Floats) -> NDArray[np.bool_]:
+    """Return which (edge, iteration) came before the assigned rates had carried it.
+
+    Links may have room for it. What a sender did not know excuses less than half of all
+    flows, for so long on the narrowest link. NICs of the kernel keep to rates alone.
+    """
+    schedule = sound(evidence.schedule)
+    if schedule.rates is None or any(evidence.burst):
+        return np.zeros_like(there, dtype=np.bool_)
+    of, most = pieces(schedule, schedule.rates), most_stated(schedule.problem)
+    late = np.clip(there[of.rates.edge, of.rates.iteration], of.rates.time, of.end)
+    rest = fluid_bytes(of._replace(rates=replace(of.rates, time=late)))
+    paths = list_hops(schedule.problem)
+    width = [min((most[link] for link in hops), default=np.inf) for hops in paths]
+    slack = (evidence.lead + CLOCKS) / evidence.time_scale
+    early = (schedule.flow_end - there > slack)[_mark_shaped(evidence)]
+    if 2 * early.sum() < early.size:
+        slack += evidence.stale / evidence.time_scale
+    return rest > slack * np.reshape(width, (-1, 1))
 
 
 LATENCY = "latency"

@@ -58,7 +58,7 @@ def said(schedule: Schedule, **changes: Any) -> list[str]:
 def test_what_the_simulator_makes_is_possible(
     policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
-    schedule = simulate(*drawn, policy)
+    schedule = simulate(*drawn, policy, record_rates=True)
     kept = [s for s in said(schedule) if not s.startswith("enough carried")]
     assert kept == []
 
@@ -102,7 +102,8 @@ def one_flow(sizes: tuple[float, ...], **changes: Any) -> tuple[Schedule, list[s
     standing = Placement((0, 1) * len(sizes))
     problem = Problem(Cluster(machines), Job(tasks, edges, 1), standing)
     volumes = np.array(sizes)[:, None]
-    schedule = simulate(problem, Realization(np.ones((len(tasks), 1)), volumes))
+    realization = Realization(np.ones((len(tasks), 1)), volumes)
+    schedule = simulate(problem, realization, record_rates=True)
     return schedule, said(schedule, **changes)
 
 
@@ -134,6 +135,30 @@ def test_what_senders_did_not_know_may_be_ahead() -> None:
     for stale, fires in ((0.0, True), (0.021, False)):
         words = said(schedule, received=early, sent=early, stale=stale)
         assert any(w.startswith("link bytes") for w in words) == fires
+
+
+@pytest.mark.parametrize(
+    ("early", "seconds", "stale", "named"),
+    [
+        ([1], 10.0, 0.66, "a1->b1[0]"),
+        ([1], 10.0, 0.67, ""),  # 33 B, for which the link needs that
+        ([1], 0.014, 0.0, ""),  # clocks
+        ([0, 1], 0.016, 0.1, "a0->b0[0]"),  # nobody's sender knew of its rate
+    ],
+)
+def test_flows_that_outrun_their_rates_are_found(
+    early: list[int], seconds: float, stale: float, named: str
+) -> None:
+    """Each has a third of 10 B/s: the link has room for one that takes more."""
+    schedule, words = one_flow((100.0, 100.0, 100.0))
+    assert words == []
+    rows = frames(schedule)
+    rows["last"][np.isin(rows["edge"], early)] -= seconds
+
+    words = said(schedule, received=rows, sent=rows, stale=stale)
+
+    found = [w.split("frame ")[1] for w in words if "rates allow" in w]
+    assert [w.split(" came")[0] for w in found] == ([named] if named else [])
 
 
 def test_flows_without_bytes_do_not_count_as_carried() -> None:
