@@ -113,16 +113,14 @@ def most_stated(problem: Problem) -> dict[str, float]:
 
 def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     """Return the bytes that fit through a link by each of ``times``, seconds."""
-    capacity, fit = list_capacities(problem)[link], 0.0
-    changes = [c for c in problem.cluster.changes if c.link == link]
-    since, room = [0.0], [fit]
-    for change in sorted(changes, key=lambda change: change.time):
-        fit += capacity * (change.time - since[-1])
-        capacity = change.capacity
-        since.append(change.time)
-        room.append(fit)
-    beyond = np.maximum(times - since[-1], 0.0) * capacity
-    return np.where(times > since[-1], fit + beyond, np.interp(times, since, room))
+    changes = [(c.time, c.capacity) for c in problem.cluster.changes if c.link == link]
+    changes.sort(key=lambda change: change[0])
+    steps = np.array([(0.0, list_capacities(problem)[link]), *changes])
+    since, rates = steps.T
+    room = np.append(0.0, np.cumsum(rates[:-1] * np.diff(since)))
+    last = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
+    carried: Floats = room[last] + rates[last] * np.maximum(times - since[last], 0.0)
+    return carried
 
 
 def list_latencies(problem: Problem) -> list[float]:

@@ -23,6 +23,7 @@ from emu.trust.guards.evidence import (
     CLOCKS,
     Evidence,
     fitting,
+    list_capacities,
     list_hops,
     list_latencies,
     most_stated,
@@ -232,11 +233,10 @@ def _outrun(evidence: Evidence, there: Floats) -> NDArray[np.bool_]:
     rest = fluid_bytes(of._replace(rates=replace(of.rates, time=late)))
     paths = list_hops(schedule.problem)
     width = [min((most[link] for link in hops), default=np.inf) for hops in paths]
-    slack = (evidence.lead + CLOCKS) / evidence.time_scale
-    early = (schedule.flow_end - there > slack)[_mark_shaped(evidence)]
-    if 2 * early.sum() < early.size:
-        slack += evidence.stale / evidence.time_scale
-    return rest > slack * np.reshape(width, (-1, 1))
+    slack, ahead = evidence.lead + CLOCKS, schedule.flow_end - there
+    early = (ahead * evidence.time_scale > slack)[_mark_shaped(evidence)]
+    slack += evidence.stale * bool(2 * early.sum() < early.size)
+    return rest * evidence.time_scale > slack * np.reshape(width, (-1, 1))
 
 
 LATENCY = "latency"
@@ -352,10 +352,8 @@ def window(evidence: Evidence) -> Iterator[Finding]:
     schedule, job = evidence.schedule, evidence.schedule.problem.job
     for prefix, most in evidence.windows:
         for first, last in _first_and_last_tasks(job, prefix):
-            rounds = min(job.rounds[first], job.iterations)
+            rounds = min(job.rounds[first], job.iterations, most + job.rounds[last])
             for n in range(most, rounds):
-                if n - most >= job.rounds[last]:
-                    break
                 start, end = schedule.task_start[first, n], schedule.task_end[last]
                 before = end[n - most]
                 if start < before - _ROUNDING * before:
@@ -375,30 +373,21 @@ def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     names = {task.name: t for t, task in enumerate(job.tasks)}
     names.pop(f"{prefix}release", None)
     own = {t for name, t in names.items() if name.startswith(prefix)}
-    feeds: dict[int, set[int]] = {t: set() for t in own}
-    targets: set[int] = set()
-    for edge in job.edges:
-        if edge.lag == 0 and edge.source in own and edge.destination in own:
-            feeds[edge.source].add(edge.destination)
-            targets.add(edge.destination)
-    first_tasks = [t for t in sorted(own) if t not in targets]
+    inner = [e for e in job.edges if e.lag == 0 and {e.source, e.destination} <= own]
+    feeds = {t: {t} for t in own}
+    place = {t: position for position, t in enumerate(job.order)}
+    for edge in sorted(inner, key=lambda edge: -place[edge.source]):
+        feeds[edge.source] |= feeds[edge.destination]
+    first_tasks = sorted(own - {edge.destination for edge in inner})
     stores = [t for t in first_tasks if job.tasks[t].kind == "graph_store"]
     workers = {t for t in own if job.tasks[t].kind == "worker"}
-    ends = workers or {t for t in own if not feeds[t]}
+    ends = workers or own - {edge.source for edge in inner}
     for first in stores or first_tasks:
-        visits, stack = {first}, [first]
-        while stack:
-            further = feeds[stack.pop()] - visits
-            visits |= further
-            stack += further
-        for last in sorted((visits & ends) - {first}):
-            yield first, last
+        yield from ((first, last) for last in sorted((feeds[first] & ends) - {first}))
 
 
 #: Share by which a number may be off: sums in another order.
 _EXACT = 1e-9
-#: Seconds in which a link that is not cut for good carries anything.
-_NEVER = 1e18
 
 
 def headline_faults(
@@ -473,19 +462,14 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
 
 def _time(problem: Problem, link: str, volume: float) -> float:
     """Return when a link has carried so many bytes at the earliest, seconds."""
-    # Capacities change, so that the inverse of what fits is found by halving.
-    low, high = 0.0, 1.0
-    while float(fitting(problem, link, np.array([high]))[0]) < volume:
-        if high > _NEVER:
-            return math.inf  # cut for good
-        low, high = high, 2 * high
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        enough = float(fitting(problem, link, np.array([middle]))[0]) >= volume
-        low, high = (low, middle) if enough else (middle, high)
-    return high if volume > 0 else 0.0
+    changes = sorted(c.time for c in problem.cluster.changes if c.link == link)
+    since = np.array([0.0, *changes])
+    room = fitting(problem, link, since)
+    last = max(int(np.searchsorted(room, volume)) - 1, 0)
+    capacity = list_capacities(problem, float(since[last]))[link]
+    rest = volume - float(room[last])
+    whole = rest / capacity if capacity else math.inf  # cut for good
+    return float(since[last]) + (whole if rest > 0 else 0.0)
 
 
 def _over(found: float, expected: float) -> float:
