@@ -149,6 +149,7 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
         statistics=run.statistics,
         burst=burst_of(experiment.scenario),
         times=times,
+        late=run.late_work,
         volumes=real_volumes(experiment.scenario, volumes, settings.byte_scale),
         windows=list_windows(experiment.scenario),
         **margins(settings, run.statistics),

@@ -54,6 +54,8 @@ class Evidence:
     times: Floats | None = None
     """Stated times of (task, iteration), which no task may undercut; None where tasks
     take the time that they take."""
+    late: Floats | float = np.inf
+    """Seconds of work by which (task, iteration) says that it took more, if known."""
     windows: tuple[tuple[str, int], ...] = ()
     """Credit window of every job that has one, as the scenario states it, with the
     beginning of its tasks' names."""

@@ -320,7 +320,7 @@ _ROUNDING = 1e-6
 
 
 def task_times(evidence: Evidence) -> Iterator[Finding]:
-    """Yield the first task that took less than its stated time, relative to the task.
+    """Yield the first task that took less than its stated time, or more but for delays.
 
     However many tasks are on the way, and however short each is.
     """
@@ -329,8 +329,9 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     schedule = evidence.schedule
     took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
-    short = evidence.times - took > slack
-    if (first := _find_first(short, schedule.task_end)) is None:
+    longer = took - evidence.times
+    off = (longer < -slack) | (longer > evidence.late + slack)
+    if (first := _find_first(off, schedule.task_end)) is None:
         return
     task, n, at, others = first
     name, least = schedule.problem.job.tasks[task].name, evidence.times[task, n]

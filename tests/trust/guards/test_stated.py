@@ -90,6 +90,17 @@ def test_tasks_may_take_their_time_and_more(share: float) -> None:
     assert not [*task_times(evidence(experiment("unlimited"), share))]
 
 
+@pytest.mark.parametrize(("share", "fires"), [(1.01, False), (1.02, True)])
+def test_tasks_that_take_more_than_they_say_are_named(
+    share: float, *, fires: bool
+) -> None:
+    """They say that they took 1.5 % more, since this host was late."""
+    took = evidence(experiment("unlimited"), share)
+    assert took.times is not None
+    words = [f.sentence for f in task_times(replace(took, late=0.015 * took.times))]
+    assert any("that are stated" in each for each in words) == fires
+
+
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_a_window_off_by_one_is_named(most: int) -> None:
     assert not [*window(evidence(experiment(most), stated=most))]
