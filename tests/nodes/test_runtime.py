@@ -139,6 +139,25 @@ async def test_measured_work_takes_its_cpu_time_over_the_speed(speed: float) -> 
         assert told.late == 0.0
 
 
+async def test_all_cpu_time_of_a_program_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No record of a run says how long its work was but this one."""
+    took = 0.0
+
+    def work(_: Doubles, *_args: object) -> dict[int, Payload]:
+        nonlocal took
+        since = time.thread_time()
+        while (took := time.thread_time() - since) < 0.02:
+            pass
+        return {7: {}}
+
+    monkeypatch.setattr(Doubles, "run", work)
+    told = await Stage(times=None).run(0, start=0.0)
+
+    assert took <= told.cpu < took + 0.01
+
+
 async def test_measured_work_that_did_not_fit_is_late() -> None:
     told = await Stage(times=None).run(0, start=-10.0)
 
