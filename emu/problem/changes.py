@@ -208,10 +208,7 @@ class SpeedSteps:
         return self._of[machine]
 
     def work(
-        self,
-        machine: int,
-        start: NDArray[np.float64],
-        end: NDArray[np.float64],
+        self, machine: int, start: NDArray[np.float64], end: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the seconds at full speed that a machine can do from start to end."""
         since, share = (np.array(values) for values in self._of[machine])

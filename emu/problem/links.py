@@ -226,8 +226,7 @@ class Links:
                 zones[machine].append(2 * position + 1)
         order: dict[tuple[int, ...], int] = {}
         return np.array(
-            [order.setdefault(tuple(what), len(order)) for what in zones],
-            np.int64,
+            [order.setdefault(tuple(what), len(order)) for what in zones], np.int64
         )
 
     def _pattern(

@@ -101,10 +101,7 @@ class CommonJob:
                 phase: scale_time(self.times["worker"], part / sum(parts))
                 for phase, part in zip(PHASES, parts, strict=True)
             }
-        beside = {
-            PHASES[0]: self.times.get("graph_store", 0.0),
-            PHASES[-1]: self.step,
-        }
+        beside = {PHASES[0]: self.times.get("graph_store", 0.0), PHASES[-1]: self.step}
         return times | {
             kind: add_times(times[kind], beside[kind])
             for kind in times.keys() & beside.keys()

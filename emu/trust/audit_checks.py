@@ -73,11 +73,7 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
 
 
 def task_times(
-    schedule: Schedule,
-    tolerance: float,
-    *,
-    exact: Floats | None,
-    least: Floats | None,
+    schedule: Schedule, tolerance: float, *, exact: Floats | None, least: Floats | None
 ) -> Iterator[Findings]:
     """(6): every task takes the time that was measured, and what was stated at least.
 

@@ -374,10 +374,7 @@ def delay(
 
 
 def sensitivity(
-    realization: Realization,
-    policy: str,
-    profile: Profile | None,
-    schedule: Schedule,
+    realization: Realization, policy: str, profile: Profile | None, schedule: Schedule
 ) -> float:
     """Return the largest share by which ends that are ever so slightly late move it.
 

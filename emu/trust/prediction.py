@@ -272,10 +272,7 @@ def of_network(
 
 
 def _of_shares(
-    emulated: Schedule,
-    links: list[str],
-    late: list[tuple[int, int]],
-    shares: Shares,
+    emulated: Schedule, links: list[str], late: list[tuple[int, int]], shares: Shares
 ) -> Iterator[Suspect]:
     """Yield the late flows that lost to one beside them on one of the links."""
     problem, names = emulated.problem, emulated.problem.job.edge_names

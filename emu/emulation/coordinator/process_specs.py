@@ -46,10 +46,7 @@ def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
 
 
 def process_task(
-    problem: Problem,
-    task: int,
-    times: NDArray[Any] | None,
-    cuts: CutPlan | None = None,
+    problem: Problem, task: int, times: NDArray[Any] | None, cuts: CutPlan | None = None
 ) -> ProcessTask:
     """Return one task as its process runs it."""
     job = problem.job

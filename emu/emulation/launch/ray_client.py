@@ -43,8 +43,7 @@ class Host:
     def public_key(self) -> bytes:
         """Return the key that the token is to be encrypted with."""
         return self._key.public_key().public_bytes(
-            serialization.Encoding.DER,
-            serialization.PublicFormat.SubjectPublicKeyInfo,
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
 
     def run(self, sealed: bytes, arguments: list[str]) -> tuple[int, str]:

@@ -142,9 +142,7 @@ def join_sides(
     )
 
 
-def _ends(
-    table: TextTable,
-) -> tuple[tuple[int, ...], bool | None, str]:
+def _ends(table: TextTable) -> tuple[tuple[int, ...], bool | None, str]:
     """Return the columns of the ends, whether they are of two kinds, and how so."""
     two = table.options.bipartite
     if two is None and not table.names:

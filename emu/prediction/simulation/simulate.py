@@ -10,11 +10,7 @@ import numpy as np
 from emu.errors import SchedulingError
 from emu.prediction.core import Record, ffi, lib, pointer
 from emu.prediction.scheduling import RATE_POLICIES, policy_named
-from emu.prediction.scheduling.compiled_problem import (
-    Layout,
-    job_arrays,
-    plain,
-)
+from emu.prediction.scheduling.compiled_problem import Layout, job_arrays, plain
 from emu.prediction.scheduling.policies import PORTFOLIO, rate_policy
 from emu.prediction.scheduling.state import (
     State,

@@ -380,8 +380,7 @@ ExpectedSize: TypeAlias = Annotated[
     *_value_or_range(SIZE.parse, SIZE.exact, text_schema(SIZE, "1 GB"), "1 GB .. 2 GB"),
 ]
 ExpectedRatio: TypeAlias = Annotated[
-    Expected,
-    *_value_or_range(RATIO.parse, _share, _share_schema("5 %"), "1 % .. 5 %"),
+    Expected, *_value_or_range(RATIO.parse, _share, _share_schema("5 %"), "1 % .. 5 %")
 ]
 ExpectedNumber: TypeAlias = Annotated[
     Expected,

@@ -21,11 +21,7 @@ Trail: TypeAlias = tuple[str | int, ...]
 class Section(BaseModel):
     """A mapping of a scenario file whose keys are all known."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        serialize_by_alias=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
     @override
     @classmethod

@@ -124,10 +124,7 @@ class Talks:
 
 
 def lab_data(
-    lab: LabResult,
-    traffic: Traffic,
-    talks: Talks,
-    samples: Mapping[str, NDArray[Any]],
+    lab: LabResult, traffic: Traffic, talks: Talks, samples: Mapping[str, NDArray[Any]]
 ) -> Charts:
     """Return machines, programs, messages, and curves of NICs, losses and waits."""
     seconds, runs, count = duration_of(lab), lab["programs"], len(traffic.machines)

@@ -95,10 +95,7 @@ def _groups(
 
 
 def _tables(
-    devices: int,
-    vertices: NDArray[np.int64],
-    group_of: NDArray[np.int64],
-    trees: Any,
+    devices: int, vertices: NDArray[np.int64], group_of: NDArray[np.int64], trees: Any
 ) -> Plan:
     """Return the plan of grown trees."""
     counts = np.zeros(max(devices - 1, 1) * devices * devices, np.int64)

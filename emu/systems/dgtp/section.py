@@ -417,12 +417,7 @@ def dgtp_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
         yield from (NamedEdge(p, w, lag=1) for p, w in product(servers, workers))
     else:
         yield from all_reduce_edges(
-            workers,
-            workers,
-            workers,
-            lag=1,
-            carries="gradient",
-            algorithm=section.sync,
+            workers, workers, workers, lag=1, carries="gradient", algorithm=section.sync
         )
     if section.sampling == "oneshot":
         return
