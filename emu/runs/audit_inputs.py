@@ -232,12 +232,17 @@ def _evidence(
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=path)
     frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
+    late: Floats | float = np.inf
+    if (run.path / REPORTS).exists():
+        end, arrays = schedule.task_end, read_reports(run.problem, run.path / REPORTS)
+        late = np.nan_to_num(run.problem.work(end - arrays["late"], end))
     return Evidence(
         schedule=schedule,
         **frames,
         statistics=statistics,
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
+        late=late,
         volumes=volumes,
         windows=() if stated is None else list_windows(stated),
         **margins(settings, statistics),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.runs.audit_inputs import read_to_audit
+from emu.trust.guards.schedule import task_times
 from tests.cli.mutations import MUTATIONS
 
 pytestmark = pytest.mark.timeout(300)  # the first run may have to compile
@@ -166,6 +169,17 @@ def test_a_sound_run_passes(emulated: Path) -> None:
 
     assert result["verdict"]["guards"] == []
     assert _audited(emulated)[0] == 0
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+def test_a_task_that_takes_longer_must_have_said_so(emulated: Path) -> None:
+    evidence = read_to_audit(emulated).evidence
+    assert evidence is not None
+    assert evidence.times is not None
+    assert [*task_times(evidence)] == []
+    (finding,) = task_times(replace(evidence, times=0.9 * evidence.times))
+    assert finding.guard == "task times"
 
 
 @pytest.mark.emulation

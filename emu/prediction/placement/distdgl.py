@@ -195,6 +195,10 @@ def _list_options(packing: Packing, machine: int) -> Iterator[_Option]:
         yield _Option(workers, samplers, pairs, before, after)
 
 
+#: Pairs where none can be added: below 0 with those of any one machine.
+_IMPOSSIBLE = -(1 << 30)
+
+
 def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
     """Return (workers, samplers) of every machine, or None when nothing fits.
 
@@ -209,18 +213,15 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
     demand = space.demand[[group[0] for group in groups]]
     packing = Packing(demand, sizes, space.free + space.slack)
     machines = [[*_list_options(packing, m)] for m in range(len(space.free))]
-    # The most pairs that machines m.. can add to a state, the last first; below 0 none
-    # can.
-    impossible = -(1 << 30)
-    best = [np.full([size + 1 for size in sizes], impossible, dtype=np.int32)]
+    # The most pairs that machines m.. can add to a state, the last first.
+    best = [np.full([size + 1 for size in sizes], _IMPOSSIBLE, dtype=np.int32)]
     best[0][sizes] = 0
     for options in reversed(machines):
-        most, rest = np.full_like(best[0], impossible), best[-1]
+        most, rest = np.full_like(best[0], _IMPOSSIBLE), best[-1]
         for option in options:
             further = rest[option.after] + option.pairs
             np.maximum(most[option.before], further, out=most[option.before])
-        most[most < 0] = impossible
-        best.append(most)
+        best.append(np.where(most < 0, _IMPOSSIBLE, most))
     states = np.zeros(best[0].shape, dtype=bool)
     states[(0,) * len(sizes)] = True
     if best[-1][states].item() < 0:

@@ -131,12 +131,11 @@ def best_placement(
         finalists += [result.placement, place_ifs(job, cluster, walk_generator(seed))]
     with suppress(PlacementError):  # no workers with samplers
         finalists.append(place_distdgl(job, cluster))
-    finalists = [*dict.fromkeys(finalists)]
     is_whole = len(finalists) * len(job.edges) * job.iterations <= _WHOLE_RUNS
     judged = (job, reference) if is_whole else (short, run)
     arrays = Candidates(Space(judged[0], cluster), judged[1], rates, cost)
     best, least = outcome.placement, np.inf
-    for placement in finalists:
+    for placement in dict.fromkeys(finalists):
         length = _judge(arrays, placement, least)
         if length < least:
             best, least = placement, length
