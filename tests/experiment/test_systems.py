@@ -257,6 +257,10 @@ def test_the_command_prints_edits_and_the_ranking(tmp_path: Path) -> None:
     assert f"By seeds per second {best['system']} is" in shown
     assert "p3: dropped job.samplers_per_worker (was 2)" in shown
     assert "data_parallel: job.times.worker.quick: " in shown  # by its machines
+    assert "means over" not in shown
+    assert "means over 2 of the file's seeds; cost" in " ".join(
+        said("--seeds", "2").split()
+    )
 
 
 def test_what_cannot_be_compared_is_one_error() -> None:
