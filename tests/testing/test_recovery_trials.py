@@ -315,7 +315,8 @@ def test_what_a_scenario_kills_comes_as_simulated(
         rng = np.random.default_rng(seed)
         victims = rng.choice([*undisturbed.run.results, names[1]], 2)
         whole_length = undisturbed.run.schedule.makespan
-        first = rng.uniform(0.01, 0.9 * whole_length) if seed else 0.99 * whole_length
+        # Of seed 0 so near to the end that what ends then could be settled before it.
+        first = rng.uniform(0.01, 0.9 * whole_length) if seed else whole_length - 1e-4
         second = first + rng.uniform(0.6, 0.8)
         kills = [
             f"{{at: {at:.3f} s, kill: {victim}}}"
