@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from emu.prediction.analysis.bounds import bounds
 from emu.problem import Realization, Schedule
 from emu.problem.fields.quantities import Expected
@@ -49,7 +47,7 @@ def figures_of_simulation(
     return {
         "makespan": schedule.makespan,
         "gap": schedule.length / least - 1 if least and not with_deaths else None,
-        "bytes": float(np.nansum(schedule.flow_bytes)),
+        "bytes": float(schedule.flow_bytes[*schedule.flows().T].sum()),
     }
 
 

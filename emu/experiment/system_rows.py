@@ -172,7 +172,6 @@ def _result_of(
     is_own = plan.system == scenario.job.system and not plan.settings
     cost = cost_of(ready.scenario, schedule)
     job, source = ready.problem.job, plan.scenario or scenario
-    remote = np.array([bool(hops) for hops in ready.problem.hops], dtype=bool)
     busiest = max(port_rows(schedule), key=lambda row: row["used"], default=None)
     trains = source.job.trains
     return SystemResult(
@@ -186,7 +185,7 @@ def _result_of(
         paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
         edits=edits(scenario, source),
         placing=ready.placing,
-        moved=float(ready.realization.volumes[remote].sum()),
+        moved=figures["bytes"] or 0.0,
         cost=cost.to_json() if cost else None,
         looks={s: one.reached for s, (one, _) in outcomes.items() if one.reached},
         curves={

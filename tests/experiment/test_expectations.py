@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+import emu
 from emu.errors import ScenarioError
 from emu.experiment.expectations import (
+    figures_of_simulation,
     find_misses,
     list_misses,
     list_unchecked,
     punctual,
 )
+from emu.scenario import prepare
 from emu.scenario.run_sections import ExpectSection
 from emu.scenario.scenario_file import loads
 
@@ -51,6 +54,15 @@ def test_a_simulation_meets_what_is_expected(line: str, miss: str) -> None:
 
     assert found.startswith(miss)
     assert bool(found) == bool(miss)
+
+
+def test_bytes_are_those_between_machines() -> None:
+    """As the tables and a run count them, without what stays on a machine."""
+    ready = prepare(emu.load("golden"))
+    schedule = ready.simulate()
+    crossed = sum(row["bytes"] for row in schedule.to_json()["flows"])
+
+    assert figures_of_simulation(schedule, ready.realization)["bytes"] == crossed == 470
 
 
 #: Of a run that took 4.1 s where 4 s were predicted, and was late by nothing.
