@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from emu.errors import DataError
@@ -159,6 +159,7 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
             axes.step([ranks[0], *ranks], share, where="post", **style)
     axes.set(xlabel="time from first to last byte (s)", ylabel="share of flows")
     axes.set(ylim=(0, 1.02), xscale="log")
+    axes.xaxis.set(major_formatter=LogFormatter(), minor_formatter=LogFormatter())
     legend_above(axes, 1 if window.narrow else 2)
     return figure
 
