@@ -157,7 +157,8 @@ def report(
     else:
         if len(runs) > 1:
             raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
-        if figure or dark or width or since or until or machines or only:
+        drawn = out is not None and out.suffix[1:] in OF_FIGURES
+        if figure or dark or width or since or until or machines or only or drawn:
             raise ScenarioError("draws no figure: add --as svg", file=f"--as {form}")
         if explain and form is not Form.HTML:
             raise ScenarioError("is of the page: add --as html", file="--explain")

@@ -137,6 +137,14 @@ def test_options_of_figures_need_a_figure(run: Path) -> None:
         assert "add --as svg" in result.output
 
 
+def test_a_page_is_not_written_as_a_picture(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run.png"
+    result = call("report", run, "--out", out)
+
+    assert (result.exit_code, out.exists()) == (2, False)
+    assert "add --as svg" in result.output
+
+
 def test_plot(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "ports.png"
 
