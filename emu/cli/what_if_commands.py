@@ -207,9 +207,10 @@ def crossover(
     if len(systems) != 2:
         raise ScenarioError("write --between A,B", file=f"--between {between}")
     try:
+        if not values and (stated := value_at(scenario.to_json(), key)) is None:
+            emu.load(scenario, {key: 0})  # which says whether there is such a key
         low, _, high = values.partition(",")
-        ends = Values.between(low, high) if values else None
-        ends = ends or Values.around(value_at(scenario.to_json(), key))
+        ends = Values.between(low, high) if values else Values.around(stated)
     except ValueError as error:
         wrong = f"--range {values}" if values else f"--key {key}"
         raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error

@@ -187,6 +187,7 @@ def test_commands(tmp_path: Path) -> None:
     assert "seeds per s" in shown
     wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", "job.modl"])
     assert wrong.exit_code == 2
+    assert "unknown key 'modl', did you mean 'model'?" in wrong.output
 
 
 @pytest.mark.parametrize("seed", range(6))
