@@ -191,7 +191,7 @@ def _near(
     for name, machine in moves:
         option = f"--move {name}={machine}"
         if machine not in machines:
-            reason = f"no machine {machine!r}, {nearest(machine, machines)}"
+            reason = f"no machine {machine!r} takes part, {nearest(machine, machines)}"
             raise ScenarioError(reason, file=option)
         places = {_process(problem.job, name, option): machine}
         yield _move_tasks(problem, places, option, again=again)

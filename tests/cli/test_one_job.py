@@ -135,7 +135,7 @@ def test_compare_shows_moves_and_swaps_beside_the_scenario(file: str) -> None:
     ("options", "message"),
     [
         (["--move", "w9=big"], "--move w9=big: no task 'w9', known: g0, s0"),
-        (["--move", "w0=bg"], "--move w0=bg: no machine 'bg', did you mean 'big'?"),
+        (["--move", "w0=bg"], "no machine 'bg' takes part, did you mean 'big'?"),
         (["--move", "w0"], "--move w0: write --move TASK=MACHINE"),
         (["--swap", "w0"], "--swap w0: write --swap TASK,TASK"),
         (["--move", "s1=small1"], "--move s1=small1: cannot be: task s1 must stand on"),
