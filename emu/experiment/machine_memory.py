@@ -15,7 +15,7 @@ from emu.experiment.dry_run import most_waiting
 from emu.graph_data import open_for
 from emu.problem import Schedule
 from emu.scenario import Experiment
-from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS
+from emu.systems.setup import COLUMNS, WEIGHTS
 from emu.systems.system import list_transfers, state_bytes
 from emu.units import format_size
 
@@ -28,9 +28,7 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     job, machine_of = experiment.problem.job, experiment.tasks
     scale = experiment.scenario.emulation.stated_byte_scale
     real, transfers = defaultdict[str, float](float), list_transfers(job)
-    holders = [task.name for task in job.tasks if task.kind == "graph_store"]
-    holders = holders or [one.source for one in transfers if one.cause == GHOSTS]
-    holders = [*dict.fromkeys(holders)] or [job.tasks[0].name]
+    owners = experiment.scenario.job.ranks(experiment.scenario.cluster.names)
     dataset, settings = open_for(job.settings), job.settings
     itemsize, width = np.dtype(settings["precision"]).itemsize, 0
     if "batch_size" not in settings:  # rows of every layer stay for its gradients
@@ -38,9 +36,9 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
         width = model["hidden"] * (model["layers"] - 1) + dataset.classes
     if not any(one.cause == COLUMNS for one in transfers):
         width += dataset.feature_length
-    own = np.bincount(dataset.owner % len(holders), minlength=len(holders))
-    for name, count in zip(holders, own.tolist(), strict=True):
-        real[machine_of[name]] += count * width * itemsize
+    own = np.bincount(dataset.owner, minlength=len(owners))
+    for name, count in zip(owners, own.tolist(), strict=True):
+        real[name] += count * width * itemsize
     states, weights = state_bytes(job), dict[tuple[str, str], float]()
     for name, sizes in states.items():
         real[machine_of[name]] += float(sizes.max())

@@ -24,8 +24,10 @@ from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.system_rows import compare_systems, limits_of, measure
 from emu.experiment.systems import Target, as_variant, list_settings
-from emu.graph_data import open_for
+from emu.graph_data import open_for, open_parts
 from emu.scenario import load, prepare
+from emu.systems.setup import GHOSTS
+from emu.systems.system import list_transfers
 from tests.experiment.test_target import FILE, scenario_of
 
 TO = ["--to", "accuracy=0.4", "--within", "20"]
@@ -91,6 +93,30 @@ def test_memory_is_refused_where_it_lacks(row: str) -> None:
             continue
         with pytest.raises(ScenarioError, match=f"{fullest} needs .* more than it has"):
             check_memory(prepare(small), schedule)
+
+
+@pytest.mark.parametrize("kind", ["gcn", "gat"])
+def test_memory_of_rows_is_that_of_their_own_part(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of features, layers and ghosts, in parts that differ by a vertex."""
+    model = {"kind": kind, "hidden": 16, "layers": 2}
+    scenario = scenario_of(machines=["a0", "a1", "b"], model=model, partitioner="hash")
+    ready = prepare(as_variant(scenario, "dorylus.pipe"))
+    (dataset, graph), job = open_parts(ready.problem.job.settings), ready.problem.job
+    module = "emu.experiment.machine_memory"
+    ghosts = [one for one in list_transfers(job) if one.cause == GHOSTS]
+    monkeypatch.setattr(f"{module}.most_waiting", lambda *_: 0.0)
+    monkeypatch.setattr(f"{module}.state_bytes", lambda _: {})
+    monkeypatch.setattr(f"{module}.list_transfers", lambda _: ghosts)
+    kept = dataset.feature_length + 16 + dataset.classes
+    read = dataset.feature_length if kind == "gcn" else 0
+    parts = [graph.part(number) for number in range(graph.parts)]
+    assert len({len(part.local) for part in parts}) == 2
+    needs = memory_by_machine(ready, ready.simulate())
+    assert [needs[name] for name in ("a0", "a1", "b")] == [
+        4.0 * (len(part.local) * kept + len(part.remote) * read) for part in parts
+    ]
 
 
 def test_one_machine_without_room_is_no_row_of_several() -> None:
