@@ -36,16 +36,19 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
         width = model["hidden"] * (model["layers"] - 1) + dataset.classes
     if not any(one.cause == COLUMNS for one in transfers):
         width += dataset.feature_length
-    own = np.bincount(dataset.owner, minlength=len(owners))
-    for name, count in zip(owners, own.tolist(), strict=True):
+    counts = np.bincount(dataset.owner, minlength=len(owners)).tolist()
+    for name, count in zip(owners, counts, strict=True):
         real[name] += count * width * itemsize
     states, weights = state_bytes(job), dict[tuple[str, str], float]()
     for name, sizes in states.items():
         real[machine_of[name]] += float(sizes.max())
+    kinds = {task.name: task.kind for task in job.tasks}
     for cause, source, to, size in transfers:
         here = machine_of[to]
-        if cause == WEIGHTS:  # tasks of one machine read the same
-            weights |= {} if to in states else {(source, here): size}
+        if cause == WEIGHTS:  # tasks of one machine read the same, if they do not step
+            steps = kinds[source] == kinds[to]
+            own = {(to, here): float(states[source].max())} if steps else {}
+            weights |= {} if to in states else own or {(source, here): size}
         elif cause == COLUMNS or machine_of[source] != here:
             real[here] += size
     for (_, here), size in weights.items():

@@ -27,7 +27,7 @@ from emu.experiment.systems import Target, as_variant, list_settings
 from emu.graph_data import open_for, open_parts
 from emu.scenario import load, prepare
 from emu.systems.setup import GHOSTS
-from emu.systems.system import list_transfers
+from emu.systems.system import list_transfers, parameter_bytes
 from tests.experiment.test_target import FILE, scenario_of
 
 TO = ["--to", "accuracy=0.4", "--within", "20"]
@@ -117,6 +117,20 @@ def test_memory_of_rows_is_that_of_their_own_part(
     assert [needs[name] for name in ("a0", "a1", "b")] == [
         4.0 * (len(part.local) * kept + len(part.remote) * read) for part in parts
     ]
+
+
+@pytest.mark.parametrize("row", ["data_parallel", "dgcl", "p3.none"])
+def test_every_machine_that_steps_keeps_moments(row: str) -> None:
+    """Two for Adam, of each parameter; under P3 the columns of each machine."""
+    needs, sizes = [], {}
+    for name in ("sgd", "adam"):
+        scenario = scenario_of(machines=["a0", "a1"], optimizer=name)
+        ready = prepare(as_variant(scenario, row))
+        needs.append(memory_by_machine(ready, ready.simulate()))
+        sizes = parameter_bytes(ready.problem.job)
+    more = [needs[1][name] - needs[0][name] for name in ("a0", "a1")]
+    each = [*sizes.values()] if row == "p3.none" else [*sizes.values()] * 2
+    assert more == pytest.approx([2.0 * size for size in each])
 
 
 def test_one_machine_without_room_is_no_row_of_several() -> None:
