@@ -15,7 +15,7 @@ from emu.experiment.dry_run import most_waiting
 from emu.graph_data import open_for
 from emu.problem import Schedule
 from emu.scenario import Experiment
-from emu.systems.setup import COLUMNS, WEIGHTS
+from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS
 from emu.systems.system import list_transfers, state_bytes
 from emu.units import format_size
 
@@ -37,21 +37,22 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     if not any(one.cause == COLUMNS for one in transfers):
         width += dataset.feature_length
     counts = np.bincount(dataset.owner, minlength=len(owners)).tolist()
-    for name, count in zip(owners, counts, strict=True):
-        real[name] += count * width * itemsize
-    states, weights = state_bytes(job), dict[tuple[str, str], float]()
-    for name, sizes in states.items():
-        real[machine_of[name]] += float(sizes.max())
+    cache = settings.get("cache", {})
+    for home, (name, count) in enumerate(zip(owners, counts, strict=True)):
+        others = (dataset.vertices - count) * dataset.feature_length * itemsize
+        kept = min(cache["size"], others) if home in cache.get("homes", ()) else 0.0
+        real[name] += count * width * itemsize + kept
+    states = {name: float(sizes.max()) for name, sizes in state_bytes(job).items()}
+    weights = {(name, machine_of[name], size) for name, size in states.items()}
     kinds = {task.name: task.kind for task in job.tasks}
     for cause, source, to, size in transfers:
         here = machine_of[to]
-        if cause == WEIGHTS:  # tasks of one machine read the same, if they do not step
+        if cause == WEIGHTS and to not in states:  # who only reads shares a machine's
             steps = kinds[source] == kinds[to]
-            own = {(to, here): float(states[source].max())} if steps else {}
-            weights |= {} if to in states else own or {(source, here): size}
-        elif cause == COLUMNS or machine_of[source] != here:
+            weights.add((to, here, states[source]) if steps else (source, here, size))
+        elif cause == COLUMNS or (cause == GHOSTS and machine_of[source] != here):
             real[here] += size
-    for (_, here), size in weights.items():
+    for _, here, size in weights:
         real[here] += size
     volumes, needs = experiment.realization.volumes, dict[str, float]()
     edges = [(n, {edge.source, edge.destination}) for n, edge in enumerate(job.edges)]
@@ -68,11 +69,8 @@ def check_memory(experiment: Experiment, schedule: Schedule) -> None:
     Raises ScenarioError with how much is lacking where; DataError as
     `memory_by_machine`.
     """
-    rooms = {
-        machine.name: machine.resources["memory"]
-        for machine in experiment.problem.cluster.machines
-        if "memory" in machine.resources
-    }
+    machines = experiment.problem.cluster.machines
+    rooms = {m.name: m.resources["memory"] for m in machines if "memory" in m.resources}
     if not (rooms and experiment.scenario.job.trains):
         return
     needs = memory_by_machine(experiment, schedule)

@@ -133,6 +133,25 @@ def test_every_machine_that_steps_keeps_moments(row: str) -> None:
     assert more == pytest.approx([2.0 * size for size in each])
 
 
+@pytest.mark.parametrize("policy", ["degree", "lru"])
+def test_memory_of_caches_is_counted_whenever_they_are_filled(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before time 0 or by batches: as many rows, but no more than others own."""
+    monkeypatch.setattr("emu.experiment.machine_memory.most_waiting", lambda *_: 0.0)
+    needs, owner = [], np.empty(0)
+    for rows in (0, 7, 10**6):
+        cache = {"cache": {"policy": policy, "size": f"{rows * 400} B"}} if rows else {}
+        scenario = scenario_of(machines=["a0", "a1"], **cache)
+        ready = prepare(as_variant(scenario, "data_parallel"))
+        needs.append(memory_by_machine(ready, ready.simulate()))
+        owner = np.asarray(open_for(ready.problem.job.settings).owner)
+    for rank, name in enumerate(("a0", "a1")):
+        others = int((owner != rank).sum())
+        assert needs[1][name] - needs[0][name] == 7 * 400
+        assert needs[2][name] - needs[0][name] == others * 400
+
+
 def test_one_machine_without_room_is_no_row_of_several() -> None:
     needs = max(measure(scenario_of(), "one_machine").memory.values())
     room = {"memory": f"{needs * 0.95:.0f} B"}
