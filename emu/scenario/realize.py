@@ -6,6 +6,7 @@ this file, and a data set is opened only where its numbers are needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -129,11 +130,8 @@ def with_figures(scenario: Scenario) -> Scenario:
     So a run's manifest says all that an audit needs, which then runs no program. Raises
     ScenarioError, DataError as `model_figures`.
     """
-    parts = scenario.parts()
-    jobs = [
-        item.model_copy(update={"job": with_figures(one).job}) for item, one in parts
-    ]
-    if jobs:
+    if parts := scenario.parts():
+        jobs = (i.model_copy(update={"job": with_figures(s).job}) for i, s in parts)
         return scenario.model_copy(update={"jobs": tuple(jobs)})
     figures, job = model_figures(scenario), scenario.job
     if figures is None or not isinstance(job, TrainingSection):
@@ -167,8 +165,16 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
 
 
 def _parts(scenario: Scenario) -> list[JobPart]:
-    parts = scenario.parts()
-    return [JobPart(item.name, build_job(one), item.release) for item, one in parts]
+    jobs = [_of_job(n, build_job, one) for n, (_, one) in enumerate(scenario.parts())]
+    each = zip(scenario.jobs, jobs, strict=True)
+    return [JobPart(item.name, job, item.release) for item, job in each]
+
+
+def _of_job(number: int, make: Callable[..., Any], *what: Any) -> Any:
+    try:
+        return make(*what)
+    except ScenarioError as error:
+        raise ScenarioError(error.problem, key=f"jobs.{number}.{error.key}") from error
 
 
 def open_data(job: Job) -> None:
@@ -219,11 +225,7 @@ def _realize_one(scenario: Scenario, job: Job) -> Realization:
         for number, (item, alone) in enumerate(scenario.parts()):
             # With its caches where they stand.
             part = replace(parts[number].job, settings=job.settings_of(item.name))
-            try:
-                realizations.append(realize(alone, part))
-            except ScenarioError as error:
-                key = f"jobs.{number}.{error.key}"
-                raise ScenarioError(error.problem, key=key) from error
+            realizations.append(_of_job(number, realize, alone, part))
         return several_realizations(parts, realizations)
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])

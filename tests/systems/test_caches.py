@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from emu.errors import EmulatorError
+from emu.errors import EmulatorError, ScenarioError
 from emu.graph_data import BatchPlan, CachePlan, choose_rows, count_samples, open_for
 from emu.scenario import Scenario, prepare
 from emu.scenario.realize import build_job
@@ -139,6 +139,16 @@ def test_what_no_cache_can_be_is_refused(changes: list[str], text: str) -> None:
         prepare(scenario(*changes))
     assert text in str(error.value)
     assert "cache" in str(error.value)
+
+
+def test_what_no_cache_of_several_jobs_can_be_is_said_of_its_job() -> None:
+    jobs = [
+        {"name": size, "job": scenario(f"job.cache.size={size} B").to_json()["job"]}
+        for size in ("400", "399")
+    ]
+    with pytest.raises(ScenarioError, match="holds 0 rows") as error:
+        prepare(load(scenario(), {"job": None, "placement": None, "jobs": jobs}))
+    assert error.value.key == "jobs.1.job.cache.size"
 
 
 #: Share of hits among rows that others own, in %, at 1, 5, 10 and 30 % of all rows, of
