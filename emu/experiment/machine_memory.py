@@ -74,12 +74,11 @@ def check_memory(experiment: Experiment, schedule: Schedule) -> None:
     if not (rooms and experiment.scenario.job.trains):
         return
     needs = memory_by_machine(experiment, schedule)
-    lacks = [
+    lack = "; ".join(
         f"{name} needs {format_size(needs[name])}, {format_size(needs[name] - room)} "
         "more than it has"
         for name, room in rooms.items()
         if needs.get(name, 0.0) > room
-    ]
-    if lacks:
-        problem = f"does not fit into memory: {'; '.join(lacks)}"
-        raise ScenarioError(problem, key="cluster.machines")
+    )
+    if lack:
+        raise ScenarioError(f"does not fit into memory: {lack}", key="cluster.machines")
