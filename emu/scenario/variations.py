@@ -47,34 +47,34 @@ def variations(
 
     ``stated`` are overrides of all points; ``vary`` are ``key.key=value,value,...``,
     where commas within brackets belong to a value. Seeds are the scenario's own and
-    those that follow it. Raises ScenarioError when a ``vary`` cannot be read, or a
-    scenario is wrong.
+    those that follow it, or varied. Raises ScenarioError when a ``vary`` cannot be read
+    or is the second of its key, seeds are stated twice, or a scenario is wrong.
     """
-    keys: list[tuple[str, list[str]]] = []
+    keys: dict[str, list[str]] = {}
     for text in vary:
         key, rest = split_override(text)
-        parts, depth = [""], 0
+        marked, depth = "", 0
         for letter in rest:  # a comma in a bracket belongs to a value
             depth += (letter in "[{") - (letter in "]}")
-            if letter == "," and depth == 0:
-                parts.append("")
-            else:
-                parts[-1] += letter
-        texts = [value.strip() for value in parts]
+            marked += "\0" if letter == "," and depth == 0 else letter
+        texts = [value.strip() for value in marked.split("\0")]
         if not (key and all(texts)):
             raise ScenarioError("write key=value,value", file=f"--vary {text}")
-        keys.append((key, list(dict.fromkeys(texts))))
-    for key, _ in keys:
+        if key in keys:
+            raise ScenarioError("write all values in one", file=f"--vary {key}")
+        keys[key] = list(dict.fromkeys(texts))
         if key.partition(".")[0] == "expect":
             raise ScenarioError("state it with --set", file=f"--vary {key}")
+    if "seed" in keys and seeds > 1:
+        raise ScenarioError("--vary states the seeds: remove it", file="--seeds")
     as_stated = load(file, [*stated, "expect=null"])
     first = as_stated.seed
     points = []
-    for choice in product(*(values for _, values in keys)):
-        values = {key: value for (key, _), value in zip(keys, choice, strict=True)}
+    for choice in product(*keys.values()):
+        values = dict(zip(keys, choice, strict=True))
         overrides = [f"{key}={value}" for key, value in values.items()]
         for seed in range(first, first + seeds):
-            changes = [*stated, "expect=null", *overrides, f"seed={seed}"]
-            scenario = load(file, changes)
-            points.append(Point(values, seed, scenario, scenario == as_stated))
+            changes = [*stated, "expect=null", f"seed={seed}", *overrides]
+            made = load(file, changes)
+            points.append(Point(values, made.seed, made, made == as_stated))
     return points

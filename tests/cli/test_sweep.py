@@ -55,6 +55,17 @@ def test_a_bad_vary_is_refused(text: str) -> None:
         variations(GOLDEN, [], [text], seeds=1)
 
 
+def test_every_point_has_the_values_that_it_says() -> None:
+    points = variations(GOLDEN, ["seed=7"], ["seed=0,5"], seeds=1)
+
+    assert [point.scenario.seed for point in points] == [0, 5]
+    assert [point.seed for point in points] == [0, 5]
+    with pytest.raises(ScenarioError, match="--vary states the seeds"):
+        variations(GOLDEN, [], ["seed=0,5"], seeds=2)
+    with pytest.raises(ScenarioError, match="write all values in one"):
+        variations(GOLDEN, [], ["job.iterations=1", "job.iterations=2"], seeds=1)
+
+
 def test_writes_points_table_and_picture(tmp_path: Path) -> None:
     result = call("--out", tmp_path)
 
