@@ -439,6 +439,11 @@ class _Search:
         for names in self.sets if choice.keys or self.terms.judge(choice)[0] else ():
             if {*names} != {*choice.machines}:
                 choice = self.prefer(choice, names, choice.keys)
+        for key in choice.keys if len(choice.keys) > 1 else ():  # one may idle another
+            fewer = {k: value for k, value in choice.keys.items() if k != key}
+            one = self.attempt(choice.system, choice.machines, fewer)
+            if one and self.terms.judge(one) <= self.terms.judge(choice):
+                choice = one
         return choice
 
     def prefer(self, choice: Choice, names: Sequence[str], keys: Edit) -> Choice:

@@ -148,6 +148,27 @@ def test_to_an_accuracy_batches_are_tried_and_the_file_is_never_better() -> None
     assert again.reached.accuracy >= 0.4
 
 
+def test_no_setting_is_advised_that_changes_nothing() -> None:
+    """More parameter servers are better, and a ring, which has none, better still."""
+    times = {"graph_store": "20 ms", "sampler": "15 ms", "worker": "40 ms"}
+    job = {
+        "system": "dgtp",
+        "workers": 3,
+        "dataset": {"name": "products-like", "scale": 0.01},
+        "model": {"hidden": 128, "layers": 2},
+        "fanouts": [10, 10],
+        "batch_size": 200,
+        "iterations": 10,
+        "times": times | {"parameter_server": "5 ms"},
+    }
+    room = {"cpu": 16, "gpu": 1, "memory": "64 GB", "nic": "10 Gbit/s"}
+    alike = {"machines": [{"name": "a", "count": 3, **room}]}
+    stated = loads(json.dumps({"cluster": alike, "job": job}), name="three.json")
+    best = advise(stated, Terms(seeds=1)).best
+
+    assert best.keys == {"sync": "ring"}
+
+
 def test_a_deadline_alone_asks_for_the_cheapest(advice: Advice) -> None:
     slow = advice.best.seconds * 10
 
