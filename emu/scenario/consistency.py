@@ -180,6 +180,15 @@ _reads("cluster", "events")(lambda s: events_section.event_errors(s.events, s.cl
 _reads("failures")(lambda s: events_section.failure_errors(s.failures))
 
 
+@_reads("expect")
+def _tolerance(scenario: Scenario) -> Problems:
+    expect = scenario.expect
+    exact = any(isinstance(one, float) for one in (expect.makespan, expect.bytes))
+    if expect.tolerance != type(expect)().tolerance and not exact:
+        problem = "is of one makespan or number of bytes: write that, or remove it"
+        yield ("expect", "tolerance"), problem
+
+
 @_reads("schedule")
 def _rates(scenario: Scenario) -> Problems:
     schedule = scenario.schedule
@@ -201,7 +210,10 @@ def _rates(scenario: Scenario) -> Problems:
 def _cluster_errors(scenario: Scenario) -> Problems:
     """Yield errors that only the built cluster shows: routes that cannot be."""
     try:
-        scenario.to_cluster()
+        links = scenario.to_cluster().shared_links
+        if scenario.failures and scenario.failures.link and not links:
+            problem = "no link is there but NICs: write racks or links, or machine"
+            yield ("failures", "link"), problem
     except ImpossibleRoute as error:
         is_explicit = error.position < len(scenario.cluster.routes)
         trail: Trail = ("cluster", "routes", error.position)

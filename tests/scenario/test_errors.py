@@ -81,6 +81,11 @@ job:
 
 # (file, text to replace, replacement, line, key, message)
 BROKEN = [
+    (GOOD, "job:\n",
+     "failures: {link: {every: 5 s, for: 1 s, what: cut}}\njob:\n", 6,
+     "failures.link", "no link is there but NICs: write racks or links, or machine"),
+    (GOOD, "makespan: 5 s", "makespan: 5 s .. 6 s\n  tolerance: 1 %", 19,
+     "expect.tolerance", "is of one makespan or number of bytes: write that"),
     (DGTP, "iterations: 3", "iterations: 3\n  workers: 6\n  sync: halving_doubling",
      12, "job.sync",
      "halving and doubling needs 2, 4, 8, ... workers, found 6: write ring"),
