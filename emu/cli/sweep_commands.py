@@ -21,7 +21,7 @@ from emu.experiment import expectations
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.dry_run import check_ready
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.experiment.spread import spread
+from emu.experiment.spread import spread, spread_over_ray
 from emu.prediction.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
 from emu.problem import Job
 from emu.report.comparison import sweep_table
@@ -53,6 +53,7 @@ def sweep(
         "--emulate/--simulate", "Over sockets, or simulated.", False
     ),
     jobs: Jobs = 0,
+    ray: str = option("ADDRESS", "Ray cluster that simulates the points.", ""),
 ) -> None:
     """Carry out many variations of a scenario.
 
@@ -60,8 +61,8 @@ def sweep(
     command goes on after whatever ended it: what is finished is not done again.
     """
     changes = overrides or []
-    if emulate and jobs > 1:
-        raise ScenarioError("over sockets points run one by one", file="--jobs")
+    if emulate and (jobs > 1 or ray):
+        raise ScenarioError("points run one by one, on this host", file="--emulate")
     points = variations(file, changes, vary, seeds)
     directory = out or Path("sweeps") / load(file, [*changes, "expect=null"]).name
     mode = "emulate" if emulate else "simulate"
@@ -69,7 +70,7 @@ def sweep(
     over_sockets = partial(_emulate_point, runs=directory / "runs")
     carry, console = over_sockets if emulate else _simulate_point, terminal(sys.stderr)
     many = 1 if emulate else jobs
-    failures = run_points(points, record, mode, carry, console, jobs=many)
+    failures = run_points(points, record, mode, carry, console, jobs=many, ray=ray)
     expect = load(file, changes).expect
     misses = _find_misses(points, record, mode, expect)
     if misses:
@@ -107,16 +108,18 @@ def run_points(
     console: Console,
     *,
     jobs: int = 1,
+    ray: str = "",
 ) -> list[EmulatorError]:
     """Carry out the points that ``record`` lacks; return the errors of those that fail.
 
     ``mode``: ``simulate`` or ``emulate``: part of a point's key. ``jobs``: processes
-    that points are spread over, 0 for one per core; see `spread`.
+    that points are spread over, 0 for one per core; ``ray``: the cluster instead.
     """
     failures: list[EmulatorError] = []
     rest = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
     columns = TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
     results = spread(lambda n: carry(rest[n]), len(rest), jobs)
+    results = spread_over_ray(carry, rest, ray) if ray else results
     with closing(results), progress_bar(console, *columns) as progress:
         bar = progress.add_task("points", total=len(rest))
         note_stage(f"point 1 of {len(rest)}")

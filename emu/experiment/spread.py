@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from emu.emulation.launch.host_report import usable_cores
 from emu.emulation.launch.signals import die_with_parent
@@ -67,7 +69,30 @@ def spread(
             child.join()
 
 
-def _carry_out(work: Callable[[int], T], n: int) -> T | EmulatorError:
+def spread_over_ray(
+    work: Callable[[Any], T], pieces: Sequence[Any], address: str
+) -> Generator[tuple[int, T | EmulatorError], None, None]:
+    """Yield as `spread`, each piece a task of a Ray cluster that has emu installed.
+
+    ``work`` and pieces pickle. Raises RunError without ray, or without a cluster there.
+    """
+    try:
+        ray, (host, _, port) = import_module("ray"), address.rpartition(":")
+        socket.create_connection((host, port), 5).close()  # ray.init tries for minutes
+        ray.init(address, log_to_driver=False, logging_level="error")
+    except (ImportError, OSError, ValueError) as error:
+        raise RunError(f"--ray {address}: {error}; the extra is [ray]") from error
+    try:
+        task = ray.remote(_carry_out).remote
+        number = {task(work, piece): n for n, piece in enumerate(pieces)}
+        while number:
+            (done,), _ = ray.wait([*number])
+            yield number.pop(done), ray.get(done)
+    finally:
+        ray.shutdown()
+
+
+def _carry_out(work: Callable[[Any], T], n: Any) -> T | EmulatorError:
     try:
         return work(n)
     except EmulatorError as error:

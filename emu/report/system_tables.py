@@ -383,8 +383,7 @@ def ranking(results: Sequence[SystemResult]) -> str:
     how = "as many" if least == most else f"{least:,} to {most:,}"
     line = f"{line} All train on {how} seeds per iteration."
     if (count := len(best.makespans)) > 1:
-        line += f" Times are means over {count} of the file's seeds; "
-        line += "cost, bytes and memory are of the first."
+        line += f" Times: means over {count} seeds; cost, bytes, memory: of the first."
     if any(key.startswith("job.times") for one in results for key in one.edits):
         # 512 seeds of amazon_computers have 1.5 times the inputs of 128, not 4 times.
         line += (

@@ -153,12 +153,7 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
 
 def list_fills(job: Job) -> Iterator[Transfer]:
     """Yield the rows that caches hold at time 0, from their owners."""
-    from emu.graph_data import (  # noqa: PLC0415 - 60 ms
-        BatchPlan,
-        CachePlan,
-        choose_rows,
-        open_for,
-    )
+    from emu.graph_data import BatchPlan, CachePlan, choose_rows, open_for  # noqa: PLC0415
     from emu.graph_data.caches import FIXED  # noqa: PLC0415 - likewise
 
     dataset, settings = open_for(job.settings), job.settings

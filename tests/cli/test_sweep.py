@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +25,7 @@ from emu.report.terminal import terminal
 from emu.runs.recorded_run import load_run
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario.variations import Point, variations
+from tests.emulation.coordinator.ray_hosts import RAY
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 VARY = ["job.iterations=1,3,10", "schedule.policy=oes,maxmin"]
@@ -193,6 +200,51 @@ def test_goes_on_after_a_kill(tmp_path: Path) -> None:
     keys = [point.key("simulate") for point in points]
     makespans = [SweepRecord(tmp_path).rows[key]["figures"]["makespan"] for key in keys]
     assert makespans == [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+
+
+def test_a_ray_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    result = call("--out", tmp_path, "--ray", "127.0.0.1:9")
+
+    assert result.exit_code == 5
+    assert "emu: --ray 127.0.0.1:9: " in result.output
+    beside = call("--out", tmp_path, "--ray", "127.0.0.1:9", "--emulate")
+    assert "points run one by one, on this host" in beside.output
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """Return the address of a Ray cluster of one node, which ends with the test."""
+    folder = tempfile.mkdtemp(prefix="ray")  # short, for it holds Unix sockets
+    head = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    head += ["--node-ip-address=127.0.0.1", "--port=6393", "--num-cpus=2"]
+    head += ["--include-dashboard=false", "--disable-usage-stats"]
+    head += [f"--temp-dir={folder}"]
+    with (tmp_path / "ray.log").open("wb") as log:
+        process = subprocess.Popen(head, stdout=log, stderr=log)
+    try:
+        for _ in range(600):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", 6393)):
+                break
+            time.sleep(0.1)
+        yield "127.0.0.1:6393"
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not RAY, reason="ray is not installed: pip install '.[ray]'")
+def test_a_ray_cluster_simulates_the_same_points(tmp_path: Path, cluster: str) -> None:
+    vary = [text for key in VARY for text in ("--vary", key)]
+    to = ["--out", str(tmp_path / "ray"), "--ray", cluster]
+    # In a process of its own: Ray's client leaves files open.
+    command = [sys.executable, "-m", "emu", "sweep", str(GOLDEN), *vary, *to]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert call("--out", tmp_path / "here").exit_code == 0
+
+    one, other = (tmp_path / name / "points.csv" for name in ("ray", "here"))
+    assert one.read_text() == other.read_text()
 
 
 @pytest.mark.emulation

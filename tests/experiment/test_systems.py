@@ -258,7 +258,7 @@ def test_the_command_prints_edits_and_the_ranking(tmp_path: Path) -> None:
     assert "p3: dropped job.samplers_per_worker (was 2)" in shown
     assert "data_parallel: job.times.worker.quick: " in shown  # by its machines
     assert "means over" not in shown
-    assert "means over 2 of the file's seeds; cost" in " ".join(
+    assert "means over 2 seeds; cost, bytes, memory: of the first" in " ".join(
         said("--seeds", "2").split()
     )
 

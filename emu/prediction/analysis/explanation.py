@@ -422,8 +422,7 @@ def explain(
             then = _rank_changes(target, critical_path(after), more, stated)
         notes += tuple(stated.notes) if stated is not None else ()
         if (idle := len(schedule.problem.cluster.machines) - NICS) > 0:
-            others = f"the NICs of {idle} machines that are busy for less"
-            notes += (f"{others} were not tried one by one",)
+            notes += (f"NICs of {idle} machines that are less busy were not tried",)
     return Explanation(
         schedule=schedule,
         chain=chain,
