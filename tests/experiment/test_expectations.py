@@ -188,7 +188,7 @@ def test_a_range_that_is_none_is_named(line: str, problem: str) -> None:
 
 
 def test_ranges_are_written_back() -> None:
-    stated = "makespan: 4 s ..,gap: .. 5 %, bytes: 1 MB .. 2 MB, tolerance: 250 %"
+    stated = "makespan: 4 s ..,gap: .. 5 %, bytes: 1 MB .. 2 MB"
     scenario = expecting(stated)
 
     assert loads(str(scenario.to_json()).replace("'", '"')) == scenario

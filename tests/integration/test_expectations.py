@@ -66,6 +66,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("swept")
     document = tiny_training(2)
     document["emulation"]["time_scale"] = 0.5
+    # With its sampler beside it a worker waits for no flow, and a replay is the run.
+    document["placement"] = {"policy": "round_robin"}
     file = written(document, folder)
     assert passes("sweep", file, "--vary", "seed=7", "--emulate", "--out", folder)
     return folder
