@@ -99,7 +99,7 @@ def test_memory_is_refused_where_it_lacks(row: str) -> None:
 def test_memory_of_rows_is_that_of_their_own_part(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of features, layers and ghosts, in parts that differ by a vertex."""
+    """Features, layers and ghosts count, in parts that differ by a vertex."""
     model = {"kind": kind, "hidden": 16, "layers": 2}
     scenario = scenario_of(machines=["a0", "a1", "b"], model=model, partitioner="hash")
     ready = prepare(as_variant(scenario, "dorylus.pipe"))

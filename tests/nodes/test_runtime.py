@@ -153,9 +153,9 @@ async def test_all_cpu_time_of_a_program_is_measured(
         return {7: {}}
 
     monkeypatch.setattr(Doubles, "run", work)
-    told = await Stage(times=None).run(0, start=0.0)
+    ended = await Stage(times=None).run(0, start=0.0)
 
-    assert took <= told.cpu < took + 0.01
+    assert took <= ended.cpu < took + 0.01
 
 
 async def test_measured_work_that_did_not_fit_is_late() -> None:

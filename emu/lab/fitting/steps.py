@@ -175,9 +175,8 @@ def _parts(
         for first, last in pairwise(edges.tolist())
     ]
     bounds = _bounds([each[each > 0] for each in joints], volumes)
-    if (
-        bounds is None and volumes.sum() <= _RARE * total
-    ):  # what Ray says beside objects
+    # So little varies in what Ray's processes say beside their objects.
+    if bounds is None and volumes.sum() <= _RARE * total:
         bounds = [np.zeros(len(volumes)), volumes * 1.0]
     if bounds is None:
         raise Unfittable(

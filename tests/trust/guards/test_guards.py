@@ -143,7 +143,7 @@ def test_what_senders_did_not_know_may_be_ahead() -> None:
         ([1], 10.0, 0.66, "a1->b1[0]"),
         ([1], 10.0, 0.67, ""),  # 33 B, for which the link needs that
         ([1], 0.014, 0.0, ""),  # clocks
-        ([0, 1], 0.016, 0.1, "a0->b0[0]"),  # nobody's sender knew of its rate
+        ([0, 1], 0.016, 0.1, "a0->b0[0]"),  # no sender knew its rate
     ],
 )
 def test_flows_that_outrun_their_rates_are_found(
