@@ -100,7 +100,11 @@ def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
 
 
 def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
-    """Return a parser of what ``parse`` takes, or of a time per device."""
+    """Return a parser of what ``parse`` takes, or of a time per device.
+
+    Times of devices are above zero, or zero on all of them: a machine takes a task's
+    time over the default's, which has to be a number.
+    """
 
     def parse_either(found: object) -> Any:
         if not isinstance(found, dict):
@@ -108,13 +112,21 @@ def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
         times = {}
         for device, text in found.items():
             try:
-                times[check_name(device)] = _positive(DURATION.parse(text))
+                times[check_name(device)] = DURATION.parse(text)
             except ValueError as error:
                 raise ValueError(f"{device}: {error}") from error
         if DEFAULT_DEVICE not in times:
             raise ValueError(
                 "found no default, write what other devices take as well, for example "
                 "{default: 40 ms, a100: 12 ms}"
+            )
+        without_time = [device for device, seconds in times.items() if not seconds]
+        if len(without_time) == len(times):
+            return parse("0 s")
+        if without_time:
+            raise ValueError(
+                f"{without_time[0]}: found zero beside times above it, which have no "
+                "ratio: write for example 1 ns"
             )
         return times
 

@@ -144,7 +144,8 @@ def test_a_profile_takes_its_seconds_over_the_speed(tmp_path: Any) -> None:
             "{default: 1 s, a10: 2 s}",
             "no machine has device 'a10', did you mean 'a100'",
         ),
-        ("{default: 0 s, a100: 2 s}", "default: found zero"),
+        ("{default: 0 s, a100: 2 s}", "default: found zero .* for example 1 ns"),
+        ("{default: 2 s, a100: 0 s}", "a100: found zero .* for example 1 ns"),
         ("{default: 1, a100: 2 s}", r"default: a bare number \(1\)"),
     ],
 )
@@ -153,6 +154,15 @@ def test_wrong_times_of_devices_are_named(time: str, problem: str) -> None:
 
     with pytest.raises(ScenarioError, match=problem):
         loads(DEVICES.replace("{default: 40 ms, a100: 12 ms}", time))
+
+
+def test_no_time_on_any_device_is_no_time() -> None:
+    by_device = loads(
+        DEVICES.replace("{default: 40 ms, a100: 12 ms}", "{default: 0 s}")
+    )
+    plain = loads(DEVICES.replace("{default: 40 ms, a100: 12 ms}", "0 s"))
+
+    assert by_device == plain
 
 
 def test_times_of_devices_are_written_back() -> None:
