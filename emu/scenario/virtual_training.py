@@ -127,10 +127,18 @@ def _list_looks(
     if stops and len(looks) < HELD:
         problem = (
             f"{HELD} looks in a row have to hold the accuracy, and {steps} steps have "
-            f"{len(looks)}: write a smaller number, or a longer job"
+            f"{len(looks)}"
         )
-        key = "until.every" if until.every else "until.seeds"
-        raise ScenarioError(problem, key=key)
+        if until.every or until.seeds:
+            key = "until.every" if until.every else "until.seeds"
+            remedy = "write a smaller number, or a longer job"
+        else:
+            key = "until"
+            remedy = (
+                f"looks are an epoch apart, {spacing} seeds, of which a step sees "
+                f"{seeds[0]}: write until.seeds, or a longer job"
+            )
+        raise ScenarioError(f"{problem}: {remedy}", key=key)
     return looks
 
 

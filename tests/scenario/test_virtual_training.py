@@ -270,6 +270,11 @@ def _whole(epochs: int) -> dict[str, Any]:
             r"until.every: 3 looks",
         ),
         (
+            EVERY["dgtp"],
+            {"until": {"accuracy": "99 %"}, "job.iterations": 2},
+            r"until: 3 looks .*, and 2 steps have 0: looks are an epoch apart, \d+ ",
+        ),
+        (
             DORYLUS,
             {"until": {"accuracy": "99 %", "seeds": 100}},
             r"until.seeds: found 100, but a step sees \d+: write as many, or more",
@@ -297,7 +302,7 @@ def test_bad_input(
         ({"seeds": 160}, 32, ""),
         ({"seeds": 160}, 31, "until.seeds"),
         ({}, 40, ""),
-        ({}, 39, "until.seeds"),
+        ({}, 39, "until"),
         ({"every": 5}, 15, ""),
         ({"every": 5}, 14, "until.every"),
         ({"seeds": 15}, 15, "until.seeds"),
