@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, ScenarioError
-from emu.graph_data.sources import find_source
+from emu.graph_data.sources import source_of
 from emu.host.foreign_code import INSTALL_TORCH, is_installed
 from emu.host.this_host import memory
 from emu.prediction.analysis.link_load import FullQueues, full_queues, peak_rate
@@ -251,8 +251,7 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
             problem = "this job trains, and torch is not installed on this host"
             raise DataError(f"{problem}: {INSTALL_TORCH}")
         dataset = alone.to_job(train_vertices=1).settings["dataset"]
-        what = {key: dataset[key] for key in ("scale", "seed", "root")}
-        find_source(dataset["name"], **what)
+        source_of(dataset)
     # A folder is made and removed: what permissions say does not hold for root.
     there = next(path for path in (runs, *runs.absolute().parents) if path.exists())
     try:

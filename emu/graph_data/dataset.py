@@ -262,6 +262,7 @@ def open_dataset(
     parts: int = 1,
     boxes: Sequence[int] = (),
     root: str = "",
+    split: int | None = None,
     feature_length: int | None = None,
 ) -> Dataset:
     """Open a data set, prepared on first use and cached by content.
@@ -281,6 +282,8 @@ def open_dataset(
         See `partition`, which raises ValueError for them.
     root
         Folder of the data files, instead of the one in ``EMU_DATA``.
+    split
+        Number of one of several splits that an npz file holds.
     feature_length
         As of `Dataset`; nothing is prepared anew for it.
 
@@ -291,7 +294,7 @@ def open_dataset(
     fields = asdict(spec)
     if not boxes:  # as before there were any: what is cached stays
         del fields["boxes"]
-    source = find_source(name, scale=scale, seed=seed, root=root)
+    source = find_source(name, scale=scale, seed=seed, root=root, split=split)
     content = f"{_LAYOUT} {sorted(fields.items())} {source.fingerprint}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from emu.errors import DataError
 from emu.graph_data import imported
@@ -23,28 +24,50 @@ from emu.host.files import cache_home
 _OGB = ("ogbn-products", "ogbn-papers100M")
 
 
-def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source:
+def source_of(dataset: Mapping[str, Any]) -> Source:
+    """Return the source of ``dataset`` of ``Job.settings``; raises as `find_source`."""
+    return find_source(
+        dataset["name"],
+        scale=dataset.get("scale") or 1.0,
+        seed=dataset.get("seed") or 0,
+        root=dataset.get("root") or "",
+        split=dataset.get("split"),
+    )
+
+
+def find_source(
+    name: str, *, scale: float, seed: int, root: str = "", split: int | None = None
+) -> Source:
     """Return the source of a data set.
 
     Looked for in ``root``, else in the folder that the environment variable
     ``EMU_DATA`` names and among the imported graphs. Synthetic presets need no files.
+    ``split`` is the number, from 0, of one of several splits that an npz file holds.
     Raises DataError when it is not there, with the places searched, and where to get
-    it.
+    it; also when a split is chosen where the data has but one.
     """
-    if name in PRESETS:
-        return synthetic_source(name, scale=scale, seed=seed)
     folders = data_folders(root)
+    if name in PRESETS:
+        _refuse_split(name, split)
+        return synthetic_source(name, scale=scale, seed=seed)
+
     for folder in folders:
-        if (folder / name / MANIFEST).is_file():
-            return imported.source_of_import(folder / name, seed=seed)
-        if name in _OGB and (folder / name.replace("-", "_")).is_dir():
-            return ogb_source(folder / name.replace("-", "_"))
-        files = sorted((folder / name).glob("*.npz"))
-        if files[1:]:
+        graph_folder = folder / name
+        ogb_folder = folder / name.replace("-", "_")
+        if (graph_folder / MANIFEST).is_file():
+            _refuse_split(name, split)
+            return imported.source_of_import(graph_folder, seed=seed)
+        if name in _OGB and ogb_folder.is_dir():
+            _refuse_split(name, split)
+            return ogb_source(ogb_folder)
+
+        files = sorted(graph_folder.glob("*.npz"))
+        if len(files) > 1:
             problem = f"leave one of {', '.join(file.name for file in files)} there"
-            raise DataError(problem, path=str(folder / name))
+            raise DataError(problem, path=str(graph_folder))
         if files:
-            return npz_source(files[0], seed=seed)
+            return npz_source(files[0], seed=seed, split=split)
+
     where = " and ".join(map(str, folders))
     if name in _OGB:
         raise DataError(
@@ -63,6 +86,12 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
         f"{', '.join([*PRESETS, *_OGB, *PUBLIC_GRAPHS])}; emu import FILE -o {name} "
         "brings in a graph of your own"
     )
+
+
+def _refuse_split(name: str, split: int | None) -> None:
+    if split is not None:
+        problem = f"{name} has one split, found {split}: leave job.dataset.split out"
+        raise DataError(problem)
 
 
 def data_folders(root: str = "") -> list[Path]:

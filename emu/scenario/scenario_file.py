@@ -200,12 +200,11 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
 
 def _data_errors(job: Job) -> Problems:
     """Yield that data are missing, or that too few are there."""
-    from emu.graph_data.sources import find_source  # noqa: PLC0415 - 0.1 s
+    from emu.graph_data.sources import source_of  # noqa: PLC0415 - 0.1 s
 
     dataset = job.settings["dataset"]
-    what = {key: dataset[key] for key in ("scale", "seed", "root")}
     try:
-        source = find_source(dataset["name"], **what)
+        source = source_of(dataset)
     except DataError as error:
         yield ("job", "dataset"), str(error)
         return

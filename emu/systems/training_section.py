@@ -23,6 +23,7 @@ from emu.problem.fields.quantities import (
     Few,
     FileName,
     FilePath,
+    Index,
     Name,
     Positive,
     Seed,
@@ -145,10 +146,13 @@ class DatasetSection(Section):
     what is there."""
     normalise: Annotated[bool, Field(strict=True)] = False
     """Scale every feature row to length 1 (L2)."""
+    split: Index | None = None
+    """Which of several splits that an npz file holds, from 0."""
 
     def settings(self, seed: int) -> Settings:
         """Return the data set as ``Job.settings`` hold it, by default of this seed."""
-        return {
+        chosen: Settings = {} if self.split is None else {"split": self.split}
+        return chosen | {
             "name": self.name,
             "scale": self.scale,
             "seed": seed if self.seed is None else self.seed,

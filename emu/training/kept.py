@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.graph_data.prepared import forget_oldest, prepare_arrays, write_arrays
-from emu.graph_data.sources import find_source
+from emu.graph_data.sources import source_of
 from emu.host.files import cache_home
 from emu.names import file_part
 from emu.training.looks import Progress
@@ -47,9 +47,9 @@ def train_once(causes: Mapping[str, Any], train: Callable[[], Progress]) -> Prog
     the data set is missing, or what is kept is damaged or cannot be written.
     """
     dataset = {**causes["dataset"]}
-    root, scale = dataset.pop("root", None) or "", dataset.get("scale") or 1.0
-    seed, name = dataset.get("seed") or 0, dataset["name"]
-    graph = find_source(name, scale=scale, seed=seed, root=root).fingerprint
+    name = dataset["name"]
+    graph = source_of(dataset).fingerprint
+    dataset.pop("root", None)  # the same graph elsewhere trains the same
     origin = [{**causes, "dataset": dataset}, graph, _versions()]
     text = json.dumps(origin, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()[:16]

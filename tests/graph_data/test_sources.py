@@ -59,6 +59,37 @@ def test_the_split_is_whole_and_seeded(npz: Any) -> None:
     assert len(set(splits)) > 1
 
 
+def test_one_of_several_splits_is_chosen_by_number(npz: Any) -> None:
+    masks = np.eye(5, dtype=bool)
+    npz(train_masks=masks[:2], val_masks=masks[1:3], test_masks=masks[3:5])
+
+    chosen = [open_dataset("tiny", split=number) for number in (0, 1)]
+
+    assert [one.train.tolist() for one in chosen] == [[0], [1]]
+    assert [one.test.tolist() for one in chosen] == [[3], [4]]
+
+
+@pytest.mark.parametrize(
+    ("split", "problem"),
+    [
+        (None, "holds 2 splits: job.dataset.split: 0 to job.dataset.split: 1"),
+        (2, "holds 2 splits: job.dataset.split: 0 to job.dataset.split: 1"),
+    ],
+)
+def test_an_open_split_is_asked_for_by_its_key(
+    npz: Any, split: int | None, problem: str
+) -> None:
+    npz(train_masks=np.eye(5, dtype=bool)[:2])
+
+    with pytest.raises(DataError, match=problem):
+        open_dataset("tiny", split=split)
+
+
+def test_a_graph_with_one_split_takes_no_number() -> None:
+    with pytest.raises(DataError, match=r"has one split, found 1: leave job.dataset"):
+        open_dataset("products-like", scale=0.001, split=1)
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

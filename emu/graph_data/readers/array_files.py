@@ -32,15 +32,23 @@ from emu.host.input_file import one_error, open_input
 from emu.names import printable
 
 
-def npz_source(path: Path, *, seed: int) -> Source:
-    """Return the graph of an npz file, DataError if none; the seed is for a split."""
+def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
+    """Return the graph of an npz file, as ``job.dataset`` names it.
+
+    ``split`` is the number of one of several splits; ``seed`` draws one where there is
+    none. Raises DataError when it cannot be read; loading it, when it holds no graph,
+    or no split of that number.
+    """
     try:
         with open_input(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(error.strerror or "cannot be read", path=str(path)) from error
+    choices = Choices(split_number=split, split_option="job.dataset.split: ")
+    chosen = "" if split is None else f" split {split}"
     return Source(
-        f"npz {digest}", lambda: split_at_random(read_npz(path).check(), seed)
+        f"npz {digest}{chosen}",
+        lambda: split_at_random(read_npz(path, choices).check(), seed),
     )
 
 

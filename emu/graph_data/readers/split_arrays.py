@@ -39,25 +39,28 @@ class Choices:
     """Which of several splits, from 0."""
     split_arrays: str = ""
     """``masks`` or ``ids``: what the arrays of splits hold."""
+    split_option: str = "--split-number "
+    """Text before that number where a user is asked for it."""
 
     def choose_graph(self, count: int, origin: str) -> int:
         """Return the number of the graph to read.
 
         Raises DataError when there are several and none is chosen, or one beyond.
         """
-        return _choose("graph", count, self.graph, f"holds {count} graphs", origin)
+        problem = f"holds {count} graphs"
+        return _choose("--graph ", count, self.graph, problem, origin)
 
 
 NO_CHOICES = Choices()
 
 
 def _choose(
-    kind: str, count: int, chosen: int | None, problem: str, origin: str
+    option: str, count: int, chosen: int | None, problem: str, origin: str
 ) -> int:
     if chosen is None and count == 1:
         return 0
     if chosen is None or not 0 <= chosen < count:
-        which = f"--{kind} 0 to --{kind} {count - 1} chooses one"
+        which = f"{option}0 to {option}{count - 1} chooses one"
         raise DataError(f"{problem}: {which}" if count else problem, path=origin)
     return chosen
 
@@ -93,9 +96,12 @@ def sort_splits(
         rows = array.reshape(1, -1) if array.ndim < 2 else array
         rows = rows.T if array.ndim == 2 and len(rows) > rows.shape[1] else rows
         problem = f"{name} holds {len(rows)} splits"
-        number = choices.split_number
-        one = rows[_choose("split-number", len(rows), number, problem, origin)]
-        splits[part] = one != 0 if _is_mask(name, one, choices, origin) else one
+        number = _choose(
+            choices.split_option, len(rows), choices.split_number, problem, origin
+        )
+        chosen = rows[number]
+        is_mask = _is_mask(name, chosen, choices, origin)
+        splits[part] = chosen != 0 if is_mask else chosen
     return splits
 
 
