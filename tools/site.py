@@ -19,6 +19,9 @@ PAGES = {
     **{f"{name}.md": f"{name}.md" for name in ("ARCHITECTURE", "CONTRIBUTING")},
     **{f"{name}.md": f"{name}.md" for name in ("THREAT_MODEL", "CHANGELOG")},
 }
+#: Page -> its weight in a search over that of others: the changelog repeats in a line
+#: what another page explains.
+BOOSTS = {"CHANGELOG.md": 0.1, "ARCHITECTURE.md": 2.0}
 #: What a script, a test or a system of one's own imports.
 MODULES = {
     "emu": "scripts: what the commands call, and what they return",
@@ -47,6 +50,8 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages that do not stand in docs/."""
     for document, page in PAGES.items():
         text = _TO_DOCS.sub("", (ROOT / document).read_text(encoding="utf-8"))
+        if page in BOOSTS:
+            text = f"---\nsearch:\n  boost: {BOOSTS[page]}\n---\n{text}"
         files.append(File.generated(config, page, content=text))
     files.append(File.generated(config, "python.md", content=reference()))
     return files

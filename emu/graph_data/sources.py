@@ -127,6 +127,8 @@ def list_data() -> list[KeptData]:
     graphs = []
     homes = [home for home in data_folders() if home.is_dir()]
     for folder in (folder for home in homes for folder in sorted(home.iterdir())):
+        if folder.name.startswith("."):  # on its way here
+            continue
         if (folder / MANIFEST).is_file():
             try:
                 arrays = imported.open_imported(folder)

@@ -32,6 +32,10 @@ from emu.emulation.wire.messages import (
     Begin,
     Finish,
     FlowEnded,
+    GraphPiece,
+    Graphs,
+    GraphsKept,
+    GraphWanted,
     Launch,
     Listening,
     Message,
@@ -44,6 +48,7 @@ from emu.emulation.wire.messages import (
     WakeSender,
 )
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
+from emu.graph_data.copied_graphs import list_graphs
 from emu.host.this_host import this_host, version_of_emu
 from emu.names import printable
 from emu.prediction.core import lib
@@ -58,6 +63,8 @@ __all__ = ["Coordinator", "EmulatedRun", "emulate"]
 #: Wall seconds between the barrier and run time 0: all have received it by then.
 _LEAD = 0.1
 _RUNNING = "running"
+#: Bytes per wall second below which the copy of a graph to a host is given up.
+_SLOWEST_COPY = 1e6
 #: Wall seconds between two looks at the deadlines while nothing happens.
 _LOOK = 0.25
 #: What is not safe before its time is settled so many wall seconds after it: what ended
@@ -292,6 +299,8 @@ class Coordinator:
             if theirs != own:
                 self._observer.on_notice(f"warning: {problem}")
         cores = {agent.host_name: agent.cores for agent in membership.agents}
+        if not membership.launcher.embedded and self._settings.kernel_nics is None:
+            await self._bring_graphs()
         host_of, volumes = self._settings.host_of, self._expected.volumes
         self._launch(host_of_machines(self._problem, volumes, cores, host_of))
         await membership.open_boards()
@@ -311,6 +320,44 @@ class Coordinator:
             waits.append(asyncio.to_thread(meanwhile))
         ready, *_ = await asyncio.gather(*waits)
         self._tuning = dict(next(iter(ready.values())).tuning)
+
+    async def _bring_graphs(self) -> None:
+        """Have every host get the graphs of the job that it lacks.
+
+        Raises RunError when a host has another graph of that name, or cannot keep it;
+        DataError when it is not here.
+        """
+        job, membership = self._problem.job, self._membership
+        settings = [job.settings_of(name) for name in job.job_names]
+        datasets = [of_job["dataset"] for of_job in settings if "dataset" in of_job]
+        found = await asyncio.to_thread(lambda: [*list_graphs(datasets)])
+        graphs = {graph.dataset["name"]: graph for graph in found}
+        if not graphs:
+            return
+
+        order = Graphs([[{**g.dataset}, g.fingerprint] for g in graphs.values()])
+        agents = {agent.name: agent for agent in membership.agents}
+        for agent in agents.values():
+            membership.send_to_agent(agent, order)
+
+        waiting = {*agents}
+
+        def answer(name: str, message: Message) -> None:
+            if isinstance(message, GraphsKept):
+                waiting.discard(name)
+            elif isinstance(message, GraphWanted) and message.name in graphs:
+                graph = graphs[message.name]
+                file, data, is_last = graph.piece(message.position)
+                piece = GraphPiece(message.name, file, data, is_last)
+                membership.send_to_agent(agents[name], piece)
+
+        size = sum(graph.size for graph in graphs.values())
+        await membership.barrier.until(
+            lambda: waiting,
+            "get the graphs of the job",
+            answer,
+            patience=size * len(agents) / _SLOWEST_COPY,
+        )
 
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""

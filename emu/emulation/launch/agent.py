@@ -33,6 +33,10 @@ from emu.emulation.wire.messages import (
     Beat,
     BoardReady,
     Failed,
+    GraphPiece,
+    Graphs,
+    GraphsKept,
+    GraphWanted,
     Kill,
     Launch,
     Message,
@@ -45,6 +49,7 @@ from emu.emulation.wire.messages import (
 )
 from emu.emulation.wire.process_spec import HostSide, ProcessSpec
 from emu.errors import (
+    DataError,
     DeadlineExceeded,
     EmulatorError,
     MalformedFrame,
@@ -52,6 +57,7 @@ from emu.errors import (
     NodeMisbehaved,
     RunError,
 )
+from emu.graph_data.copied_graphs import GraphCopy, is_here
 from emu.host.this_host import this_host
 from emu.names import printable
 
@@ -141,6 +147,9 @@ class Agent:
 
             async with self._watch.heartbeats(beat, give_up):
                 order = await self._next(connection)
+                if isinstance(order, Graphs):
+                    await self._keep_graphs(order, connection)
+                    order = await self._next(connection)
                 if isinstance(order, Stop):
                     return self._stop(order)
                 if isinstance(order, Failed):
@@ -150,6 +159,37 @@ class Agent:
             await self._forks.aclose(_GRACE)
             if self._connection is not None:
                 await self._connection.aclose()
+
+    async def _keep_graphs(self, order: Graphs, connection: ControlConnection) -> None:
+        """Have every graph of the job here, from the coordinator where it is not.
+
+        Raises DataError, also to the coordinator, when one cannot be had.
+        """
+        try:
+            for dataset, fingerprint in order.graphs:
+                # A file of GB is read for its fingerprint, and signs of life go on.
+                if not await asyncio.to_thread(is_here, dataset, fingerprint):
+                    self._say(f"fetches the graph {printable(dataset['name'])}")
+                    await self._fetch_graph(dataset, fingerprint, connection)
+        except DataError as error:
+            self._fail("DataError", str(error))
+            raise
+        connection.send(pack(GraphsKept()))
+
+    async def _fetch_graph(
+        self, dataset: dict[str, Any], fingerprint: str, connection: ControlConnection
+    ) -> None:
+        copy = GraphCopy(dataset, fingerprint)
+        try:
+            is_whole = False
+            while not is_whole:
+                connection.send(pack(GraphWanted(dataset["name"], copy.received)))
+                piece = expect(await self._next(connection), GraphPiece)
+                copy.add(piece.file, piece.data)
+                is_whole = piece.last
+            await asyncio.to_thread(copy.keep)
+        finally:
+            copy.discard()
 
     async def _serve(self, launch: Launch, connection: ControlConnection) -> None:
         """Launch, and follow the coordinator from the first moment: it may give up."""

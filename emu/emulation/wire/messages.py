@@ -3,7 +3,9 @@
 A message is a frozen dataclass; on the wire it is a msgpack map of its fields with its
 ``kind``. The life of a run, in the order of the messages:
 
-    agent        AgentHello ─►  coordinator  ─► Launch         agent forks the processes
+    agent        AgentHello ─►  coordinator  ─► Graphs         on other hosts
+    agent        GraphWanted ─►              ─► GraphPiece     of graphs that it lacks
+    agent        GraphsKept ─►               ─► Launch         agent forks the processes
     agent        BoardReady ─►                                 its rate board is there
     process      ProcessHello, Listening ─►  ─► Peers          everybody connects
     process      Ready ─►                    ─► Begin          the barrier; time 0
@@ -35,6 +37,36 @@ class AgentHello(Message):
     """An agent joins: what its host is, for the manifest."""
 
     host: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Graphs(Message):
+    """The job trains on these graphs: (``dataset`` of its settings, fingerprint)."""
+
+    graphs: list[Any]
+
+
+@dataclass(frozen=True)
+class GraphWanted(Message):
+    """The host lacks this graph from a byte on, counted over all of its files."""
+
+    name: str
+    position: int
+
+
+@dataclass(frozen=True)
+class GraphPiece(Message):
+    """The bytes of a file that were wanted; ``last`` of the graph's last file."""
+
+    name: str
+    file: str
+    data: bytes
+    last: bool
+
+
+@dataclass(frozen=True)
+class GraphsKept(Message):
+    """The host has every graph of the job."""
 
 
 @dataclass(frozen=True)
