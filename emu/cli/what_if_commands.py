@@ -486,7 +486,14 @@ def write_systems(
     path = out or Path(f"{scenario.name}-systems.{form}")
     if form is Form.HTML:
         content = _tables_and_lines(results, to)
-        write_atomic(path, system_tables.systems_page(scenario.name, results, *content))
+        target = Target.parse(to) if to else None
+        page = system_tables.systems_page(
+            scenario.name,
+            results,
+            *content,
+            target=target and (target.accuracy, target.split),
+        )
+        write_atomic(path, page)
     elif form is Form.CSV:
         write_atomic(path, system_tables.systems_csv(results))
     else:

@@ -17,6 +17,7 @@ from emu.errors import DataError
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.analysis.what_if import edge_kind
 from emu.problem import Schedule
+from emu.report.html.accuracy_chart import choose_clock
 from emu.report.many_runs import interval
 from emu.report.plot_style import (
     COLOURS,
@@ -205,6 +206,10 @@ def bars(
 
 #: Lines differ in grey too.
 _MARKERS = "os^Dvx+"
+#: Colours of curves that are read as text as well, which the seventh, yellow, is not.
+_DISTINCT = 6
+#: Distance of two names beside a plot, as a share of its height.
+_LABEL_STEP = 0.066
 
 
 def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
@@ -248,18 +253,50 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
 def accuracy_figure(
     curves: Mapping[str, Sequence[tuple[float, float]]], target: float
 ) -> Figure:
-    """Return accuracy over emulated time, (seconds, share) by name of a system."""
-    figure = new_figure(2.9 + 0.06 * len(curves))
+    """Return accuracy over emulated time, (seconds, share) by name of a system.
+
+    Each curve is named beside the plot, in the order in which they end.
+    """
+    figure = new_figure(3.4)
     axes = figure.subplots()
-    # Seven colours and five markers: the first 35 curves differ.
-    shades = zip(palette(len(curves)), cycle(_MARKERS[:5]), strict=False)
-    for (name, curve), (colour, marker) in zip(curves.items(), shades, strict=False):
-        how: Any = {"color": colour, "marker": marker, "ms": 3, "label": name}
-        axes.plot(*np.transpose(curve), drawstyle="steps-post", **how)
-    axes.axhline(target, color=ink(), ls=":", lw=1)
-    axes.set(xlabel="emulated time (s)", ylabel="accuracy")
-    axes.set_xlim(left=0)
-    legend_above(axes, 5)
+    names = sorted(curves, key=lambda name: curves[name][-1][0])
+    longest = curves[names[-1]][-1][0] if names else 0.0
+    unit, clock = choose_clock(longest)
+
+    for place, name in enumerate(names):
+        times, shares = np.transpose(curves[name])
+        times = times / clock
+        colour = COLOURS[place % _DISTINCT]
+        line = _LINES[place // _DISTINCT % len(_LINES)]
+        axes.plot(times, 100 * shares, color=colour, ls=line, marker=".", ms=5)
+        axes.annotate(
+            name,
+            xy=(times[-1], 100 * shares[-1]),
+            xytext=(1.05, 0.97 - place * _LABEL_STEP),
+            textcoords="axes fraction",
+            color=colour,
+            va="center",
+            fontsize="small",
+            arrowprops={
+                "arrowstyle": "-",
+                "relpos": (0, 0.5),
+                "color": colour,
+                "alpha": 0.4,
+                "lw": 0.6,
+            },
+            annotation_clip=False,
+        )
+
+    axes.axhline(100 * target, color=ink(), ls=":", lw=1)
+    axes.annotate(
+        f"target {100 * target:.4g} %",
+        xy=(0.01, 100 * target),
+        xycoords=("axes fraction", "data"),
+        va="bottom",
+        fontsize="small",
+    )
+    axes.set(xlabel=f"emulated time ({unit})", ylabel="accuracy (%)")
+    axes.set_xlim(0, 1.02 * longest / clock or 1.0)
     return figure
 
 

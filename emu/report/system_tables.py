@@ -12,7 +12,6 @@ from io import StringIO
 from math import inf, isinf
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
 from emu.errors import EmulatorError
@@ -436,12 +435,10 @@ def crossover_table(found: Crossover) -> Table:
     return table
 
 
-#: Curves in a plot of the page of systems: as many as it has colours.
-_COLOURS = 6
 _CURVES = (
-    "Of the first seed, from the first look on, in emulated time, until the target; "
-    "a curve ends at the first of the looks that hold it. Drag to zoom, double-click "
-    "for everything; SVG and CSV save what is shown."
+    "Of the first seed, from the first look on. A curve ends at the first of the looks "
+    "that hold the target. Drag to zoom, double-click for everything; SVG and CSV save "
+    "what is shown."
 )
 
 
@@ -450,14 +447,16 @@ def systems_page(
     results: Sequence[SystemResult],
     tables: Sequence[Table],
     lines: Sequence[str],
+    target: tuple[float, str] | None = None,
 ) -> str:
     """Return the page of a scenario's systems, with the tables of the terminal.
 
-    ``lines`` say which is first.
+    ``lines`` say which is first; ``target`` is the accuracy that all train to, and of
+    which split.
     """
     # Pages and what they draw with take half a second to import.
+    from emu.report.html.accuracy_chart import accuracy_chart  # noqa: PLC0415
     from emu.report.html.page import whole_page  # noqa: PLC0415
-    from emu.report.trace import pack_columns  # noqa: PLC0415
 
     text = "".join(f"<p>{escape(line)}</p>" for line in lines)
     changes = "".join(
@@ -469,25 +468,19 @@ def systems_page(
     parts = [
         html.page_title(name, str(first.title)),
         html.section("first", "Which system is first", text, html.table(first)),
-        html.chart("counts", "Accuracy over time", _CURVES),
     ]
+    charts: dict[str, Any] = {"runs": [], "training": []}
+    if target is not None:
+        accuracy, split = target
+        missed = {one.system for one in results if one.refused}
+        charts = accuracy_chart(
+            curves_of(results), accuracy, split=split, missed=missed
+        )
+        parts.append(html.chart("accuracy", "Accuracy over time", _CURVES))
     for n, grid in enumerate(others):
         parts.append(html.section(f"table{n}", str(grid.title), html.table(grid)))
     title = "What each takes otherwise than the file"
     parts.append(html.section("changes", title, changes))
-    curves = curves_of([*rank(results), *(one for one in results if one.refused)])
-    rows = [
-        {"name": name, **pack_columns(time=time, rate=100 * share)}
-        for name, curve in curves.items()
-        for time, share in [np.transpose(curve)]
-    ]
-    plots = [
-        {"title": "accuracy", "unit": "%", "curves": rows[n : n + _COLOURS]}
-        for n in range(0, len(rows), _COLOURS)
-    ]
-    ends = [curve[-1][0] for curve in curves.values()]
-    data = {"clock": "emulated time (s)", "start": 0.0, "end": max(ends, default=0.0)}
-    charts = data | {"runs": [], "training": [], "counts": plots}
     return whole_page(name, "".join(parts), charts)
 
 

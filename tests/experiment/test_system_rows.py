@@ -204,9 +204,11 @@ def test_the_table_is_written_in_every_form(tmp_path: Path) -> None:
         assert line["limit"] == row["limit"]
     assert "src=" not in text[Form.HTML]
     data = json.loads(text[Form.HTML].split('id="data">')[1].split("</script>")[0])
-    (plot,) = data["counts"]
-    assert [curve["name"] for curve in plot["curves"]] == names
-    assert data["end"] == pytest.approx(max(row["makespan"] for row in rows))
+    plot = data["accuracy"]
+    assert {curve["name"] for curve in plot["curves"]} == {*names}
+    assert (plot["target"], plot["split"]) == (40, "valid")
+    clock = {"s": 1.0, "ms": 1e-3, "us": 1e-6}[plot["unit"]]
+    assert data["end"] * clock == pytest.approx(max(row["makespan"] for row in rows))
     assert all(row["curves"][0][-1][1] >= 0.4 for row in rows)
     assert all(name in text[Form.SVG] for name in names)
     with pytest.raises(ScenarioError, match=r"html\|svg"):

@@ -220,7 +220,10 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:"
 )
-_SCRIPTS = ("scale.js", "export.js", "gantt.js", "curves.js", "report.js")
+_SCRIPTS = (
+    *("scale.js", "export.js", "gantt.js"),
+    *("curves.js", "accuracy.js", "report.js"),
+)
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
 

@@ -94,6 +94,11 @@ if (chartPlace("counts")) {
   plots.className = "plots";
   countPlots(plots, view, data);
 }
+if (chartPlace("accuracy")) {
+  const place = chartPlace("accuracy"), controls = bar(place);
+  saving(controls, "accuracy", () => chartsIn(place), () => accuracyCsv(view, data.accuracy));
+  new AccuracyPlot(added(place), view, data.accuracy);
+}
 if (chartPlace("training")) {
   const place = chartPlace("training"), controls = place.appendChild(document.createElement("div"));
   controls.className = "controls";

@@ -130,7 +130,8 @@ function control(canvas, view, describe) {
   document.body.append(box);
   const timeAt = event => {
     const place = canvas.getBoundingClientRect();
-    const share = (event.clientX - place.left - LEFT) / (place.width - LEFT - RIGHT);
+    const inner = place.width - LEFT - RIGHT - (canvas.room || 0); // room for labels
+    const share = (event.clientX - place.left - LEFT) / inner;
     return view.range[0] + share * (view.range[1] - view.range[0]);
   };
   canvas.addEventListener("pointerdown", event => {

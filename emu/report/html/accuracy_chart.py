@@ -1,0 +1,64 @@
+"""Data of the chart of accuracy over time: one curve per system, and the target."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from emu.report.trace import pack_columns
+
+#: Units of the axis of times, by the seconds of one; the longest curve has two or more.
+_CLOCKS = {"h": 3600.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+def choose_clock(longest: float) -> tuple[str, float]:
+    """Return the unit of an axis up to so many seconds, and the seconds of one."""
+    fitting = (clock for clock in _CLOCKS.items() if longest >= 2 * clock[1])
+    return next(fitting, ("us", _CLOCKS["us"]))
+
+
+def accuracy_chart(
+    curves: Mapping[str, Sequence[tuple[float, float]]],
+    target: float,
+    *,
+    split: str,
+    missed: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return what the page's script draws, in the order in which curves end.
+
+    Parameters
+    ----------
+    curves
+        (seconds, share) of every look, by name of a system.
+    target
+        Share of the vertices of ``split`` that is wanted.
+    missed
+        Names of those that did not reach it; they come last.
+    """
+    longest = max((curve[-1][0] for curve in curves.values()), default=0.0)
+    unit, clock = choose_clock(longest)
+
+    def rank(name: str) -> tuple[bool, float]:
+        return name in missed, curves[name][-1][0]
+
+    rows = []
+    for name in sorted(curves, key=rank):
+        times, shares = np.transpose(curves[name])
+        columns = pack_columns(time=times / clock, share=100 * shares)
+        rows.append({"name": name, "reached": name not in missed, **columns})
+
+    return {
+        "clock": f"emulated time ({unit})",
+        "start": 0.0,
+        "end": longest / clock,
+        "runs": [],
+        "training": [],
+        "accuracy": {
+            "target": 100 * target,
+            "split": split,
+            "unit": unit,
+            "curves": rows,
+        },
+    }
