@@ -491,7 +491,7 @@ def write_systems(
             scenario.name,
             results,
             *content,
-            target=target and (target.accuracy, target.split),
+            target=None if target is None else (target.accuracy, target.split),
         )
         write_atomic(path, page)
     elif form is Form.CSV:
@@ -500,9 +500,9 @@ def write_systems(
         from emu.report.plot_curves import accuracy_figure  # noqa: PLC0415
         from emu.report.plot_style import save, style  # noqa: PLC0415
 
-        target = Target.parse(to).accuracy
+        wanted = Target.parse(to).accuracy
         with style(dark=False):
-            save(accuracy_figure(system_tables.curves_of(results), target), path)
+            save(accuracy_figure(system_tables.curves_of(results), wanted), path)
     typer.echo(f"written to {path}", err=True)
     if open_it:
         webbrowser.open(path.resolve().as_uri())

@@ -9,6 +9,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 from numpy.typing import NDArray
@@ -269,23 +270,8 @@ def accuracy_figure(
         colour = COLOURS[place % _DISTINCT]
         line = _LINES[place // _DISTINCT % len(_LINES)]
         axes.plot(times, 100 * shares, color=colour, ls=line, marker=".", ms=5)
-        axes.annotate(
-            name,
-            xy=(times[-1], 100 * shares[-1]),
-            xytext=(1.05, 0.97 - place * _LABEL_STEP),
-            textcoords="axes fraction",
-            color=colour,
-            va="center",
-            fontsize="small",
-            arrowprops={
-                "arrowstyle": "-",
-                "relpos": (0, 0.5),
-                "color": colour,
-                "alpha": 0.4,
-                "lw": 0.6,
-            },
-            annotation_clip=False,
-        )
+        end = times[-1], 100 * shares[-1]
+        _name_beside(axes, name, place, end, colour)
 
     axes.axhline(100 * target, color=ink(), ls=":", lw=1)
     axes.annotate(
@@ -298,6 +284,24 @@ def accuracy_figure(
     axes.set(xlabel=f"emulated time ({unit})", ylabel="accuracy (%)")
     axes.set_xlim(0, 1.02 * longest / clock or 1.0)
     return figure
+
+
+def _name_beside(
+    axes: Axes, name: str, place: int, end: tuple[float, float], colour: str
+) -> None:
+    """Write the name of a curve right of the axes, the ``place``-th from the top."""
+    leader = {"arrowstyle": "-", "color": colour, "alpha": 0.4, "lw": 0.6}
+    axes.annotate(
+        name,
+        xy=end,
+        xytext=(1.05, 0.97 - place * _LABEL_STEP),
+        textcoords="axes fraction",
+        color=colour,
+        va="center",
+        fontsize="small",
+        arrowprops={**leader, "relpos": (0, 0.5)},
+        annotation_clip=False,
+    )
 
 
 #: Accuracy that the paper trains to.

@@ -27,7 +27,7 @@ CURVES = {
 
 def columns(row: dict[str, Any], name: str) -> list[float]:
     """Return a column as the page's script unpacks it."""
-    return np.frombuffer(base64.b64decode(row[name]), "<f4").tolist()
+    return [*map(float, np.frombuffer(base64.b64decode(row[name]), "<f4"))]
 
 
 def test_curves_stand_in_the_order_in_which_they_reach_the_target() -> None:
