@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple
+from math import inf
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from emu.trust.rate_rules import (
     note_coflows,
     rank_of,
     remaining_paths,
+    time_in_queue,
 )
 from emu.trust.violation import Findings, Violation, flow_name
 
@@ -78,8 +80,14 @@ def shares_of_max_min(
 _EXACTNESS = 1e-6
 #: Seconds within which flows may have got ready in any order.
 _CLOSE = 1e-9
+#: Share of a time within which what happens is of one instant.
+_TIE = 1e-9
 #: Share of its bytes that a flow may miss and be served.
 _ROUNDING = 1e-9
+
+
+#: Time, flows under way, and the rates that they have.
+_Instant: TypeAlias = tuple[float, list[Flow], dict[Event, float]]
 
 
 class _Assigned(NamedTuple):
@@ -98,10 +106,10 @@ def rule_audit(
 ) -> Findings:
     """Return the number of rates recomputed, and the first wrong one of every flow.
 
-    At every instant at which a rate changed, the oracle is asked for the rates of all
-    flows that are under way. It takes what they have carried from the history itself,
-    so that one mistake is not found again in all that comes after it. A second takes
-    some 10,000 rates.
+    At every instant at which a rate changed, or has to under ``aalo``, the oracle is
+    asked for the rates of all flows that are under way. It takes what they have carried
+    from the history itself, so that one mistake is not found again in all that comes
+    after it. A second takes some 10,000 rates.
 
     Raises ValueError when the schedule holds no rates, or there is no such rule. Raises
     DataError when a rule of one's own fails.
@@ -121,7 +129,10 @@ def rule_audit(
         raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
     rule = POLICIES[policy] if own is None else ask_rule(schedule.problem, own)
     count, first = 0, {}
-    for time, flows, rates in _instants(schedule, schedule.rates, expected):
+    instants = _instants(
+        schedule, schedule.rates, expected, with_queues=policy == "aalo"
+    )
+    for time, flows, rates in instants:
         capacity = list_capacities(schedule.problem, time)
         for flow in flows:
             flow.alone = min(capacity[link] for link in flow.hops)
@@ -154,10 +165,48 @@ def _settle_ties(flows: list[Flow], rates: dict[Event, float]) -> None:
                 flow.ready = first - _CLOSE
 
 
+def _next_demotion(flows: list[Flow], now: float) -> float:
+    """Return when a coflow goes to its next queue, infinity if a flow ends before.
+
+    What is of one instant with that end, or with now, is looked at with the rates that
+    change then.
+    """
+    ends = [now + flow.left / flow.rate for flow in flows if flow.rate > 0]
+    soonest = min(ends, default=now)
+    demotion = now + time_in_queue(flows)
+    is_apart = now * (1 + _TIE) < demotion < soonest * (1 - _TIE)
+    return demotion if is_apart else inf
+
+
+def _demotions(
+    flows: Mapping[Event, Flow],
+    assigned: Mapping[Event, _Assigned],
+    since: float,
+    until: float,
+) -> Iterator[_Instant]:
+    """Yield when coflows go to their next queues between two changes of rates."""
+    under_way = list(flows.values())
+    now = _next_demotion(under_way, since)
+    while now < until * (1 - _TIE):
+        for event, flow in flows.items():
+            flow.left = max(flow.volume - assigned[event].at(now), 0.0)
+            flow.rate = 0.0  # until the rule has set it
+        yield now, under_way, {event: assigned[event].rate for event in flows}
+        now = _next_demotion(under_way, now)
+
+
 def _instants(
-    schedule: Schedule, rates: RateHistory, expected: Realization
-) -> Iterator[tuple[float, list[Flow], dict[Event, float]]]:
-    """Yield the time, the flows under way and their rates, of every change."""
+    schedule: Schedule,
+    rates: RateHistory,
+    expected: Realization,
+    *,
+    with_queues: bool = False,
+) -> Iterator[_Instant]:
+    """Yield the time, the flows under way and their rates, of every change.
+
+    ``with_queues``: also when a coflow goes to its next queue of Aalo, by the rates
+    that whoever takes an instant leaves in its flows.
+    """
     paths, job = remaining_paths(schedule.problem, expected), schedule.problem.job
     start = schedule.flow_start
     at = np.argwhere((schedule.flow_bytes > 0) & ~np.isnan(start))
@@ -171,9 +220,14 @@ def _instants(
     rows = list(zip(*columns, strict=True))
     last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
     stops = {event: row for event, row in last.items() if rows[row][2] == 0}
+    now = 0.0
     bounds = [*np.flatnonzero(np.diff(rates.time, prepend=-np.inf)).tolist(), len(rows)]
     for low, high in pairwise(bounds):
         time = float(rates.time[low])
+        if with_queues:
+            yield from _demotions(flows, assigned, now, time)
+        now = time
+
         while coming and start[coming[-1]] <= time:
             event = coming.pop()
             (e, n), volume = event, float(schedule.flow_bytes[event])

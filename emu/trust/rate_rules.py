@@ -432,6 +432,21 @@ def aalo(flows: list[Flow], capacity: Capacities) -> None:
     in_order(flows, capacity, lambda f: (place[id(f)], f.rank))
 
 
+def time_in_queue(flows: list[Flow]) -> float:
+    """Return the seconds until a coflow leaves its queue of Aalo at these rates."""
+    times = [math.inf]
+    for coflow in coflows(flows):
+        sent = coflow[0].carried + sum(f.volume - f.left for f in coflow)
+        speed = sum(f.rate for f in coflow)
+        queue_ends = [1e7 * 10**k for k in range(9)]
+        next_end = next(
+            (end for end in queue_ends if end > round_to_32_bits(sent)), None
+        )
+        if speed and next_end is not None:
+            times.append(max(next_end - sent, 0.0) / speed)
+    return min(times)
+
+
 def ask_rule(problem: Problem, own: Rates) -> Rule:
     """Return a rule of one's own as those above are."""
     job = problem.job

@@ -73,6 +73,48 @@ def test_another_rule_than_the_stated_one_is_found() -> None:
     assert rule_audit(schedule, "oes", realization)[1]
 
 
+def test_a_coflow_that_stays_in_its_queue_of_aalo_is_found() -> None:
+    """A has sent 10 MB at 10 s, but keeps the port that b then has to have."""
+    file = {
+        "name": "queues",
+        "cluster": {"machines": [{"name": "m", "count": 3, "nic": "1 MB/s"}]},
+        "job": {
+            "system": "custom",
+            "iterations": 1,
+            "tasks": [{"name": name, "time": "0 s"} for name in "abxy"],
+            "flows": [
+                {"from": "a", "to": "x", "volume": "20 MB", "coflow": "a"},
+                {"from": "b", "to": "y", "volume": "15 MB", "coflow": "b"},
+            ],
+        },
+        "placement": {
+            "policy": "explicit",
+            "tasks": {"a": "m0", "b": "m0", "x": "m1", "y": "m2"},
+        },
+    }
+    ready = prepare(loads(json.dumps(file)))
+    problem, realization = ready.problem, ready.realization
+    right = simulate(problem, realization, "aalo", record_rates=True)
+    in_order = simulate(problem, realization, "fifo", record_rates=True)
+
+    assert rule_audit(right, "aalo", realization)[1] == []
+    (first, *_) = rule_audit(in_order, "aalo", realization)[1]
+    assert "from 10 s on, aalo gives" in first.sentence
+
+
+@settings(deadline=None, max_examples=60)
+@given(problems(changes=True), st.sampled_from([2e7, 3e8]))
+def test_queues_of_aalo_that_change_are_those_of_the_rule(
+    drawn: tuple[Problem, Realization], largest: float
+) -> None:
+    problem, realization = drawn
+    factor = largest / float(realization.volumes.max(initial=1.0))
+    scaled = replace(realization, volumes=realization.volumes * factor)
+    schedule = simulate(problem, scaled, "aalo", record_rates=True)
+
+    assert rule_audit(schedule, "aalo", scaled)[1] == []
+
+
 SEEDS = st.integers(0, 2**32 - 1)
 
 

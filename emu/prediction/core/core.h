@@ -188,6 +188,8 @@ typedef struct {
     int64_t extra;             /* first of its flows that had more than their part, or -1 */
     double key;                /* sebf_madd: its gamma, seconds, to 32 bits; sincronia: its
                                   weight while it has no place; aalo: its queue */
+    double queue_end;          /* aalo, bytes: what it has sent when it leaves its queue */
+    double sent;               /* aalo: bytes that it has sent by now */
     double came;               /* aalo, seconds: when the first of its flows began */
     double carried;            /* aalo: bytes of those that have ended since then */
     double since, ends;        /* seconds: when loads were counted; when all end by MADD */
@@ -382,6 +384,8 @@ typedef struct {
     int64_t *degree;           /* per port: active flows over it */
     double *capacity;          /* per port, bytes per second, of now: rates over it sum up to
                                   no more */
+    double demotion;           /* aalo, seconds: when a coflow goes to its next queue, at the
+                                  rates of now; infinity where none does */
     Levels levels;
     Scratch scratch;
     Lines lines;

@@ -163,10 +163,11 @@ static double least_end(const Layout *layout, const State *state, const double *
     return ahead;
 }
 
-/* When a capacity changes next or a quota may; the latter only until all tasks ended. */
+/* When a capacity or a queue changes next, or a quota may; the latter only until all tasks
+ * ended. */
 static double next_stated(const Layout *layout, const State *state)
 {
-    double change = next_change(layout, state);
+    double change = smaller(next_change(layout, state), state->demotion);
     for (int64_t task = 0; layout->tuners.count > 0 && task < layout->tasks; task++)
         if (state->ended[task] < layout->rounds[task])
             return smaller(change, next_tuning(layout, state));
@@ -235,6 +236,7 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
             if (end <= instant)
                 end_fluids(layout, state, instant, at, 0.0);
             change_capacities(layout, state, instant);
+            change_queues(state, instant);
         }
         double now = passage->now;
         int64_t changed = decide(layout, state, volumes, gates, board, now);

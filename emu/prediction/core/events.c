@@ -105,6 +105,7 @@ double run(const Layout *layout, State *state, const double *times, const double
                 return checked(layout, state, makespan);
             now = smaller(now, next_change(layout, state));
             now = smaller(now, next_tuning(layout, state));
+            now = smaller(now, state->demotion);
             if (step > 0.0)
                 now = step * ceil(now / step * (1.0 - TIE));
             if (now > limit)
@@ -115,6 +116,7 @@ double run(const Layout *layout, State *state, const double *times, const double
                 end_fluids(layout, state, instant, now, step);
             }
             change_capacities(layout, state, instant);
+            change_queues(state, instant);
             land(layout, state, instant);
         }
         while (running > 0 && state->due[0] <= instant) {

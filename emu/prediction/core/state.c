@@ -196,6 +196,7 @@ void new_state(const Layout *layout, const double *after, Log log, Room room, St
     new_state_in(layout, &room, state);
     state->after = after;
     state->log = log;
+    state->demotion = INFINITY;
 }
 
 int64_t room_of_state(const Layout *layout)

@@ -6,8 +6,8 @@
  * first. Flows take what is left of their ports in that order.
  *
  * Aalo (SIGCOMM 2015) knows no sizes: a coflow is in a queue by the bytes that it has sent,
- * the first up to 10 MB, each of the others up to ten times as many. Queues go in their
- * order, coflows of a queue as they came, and the flows of one share equally what is left.
+ * the first up to 10 MB, each of the others up to ten times as many. It goes to the next
+ * queue at the moment it has sent so many, which is an event. Queues go in their order, coflows of a queue as they came, and the flows of one share equally what is left.
  * What that leaves over goes to flows in the same order. */
 
 /* Weights below this are 0: what rounding left of a weight of 1. */
@@ -141,9 +141,48 @@ static void choose_queue(const State *state, Wave *wave, double now)
     double sent = wave->carried, most = FIRST_QUEUE;
     FOR_ALIVE(group, waves, wave)
         sent += waves->volume[group] - remaining(state->fluid + group, now);
-    sent = coarse(sent);
-    for (wave->key = 0.0; wave->key < (double)(QUEUES - 1) && sent >= most; most *= 10.0)
+    wave->sent = coarse(sent);
+    for (wave->key = 0.0; wave->key < (double)(QUEUES - 1) && wave->sent >= most; most *= 10.0)
         wave->key += 1.0;
+    wave->queue_end = wave->key < (double)(QUEUES - 1) ? most : INFINITY;
+}
+
+/* When a wave leaves its queue at the rates of now, infinity if it does not. Later than this
+ * instant: what rounding leaves of a queue would else hold up time. */
+static double leaves_queue(const State *state, const Wave *wave, double now)
+{
+    const Waves *waves = &state->scratch.waves;
+    double speed = 0.0;
+    FOR_ALIVE(group, waves, wave)
+        speed += state->fluid[group].rate;
+    if (speed == 0.0)
+        return INFINITY;
+    return larger(now + (wave->queue_end - wave->sent) / speed, now * (1.0 + 4.0 * TIE));
+}
+
+/* Note when the first wave leaves its queue. */
+static void note_demotion(State *state, double now)
+{
+    state->demotion = INFINITY;
+    FOR_WAVES(w, state)
+        state->demotion = smaller(state->demotion,
+                                  leaves_queue(state, state->scratch.waves.wave + w, now));
+}
+
+/* Have rates set anew where a wave leaves its queue by `instant`: a flow of one that goes on
+ * counts as touched. */
+static void change_queues(State *state, double instant)
+{
+    const Waves *waves = &state->scratch.waves;
+    if (state->demotion > instant)
+        return;
+    state->demotion = INFINITY;
+    FOR_WAVES(w, state)
+        FOR_ALIVE(group, waves, waves->wave + w)
+            if (state->fluid[group].active > 0) {
+                touch(state, group);
+                return;
+            }
 }
 
 /* Aalo: let the flows of a wave share equally what is left of their ports. */
@@ -203,4 +242,6 @@ static void serve_waves(const Layout *layout, State *state, double now)
                 set_rate(state, group, state->scratch.rate[group], now);
         wave->fresh = false;
     }
+    if (layout->policy == AALO)
+        note_demotion(state, now);
 }

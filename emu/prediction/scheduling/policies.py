@@ -30,8 +30,8 @@ Where sources state nothing, this is our reading:
   least one hundredth of that longest path, so that weights differ by at most 100.
 - ``sincronia`` orders coflows by the bytes that are left, anew with all rates, and of
   ports that are equally full takes the first of the cluster. ``aalo`` counts what a
-  coflow has sent since it last had no active flow, and moves it to the next queue when
-  rates are computed.
+  coflow has sent since it last had no active flow, and moves it to the next queue at
+  the moment it has sent as much, which is an event.
 - A rule of one's own (`register`) is asked whenever rates are computed, and sees the
   active flows, what is left of each and the links; nothing else counts.
 - A coflow is the active flows of one name that serve one iteration; without a name

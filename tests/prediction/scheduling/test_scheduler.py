@@ -86,6 +86,20 @@ def test_quotas_tuned_at_any_time_equal_simulated_ones(
     assert_equal(*drawn, "maxmin", np.random.default_rng(seed))
 
 
+@given(
+    drawn=problems(links=True, own=True, jobs=True),
+    largest=st.sampled_from([2e7, 3e8]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_coflows_change_their_queues_of_aalo_as_simulated(
+    drawn: tuple[Problem, Realization], largest: float, seed: int
+) -> None:
+    problem, realization = drawn
+    factor = largest / float(realization.volumes.max(initial=1.0))
+    scaled = replace(realization, volumes=realization.volumes * factor)
+    assert_equal(problem, scaled, "aalo", np.random.default_rng(seed))
+
+
 def tuned(period: float) -> Reporting:
     """One task of 8 s, and a pool whose quota nobody waits for."""
     machine = Machine("m0", 1.0, 1.0, slots={"gpu": 3})

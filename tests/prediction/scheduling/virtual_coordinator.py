@@ -62,6 +62,8 @@ class VirtualCoordinator:
         rng: np.random.Generator | None = None,
     ) -> None:
         self.problem, self.realization, self.rng = problem, realization, rng
+        #: Flows that land later, and queues of coflows, are events of the scheduler.
+        self.has_events = problem.latencies.any() or policy == "aalo"
         profile = Profile(realization.times, realization.volumes)
         self.reporting = Reporting(problem, policy, profile)
         self.scheduler = self.reporting.scheduler
@@ -113,9 +115,9 @@ class VirtualCoordinator:
         }
         now = self.now * (1 + 1e-12)
         coming = [time for time in changes if now < time < first * (1 - 1e-12)]
-        landing = self.scheduler.next_end
-        if self.problem.latencies.any() and landing < first * (1 - 1e-12):
-            coming.append(landing)
+        event = self.scheduler.next_end
+        if self.has_events and event < first * (1 - 1e-12):
+            coming.append(event)
         if coming:
             return min(coming)
         if self.rng is not None and self.rng.random() < 0.3:

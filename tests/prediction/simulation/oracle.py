@@ -25,6 +25,7 @@ from emu.trust.rate_rules import (
     own,
     rank_of,
     remaining_paths,
+    time_in_queue,
 )
 
 __all__ = ["Flow", "oes", "run"]
@@ -66,7 +67,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     out = Outcome(list_hops(problem), list_latencies(problem), into)
     active: dict[Event, Flow] = {}
     rated: list[Flow] = []
-    now = 0.0
+    now, demotion = 0.0, inf
     while True:
         while (
             _one_step(problem, realization, out, active, idle, now)
@@ -84,6 +85,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             not out.rates
             or set(active) != set(out.rates[-1][1])
             or {change.link for change in changed} & crossed
+            or now >= demotion
         ):
             note_coflows(rated, flows, now)
             rated = flows
@@ -92,6 +94,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
                 flow.alone = min(capacity[p] for p in flow.hops)
             POLICIES[policy](flows, capacity)
             out.rates.append((now, {key: flow.rate for key, flow in active.items()}))
+            demotion = now + time_in_queue(flows) if policy == "aalo" else inf
         ends = [
             work_done(problem, event[0], start, realization.times[event])
             for event, start in out.task_start.items()
@@ -99,6 +102,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
         ]
         ends += [now + f.left / f.rate for f in flows if f.rate > 0]
         ends += [landing for landing in landings(out).values() if landing > now]
+        ends += [demotion] if demotion < inf else []
         assert ends or max(changes, default=0.0) > now, "nothing would ever end"
         later = min(*ends, *_looks(problem, out), *(t for t in changes if t > now), inf)
         for flow in flows:

@@ -104,6 +104,20 @@ def test_random_problems_whose_links_are_cut(
     assert_equal(*drawn, policy)
 
 
+@given(
+    drawn=problems(links=True, own=True, changes=True, jobs=True),
+    largest=st.sampled_from([3e6, 2e7, 3e8]),
+)
+def test_random_problems_whose_coflows_change_their_queues(
+    drawn: tuple[Problem, Realization], largest: float
+) -> None:
+    """Of `problems` alone hardly a coflow sends the 10 MB of its first queue."""
+    problem, realization = drawn
+    factor = largest / float(realization.volumes.max(initial=1.0))
+    scaled = replace(realization, volumes=realization.volumes * factor)
+    assert_equal(problem, scaled, "aalo")
+
+
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "mrtf", "sebf_madd"])
 @given(drawn=problems(links=True, own=True, slots=True, cuts=True, speeds=True))
 def test_random_problems_whose_machines_are_slow_and_links_are_cut(

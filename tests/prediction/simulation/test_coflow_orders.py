@@ -73,12 +73,29 @@ def test_sincronia_scales_the_others_at_the_fullest_port() -> None:
 
 
 def test_aalo_lets_a_newcomer_pass_what_has_sent_more_than_10_mb() -> None:
-    """At 1 MB/s: at 5 s a has sent 5 MB and b waits; at 15 s 15 MB and c does not."""
+    """At 1 MB/s: at 5 s b waits, at 10 s a has sent 10 MB; c need not wait at 15 s."""
     flows = [("a", 0, 1, 30 * MB, 0.0), ("b", 0, 2, 2 * MB, 5.0)]
-    assert ends("aalo", flows, MB) == {"a": 30.0, "b": 32.0}
-    c = ("c", 0, 3, 2 * MB, 15.0)  # by its name it would be served before b
-    expected = {"a": 34.0, "b": 17.0, "c": 19.0}
+    assert ends("aalo", flows, MB) == {"a": 32.0, "b": 12.0}
+    c = ("c", 0, 3, 2 * MB, 15.0)
+    expected = {"a": 34.0, "b": 12.0, "c": 17.0}
     assert ends("aalo", [flows[0], c, flows[1]], MB) == expected
+
+
+def test_aalo_goes_on_from_queue_to_queue() -> None:
+    """A leaves its first queue at 10 s, b at 20, a its second, of 100 MB, at 110.
+
+    From then on b, which has sent 10 MB, is alone in the second queue until it has sent
+    100 as well, at 200 s; then both are in the third, and a came first.
+    """
+    flows = [("a", 0, 1, 150 * MB, 0.0), ("b", 0, 2, 120 * MB, 0.0)]
+    found = ends("aalo", flows, MB)
+    assert found == pytest.approx({"a": 250.0, "b": 270.0}, rel=1e-12)
+
+
+def test_a_coflow_leaves_its_queue_by_all_that_its_flows_send() -> None:
+    """Two flows of a at 1 MB/s each: 10 MB at 5 s; c shares one port with it."""
+    flows = [("a", 0, 2, 8 * MB, 0.0), ("a", 1, 3, 8 * MB, 0.0), ("c", 1, 4, MB, 1.0)]
+    assert ends("aalo", flows, MB) == pytest.approx({"a": 9.0, "c": 6.0}, rel=1e-12)
 
 
 def test_what_has_ended_of_a_coflow_counts_for_its_queue() -> None:
