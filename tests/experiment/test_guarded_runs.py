@@ -56,8 +56,8 @@ def test_ports_of_one_and_a_half_times_their_capacity_are_not_trusted(
     result = _result(tmp_path)
     guards = result["verdict"]["guards"]
 
-    assert result["makespan"] == pytest.approx(28.67, rel=0.05)
-    assert abs(result["replay_error"]) < 0.05
+    # Of one run: 28.67 over 38 s, whatever a busy host adds to its makespan.
+    assert result["replayed_makespan"] < 0.9 * result["predicted_makespan"]
     assert result["verdict"]["trust"] == "untrusted"
     assert {found["guard"] for found in guards} >= {"link bytes"}
     assert all(found["at"] < 6 for found in guards if found["guard"] == "link bytes")
@@ -74,7 +74,7 @@ def test_links_read_at_one_and_a_half_times_what_is_stated_are_not_trusted(
 
     result = _result(tmp_path)
 
-    assert result["makespan"] == pytest.approx(28.67, rel=0.05)
+    assert result["predicted_makespan"] == pytest.approx(28.67, rel=0.001)
     assert result["verdict"]["trust"] == "untrusted"
     assert "link bytes" in {found["guard"] for found in result["verdict"]["guards"]}
 

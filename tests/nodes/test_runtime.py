@@ -75,11 +75,13 @@ SPEC = process_task(
 class Stage:
     """A task runner with everything around it in the test's hands."""
 
-    def __init__(self, *, patience: float = 5.0, **changes: Any) -> None:
+    def __init__(
+        self, *, patience: float = 5.0, time_scale: float = 1.0, **changes: Any
+    ) -> None:
         self.told: list[Message] = []
         self.edge, self.inbox, self.timer = Edge(), Inbox("w0"), WallClockTimer()
         self.compute = ThreadPoolExecutor(1)
-        self.clock = RunClock(time.monotonic(), time_scale=1.0)
+        self.clock = RunClock(time.monotonic(), time_scale=time_scale)
         around = TaskContext(
             inbox=self.inbox,
             outputs={7: self.edge},  # type: ignore[dict-item]
@@ -188,6 +190,18 @@ async def test_an_input_is_held_back_for_its_latency_from_its_last_byte_on() -> 
 
     assert told.end >= came + 0.2
     assert told.late >= 1.0 - 0.02 + 0.2 - 1e-9
+
+
+async def test_a_latency_is_of_emulated_seconds() -> None:
+    """Of 10 wall seconds each: 0.02 of them take 0.2, and not 0.02, on the wall."""
+    (own,) = SPEC.inputs
+    stage = Stage(time_scale=10.0, inputs=(replace(own, latency=0.02),))
+    came = stage.clock.now()
+    arrived = time.monotonic()
+    stage.inbox.deliver(Delivery(3, 0, {"x": np.full(4, 21.0)}, arrived))
+    told = await stage.run(1, start=came - 1.0)
+
+    assert told.end >= came + 0.02
 
 
 async def test_missing_input_is_named() -> None:

@@ -70,6 +70,22 @@ def test_weights_leave_the_first_machine_at_the_rate_of_its_nic() -> None:
     assert content["bytes"] == 3 * WEIGHTS
 
 
+def test_a_cause_takes_as_long_as_its_longest_flow_wherever_that_stands() -> None:
+    """The slowest flow is neither the first nor the last."""
+    machines = [
+        {"name": "a", "nic": "1 Gbit/s"},
+        {"name": "middle", "nic": "500 Mbit/s"},
+        {"name": "slow", "nic": "200 Mbit/s"},
+        {"name": "last", "nic": "1 Gbit/s"},
+    ]
+    changes = {"schedule.policy": "maxmin", "cluster.machines": machines}
+    content = setup_of(changes)
+
+    assert [flow["to"] for flow in content["flows"]] == ["middle", "slow", "last"]
+    assert content["causes"]["weights"]["seconds"] == pytest.approx(WEIGHTS / SLOW)
+    assert content["flows"][-1]["end"] < WEIGHTS / SLOW
+
+
 def test_rates_are_those_of_the_scenarios_rule() -> None:
     """One after the other the flows of a0 end at one, two and three times the bytes."""
     changes = {"schedule.policy": "fifo", "cluster.machines[1].nic": "1 Gbit/s"}

@@ -83,6 +83,28 @@ def test_what_is_on_time_changes_nothing(
     np.testing.assert_array_equal(late.volumes, realization.volumes)
 
 
+def test_a_latency_leaves_less_slack() -> None:
+    """From a 30 bytes end at 3 s and land at 5; c ends at 6, so b has 1 s of slack."""
+    machines = Machine("m0", 10.0, 10.0, latency_out=2.0), Machine("m1", 10.0, 10.0)
+    tasks = Task("a", "a"), Task("b", "b"), Task("c", "c")
+    job = Job(tasks, (Edge(0, 1), Edge(2, 1)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 1)))
+    realization = Realization(
+        np.array([[0.0], [1.0], [6.0]]), np.array([[30.0], [0.0]])
+    )
+    schedule = simulate(problem, realization)
+    assert schedule.task_start[1, 0] == 6
+
+    late = delay(
+        realization,
+        schedule,
+        tasks=np.zeros((3, 1)),
+        flows=np.array([[2.5], [0.0]]),
+    )
+
+    assert late.times[:, 0].tolist() == [0.0, 1.0 + 1.5, 6.0]
+
+
 @pytest.mark.parametrize("policy", RULES)
 @settings.get_profile("each_rule")
 @given(problems(), st.integers(0, 10**6), st.floats(0.1, 5.0))
