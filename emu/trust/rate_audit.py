@@ -195,6 +195,36 @@ def _demotions(
         now = _next_demotion(under_way, now)
 
 
+def _list_flows(schedule: Schedule, expected: Realization) -> dict[Event, Flow]:
+    """Return the flows between machines as rules know them, in the order of starts."""
+    job = schedule.problem.job
+    paths = remaining_paths(schedule.problem, expected)
+    hops = list_hops(schedule.problem)
+    has_begun = (schedule.flow_bytes > 0) & ~np.isnan(schedule.flow_start)
+    events: list[Event] = [(e, n) for e, n in np.argwhere(has_begun).tolist()]
+
+    flows = {}
+    for event in sorted(events, key=lambda event: schedule.flow_start[event]):
+        e, n = event
+        if not hops[e]:
+            continue
+        edge = job.edges[e]
+        volume = float(schedule.flow_bytes[event])
+        flows[event] = Flow(
+            edge=e,
+            turn=n + edge.lag,
+            rank=rank_of(job, e),
+            hops=hops[e],
+            volume=volume,
+            left=volume,
+            ready=float(schedule.flow_ready[event]),
+            path_after=paths[event],
+            job=job.tasks[edge.source].job_name,
+            coflow=edge.coflow,
+        )
+    return flows
+
+
 def _instants(
     schedule: Schedule,
     rates: RateHistory,
@@ -207,48 +237,40 @@ def _instants(
     ``with_queues``: also when a coflow goes to its next queue of Aalo, by the rates
     that whoever takes an instant leaves in its flows.
     """
-    paths, job = remaining_paths(schedule.problem, expected), schedule.problem.job
-    start = schedule.flow_start
-    at = np.argwhere((schedule.flow_bytes > 0) & ~np.isnan(start))
-    events: list[Event] = [(e, n) for e, n in at.tolist()]
-    coming = sorted(events, key=lambda event: -start[event])
-    hops = list_hops(schedule.problem)
+    coming = _list_flows(schedule, expected)
+    waiting = [*coming][::-1]
+    columns = (rates.edge.tolist(), rates.iteration.tolist(), rates.rate.tolist())
+    rows = list(zip(*columns, strict=True))
+    last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
+    # In a run a flow ends with its last rate, 0: of two that end within 1e-9 s only the
+    # scheduler knows the first. Simulations state no such rate.
+    stops = {event: row for event, row in last.items() if rows[row][2] == 0}
+    changes = np.flatnonzero(np.diff(rates.time, prepend=-np.inf)).tolist()
+
     assigned: dict[Event, _Assigned] = {}
     flows: dict[Event, Flow] = {}
     before: list[Flow] = []
-    columns = rates.edge.tolist(), rates.iteration.tolist(), rates.rate.tolist()
-    rows = list(zip(*columns, strict=True))
-    last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
-    stops = {event: row for event, row in last.items() if rows[row][2] == 0}
     now = 0.0
-    bounds = [*np.flatnonzero(np.diff(rates.time, prepend=-np.inf)).tolist(), len(rows)]
-    for low, high in pairwise(bounds):
+    for low, high in pairwise([*changes, len(rows)]):
         time = float(rates.time[low])
         if with_queues:
             yield from _demotions(flows, assigned, now, time)
         now = time
 
-        while coming and start[coming[-1]] <= time:
-            event = coming.pop()
-            (e, n), volume = event, float(schedule.flow_bytes[event])
-            if hops[e]:
-                turn, rank = n + job.edges[e].lag, rank_of(job, e)
-                flow = Flow(e, turn, rank, hops[e], volume, volume)
-                flow.ready = float(schedule.flow_ready[event])
-                flow.path_after = paths[event]
-                flow.job = job.tasks[job.edges[e].source].job_name
-                flow.coflow = job.edges[e].coflow
-                flows[event], assigned[event] = flow, _Assigned(0.0, 0.0, time)
+        while waiting and schedule.flow_start[waiting[-1]] <= time:
+            event = waiting.pop()
+            flows[event] = coming[event]
+            assigned[event] = _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
             had = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
             assigned[edge, iteration] = _Assigned(had.at(time), rate, time)
         for event, flow in list(flows.items()):
-            left, flow.rate = flow.volume - assigned[event].at(time), 0.0
-            # In a run a flow ends with its last rate, 0: of two that end within 1e-9 s
-            # only the scheduler knows the first. Simulations state no such rate.
+            left = flow.volume - assigned[event].at(time)
             is_served = left <= _ROUNDING * flow.volume
             if stops[event] < high if event in stops else is_served:
                 del flows[event], assigned[event]
             flow.left = max(left, 0.0)
+            flow.rate = 0.0
+
         note_coflows(before, before := list(flows.values()), time)
         yield time, list(flows.values()), {e: assigned[e].rate for e in flows}
