@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Holds two rules of the house: names are verbs and nouns, and imports point down.
+"""Holds rules of the house: names are verbs and nouns, imports point down, files read.
 
-``tools/house.py``          the shares of participles among names; 1 if one is too high
+``tools/house.py``          the shares of participles among names, and files that cost
+                            their reader more than is noted (`tools/reading.py`); 1 if
+                            one is too high
 ``tools/house.py --list``   these names, with their files
-``tools/house.py --write``  the picture of the districts in ARCHITECTURE.md, by imports
+``tools/house.py --write``  the picture of the districts in ARCHITECTURE.md, by imports,
+                            and figures of files that went down
 """
 
 from __future__ import annotations
@@ -14,6 +17,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tools import reading
 
 ROOT = Path(__file__).resolve().parent.parent
 #: At most so many of a hundred functions, and of a hundred locals, are participles:
@@ -124,6 +131,7 @@ def main() -> int:
         file = ROOT / "ARCHITECTURE.md"
         text = file.read_text(encoding="utf-8")
         file.write_text(PICTURE.sub(lambda _: picture(), text), encoding="utf-8")
+        reading.write_noted()
         return 0
     worst = 0.0
     for kind, rows in names().items():
@@ -133,7 +141,9 @@ def main() -> int:
         share = 100 * len(bad) / len(rows)
         worst = max(worst, share)
         print(f"{kind}: {len(bad)} of {len(rows)} are participles, {share:.1f} %")
-    return int(worst > LIMIT)
+    worse = reading.find_worse()
+    print(*worse, f"{len(worse)} files cost their reader more than noted", sep="\n")
+    return int(worst > LIMIT or bool(worse))
 
 
 if __name__ == "__main__":
