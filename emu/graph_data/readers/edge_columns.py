@@ -162,7 +162,7 @@ def plausible_pairs(columns: Mapping[int, Column]) -> list[Pair]:
     # A relation stands between words; numbers may be weights or times.
     few = 1 if columns[0].main_kind == TEXT else _FEW
     rivals = [
-        pair for pair in others if pair.overlap > first.overlap and pair.common >= few
+        pair for pair in others if pair.overlap >= first.overlap and pair.common >= few
     ]
     if columns[0].main_kind == TEXT and not first.common:
         rivals = others

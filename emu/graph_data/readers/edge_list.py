@@ -7,6 +7,7 @@ plausible, it is asked.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,9 @@ from emu.graph_data.readers.text_table import TableOptions, TextTable
 _RATINGS = re.compile(r"u\w?\.(data|base|test)$|.*ratings?\b", re.IGNORECASE)
 _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
 _SIZES = re.compile(r"%\s*(\d+)\s+(\d+)\s+(\d+)\s*$")
+_EDGES = re.compile(r"#.*\bedges:?\s*(\d+)", re.IGNORECASE)
+#: Lines that may state sizes.
+_COMMENTS = 8
 _HINT = " (or --neighbours, if each line has a vertex and its neighbours)"
 _SIDES = ("left", "right")
 #: Columns of a table without names that are looked at, and readings that are asked.
@@ -99,9 +103,18 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
         _check_first_row(table, ends.columns, *pair)
     return replace(
         graph,
-        notes=(f"ends: {ends.reason}", *graph.notes),
+        notes=(f"ends: {ends.reason}", *graph.notes, *_count_stated(path, pair[0])),
         left_out=count_left_out("column", table.left_out(ends.columns)),
     )
+
+
+def _count_stated(path: Path, column: Column) -> list[str]:
+    """Return a note where comments of SNAP or KONECT state another number of edges."""
+    for line in text_table.first_lines(path, _COMMENTS):
+        stated = _EDGES.match(line) or _SIZES.match(line)
+        if stated and int(stated[1]) != column.rows:
+            return [f"{stated[1]} edges are stated, {column.rows} are there"]
+    return []
 
 
 def _build(
@@ -330,7 +343,7 @@ def _check_pairs(table: TextTable, columns: Mapping[int, Column]) -> None:
     if pairs[0].ends != (0, 1):
         both = "column 1 and column 2"
         readings.append(Reading(both, "of two kinds", "--columns 1,2 --words"))
-    elif all(pair.common for pair in pairs) and len(pairs) == table.width:
+    elif all(pair.common for pair in pairs) and len(pairs) == math.comb(len(columns), 2):
         lists = "a vertex and its neighbours"
         counts = f"{rows * (table.width - 1):,} edges"
         readings.append(Reading(lists, counts, "--neighbours"))
@@ -356,6 +369,7 @@ def _are_words(
     as_words = table.options.words
     if as_words is None:
         as_words = TEXT in {left.main_kind, right.main_kind}
+        as_words = as_words and left.is_id and right.is_id
 
     def fits(fields: list[str]) -> bool:
         return all(fields) if as_words else all(map(whole, fields))

@@ -234,8 +234,7 @@ def one_hot_columns(
     table: TextTable, columns: Mapping[int, Column], place: int | None
 ) -> list[int]:
     """Return the columns of which each row has one 1 and else 0; empty if none are."""
-    has_ids = place is not None or not table.names
-    others = [c for c in columns if c != (place or 0) or not has_ids]
+    others = [c for c in columns if c != place]
     if len(others) < _FEWEST_ONE_HOT or len(columns) < table.width:
         return []
     if any(columns[c].main_kind not in {INTEGER, BOOLEAN} for c in others):

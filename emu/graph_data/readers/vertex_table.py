@@ -174,6 +174,9 @@ def read_labels(
     stated = options.label_column
     values = [table.column(stated, "--label-column")] if stated else []
     place = choose_id(table, columns, known, values)
+    is_first_id = not table.names and len(columns[0].distinct) == columns[0].rows
+    if place is None and is_first_id and one_hot_columns(table, columns, 0):
+        place = 0
     column = choose_class(table, columns, place)
     if column is None:
         return _one_hot_labels(table, columns, place)
@@ -198,8 +201,6 @@ def _one_hot_labels(
     table: TextTable, columns: Mapping[int, Column], place: int | None
 ) -> VertexTable:
     hot = one_hot_columns(table, columns, place)
-    if place is None and not table.names and table.options.ids is not False:
-        place = 0
     ids, by = _ids(table, columns, place)
     values = np.stack([columns[c].real for c in hot]).argmax(0)
     how = f"one class for each of {len(hot)} columns, {by}"
