@@ -13,26 +13,23 @@ from itertools import combinations
 
 from emu.graph_data.readers.columns import INTEGER, TEXT, Column, count_common
 
+_PAIRS = """
+source target, source destination, source dest, source dst, source sink, src dst,
+src dest, src target, src tgt, src trg, from to, u v, head tail, citing cited,
+follower followee, sender receiver, parent child, i j, row col, row column, start end,
+subject object
+"""
 #: Names of the two ends of an edge; an earlier pair goes before a later one.
-_ENDS = (
-    ("source", "target"), ("source", "destination"), ("source", "dest"),
-    ("source", "dst"), ("source", "sink"), ("src", "dst"), ("src", "dest"),
-    ("src", "target"), ("src", "tgt"), ("src", "trg"), ("from", "to"), ("u", "v"),
-    ("head", "tail"), ("citing", "cited"), ("follower", "followee"),
-    ("sender", "receiver"), ("parent", "child"), ("i", "j"), ("row", "col"),
-    ("row", "column"), ("start", "end"), ("subject", "object"),
-)  # fmt: skip
-#: Kinds of vertices on the two sides of a bipartite list.
-_LEFT = {
-    "u", "user", "reviewer", "rater", "customer", "author", "person", "actor", "member",
-    "reader",
-}  # fmt: skip
-_RIGHT = {
-    "i", "item", "movie", "product", "book", "paper", "business", "asin", "track",
-    "song", "artist", "group", "game", "event", "film", "article", "shop",
-}  # fmt: skip
-#: Words that say no more than that a column has vertices.
-_PLAIN = {"id", "ids", "node", "nodes", "vertex", "vertices", "idx", "index", "key"}
+_ENDS = [pair.split() for pair in _PAIRS.split(",")]
+_KINDS = """
+u user reviewer rater customer author person actor member reader
+i item movie product book paper business asin track song artist group game event film \
+article shop
+id ids node nodes vertex vertices idx index key
+"""
+#: Kinds of vertices on the two sides of a bipartite list, and words that say no more
+#: than that a column has vertices.
+_LEFT, _RIGHT, _PLAIN = ({*line.split()} for line in _KINDS.strip().splitlines())
 #: Ids in common by which a pair of columns is as plausible as the first two.
 _FEW = 2
 

@@ -85,6 +85,8 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
         )
 
     table, columns = _read_columns(table, is_konect=konect is not None)
+    if not konect and not table.names and options.header is None:
+        _check_sizes(table, [*columns.values()][:2])
     ends = _choose_ends(table, columns, is_konect=konect is not None)
     counts = (0, 0)
     if konect:
@@ -99,8 +101,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     pair = [columns[end] for end in ends.columns]
     as_words = _are_words(table, ends.columns, *pair)
     graph = _build(table, ends, pair, counts, as_words=as_words)
-    if not konect:
-        _check_first_row(table, ends.columns, *pair)
+    _check_second_row(table, ends.columns, pair)
     return replace(
         graph,
         notes=(f"ends: {ends.reason}", *graph.notes, *_count_stated(path, pair[0])),
@@ -343,7 +344,9 @@ def _check_pairs(table: TextTable, columns: Mapping[int, Column]) -> None:
     if pairs[0].ends != (0, 1):
         both = "column 1 and column 2"
         readings.append(Reading(both, "of two kinds", "--columns 1,2 --words"))
-    elif all(pair.common for pair in pairs) and len(pairs) == math.comb(len(columns), 2):
+    elif all(pair.common for pair in pairs) and len(pairs) == math.comb(
+        len(columns), 2
+    ):
         lists = "a vertex and its neighbours"
         counts = f"{rows * (table.width - 1):,} edges"
         readings.append(Reading(lists, counts, "--neighbours"))
@@ -419,29 +422,34 @@ def _ask_for_kinds(
     )
 
 
-def _check_first_row(
-    table: TextTable, ends: tuple[int, int], left: Column, right: Column
+def _check_second_row(
+    table: TextTable, ends: tuple[int, int], columns: Sequence[Column]
 ) -> None:
-    """Refuse a first row of sizes, or a second header of types, as string,string."""
-    if table.options.header is not None:
+    """Refuse words below names that may be a second header, as string,string."""
+    fields = [table.row[end] for end in ends]
+    are_words = columns[0].main_kind == TEXT
+    if not table.names or not are_words or fields[0] != fields[1]:
         return
-    row = table.second_row if table.names else table.first_row
-    fields = [row[end] for end in ends]
-    if table.names and left.main_kind == TEXT and fields[0] == fields[1]:
-        alone = [column.fields().count(fields[0]) for column in (left, right)]
-        if alone == [1, 1] and left.rows > 1:
-            raise table.error(
-                f"line {table.lines_before + 1}, {' '.join(fields)!r}, may be a second "
-                "header: remove it, or the one above and state --no-header, --columns"
-            )
-    if not table.names and states_sizes(row, left, right):
-        words = " ".join(row)
-        readings = [
-            Reading("sizes", f"{left.rows - 1:,} edges follow", "--header"),
-            Reading("an edge", f"{left.rows:,} edges", "--no-header"),
-        ]
-        question = f"the first line, {words!r}, may state sizes."
-        raise ask(question, readings, table.path)
+    counts = [column.fields().count(fields[0]) for column in columns]
+    if counts == [1, 1] and columns[0].rows > 1 and table.options.header is None:
+        raise table.error(
+            f"line {table.lines_before + 1}, {' '.join(fields)!r}, may be a second "
+            "header: remove it, or the one above and state --no-header, --columns"
+        )
+
+
+def _check_sizes(table: TextTable, columns: Sequence[Column]) -> None:
+    """Refuse a first row of numbers that may say how many rows follow."""
+    rows = columns[0].rows
+    are_whole = all(column.kind == INTEGER for column in columns)
+    if not are_whole or not states_sizes(table.row, *columns):
+        return
+    words = " ".join(table.row)
+    readings = [
+        Reading("sizes", f"{rows - 1:,} edges follow", "--header"),
+        Reading("an edge", f"{rows:,} edges", "--no-header"),
+    ]
+    raise ask(f"the first line, {words!r}, may state sizes.", readings, table.path)
 
 
 def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:

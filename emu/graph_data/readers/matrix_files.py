@@ -84,12 +84,11 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
 
 def _read_entries(table: TextTable, rows: int, columns: int) -> NDArray[np.int64]:
     """Return rows and columns of entries, from 1."""
-    try:
-        ends = table.matrix((0, 1), np.int64)
-    except (ValueError, OverflowError, UserWarning):
-        ends = np.zeros((2, 1), np.int64)  # its line is named below
-    if (ends >= 1).all() and (ends <= [[rows], [columns]]).all():
-        return ends
+    read = table.read([0, 1])
+    if all(column.words is None for column in read.values()):
+        ends = np.stack([column.values for column in read.values()])
+        if (ends >= 1).all() and (ends <= [[rows], [columns]]).all():
+            return ends.astype(np.int64)
 
     def fits(fields: list[str]) -> bool:
         row, column = (int(text) if text.isdecimal() else 0 for text in fields)

@@ -242,46 +242,35 @@ class TextTable:
 
         Raises DataError with the line that has more or fewer columns.
         """
-        numbers = self._read_numbers(wanted)
-        return self._read_words(wanted) if numbers is None else numbers
+        numeric = [column for column in wanted if is_number(self.row[column])]
+        numbers = self._read_numbers(numeric) if numeric else {}
+        rest = [column for column in wanted if column not in numbers]
+        words = self._read_words(rest) if rest else {}
+        columns = {**numbers, **words}
+        if len({column.rows for column in columns.values()}) > 1:
+            return self._read_words(wanted)  # numpy knows fewer comments
+        return columns
 
-    def matrix(self, columns: Sequence[int], dtype: Any) -> NDArray[Any]:
-        """Return some columns as numbers, shape (columns, rows).
-
-        Raises ValueError, OverflowError when a field is none, or a row of another
-        length.
-        """
-        if len(columns) == self.width:
-            return np.ascontiguousarray(self._load(dtype)[0].T)
-        kinds = [dtype if c in columns else "U1" for c in range(self.width)]
-        loaded, _ = self._load(np.dtype([(f"f{c}", k) for c, k in enumerate(kinds)]))
-        return np.stack([loaded[f"f{column}"] for column in columns])
-
-    def _read_numbers(self, wanted: Sequence[int]) -> dict[int, Column] | None:
+    def _read_numbers(self, wanted: Sequence[int]) -> dict[int, Column]:
         """Return columns if all are of numbers, and none begins with a zero."""
-        if not all(is_number(self.row[column]) for column in wanted):
-            return None
         kinds = dict.fromkeys(range(self.width), "U1")  # so that lengths are seen
         for column in wanted:
             kinds[column] = "i8" if whole(self.row[column]) else "f8"
         are_alike = {*kinds.values()} == {"i8"}
-        dtype: np.dtype[Any] = np.dtype(np.int64)
-        if not are_alike:
-            dtype = np.dtype([(f"f{c}", kind) for c, kind in kinds.items()])
+        fields = [(f"f{column}", kind) for column, kind in kinds.items()]
         try:
-            loaded, has_padded = self._load(dtype)
+            loaded, has_padded = self._load(np.dtype("i8" if are_alike else fields))
         except (ValueError, OverflowError, UserWarning, DeprecationWarning):
-            return None  # words, 1.0, beyond int64, or a line to name
+            return {}  # words, 1.0, beyond int64, or a line to name
         if has_padded and "i8" in kinds.values():
-            return None
+            return {}
         if are_alike:
             turned = np.ascontiguousarray(loaded.T)
             return {column: Column(turned[column]) for column in wanted}
         return {column: Column(_narrow(loaded[f"f{column}"])) for column in wanted}
 
-    def _load(self, dtype: Any) -> tuple[NDArray[Any], bool]:
+    def _load(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], bool]:
         """Return all rows, and whether a number in the file begins with a zero."""
-        dtype = np.dtype(dtype)
         is_long = self.separator == "::"  # numpy takes one character
         source = open_lines(self.path, self.options.tell)
         with source as lines, warnings.catch_warnings():

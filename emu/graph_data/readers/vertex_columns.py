@@ -23,13 +23,12 @@ from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.questions import Reading, ask
 from emu.graph_data.readers.text_table import TextTable
 
-_CLASS = {
-    "label", "labels", "class", "classes", "y", "target", "category", "community",
-    "subject", "topic",
-}  # fmt: skip
-_PART = {
-    "split", "set", "fold", "part", "subset", "train", "valid", "val", "test", "mask",
-}  # fmt: skip
+_NAMES = """
+label labels class classes y target category community subject topic
+split set fold part subset train valid val test mask
+"""
+#: Words in names of columns of classes, and of parts.
+_CLASS, _PART = ({*line.split()} for line in _NAMES.strip().splitlines())
 #: Names of ids that go before others, where they join no fewer vertices.
 _FIRST_IDS = {"id", "node_id"}
 #: Columns from which 0 and 1 in each, one 1 per row, are classes.
@@ -244,26 +243,21 @@ def one_hot_columns(
     return others if are_binary and (values.sum(0) == 1).all() else []
 
 
-def choose_features(
-    table: TextTable, columns: Mapping[int, Column], numbers: Sequence[int]
-) -> list[int]:
-    """Return the columns of features, of ``numbers`` and of what else can be a number.
+def choose_features(table: TextTable, columns: Mapping[int, Column]) -> list[int]:
+    """Return the columns of numbers, and of what can be a number, as True and False.
 
     Raises DataError where commas may part decimals or thousands.
     """
     chosen = []
-    for c in range(table.width):
-        name = table.names[c] if table.names else ""
-        has_name = not table.names or bool(name)
-        if not has_name or is_id(name) or is_beside(name):
+    for place, column in columns.items():
+        name = table.names[place] if table.names else ""
+        has_other_use = is_id(name) or is_beside(name) or (table.names and not name)
+        if has_other_use or column.main_kind not in NUMERIC:
             continue
-        if c in numbers:
-            chosen.append(c)
-        elif c in columns and columns[c].main_kind in NUMERIC:
-            if columns[c].may_be_thousands:
-                raise table.error(
-                    f"{table.name(c)} has numbers as 1,234: decimals or thousands? "
-                    "Write them with a dot, or without a comma"
-                )
-            chosen.append(c)
+        if column.may_be_thousands:
+            raise table.error(
+                f"{table.name(place)} has numbers as 1,234: decimals or thousands? "
+                "Write them with a dot, or without a comma"
+            )
+        chosen.append(place)
     return chosen

@@ -46,16 +46,24 @@ from emu.graph_data.readers.vertex_columns import (
 )
 
 _NO_CLASS = {
-    "", "nan", "na", "none", "null", "-1", "unknown", "unlabeled", "unlabelled",
-}  # fmt: skip
-PARTS = {
-    "train": "train", "training": "train", "tr": "train",
-    "valid": "valid", "val": "valid", "validation": "valid", "dev": "valid",
-    "va": "valid", "test": "test", "testing": "test", "te": "test",
-    "": "", "none": "", "nan": "", "unlabeled": "", "unlabelled": "",
-}  # fmt: skip
-#: Columns of a table of labels that are all read.
-_MOST_COLUMNS = 64
+    "",
+    "nan",
+    "na",
+    "none",
+    "null",
+    "-1",
+    "unknown",
+    "unlabeled",
+    "unlabelled",
+}
+#: Words of each part, and of none.
+_WORDS = {
+    "train": "train training tr",
+    "valid": "valid val validation dev va",
+    "test": "test testing te",
+    "": "none nan unlabeled unlabelled",
+}
+PARTS = {"": "", **{w: part for part, words in _WORDS.items() for w in words.split()}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,31 +94,50 @@ def read_features(
     table = _open(path, options)
     if table.width > 2 and table.row == (*map(str, range(table.width)),):
         raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
-
-    numbers = [c for c, field in enumerate(table.row) if is_number(field)]
-    named_ids = [c for c, name in enumerate(table.names) if not is_feature(name)]
-    special = sorted({0, *range(table.width)} - {*numbers} | {0, *named_ids})
-    if len(special) == table.width and not table.names:
-        special = [*range(table.width)]
-    columns = table.read(special)
+    columns = table.read([*range(table.width)])
     place = choose_id(table, columns, known, ())
     if place is None and not table.names and options.ids is None:
         place = number_column(table, columns, known)
 
-    chosen = choose_features(table, columns, numbers)
-    chosen = [c for c in chosen if c != place]
+    chosen = [c for c in choose_features(table, columns) if c != place]
     if not chosen:
         fields = " ".join(table.first_row)
         raise table.error(f"has no column of numbers: {fields!r}")
-    values = _numbers_of(table, columns, chosen)
+    values = np.stack([columns[c].real for c in chosen], axis=1, dtype=np.float32,
+                      casting="same_kind")  # fmt: skip
+    if not np.isfinite(values).all():
+
+        def fits(fields: list[str]) -> bool:
+            return all(np.isfinite(np.float32(real(field))) for field in fields)
+
+        raise table.bad_line(chosen, fits, f"{len(chosen)} numbers")
+    how = f"{len(chosen)} columns"
+    return _finish(
+        table, columns, "features", values, chosen, place, how,
+        _describe(table, columns, chosen),
+    )  # fmt: skip
+
+
+def _finish(
+    table: TextTable,
+    columns: Mapping[int, Column],
+    kind: str,
+    values: NDArray[Any],
+    used: Sequence[int],
+    place: int | None,
+    how: str,
+    more: str = "",
+) -> VertexTable:
+    """Return the values of some columns with the vertices that they belong to."""
+    options = table.options
     ids, by = _ids(table, columns, place)
     return VertexTable(
-        path=path,
-        kind="features",
+        path=table.path,
+        kind=kind,
         values=values,
         ids=ids,
-        how=f"{len(chosen)} columns, {by}{_describe(table, columns, chosen)}",
-        left_out=count_left_out("column", table.left_out([*chosen, place])),
+        how=f"{how}, {by}{more}",
+        left_out=count_left_out("column", table.left_out([place, *used])),
         is_stated=_is_stated(options),
     )
 
@@ -136,32 +163,6 @@ def is_feature(name: str) -> bool:
     return bool(name) and not is_beside(name) and not names_vertices([name], {})
 
 
-def _numbers_of(
-    table: TextTable, columns: Mapping[int, Column], chosen: Sequence[int]
-) -> NDArray[np.float32]:
-    """Return columns as numbers, a row per row; DataError with a line that has none."""
-    plain = [c for c in chosen if c not in columns]
-    rows = next(iter(columns.values())).rows
-    values = np.full((rows, len(chosen)), np.nan, np.float32)
-    for place, c in enumerate(chosen):
-        if c in columns:
-            values[:, place] = columns[c].real
-    try:
-        if plain:
-            places = [chosen.index(c) for c in plain]
-            values[:, places] = table.matrix(plain, np.float32).T
-    except (ValueError, OverflowError, UserWarning):
-        for c, column in table.read(plain).items():
-            values[:, chosen.index(c)] = column.real
-    if np.isfinite(values).all():
-        return values
-
-    def fits(fields: list[str]) -> bool:
-        return all(np.isfinite(np.float32(real(field))) for field in fields)
-
-    raise table.bad_line(chosen, fits, f"{len(chosen)} numbers")
-
-
 def read_labels(
     path: Path, options: TableOptions, known: KnownIds | None = None
 ) -> VertexTable:
@@ -185,34 +186,17 @@ def read_labels(
     _check_first_class(table, columns[column])
     classes, note = _classes(columns[column])
     _check_classes(table, column, classes)
-    ids, by = _ids(table, columns, place)
-    return VertexTable(
-        path=path,
-        kind="labels",
-        values=classes,
-        ids=ids,
-        how=f"{table.name(column)}, {by}{note}",
-        left_out=count_left_out("column", table.left_out([place, column])),
-        is_stated=_is_stated(options),
-    )
+    name = table.name(column)
+    return _finish(table, columns, "labels", classes, [column], place, name, note)
 
 
 def _one_hot_labels(
     table: TextTable, columns: Mapping[int, Column], place: int | None
 ) -> VertexTable:
     hot = one_hot_columns(table, columns, place)
-    ids, by = _ids(table, columns, place)
     values = np.stack([columns[c].real for c in hot]).argmax(0)
-    how = f"one class for each of {len(hot)} columns, {by}"
-    return VertexTable(
-        path=table.path,
-        kind="labels",
-        values=values,
-        ids=ids,
-        how=how,
-        left_out=count_left_out("column", table.left_out([place, *hot])),
-        is_stated=_is_stated(table.options),
-    )
+    how = f"one class for each of {len(hot)} columns"
+    return _finish(table, columns, "labels", values, hot, place, how)
 
 
 def _check_first_class(table: TextTable, column: Column) -> None:
@@ -286,17 +270,8 @@ def read_splits(
     place = choose_id(table, columns, known, [column])
     place = first_as_id(table, columns, place, column)
     parts, note = _parts(table, columns[column])
-    ids, by = _ids(table, columns, place)
-    left_out = count_left_out("column", table.left_out([place, column]))
-    return VertexTable(
-        path=path,
-        kind="split",
-        values=parts,
-        ids=ids,
-        how=f"{table.name(column)}, {by}{note}",
-        left_out=left_out,
-        is_stated=_is_stated(options),
-    )
+    name = table.name(column)
+    return _finish(table, columns, "split", parts, [column], place, name, note)
 
 
 def _parts(table: TextTable, column: Column) -> tuple[NDArray[np.bool_], str]:
@@ -332,17 +307,8 @@ def _read_masks(
             problem = f"{table.name(c)} holds other values than 0 and 1, True and False"
             raise table.error(problem)
         values[:, SPLIT.index(part)] = numbers == 1
-    ids, by = _ids(table, columns, place)
     names = " and ".join(map(table.name, masks))
-    return VertexTable(
-        path=table.path,
-        kind="split",
-        values=values,
-        ids=ids,
-        how=f"{names}, {by}",
-        left_out=count_left_out("column", table.left_out([place, *masks])),
-        is_stated=_is_stated(table.options),
-    )
+    return _finish(table, columns, "split", values, [*masks], place, names)
 
 
 def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
@@ -425,17 +391,7 @@ def _open(path: Path, options: TableOptions) -> TextTable:
 def _read_all(table: TextTable) -> dict[int, Column]:
     """Return the columns; of a single one an empty line is a row too."""
     if table.width > 1:
-        wanted = [
-            c
-            for c, field in enumerate(table.row)
-            if table.width <= _MOST_COLUMNS or not c or not is_number(field)
-            or (table.names and not is_feature(table.names[c]))
-        ]  # fmt: skip
-        stated = table.options.label_column
-        if stated is not None:
-            wanted.append(table.column(stated, "--label-column"))
-        return table.read(sorted({*wanted}))
-
+        return table.read([*range(table.width)])
     with text_table.open_lines(table.path, table.options.tell) as lines:
         words = [
             line.strip(' \t\r\n"')
