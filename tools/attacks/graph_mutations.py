@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -71,7 +72,7 @@ def _put(row: tuple[str, ...], place: int, field: str) -> tuple[str, ...]:
     return (*row[:place], field, *row[place:])
 
 
-def _cut(row: tuple[str, ...], place: int) -> tuple[str, ...]:
+def _cut(row: tuple[Any, ...], place: int) -> tuple[Any, ...]:
     return (*row[:place], *row[place + 1 :])
 
 
@@ -94,6 +95,8 @@ def draw_edges(rng: Generator) -> tuple[Table, list[str]]:
     ids = [str(begin + n) for n in range(count)]
     if rng.random() < 0.3:
         ids = [f"v{n}{'xyz'[n % 3]}" for n in range(count)]
+    if rng.random() < 0.1:
+        ids = [f"{n:03}" for n in range(count)]
     ends = [*range(count), *rng.integers(0, count, 2 * count)]
     others = rng.integers(0, count, len(ends))
     rows = tuple((ids[a], ids[b]) for a, b in zip(ends, others, strict=True))
@@ -125,86 +128,146 @@ def draw_vertices(rng: Generator, ids: list[str]) -> Table:
     return Table(layout, ("id", "f1", "label", "split"), tuple(rows))
 
 
-def change_table(table: Table, rng: Generator) -> tuple[str, Table, str, bool]:
-    """Return what was changed, the table, its text, and whether that has to be said."""
-    row = int(rng.integers(len(table.rows)))
-    column = int(rng.integers(len(table.names)))
+@dataclass(frozen=True)
+class Changed:
+    """A table of which something was changed."""
+
+    table: Table
+    text: str
+    has_to_say: bool = False
+
+
+Change = Callable[[Table, Generator], Changed]
+
+
+def _whole(table: Table, *, says: bool = False) -> Changed:
+    return Changed(table, table.text, says)
+
+
+def _line(table: Table, rng: Generator) -> int:
+    return int(rng.integers(len(table.rows)))
+
+
+def _column(table: Table, rng: Generator) -> int:
+    return int(rng.integers(len(table.names)))
+
+
+def drop_line(table: Table, rng: Generator) -> Changed:
+    """Drop a row."""
+    return _whole(replace(table, rows=_cut(table.rows, _line(table, rng))))
+
+
+def repeat_line(table: Table, rng: Generator) -> Changed:
+    """Write a row twice."""
+    row = table.rows[_line(table, rng)]
+    return _whole(replace(table, rows=(*table.rows, row)))
+
+
+def change_field(table: Table, rng: Generator) -> Changed:
+    """Put another field of its column, a word, or nothing in place of a field."""
+    row = _line(table, rng)
+    column = _column(table, rng)
+    other = table.rows[_line(table, rng)][column]
+    field = str(rng.choice([other, other, "Zed", "", "-4", "7.5"]))
+    fields = table.rows[row]
+    changed = (*fields[:column], field, *fields[column + 1 :])
+    rows = (*table.rows[:row], changed, *table.rows[row + 1 :])
+    return _whole(replace(table, rows=rows))
+
+
+def drop_column(table: Table, rng: Generator) -> Changed:
+    """Drop a column with its name."""
+    column = _column(table, rng)
     is_used = bool(table.layout.roles[column])
-    rows = [*table.rows]
-    kind = rng.choice(
-        ["drop line", "repeat line", "change field", "empty field", "drop column",
-         "add column", "rename column", "swap columns", "drop header", "second header",
-         "quote", "open quote", "comment", "cut line", "word"]
-    )  # fmt: skip
-    says = False
-    if kind == "drop line":
-        del rows[row]
-    elif kind == "repeat line":
-        rows.append(rows[row])
-    elif kind in {"change field", "empty field", "word"}:
-        fields = {"empty field": "", "word": "Zed"}
-        field = fields.get(kind, rows[int(rng.integers(len(rows)))][column])
-        rows[row] = (*rows[row][:column], field, *rows[row][column + 1 :])
-    elif kind == "drop column":
-        table = table.without_column(column)
-        return kind, table, table.text, not is_used
-    elif kind == "add column":
-        return _add_column(table, rng)
-    elif kind == "rename column":
-        table = replace(
-            table, names=(*table.names[:column], "qq", *table.names[column + 1 :])
-        )
-        says = not is_used and table.layout.has_header
-    elif kind == "swap columns":
-        other = int(rng.integers(len(table.names)))
-        table = _swap(table, column, other)
-        rows = [*table.rows]
-    elif kind == "drop header" and table.layout.has_header:
-        table = replace(table, layout=replace(table.layout, has_header=False))
-    elif kind == "second header" and table.layout.has_header:
-        rows.insert(0, tuple("string" for _ in table.names))
-    changed = replace(table, rows=tuple(rows))
-    lines = changed.text.splitlines()
-    line = int(rng.integers(len(lines)))
-    if kind == "quote":
-        lines[line] = changed.layout.separator.join(
-            f'"{field}"' for field in lines[line].split(changed.layout.separator)
-        )
-    elif kind == "open quote":
-        lines[line] = '"' + lines[line]
-    elif kind == "comment":
-        lines.insert(line + 1, "# a comment")
-    elif kind == "cut line":
-        lines[line] = lines[line].rsplit(changed.layout.separator, 1)[0]
-    return str(kind), changed, "\n".join(lines) + "\n", says
+    return _whole(table.without_column(column), says=not is_used)
 
 
-def _add_column(table: Table, rng: Generator) -> tuple[str, Table, str, bool]:
+def add_column(table: Table, rng: Generator) -> Changed:
+    """Add a column of times, counts, numbers, truth values, dates or words."""
     count = len(table.rows)
     fields = [
         [str(1000 + 20 * (n // 3)) for n in range(count)],
         [str(n) for n in range(count)],
         [f"{value:.4f}" for value in rng.random(count)],
         [("True", "False")[n % 2] for n in range(count)],
+        [str(1 + n % 5) for n in range(count)],
         [f"2010-01-{1 + n % 28:02}" for n in range(count)],
         [("friend", "foe")[n % 2] for n in range(count)],
-        [str(1 + n % 5) for n in range(count)],
     ]
     chosen = int(rng.integers(len(fields)))
     place = int(rng.integers(len(table.names) + 1))
     # A table of vertices takes each column of numbers for a feature.
-    is_feature = "id" in table.layout.roles and chosen not in {4, 5}
+    is_feature = "id" in table.layout.roles and chosen < 5
     role = "feature" if is_feature else ""
-    made = fields[chosen]
-    table = table.with_column(place, role, "extra", made)
-    return f"add column {chosen}", table, table.text, not role
+    added = table.with_column(place, role, "extra", fields[chosen])
+    return _whole(added, says=not is_feature)
+
+
+def rename_column(table: Table, rng: Generator) -> Changed:
+    """Give a column a name that says nothing."""
+    column = _column(table, rng)
+    is_used = bool(table.layout.roles[column])
+    names = (*table.names[:column], "qq", *table.names[column + 1 :])
+    says = not is_used and table.layout.has_header
+    return _whole(replace(table, names=names), says=says)
+
+
+def swap_columns(table: Table, rng: Generator) -> Changed:
+    """Write two columns in the other order, where names say which is which."""
+    if table.layout.has_header:
+        table = _swap(table, _column(table, rng), _column(table, rng))
+    return _whole(table)
+
+
+def drop_header(table: Table, _: Generator) -> Changed:
+    """Drop the names of the columns."""
+    layout = replace(table.layout, has_header=False)
+    return _whole(replace(table, layout=layout))
+
+
+def repeat_header(table: Table, rng: Generator) -> Changed:
+    """Write types, units or the names again below the names."""
+    if not table.layout.has_header:
+        return _whole(table)
+    kinds = [("string",) * len(table.names), ("",) * len(table.names), table.names]
+    header = kinds[rng.integers(len(kinds))]
+    return _whole(replace(table, rows=(header, *table.rows)))
+
+
+def _of_text(change: Callable[[str, str], str]) -> Change:
+    """Return a change of one line as it is written."""
+
+    def changed(table: Table, rng: Generator) -> Changed:
+        lines = table.text.splitlines()
+        place = int(rng.integers(len(lines)))
+        lines[place] = change(lines[place], table.layout.separator)
+        return Changed(table, "\n".join(lines) + "\n")
+
+    return changed
+
+
+CHANGES: dict[str, Change] = {
+    "drop line": drop_line,
+    "repeat line": repeat_line,
+    "change field": change_field,
+    "drop column": drop_column,
+    "add column": add_column,
+    "rename column": rename_column,
+    "swap columns": swap_columns,
+    "drop header": drop_header,
+    "repeat header": repeat_header,
+    "quote": _of_text(lambda line, mark: mark.join(f'"{f}"' for f in line.split(mark))),
+    "open quote": _of_text(lambda line, _: f'"{line}'),
+    "comment": _of_text(lambda line, _: f"{line}\n# a comment"),
+    "empty line": _of_text(lambda line, _: f"{line}\n\n"),
+    "cut line": _of_text(lambda line, mark: line.rsplit(mark, 1)[0]),
+    "longer line": _of_text(lambda line, mark: f"{line}{mark}1"),
+}
 
 
 def _swap(table: Table, one: int, other: int) -> Table:
     order = [*range(len(table.names))]
     order[one], order[other] = order[other], order[one]
-    if not table.layout.has_header:
-        return table
     return Table(
         layout=replace(
             table.layout, roles=tuple(table.layout.roles[place] for place in order)
@@ -223,17 +286,22 @@ def mutate_tables(rng: Generator) -> tuple[dict[str, bytes], Mutant]:
     layouts = {"e.txt": edges.layout, "x.csv": beside.layout}
     name = str(rng.choice([*files]))
     table = {"e.txt": edges, "x.csv": beside}[name]
-    change, changed, text, says = change_table(table, rng)
-    texts[name] = text
-    layouts[name] = changed.layout
+    change = str(rng.choice([*CHANGES]))
+    changed = CHANGES[change](table, rng)
+    texts[name] = changed.text
+    layouts[name] = changed.table.layout
 
     def read() -> SlowGraph:
         graph = slow.read_edges(texts["e.txt"], _roles(edges, layouts["e.txt"]))
         slow.add_table(graph, texts["x.csv"], layouts["x.csv"])
         return graph
 
-    mutant = {**files, name: text.encode()}
-    return files, Mutant(f"{name}: {change}", mutant, read, says)
+    return files, Mutant(
+        change=f"{name}: {change}",
+        files={**files, name: changed.text.encode()},
+        read=read,
+        has_to_say=changed.has_to_say,
+    )
 
 
 def _roles(original: Table, layout: Layout) -> Layout:
@@ -264,6 +332,28 @@ def mutate_blocks(rng: Generator) -> tuple[dict[str, bytes], Mutant]:
     return _of_lines("g.lgl", lines, slow.read_blocks, rng, first=0)
 
 
+def mutate_colons(rng: Generator) -> tuple[dict[str, bytes], Mutant]:
+    """Return lists of Friendster, and a mutant with a line or a name changed."""
+    lines = []
+    for vertex in range(101, 108):
+        near = rng.choice(range(101, 111), int(rng.integers(2, 5)), replace=False)
+        lines.append(f"{vertex}:{','.join(map(str, near))}")
+    return _of_lines("g.txt", lines, slow.read_colons, rng, first=0)
+
+
+def mutate_metis(rng: Generator) -> tuple[dict[str, bytes], Mutant]:
+    """Return a graph of METIS, and a mutant with a line or a number changed."""
+    size = int(rng.integers(4, 9))
+    pairs = {frozenset(map(int, rng.integers(1, size + 1, 2))) for _ in range(12)}
+    pairs = {pair for pair in pairs if len(pair) == 2}
+    near: list[list[str]] = [[] for _ in range(size)]
+    for left, right in sorted(map(sorted, pairs)):
+        near[left - 1].append(str(right))
+        near[right - 1].append(str(left))
+    lines = [f"{size} {len(pairs)}", *map(" ".join, near)]
+    return _of_lines("g.graph", lines, slow.read_metis, rng, first=0)
+
+
 def _of_lines(
     name: str,
     lines: list[str],
@@ -279,10 +369,13 @@ def _of_lines(
     elif kind == "repeat line":
         lines.insert(place, lines[place])
     else:
-        words = lines[place].split()
-        other = lines[int(rng.integers(first, len(lines)))].split()
-        words[-1 if words[0] == "#" else 0] = other[-1 if other[0] == "#" else 0]
-        lines[place] = " ".join(words)
+        words = [*re.finditer(r"\w+", lines[place])]
+        others = re.findall(r"\w+", "\n".join(lines[first:]))
+        if words:
+            word = words[rng.integers(len(words))]
+            other = str(rng.choice(others))
+            line = lines[place]
+            lines[place] = f"{line[: word.start()]}{other}{line[word.end() :]}"
     text = "\n".join(lines) + "\n"
     files = {name: original.encode()}
     mutant = Mutant(f"{name}: {kind}", {name: text.encode()}, lambda: read(text), False)
@@ -290,7 +383,7 @@ def _of_lines(
 
 
 def mutate_arrays(rng: Generator) -> tuple[dict[str, bytes], Mutant]:
-    """Return an npz file, and a mutant with an array dropped, renamed, changed, added."""
+    """Return an npz file, and one with an array dropped, renamed, changed, added."""
     count = int(rng.integers(5, 12))
     part = rng.integers(0, 3, count)
     part[0] = 0
@@ -336,7 +429,16 @@ def _packed(arrays: dict[str, Any]) -> bytes:
     return content.getvalue()
 
 
-KINDS = (mutate_tables, mutate_tables, mutate_matrix, mutate_blocks, mutate_arrays)
+KINDS = (
+    mutate_tables,
+    mutate_tables,
+    mutate_tables,
+    mutate_matrix,
+    mutate_blocks,
+    mutate_colons,
+    mutate_metis,
+    mutate_arrays,
+)
 
 
 def import_files(files: dict[str, bytes], folder: Path) -> tuple[SlowGraph, list[str]]:
@@ -378,7 +480,10 @@ def judge(seed: int, folder: Path) -> tuple[str, str]:
     """Return what was changed and what came of it; that begins with "wrong" if so."""
     rng = np.random.default_rng(seed)
     files, mutant = KINDS[rng.integers(len(KINDS))](rng)
-    _, said = import_files(files, folder / f"good{seed}")
+    try:
+        _, said = import_files(files, folder / f"good{seed}")
+    except DataError as error:
+        return "nothing", f"asked: {error}"
     try:
         found, says = import_files(mutant.files, folder / f"mutant{seed}")
     except DataError as error:
@@ -402,8 +507,10 @@ def compare(found: SlowGraph, expected: SlowGraph) -> str:
         return f"edges {found.edges ^ expected.edges}"
     if found.vertices != expected.vertices:
         return f"vertices {found.vertices ^ expected.vertices}"
-    if not expected.features:
-        return ""
+    return _compare_values(found, expected) if expected.features else ""
+
+
+def _compare_values(found: SlowGraph, expected: SlowGraph) -> str:
     if found.features.keys() != expected.features.keys():
         return "features of other vertices"
     for vertex, row in expected.features.items():
@@ -411,11 +518,8 @@ def compare(found: SlowGraph, expected: SlowGraph) -> str:
             return f"features of {vertex}: {found.features[vertex]}, not {row}"
     if not slow.same_classes(found.classes, expected.classes):
         return "other classes"
-    parts = {
-        _PARTS.get(name, name): ids
-        for name, ids in expected.parts.items()
-        if name and ids
-    }
+    parts = {_PARTS.get(name, name): ids for name, ids in expected.parts.items() if ids}
+    parts.pop("", None)
     others = {name: ids for name, ids in found.parts.items() if ids}
     return "" if parts == others else f"parts {others}, not {parts}"
 

@@ -98,15 +98,16 @@ def add_table(graph: SlowGraph, text: str, layout: Layout) -> None:
 
 
 def _number(text: str) -> float:
+    truth = {"True": 1.0, "False": 0.0}
     try:
-        return float(text)
+        return truth[text] if text in truth else float(text)
     except ValueError as error:
         raise NoGraphError(f"{text!r} is no number") from error
 
 
 def read_matrix_market(text: str) -> SlowGraph:
     """Return the graph of a square matrix of MatrixMarket."""
-    lines = [line.split() for line in text.splitlines()[1:] if line[:1] not in "%"]
+    lines = [line.split() for line in text.splitlines()[1:] if not line.startswith("%")]
     sizes, *entries = lines
     if len(sizes) != 3 or len(entries) != int(sizes[2]) or sizes[0] != sizes[1]:
         raise NoGraphError("it has other sizes")
@@ -129,6 +130,34 @@ def read_blocks(text: str) -> SlowGraph:
             graph.vertices.add(vertex)
         elif words:
             graph.add_edge(vertex, words[0])
+    return graph
+
+
+def read_colons(text: str) -> SlowGraph:
+    """Return the graph of lines as ``vertex:neighbour,neighbour``."""
+    graph = SlowGraph()
+    for line in text.splitlines():
+        vertex, _, near = line.partition(":")
+        graph.vertices.add(vertex)
+        for other in near.split(","):
+            graph.add_edge(vertex, other)
+    return graph
+
+
+def read_metis(text: str) -> SlowGraph:
+    """Return the graph of a METIS file without weights, which names each edge twice."""
+    sizes, *lines = text.splitlines()
+    count, edges = map(int, sizes.split())
+    graph = SlowGraph(vertices={str(n) for n in range(1, count + 1)})
+    named = []
+    for vertex, line in enumerate(lines, 1):
+        for other in line.split():
+            graph.add_edge(str(vertex), other)
+            named.append((str(vertex), other))
+    if {*named} != {(b, a) for a, b in named} or len(named) != 2 * edges:
+        raise NoGraphError("an edge is not named at both ends")
+    if len(graph.vertices) != count:
+        raise NoGraphError("it has another number of vertices")
     return graph
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from emu.graph_data.readers.columns import INTEGER, TEXT, Column, count_common
+from emu.graph_data.readers.columns import TEXT, Column, count_common
 
 _PAIRS = """
 source target, source destination, source dest, source dst, source sink, src dst,
@@ -155,14 +155,19 @@ def plausible_pairs(columns: Mapping[int, Column]) -> list[Pair]:
     if first is None:
         return pairs
 
-    others = [pair for pair in pairs if pair is not first]
-    # A relation stands between words; numbers may be weights or times.
-    few = 1 if columns[0].main_kind == TEXT else _FEW
+    least = _least_common(columns[0], first)
     rivals = [
-        pair for pair in others if pair.overlap >= first.overlap and pair.common >= few
+        pair
+        for pair in pairs
+        if pair.overlap >= first.overlap and pair.common >= least and pair != first
     ]
-    if columns[0].main_kind == TEXT and not first.common:
-        rivals = others
-    if columns[0].main_kind == INTEGER and columns[0].rows > 1 and columns[0].grows:
-        rivals = others  # an index, or a time
     return [first, *rivals]
+
+
+def _least_common(column: Column, first: Pair) -> int:
+    """Return how many ids other columns need in common to be as plausible."""
+    if column.rows > 1 and column.grows:
+        return 0  # the first column may be an index, or a time
+    if column.main_kind == TEXT:
+        return min(first.common, 1)  # a relation may stand between
+    return _FEW

@@ -247,7 +247,9 @@ def _is_header(table: TextTable, columns: Mapping[int, Column]) -> bool:
     if named and not any(recurs):
         return True
     # Letters above words may be vertices as well.
-    if all(recurs) and (not named or len(max(first, key=len)) == 1):
+    if all(recurs) and len(max(first, key=len)) == 1:
+        return False
+    if any(recurs) and not named:
         return False
     rows = columns[min(columns)].rows
     readings = [

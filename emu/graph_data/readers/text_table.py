@@ -246,7 +246,7 @@ class TextTable:
         numbers = self._read_numbers(numeric) if numeric else {}
         rest = [column for column in wanted if column not in numbers]
         words = self._read_words(rest) if rest else {}
-        columns = {**numbers, **words}
+        columns = {column: (numbers | words)[column] for column in wanted}
         if len({column.rows for column in columns.values()}) > 1:
             return self._read_words(wanted)  # numpy knows fewer comments
         return columns
