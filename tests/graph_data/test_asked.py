@@ -34,8 +34,8 @@ MASKS = {
 
 #: What, files, options, what the question has, and facts by each answer.
 ASKED: list[tuple[str, Files, dict[str, Any], str, list[Any]]] = [
-    ("times with ties", {"t.txt": TIMES}, UP, r"\(40 vertices, 60 edges\): --columns"
-     r" 2,3",
+    ("times with ties", {"t.txt": TIMES}, UP, (r"\(40 vertices, 60 edges\): --columns"
+     r" 2,3"),
      [({"columns": ("2", "3")}, {"vertices": 40})]),
     ("neighbours of each", {"k.csv": NEAR}, UP, r"\(18 edges\): --neighbours",
      [({"neighbours": True}, {"vertices": 9}), ({"columns": ("1", "2")}, {"edges":
@@ -74,8 +74,8 @@ ASKED: list[tuple[str, Files, dict[str, Any], str, list[Any]]] = [
     ("codes in npz", {"a.npz": npz(edge_index=MASKS["edge_index"], split=[0, 0, 1, 2])},
      UP, "split holds codes", [({"split_codes": ("0", "1", "2")}, {"split": [2, 1,
      1]})]),
-    ("masks that overlap", {"a.npz": npz(**MASKS)}, UP, "--overlap first or --overla"
-     "p last",
+    ("masks that overlap", {"a.npz": npz(**MASKS)}, UP, ("--overlap first or --overla"
+     "p last"),
      [({"overlap": "first"}, {"split": [2, 2, 0]}),
       ({"overlap": "last"}, {"split": [2, 1, 1]})]),
 ]  # fmt: skip
@@ -99,8 +99,8 @@ def test_what_is_open_is_asked_and_each_answer_is_read(
 #: What, files, options, facts.
 READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
     ("times behind", {"e.txt": "5 7 100\n7 9 100\n9 5 120\n"}, UP, {"vertices": 3}),
-    ("zeros in front", {"e.txt": "007 010\n010 011\n"}, UP, {"ids": ["007", "010", ""
-     "011"]}),
+    ("zeros in front", {"e.txt": "007 010\n010 011\n"}, UP, {"ids": ["007", "010", (""
+     "011")]}),
     ("ids beyond 2^63", {"e.txt": f"{2**64 - 1} 1\n{2**63} 2\n1 2\n"}, UP,
      {"vertices": 4, "edges": 3}),
     ("LGL", {"g.lgl": "# a\nb 1.0\nc 2.0\n# b\nc 0.5\nd 3.0\n# d\ne 1.0\n"}, UP,
@@ -161,14 +161,14 @@ def test_what_one_reading_fits_is_read_and_said(
 #: What, file, text, what the one line says.
 REFUSED = [
     ("a second header", "e.csv", "source,target\nlong,long\n0,1\n1,2\n", "line 2 is"),
-    ("one of words", "e.csv", "source,target\nstring,string\na,b\nb,c\n", "second he"
-     "ader"),
+    ("one of words", "e.csv", "source,target\nstring,string\na,b\nb,c\n", ("second he"
+     "ader")),
     ("thousands", "features.csv", "id;f\n0;1,500\n1;2,500\n2;1,750\n3;9,500\n",
      "decimals or thousands"),
-    ("GML on several lines", "g.gml", "# x\ngraph\n[\n  node\n  [\n    id 0\n", "rea"
-     "d_gml"),
-    ("Pajek", "p.net", "*Network x\n*Vertices 2\n1 a\n2 b\n*Edges\n1 2\n", "read_paj"
-     "ek"),
+    ("GML on several lines", "g.gml", "# x\ngraph\n[\n  node\n  [\n    id 0\n", ("rea"
+     "d_gml")),
+    ("Pajek", "p.net", "*Network x\n*Vertices 2\n1 a\n2 b\n*Edges\n1 2\n", ("read_paj"
+     "ek")),
     ("DIMACS", "g.col", "c x\np col 3 2\ne 1 2\ne 2 3\n", "awk .*e.*print"),
     ("UCINET", "g.dl", "dl n=2 format=edgelist1\ndata:\n1 2\n", "igraph.*'dl'"),
     ("TGF", "g.tgf", "1 a\n2 b\n#\n1 2\n", "is TGF.*sed"),

@@ -212,7 +212,7 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
     the words would take far more memory than the file has bytes.
     """
     if not as_words and all(column.words is None for column in columns):
-        return _join_numbers(np.stack([column.values for column in columns]))
+        return _join_numbers(columns)
 
     form = str if as_words else whole
     places: dict[str, int] = {}
@@ -231,14 +231,20 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
     return Keys(ids, np.stack([rank[row] for row in codes]))
 
 
-def _join_numbers(numbers: NDArray[np.int64]) -> Keys:
-    ids = _distinct_numbers(numbers)
+def _join_numbers(columns: Sequence[Column]) -> Keys:
+    ids = _distinct_numbers(np.concatenate([column.distinct for column in columns]))
+    codes = np.empty((len(columns), columns[0].rows), np.int64)
     most = int(ids.max(initial=-1))
-    if most < _marked(numbers):
-        places = np.zeros(most + 1, np.int64)
-        places[ids] = np.arange(len(ids))
-        return Keys(ids, places[numbers])
-    return Keys(ids, np.searchsorted(ids, numbers))
+    if most >= _marked(codes):
+        for row, column in zip(codes, columns, strict=True):
+            row[...] = np.searchsorted(ids, column.values)
+        return Keys(ids, codes)
+
+    places = np.zeros(most + 1, np.int64)
+    places[ids] = np.arange(len(ids))
+    for row, column in zip(codes, columns, strict=True):
+        row[...] = places[column.values]
+    return Keys(ids, codes)
 
 
 def _marked(numbers: NDArray[Any]) -> int:
@@ -253,7 +259,7 @@ def _distinct_numbers(numbers: NDArray[Any]) -> NDArray[Any]:
     if not is_whole or most >= _marked(numbers):
         return np.unique(numbers)
     marks = np.zeros(most + 1, bool)
-    marks[numbers.reshape(-1)] = True
+    marks[numbers] = True
     return np.flatnonzero(marks)
 
 

@@ -105,7 +105,10 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     return replace(
         graph,
         notes=(f"ends: {ends.reason}", *graph.notes, *_count_stated(path, pair[0])),
-        left_out=count_left_out("column", table.left_out(ends.columns)),
+        left_out=(
+            *count_left_out("column", table.left_out(ends.columns)),
+            *["attributes of edges, in braces"] * table.has_attributes,
+        ),
     )
 
 
@@ -244,12 +247,10 @@ def _is_header(table: TextTable, columns: Mapping[int, Column]) -> bool:
     ends = sorted(columns)[:2]
     below = {word for c in ends for word in columns[c].words or ()}
     recurs = [first[c] in below for c in ends]
-    if named and not any(recurs):
+    are_letters = len(max(first, key=len)) == 1
+    if named and not are_letters and not any(recurs):
         return True
-    # Letters above words may be vertices as well.
-    if all(recurs) and len(max(first, key=len)) == 1:
-        return False
-    if any(recurs) and not named:
+    if (any(recurs) and not named) or (all(recurs) and are_letters):
         return False
     rows = columns[min(columns)].rows
     readings = [

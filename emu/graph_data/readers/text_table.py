@@ -150,6 +150,8 @@ class TextTable:
     """Names of the columns; none without a header."""
     row: tuple[str, ...] = ()
     """The first row that is none of names: the second, while that is open."""
+    has_attributes: bool = False
+    """Whether braces with what networkx keeps of an edge stand behind a row."""
     hint: str = ""
     """What else a file may be whose lines differ in length."""
 
@@ -265,8 +267,7 @@ class TextTable:
         if has_padded and "i8" in kinds.values():
             return {}
         if are_alike:
-            turned = np.ascontiguousarray(loaded.T)
-            return {column: Column(turned[column]) for column in wanted}
+            return {column: Column(loaded[:, column]) for column in wanted}
         return {column: Column(_narrow(loaded[f"f{column}"])) for column in wanted}
 
     def _load(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], bool]:
@@ -395,6 +396,7 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
         first_row=fields[0],
         second_row=fields[1] if len(rows) == 2 else (),
         row=fields[-1],
+        has_attributes=bare != re.sub(r'"[^"]*"', "", first.rstrip("\r\n")),
         words_above=tuple(above.split(table.separator)),
     )
 

@@ -92,7 +92,8 @@ def read_features(
     Raises DataError with the line that is something else, or of another length.
     """
     table = _open(path, options)
-    if table.width > 2 and table.row == (*map(str, range(table.width)),):
+    counts = tuple(map(str, range(table.width)))
+    if not table.names and table.width > 2 and table.row == counts:
         raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
     columns = table.read([*range(table.width)])
     place = choose_id(table, columns, known, ())
