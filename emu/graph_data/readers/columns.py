@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -89,6 +89,13 @@ class Column:
     """A number per row, or the place of its text in ``words``."""
     words: tuple[str, ...] | None = None
     """Distinct texts; None where every row has a number."""
+
+    @classmethod
+    def of(cls, fields: Iterable[str]) -> Column:
+        """Return the column of some texts."""
+        places: dict[str, int] = {}
+        values = [places.setdefault(text, len(places)) for text in fields]
+        return cls(np.array(values, np.int64), (*places,))
 
     @property
     def rows(self) -> int:
@@ -179,7 +186,7 @@ class Column:
 
     def below(self, first: str) -> Column:
         """Return the column with one more field on top."""
-        column = self if self.words is not None else self.as_words()
+        column = self.as_words()
         words = column.words or ()
         if first not in words:
             words = (*words, first)
@@ -187,6 +194,8 @@ class Column:
 
     def as_words(self) -> Column:
         """Return the column with its numbers as texts."""
+        if self.words is not None:
+            return self
         distinct, places = np.unique(self.values, return_inverse=True)
         return Column(places, tuple(map(str, distinct.tolist())))
 
@@ -199,10 +208,6 @@ class Keys:
     """Distinct ones, sorted: int64, or words."""
     codes: NDArray[np.int64]
     """Place in ``ids``, shape (columns, rows)."""
-
-    def distinct(self) -> list[int]:
-        """Return how many of the ids each column has."""
-        return [len(np.unique(row)) for row in self.codes]
 
 
 def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
@@ -218,7 +223,7 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
     places: dict[str, int] = {}
     codes = []
     for column in columns:
-        worded = column if column.words is not None else column.as_words()
+        worded = column.as_words()
         of_words = [
             places.setdefault(form(word), len(places)) for word in worded.words or ()
         ]

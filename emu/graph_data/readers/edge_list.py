@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,10 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
             "blanks, tabs, or one of , ; | :: between (--header if it is no edge)"
         )
 
-    table, columns = _read_columns(table, is_konect=konect is not None)
+    table = _read_columns(table, is_konect=konect is not None)
     if not konect and not table.names and options.header is None:
-        _check_sizes(table, [*columns.values()][:2])
-    ends = _choose_ends(table, columns, is_konect=konect is not None)
+        _check_sizes(table)
+    ends = _choose_ends(table, is_konect=konect is not None)
     counts = (0, 0)
     if konect:
         reason = f"{ends.reason}, {konect[0][1:].strip()} by the first line"
@@ -98,7 +98,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
         sizes = _SIZES.match(lines[1])
         counts = (int(sizes[2]), int(sizes[3])) if sizes else counts
 
-    pair = [columns[end] for end in ends.columns]
+    pair = [table.columns[end] for end in ends.columns]
     as_words = _are_words(table, ends.columns, *pair)
     graph = _build(table, ends, pair, counts, as_words=as_words)
     _check_second_row(table, ends.columns, pair)
@@ -189,25 +189,23 @@ def join_sides(
     )
 
 
-def _read_columns(
-    table: TextTable, *, is_konect: bool
-) -> tuple[TextTable, dict[int, Column]]:
+def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
     """Return the table with its header decided, and its columns that may be ends."""
     stated = table.options.header
     if stated is None and is_konect:
         stated = False
     if stated is not None or not text_table.starts_with_words(table):
         table = table.decide(header=bool(stated))
-        return table, table.read(_wanted_columns(table))
+        return table.with_columns(_wanted_columns(table))
 
     below = replace(table, lines_before=table.lines_before + 1)
-    columns = below.read(_wanted_columns(table))
-    if _is_header(table, columns):
-        return table.decide(header=True), columns
+    table = replace(table, columns=below.read(_wanted_columns(table)))
+    if _is_header(table):
+        return table.decide(header=True)
     if len(table.first_row) != table.width:
         number = table.lines_before + 1
         raise table.wrong_line(number, table.first_row, f"{table.width} columns")
-    return table.decide(header=False), text_table.put_on_top(table, columns)
+    return text_table.put_on_top(table.decide(header=False))
 
 
 def _wanted_columns(table: TextTable) -> list[int]:
@@ -226,9 +224,10 @@ def _wanted_columns(table: TextTable) -> list[int]:
     return [*range(min(table.width, _MOST_COLUMNS))]
 
 
-def _is_header(table: TextTable, columns: Mapping[int, Column]) -> bool:
+def _is_header(table: TextTable) -> bool:
     """Return whether the first row has names; DataError where it may as well be one."""
     first = table.header
+    columns = table.columns
     if table.first_row[0] == "" or (
         table.options.columns
         and not any(word.isdecimal() for word in table.options.columns)
@@ -262,9 +261,7 @@ def _is_header(table: TextTable, columns: Mapping[int, Column]) -> bool:
               table.path)  # fmt: skip
 
 
-def _choose_ends(
-    table: TextTable, columns: Mapping[int, Column], *, is_konect: bool
-) -> Ends:
+def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
     """Return the columns of the ends; DataError with all that they may be."""
     two_kinds = table.options.bipartite
     if table.options.columns is not None:
@@ -279,11 +276,11 @@ def _choose_ends(
             words = " and ".join(names[column] for column in ends)
             return Ends(ends, two_kinds, f"columns {numbers} by their names, {words}")
     if table.names:
-        raise _ask_for_names(table, columns)
+        raise _ask_for_names(table)
 
     may_rate = table.separator == "::" or _RATINGS.match(table.path.name)
     if table.width > 2 and not is_konect and not may_rate:
-        _check_pairs(table, columns)
+        _check_pairs(table)
     if two_kinds is None and not may_rate:
         two_kinds = False
     return Ends((0, 1), two_kinds, "columns 1, 2")
@@ -316,28 +313,28 @@ def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Readi
     return readings
 
 
-def _ask_for_names(table: TextTable, columns: Mapping[int, Column]) -> Exception:
+def _ask_for_names(table: TextTable) -> Exception:
     """Return a question for the ends among columns with names that do not say."""
-    pairs = sorted(pairs_of_ids(columns), key=lambda pair: -pair.overlap)
+    pairs = sorted(pairs_of_ids(table.columns), key=lambda pair: -pair.overlap)
     names = ", ".join(name or "(index)" for name in table.names)
     question = f"has columns {names}: which are the ends?"
     if not pairs:
         return table.error(f"{question} No two have ids; --columns A,B names them")
 
-    readings = _readings(table, pairs, columns[0].rows)
+    readings = _readings(table, pairs, table.columns[0].rows)
     kinds = "with --bipartite or --no-bipartite"
     last = replace(readings[-1], option=f"{readings[-1].option}, {kinds}")
     first = Reading("if that line is an edge", "one more", "--no-header")
     return ask(question, [*readings[:-1], last, first], table.path)
 
 
-def _check_pairs(table: TextTable, columns: Mapping[int, Column]) -> None:
+def _check_pairs(table: TextTable) -> None:
     """Refuse columns without names of which others may be the ends as well."""
-    rows = columns[0].rows
+    rows = table.columns[0].rows
     if rows == table.width or (rows == 2 and table.width > _WIDE):
         _refuse_matrix(table)
 
-    pairs = plausible_pairs(columns)
+    pairs = plausible_pairs(table.columns)
     is_clear = len(pairs) == 1 and pairs[0].ends == (0, 1)
     if not pairs or is_clear:
         return
@@ -348,7 +345,7 @@ def _check_pairs(table: TextTable, columns: Mapping[int, Column]) -> None:
         both = "column 1 and column 2"
         readings.append(Reading(both, "of two kinds", "--columns 1,2 --words"))
     elif all(pair.common for pair in pairs) and len(pairs) == math.comb(
-        len(columns), 2
+        len(table.columns), 2
     ):
         lists = "a vertex and its neighbours"
         counts = f"{rows * (table.width - 1):,} edges"
@@ -441,8 +438,9 @@ def _check_second_row(
         )
 
 
-def _check_sizes(table: TextTable, columns: Sequence[Column]) -> None:
+def _check_sizes(table: TextTable) -> None:
     """Refuse a first row of numbers that may say how many rows follow."""
+    columns = [*table.columns.values()][:2]
     rows = columns[0].rows
     are_whole = all(column.kind == INTEGER for column in columns)
     if not are_whole or not states_sizes(table.row, *columns):

@@ -14,8 +14,8 @@ import re
 import time
 import warnings
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -150,6 +150,8 @@ class TextTable:
     """Names of the columns; none without a header."""
     row: tuple[str, ...] = ()
     """The first row that is none of names: the second, while that is open."""
+    columns: Mapping[int, Column] = field(default_factory=dict)
+    """Those that were read, by their place."""
     has_attributes: bool = False
     """Whether braces with what networkx keeps of an edge stand behind a row."""
     hint: str = ""
@@ -238,6 +240,13 @@ class TextTable:
             return split_line(line, self.separator, self.comment)
         except csv.Error as error:
             raise self.error(f"line {number} has a quote that does not end") from error
+
+    def with_columns(self, wanted: Iterable[int]) -> TextTable:
+        """Return the table with some columns, over all of its rows.
+
+        Raises DataError as `read` does.
+        """
+        return replace(self, columns=self.read([*wanted]))
 
     def read(self, wanted: Sequence[int]) -> dict[int, Column]:
         """Return columns by their place, over all rows.
@@ -401,9 +410,12 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
     )
 
 
-def put_on_top(table: TextTable, columns: dict[int, Column]) -> dict[int, Column]:
-    """Return columns that were read below the first row with that row on top."""
-    return {c: column.below(table.first_row[c]) for c, column in columns.items()}
+def put_on_top(table: TextTable) -> TextTable:
+    """Return a table that was read below its first row with that row on top."""
+    columns = {
+        c: column.below(table.first_row[c]) for c, column in table.columns.items()
+    }
+    return replace(table, columns=columns)
 
 
 def starts_with_words(table: TextTable) -> bool:

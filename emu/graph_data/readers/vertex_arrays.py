@@ -131,14 +131,8 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
         names = ", ".join(content)
         problem = f"has keys {names:.80}: lists of ids are needed, for train (tr), "
         raise DataError(f"{problem}valid (va) and test (te)", path=str(path))
-    columns = [_column_of([*map(str, ids)]) for ids in lists.values()]
+    columns = [Column.of(map(str, ids)) for ids in lists.values()]
     return lists_of_ids(path, [*lists], columns, options)
-
-
-def _column_of(words: Sequence[str]) -> Column:
-    places: dict[str, int] = {}
-    codes = [places.setdefault(word, len(places)) for word in words]
-    return Column(np.array(codes, np.int64), (*places,))
 
 
 def _ids_of(words: Sequence[str], *, as_words: bool) -> NDArray[Any]:

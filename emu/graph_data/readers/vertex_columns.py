@@ -103,10 +103,7 @@ class Meeting:
 
 
 def choose_id(
-    table: TextTable,
-    columns: Mapping[int, Column],
-    known: KnownIds | None,
-    others: Sequence[int],
+    table: TextTable, known: KnownIds | None, others: Sequence[int]
 ) -> int | None:
     """Return the column that names vertices, None where rows are in order.
 
@@ -119,14 +116,15 @@ def choose_id(
     if options.ids is False:
         return None
 
-    named = [c for c in columns if table.names and is_id(table.names[c])]
+    named = [c for c, name in enumerate(table.names) if is_id(name)]
     named = [c for c in named if c not in others]
     if len(named) > 1:
-        return _best_id(table, {c: columns[c] for c in named}, known)
+        return _best_id(table, named, known)
     if named or options.ids:
         return named[0] if named else 0
     has_index = table.names[:1] == ("",)
-    if has_index and not np.array_equal(columns[0].real, np.arange(columns[0].rows)):
+    first = table.columns[0]
+    if has_index and not np.array_equal(first.real, np.arange(first.rows)):
         raise table.error(
             "has a first column without a name: ids of the vertices, or to be skipped? "
             "--ids or --no-ids"
@@ -134,31 +132,29 @@ def choose_id(
     return None
 
 
-def _best_id(
-    table: TextTable, columns: Mapping[int, Column], known: KnownIds | None
-) -> int:
+def _best_id(table: TextTable, places: list[int], known: KnownIds | None) -> int:
     """Return which of several columns of ids joins; DataError where two may."""
-    first = [c for c in columns if table.names[c].lower() in _FIRST_IDS]
+    first = [c for c in places if table.names[c].lower() in _FIRST_IDS]
     if known is None:
-        return (first or [*columns])[0]
-    meetings = {c: known.meet(column) for c, column in columns.items()}
-    joining = [c for c in columns if meetings[c].matched]
+        return (first or places)[0]
+
+    meetings = {c: known.meet(table.columns[c]) for c in places}
+    joining = [c for c in places if meetings[c].matched]
     if len(joining) == 1:
         return joining[0]
-    best = max(joining or columns, key=lambda c: meetings[c].matched)
+    best = max(joining or places, key=lambda c: meetings[c].matched)
     rest = [meetings[c].matched for c in joining if c != best]
     if best in first and meetings[best].matched > max(rest, default=0):
         return best
+
     readings = [
         Reading(table.name(c), str(meetings[c]), f"--id-column {table.option(c)}")
-        for c in joining or columns
+        for c in joining or places
     ]
     raise ask("has several columns of ids: which joins?", readings, table.path)
 
 
-def first_as_id(
-    table: TextTable, columns: Mapping[int, Column], place: int | None, value: int
-) -> int | None:
+def first_as_id(table: TextTable, place: int | None, value: int) -> int | None:
     """Return the column of ids beside one of classes or parts.
 
     Raises DataError where the first may be it, and nothing says so.
@@ -172,19 +168,17 @@ def first_as_id(
             "one the id, or are rows in order of vertices? --ids or --no-ids (or "
             "--id-column NAME)"
         )
-    return 0 if 0 in columns else None
+    return 0
 
 
-def number_column(
-    table: TextTable, columns: Mapping[int, Column], known: KnownIds | None
-) -> int | None:
+def number_column(table: TextTable, known: KnownIds | None) -> int | None:
     """Return the first column of features without names where it has ids.
 
     It has where it is of words, or has different whole numbers and words follow, the
     classes. Raises DataError where its numbers may be ids as well as values.
     """
-    first = columns[0]
-    has_words = any(column.main_kind == TEXT for column in columns.values())
+    first = table.columns[0]
+    has_words = any(column.main_kind == TEXT for column in table.columns.values())
     if table.width == 1 or first.main_kind == TEXT:
         return 0 if first.main_kind == TEXT else None
     if first.main_kind != INTEGER or len(first.distinct) < first.rows:
@@ -199,9 +193,7 @@ def number_column(
     )
 
 
-def choose_class(
-    table: TextTable, columns: Mapping[int, Column], place: int | None
-) -> int | None:
+def choose_class(table: TextTable, place: int | None) -> int | None:
     """Return the column of the classes; None where each class has a column of 0 and 1.
 
     Raises DataError where several may have them.
@@ -209,7 +201,7 @@ def choose_class(
     if table.options.label_column is not None:
         return table.column(table.options.label_column, "--label-column")
     has_index = table.names[:1] == ("",)
-    others = [c for c in columns if c != place and c >= has_index]
+    others = [c for c in table.columns if c != place and c >= has_index]
     if len(others) == 1:
         return others[0]
 
@@ -219,37 +211,34 @@ def choose_class(
     elif table.width == 2:
         named = [1]
     else:
-        named = [c for c in others if c and columns[c].main_kind == TEXT]
+        named = [c for c in others if c and table.columns[c].main_kind == TEXT]
     if len(named) == 1:
         return named[0]
-    if one_hot_columns(table, columns, place):
+    if one_hot_columns(table, place):
         return None
     raise table.error(
         f"has {table.width} columns: name that of the classes with --label-column"
     )
 
 
-def one_hot_columns(
-    table: TextTable, columns: Mapping[int, Column], place: int | None
-) -> list[int]:
+def one_hot_columns(table: TextTable, place: int | None) -> list[int]:
     """Return the columns of which each row has one 1 and else 0; empty if none are."""
-    others = [c for c in columns if c != place]
-    if len(others) < _FEWEST_ONE_HOT or len(columns) < table.width:
+    others = [c for c in table.columns if c != place]
+    kinds = {table.columns[c].main_kind for c in others}
+    if len(others) < _FEWEST_ONE_HOT or not kinds <= {INTEGER, BOOLEAN}:
         return []
-    if any(columns[c].main_kind not in {INTEGER, BOOLEAN} for c in others):
-        return []
-    values = np.stack([columns[c].real for c in others])
+    values = np.stack([table.columns[c].real for c in others])
     are_binary = ((values == 0) | (values == 1)).all()
     return others if are_binary and (values.sum(0) == 1).all() else []
 
 
-def choose_features(table: TextTable, columns: Mapping[int, Column]) -> list[int]:
+def choose_features(table: TextTable) -> list[int]:
     """Return the columns of numbers, and of what can be a number, as True and False.
 
     Raises DataError where commas may part decimals or thousands.
     """
     chosen = []
-    for place, column in columns.items():
+    for place, column in table.columns.items():
         name = table.names[place] if table.names else ""
         has_other_use = is_id(name) or is_beside(name) or (table.names and not name)
         if has_other_use or column.main_kind not in NUMERIC:

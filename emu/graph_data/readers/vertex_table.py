@@ -38,7 +38,6 @@ from emu.graph_data.readers.vertex_columns import (
     choose_features,
     choose_id,
     first_as_id,
-    is_beside,
     is_part,
     names_vertices,
     number_column,
@@ -95,17 +94,19 @@ def read_features(
     counts = tuple(map(str, range(table.width)))
     if not table.names and table.width > 2 and table.row == counts:
         raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
-    columns = table.read([*range(table.width)])
-    place = choose_id(table, columns, known, ())
+    table = table.with_columns(range(table.width))
+    place = choose_id(table, known, ())
     if place is None and not table.names and options.ids is None:
-        place = number_column(table, columns, known)
+        place = number_column(table, known)
 
-    chosen = [c for c in choose_features(table, columns) if c != place]
+    chosen = [c for c in choose_features(table) if c != place]
     if not chosen:
         fields = " ".join(table.first_row)
         raise table.error(f"has no column of numbers: {fields!r}")
-    values = np.stack([columns[c].real for c in chosen], axis=1, dtype=np.float32,
-                      casting="same_kind")  # fmt: skip
+    rows = table.columns[chosen[0]].rows
+    values = np.empty((rows, len(chosen)), np.float32)
+    for place_of_feature, c in enumerate(chosen):
+        values[:, place_of_feature] = table.columns[c].real
     if not np.isfinite(values).all():
 
         def fits(fields: list[str]) -> bool:
@@ -113,55 +114,40 @@ def read_features(
 
         raise table.bad_line(chosen, fits, f"{len(chosen)} numbers")
     how = f"{len(chosen)} columns"
-    return _finish(
-        table, columns, "features", values, chosen, place, how,
-        _describe(table, columns, chosen),
-    )  # fmt: skip
+    note = _describe(table, chosen)
+    return _finish(table, "features", values, chosen, place, how, note)
 
 
 def _finish(
     table: TextTable,
-    columns: Mapping[int, Column],
     kind: str,
     values: NDArray[Any],
     used: Sequence[int],
     place: int | None,
     how: str,
-    more: str = "",
+    note: str = "",
 ) -> VertexTable:
     """Return the values of some columns with the vertices that they belong to."""
-    options = table.options
-    ids, by = _ids(table, columns, place)
+    ids, by = _ids(table, place)
     return VertexTable(
         path=table.path,
         kind=kind,
         values=values,
         ids=ids,
-        how=f"{how}, {by}{more}",
+        how=f"{how}, {by}{note}",
         left_out=count_left_out("column", table.left_out([place, *used])),
-        is_stated=_is_stated(options),
+        is_stated=_is_stated(table.options),
     )
 
 
-def _describe(
-    table: TextTable, columns: Mapping[int, Column], chosen: Sequence[int]
-) -> str:
+def _describe(table: TextTable, chosen: Sequence[int]) -> str:
     """Return which features were made numbers, for people."""
     forms = {BOOLEAN: "True and False as 1 and 0", COMMA: "decimal commas"}
     text = ""
     for kind, form in forms.items():
-        names = [
-            table.name(c)
-            for c in chosen
-            if c in columns and columns[c].main_kind == kind
-        ]
-        text += f"; {form}: {name_some(names)}" if names else ""
+        found = [c for c in chosen if table.columns[c].main_kind == kind]
+        text += f"; {form}: {name_some([*map(table.name, found)])}" if found else ""
     return text
-
-
-def is_feature(name: str) -> bool:
-    """Return True for a name that is neither of ids nor of classes and parts."""
-    return bool(name) and not is_beside(name) and not names_vertices([name], {})
 
 
 def read_labels(
@@ -171,33 +157,31 @@ def read_labels(
 
     Raises DataError where several columns may have the classes, or the vertices' names.
     """
-    table = _open(path, options)
-    columns = _read_all(table)
+    table = _read_all(_open(path, options))
     stated = options.label_column
     values = [table.column(stated, "--label-column")] if stated else []
-    place = choose_id(table, columns, known, values)
-    is_first_id = not table.names and len(columns[0].distinct) == columns[0].rows
-    if place is None and is_first_id and one_hot_columns(table, columns, 0):
+    place = choose_id(table, known, values)
+    first = table.columns[0]
+    may_be_ids = not table.names and len(first.distinct) == first.rows
+    if place is None and may_be_ids and one_hot_columns(table, 0):
         place = 0
-    column = choose_class(table, columns, place)
+    column = choose_class(table, place)
     if column is None:
-        return _one_hot_labels(table, columns, place)
+        return _one_hot_labels(table, place)
 
-    place = first_as_id(table, columns, place, column)
-    _check_first_class(table, columns[column])
-    classes, note = _classes(columns[column])
+    place = first_as_id(table, place, column)
+    _check_first_class(table, table.columns[column])
+    classes, note = _classes(table.columns[column])
     _check_classes(table, column, classes)
     name = table.name(column)
-    return _finish(table, columns, "labels", classes, [column], place, name, note)
+    return _finish(table, "labels", classes, [column], place, name, note)
 
 
-def _one_hot_labels(
-    table: TextTable, columns: Mapping[int, Column], place: int | None
-) -> VertexTable:
-    hot = one_hot_columns(table, columns, place)
-    values = np.stack([columns[c].real for c in hot]).argmax(0)
+def _one_hot_labels(table: TextTable, place: int | None) -> VertexTable:
+    hot = one_hot_columns(table, place)
+    values = np.stack([table.columns[c].real for c in hot]).argmax(0)
     how = f"one class for each of {len(hot)} columns"
-    return _finish(table, columns, "labels", values, hot, place, how)
+    return _finish(table, "labels", values, hot, place, how)
 
 
 def _check_first_class(table: TextTable, column: Column) -> None:
@@ -226,7 +210,7 @@ def _check_classes(table: TextTable, column: int, values: NDArray[Any]) -> None:
 
 def _classes(column: Column) -> tuple[NDArray[Any], str]:
     """Return classes as numbers from 0 where all are numbers, else as words."""
-    worded = column if column.words is not None else column.as_words()
+    worded = column.as_words()
     words = worded.words or ()
     known = [word for word in words if word.lower() not in _NO_CLASS]
     if not all(map(is_number, known)):
@@ -257,22 +241,21 @@ def read_splits(
     """
     if path.is_dir():
         return _read_lists(path, options)
-    table = _open(path, options)
-    columns = _read_all(table)
-    parts_named = {c: split_part(name) for c, name in enumerate(table.names)}
-    masks = {c: part for c, part in parts_named.items() if part and c in columns}
+    table = _read_all(_open(path, options))
+    named_parts = {c: split_part(name) for c, name in enumerate(table.names)}
+    masks = {c: part for c, part in named_parts.items() if part}
     if len(masks) > 1:
-        return _read_masks(table, columns, masks, known)
+        return _read_masks(table, masks, known)
 
     named = [c for c, name in enumerate(table.names) if is_part(name)]
     if len(named) > 1 or (table.width > 2 and not named):
         raise table.error("needs one column with train, valid or test, and one of ids")
     column = named[0] if named else table.width - 1
-    place = choose_id(table, columns, known, [column])
-    place = first_as_id(table, columns, place, column)
-    parts, note = _parts(table, columns[column])
+    place = choose_id(table, known, [column])
+    place = first_as_id(table, place, column)
+    parts, note = _parts(table, table.columns[column])
     name = table.name(column)
-    return _finish(table, columns, "split", parts, [column], place, name, note)
+    return _finish(table, "split", parts, [column], place, name, note)
 
 
 def _parts(table: TextTable, column: Column) -> tuple[NDArray[np.bool_], str]:
@@ -292,24 +275,21 @@ def _parts(table: TextTable, column: Column) -> tuple[NDArray[np.bool_], str]:
 
 
 def _read_masks(
-    table: TextTable,
-    columns: Mapping[int, Column],
-    masks: Mapping[int, str],
-    known: KnownIds | None,
+    table: TextTable, masks: Mapping[int, str], known: KnownIds | None
 ) -> VertexTable:
     """Return parts of which each has a column of 0 and 1, or of True and False."""
-    place = choose_id(table, columns, known, [*masks])
+    place = choose_id(table, known, [*masks])
     if len({*masks.values()}) < len(masks):
         raise table.error(f"has {len(masks)} columns of masks for one part")
-    values = np.zeros((columns[min(masks)].rows, len(SPLIT)), bool)
+    values = np.zeros((table.columns[0].rows, len(SPLIT)), bool)
     for c, part in masks.items():
-        numbers = columns[c].real
+        numbers = table.columns[c].real
         if not ((numbers == 0) | (numbers == 1)).all():
             problem = f"{table.name(c)} holds other values than 0 and 1, True and False"
             raise table.error(problem)
         values[:, SPLIT.index(part)] = numbers == 1
     names = " and ".join(map(table.name, masks))
-    return _finish(table, columns, "split", values, [*masks], place, names)
+    return _finish(table, "split", values, [*masks], place, names)
 
 
 def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
@@ -324,7 +304,7 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
         if table.width != 1:
             problem = f"has {table.width} columns, an id per line is needed"
             raise table.error(problem)
-        column = table.read([0])[0]
+        (column,) = table.read([0]).values()
         _check_ids(table, column, 0)
         columns.append(column)
 
@@ -343,10 +323,7 @@ def lists_of_ids(
     Raises DataError when a list names a vertex twice.
     """
     as_words = bool(options.words) or any(c.main_kind == TEXT for c in columns)
-    together = Column(
-        np.arange(sum(column.rows for column in columns)),
-        tuple(field for column in columns for field in column.fields()),
-    )
+    together = Column.of([word for column in columns for word in column.fields()])
     keys = join_columns([together], as_words=as_words)
     values = np.zeros((len(keys.ids), len(SPLIT)), bool)
     begin = 0
@@ -389,10 +366,11 @@ def _open(path: Path, options: TableOptions) -> TextTable:
     )
 
 
-def _read_all(table: TextTable) -> dict[int, Column]:
-    """Return the columns; of a single one an empty line is a row too."""
+def _read_all(table: TextTable) -> TextTable:
+    """Return the table with its columns; of a single one an empty line is a row too."""
     if table.width > 1:
-        return table.read([*range(table.width)])
+        return table.with_columns(range(table.width))
+
     with text_table.open_lines(table.path, table.options.tell) as lines:
         words = [
             line.strip(' \t\r\n"')
@@ -401,9 +379,7 @@ def _read_all(table: TextTable) -> dict[int, Column]:
         ]
     while words and not words[-1]:
         words.pop()
-    distinct = [*dict.fromkeys(words)]
-    places = {word: place for place, word in enumerate(distinct)}
-    return {0: Column(np.array([places[word] for word in words]), (*distinct,))}
+    return replace(table, columns={0: Column.of(words)})
 
 
 def _check_ids(table: TextTable, column: Column, place: int) -> None:
@@ -418,13 +394,11 @@ def _check_ids(table: TextTable, column: Column, place: int) -> None:
         raise table.bad_line([place], fits, "a vertex id")
 
 
-def _ids(
-    table: TextTable, columns: Mapping[int, Column], place: int | None
-) -> tuple[NDArray[Any] | None, str]:
+def _ids(table: TextTable, place: int | None) -> tuple[NDArray[Any] | None, str]:
     """Return the vertex of every row, None where they are in order, and how so."""
     if place is None:
         return None, "rows in order"
-    column = columns.get(place) or table.read([place])[place]
+    column = table.columns[place]
     _check_ids(table, column, place)
     as_words = table.options.words
     if as_words is None:
