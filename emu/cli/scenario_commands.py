@@ -227,10 +227,6 @@ def import_command(
     if file_part(name) != name or name in PRESETS:
         rule = "letters, digits, dots and dashes make a name"
         raise DataError(f"{rule}, and no synthetic graph's", path=f"-o {name}")
-    names = tuple(part.strip() for part in relation.split(",")) if relation else ()
-    if relation and len(names) != 3:
-        problem = "three names are needed: type, relation, type"
-        raise DataError(problem, path=f"--relation {relation}")
     facts = import_graph(
         file,
         name,
@@ -241,7 +237,7 @@ def import_command(
         choices=Choices(
             graph=graph,
             flatten=flatten,
-            relation=names,
+            relation=_relation_names(relation),
             split_number=split_number,
             split_arrays=split_arrays or "",
             split_codes=(*split_words(split_codes or ""),),
@@ -263,6 +259,15 @@ def import_command(
     ).facts
     if emit(json_target, facts):
         _print_import(name, facts, summary_lines(facts))
+
+
+def _relation_names(relation: str) -> tuple[str, ...]:
+    """Return the three names of an option; DataError where they are not three."""
+    names = tuple(part.strip() for part in relation.split(",")) if relation else ()
+    if relation and len(names) != 3:
+        problem = "three names are needed: type, relation, type"
+        raise DataError(problem, path=f"--relation {relation}")
+    return names
 
 
 def _print_import(name: str, facts: dict[str, Any], lines: list[str]) -> None:

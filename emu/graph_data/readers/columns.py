@@ -140,17 +140,17 @@ class Column:
 
     @property
     def is_id(self) -> bool:
-        """Whether its fields may name vertices: whole numbers from 0, or words."""
+        """True where its fields may name vertices: whole numbers from 0, or words."""
         return self.main_kind in {INTEGER, TEXT}
 
     @cached_property
     def is_padded(self) -> bool:
-        """Whether whole numbers among its words begin with zeros."""
+        """True where whole numbers among its words begin with zeros."""
         return any(map(is_padded, self.words or ()))
 
     @cached_property
     def grows(self) -> bool:
-        """Whether it has numbers, each larger than the one above."""
+        """True where it has numbers, each larger than the one above."""
         if self.main_kind not in _NUMERIC:
             return False
         return bool((np.diff(self.real) > 0).all())
@@ -174,7 +174,7 @@ class Column:
 
     @cached_property
     def may_be_thousands(self) -> bool:
-        """Whether its commas may part thousands as well as decimals."""
+        """True where its commas may part thousands as well as decimals."""
         commas = [word for word in self.words or () if "," in word]
         return bool(commas) and all(map(_THOUSANDS.fullmatch, commas))
 

@@ -62,7 +62,7 @@ class Ends:
 
     columns: tuple[int, int]
     two_kinds: bool | None
-    """Whether they number vertices of two kinds; None where nothing says so."""
+    """True where they number vertices of two kinds; None where nothing says so."""
     reason: str
 
 

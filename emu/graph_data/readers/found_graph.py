@@ -78,7 +78,7 @@ class FoundGraph:
     notes: tuple[str, ...] = ()
     """Sentences: what was taken for what."""
     left_out: tuple[str, ...] = ()
-    """What of the file nobody asked for, counted."""
+    """Counts of what nobody asked for: columns, arrays, keys, files."""
     overlap: str = ""
     """As in `Choices`."""
 

@@ -115,7 +115,7 @@ def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
 
 @dataclass(frozen=True)
 class _Form:
-    """What the first line says of those that follow."""
+    """Form of the lines below the first one, as that states it."""
 
     vertices: int
     edges: int

@@ -1,4 +1,4 @@
-"""What is asked where a file can be read in more than one way."""
+"""Questions about files that can be read in more than one way."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Reading:
     """One way to read a file."""
 
     meaning: str
-    """What it takes for what."""
+    """Columns or lines, and the use they are put to."""
     counts: str
-    """What comes of it: vertices, edges, matches."""
+    """Counts that come of it: vertices, edges, matches."""
     option: str
     """Option that decides for it."""
 

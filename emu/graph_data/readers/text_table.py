@@ -153,9 +153,9 @@ class TextTable:
     columns: Mapping[int, Column] = field(default_factory=dict)
     """Those that were read, by their place."""
     has_attributes: bool = False
-    """Whether braces with what networkx keeps of an edge stand behind a row."""
+    """True where braces with what networkx keeps of an edge stand behind a row."""
     hint: str = ""
-    """What else a file may be whose lines differ in length."""
+    """Clause on what a file may be whose lines differ in length."""
 
     @property
     def width(self) -> int:
@@ -164,7 +164,7 @@ class TextTable:
 
     @property
     def states_list(self) -> bool:
-        """Whether the last name may stand for a list, as JODIE's of features does."""
+        """True where the last name may stand for a list, as that of JODIE does."""
         return "list" in self.first_row[-1] and len(self.first_row) < self.width
 
     @property

@@ -110,13 +110,6 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
             row[...] += end.begin
         edges.append(ids)
     sources, destinations = np.concatenate(edges, axis=1)
-    splits: dict[str, list[NDArray[np.int64]]] = {}
-    for _, begin, size, own in types:
-        if own.splits:
-            for part, ids in check_splits(
-                own.splits, size, graph.origin, choices.overlap
-            ).items():
-                splits.setdefault(part, []).append(ids + begin)
     owner = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
         sources,
@@ -125,7 +118,7 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         vertices=total,
         features=_stack_features(types, total),
         labels=_stack_labels(types, graph.origin),
-        splits={part: np.concatenate(ids) for part, ids in splits.items()},
+        splits=_join_splits(types, graph.origin, choices),
         split_origin="; ".join(
             f"{t.own.split_origin} for {t.name}" for t in types if t.own.split_origin
         ),
@@ -137,6 +130,19 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         ),
         overlap=choices.overlap,
     )
+
+
+def _join_splits(
+    types: list[_Type], origin: str, choices: Choices
+) -> dict[str, NDArray[np.int64]]:
+    """Return the vertices of each part, of all types that have a split."""
+    splits: dict[str, list[NDArray[np.int64]]] = {}
+    for _, begin, size, own in types:
+        if own.splits:
+            parts = check_splits(own.splits, size, origin, choices.overlap)
+            for part, ids in parts.items():
+                splits.setdefault(part, []).append(ids + begin)
+    return {part: np.concatenate(ids) for part, ids in splits.items()}
 
 
 def _count(graph: TypedGraph, name: str, own: FoundGraph) -> int:

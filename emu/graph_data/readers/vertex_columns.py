@@ -83,7 +83,7 @@ class KnownIds:
 
 @dataclass(frozen=True)
 class Meeting:
-    """How the ids of a table and of a graph meet."""
+    """Counts of ids that a table and a graph have in common, or alone."""
 
     matched: int
     strange: int
@@ -93,7 +93,7 @@ class Meeting:
 
     @property
     def is_in_part(self) -> bool:
-        """Whether both have ids that the other does not have."""
+        """True where both have ids that the other does not have."""
         return bool(self.matched and self.strange and self.missing)
 
     @override

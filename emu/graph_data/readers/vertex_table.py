@@ -77,10 +77,10 @@ class VertexTable:
     ids: NDArray[Any] | None
     """Vertex of every row; None where they are in order."""
     how: str
-    """What was taken, for people."""
+    """Columns and arrays that were taken, for people."""
     left_out: tuple[str, ...] = ()
     is_stated: bool = False
-    """Whether an option says that ids are those of the graph."""
+    """True where an option says that ids are those of the graph."""
 
 
 def read_features(
