@@ -149,9 +149,11 @@ def _read_beside(
         if file.suffix == ".npy":
             return vertex_arrays.read_npy(file, kind)
         if file.suffix == ".npz":
-            return vertex_arrays.read_npz(file, kind, choices)
+            table = vertex_arrays.read_npz(file, kind, choices)
+            return replace(table, is_stated=bool(options.ids))
         if file.suffix == ".json":
-            return vertex_arrays.read_mapping(file, kind, options)
+            table = vertex_arrays.read_mapping(file, kind, options)
+            return replace(table, is_stated=bool(options.ids))
         read = {
             "features": vertex_table.read_features,
             "labels": vertex_table.read_labels,

@@ -200,6 +200,13 @@ class Column:
         return Column(places, tuple(map(str, distinct.tolist())))
 
 
+def column_of_ids(ids: NDArray[Any]) -> Column:
+    """Return the column of distinct ids, numbers or words."""
+    if ids.dtype.kind == "U":
+        return Column(np.arange(len(ids)), tuple(ids.tolist()))
+    return Column(ids)
+
+
 @dataclass(frozen=True, eq=False)
 class Keys:
     """Ids in some columns of a table."""

@@ -90,11 +90,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     ends = _choose_ends(table, is_konect=konect is not None)
     counts = (0, 0)
     if konect:
-        reason = f"{ends.reason}, {konect[0][1:].strip()} by the first line"
-        two_kinds = options.bipartite
-        if two_kinds is None:
-            two_kinds = konect[1].lower() == "bip"
-        ends = replace(ends, reason=reason, two_kinds=two_kinds)
+        ends = _take_konect(ends, konect, options)
         sizes = _SIZES.match(lines[1])
         counts = (int(sizes[2]), int(sizes[3])) if sizes else counts
 
@@ -110,6 +106,15 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
             *["attributes of edges, in braces"] * table.has_attributes,
         ),
     )
+
+
+def _take_konect(ends: Ends, line: re.Match[str], options: TableOptions) -> Ends:
+    """Return the ends with their kinds, as the first line of KONECT states them."""
+    two_kinds = options.bipartite
+    if two_kinds is None:
+        two_kinds = line[1].lower() == "bip"
+    reason = f"{ends.reason}, {line[0][1:].strip()} by the first line"
+    return replace(ends, reason=reason, two_kinds=two_kinds)
 
 
 def _count_stated(path: Path, column: Column) -> list[str]:
@@ -211,16 +216,15 @@ def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
 def _wanted_columns(table: TextTable) -> list[int]:
     """Return the columns that are read: those that are named ends, else the first."""
     stated = table.options.columns or ()
-    if stated and all(word.isdecimal() for word in stated):
-        return [int(word) - 1 for word in stated if 0 < int(word) <= table.width]
-    if not stated:
-        for names in (table.header, table.words_above):
-            may_name = len(names) == table.width and not any(map(is_number, names))
-            ends = named_ends(names) if may_name else None
-            if ends:
-                return [*ends]
     if stated:
-        return [c for c, name in enumerate(table.header) if name in stated] or [0]
+        names = zip(map(str, range(1, table.width + 1)), table.header, strict=False)
+        return [c for c, each in enumerate(names) if {*each} & {*stated}] or [0]
+
+    for names in (table.header, table.words_above):
+        may_name = len(names) == table.width and not any(map(is_number, names))
+        ends = named_ends(names) if may_name else None
+        if ends:
+            return [*ends]
     return [*range(min(table.width, _MOST_COLUMNS))]
 
 
@@ -228,16 +232,14 @@ def _is_header(table: TextTable) -> bool:
     """Return whether the first row has names; DataError where it may as well be one."""
     first = table.header
     columns = table.columns
-    if table.first_row[0] == "" or (
-        table.options.columns
-        and not any(word.isdecimal() for word in table.options.columns)
-    ):
-        return True  # an index of pandas has no name
-    over_numbers = any(
+    stated = table.options.columns
+    names_are_stated = stated and not any(word.isdecimal() for word in stated)
+    has_index = table.first_row[0] == ""  # that of pandas has no name
+    is_over_numbers = any(
         column.main_kind not in {TEXT, EMPTY} and kind_of(first[c]) == TEXT
         for c, column in columns.items()
     )
-    if over_numbers:
+    if names_are_stated or has_index or is_over_numbers:
         return True
     if any(map(is_number, table.first_row)):
         return False
@@ -251,14 +253,15 @@ def _is_header(table: TextTable) -> bool:
         return True
     if (any(recurs) and not named) or (all(recurs) and are_letters):
         return False
+
     rows = columns[min(columns)].rows
     readings = [
         Reading("a header", f"{rows:,} edges", "--header"),
         Reading("an edge", f"{rows + 1:,} edges", "--no-header"),
     ]
     words = " ".join(table.first_row)
-    raise ask(f"is the first line, {words!r}, a header or an edge?", readings,
-              table.path)  # fmt: skip
+    question = f"is the first line, {words!r}, a header or an edge?"
+    raise ask(question, readings, table.path)
 
 
 def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
@@ -441,6 +444,8 @@ def _check_second_row(
 def _check_sizes(table: TextTable) -> None:
     """Refuse a first row of numbers that may say how many rows follow."""
     columns = [*table.columns.values()][:2]
+    if len(columns) < 2:
+        return
     rows = columns[0].rows
     are_whole = all(column.kind == INTEGER for column in columns)
     if not are_whole or not states_sizes(table.row, *columns):

@@ -16,6 +16,7 @@ from emu.graph_data.readers.columns import (
     NUMBER,
     TEXT,
     Column,
+    column_of_ids,
     count_common,
 )
 from emu.graph_data.readers.edge_columns import is_id, words_of
@@ -62,10 +63,8 @@ class KnownIds:
     def column(self) -> Column:
         """Ids of all vertices, or of those that have an edge."""
         ids = self.graph.ids
-        if ids is not None and ids.dtype.kind == "U":
-            return Column(np.arange(len(ids)), tuple(ids.tolist()))
         if ids is not None:
-            return Column(ids)
+            return column_of_ids(ids)
         if self.graph.vertices is not None:
             return Column(np.arange(self.graph.vertices))
         ends = np.concatenate([self.graph.sources, self.graph.destinations])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
-from emu.graph_data.readers.columns import Column
+from emu.graph_data.readers.columns import column_of_ids
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import Reading, ask
 from emu.graph_data.readers.split_arrays import SPLIT
@@ -64,38 +64,36 @@ def _check_lengths(graph: FoundGraph, tables: Sequence[VertexTable]) -> None:
 
 def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     """Refuse ids of which the table and the graph have each some alone."""
-    ids = np.unique(np.asarray(table.ids))
-    column = Column(ids)
-    if ids.dtype.kind == "U":
-        column = Column(np.arange(len(ids)), tuple(ids.tolist()))
+    ids = np.asarray(table.ids)
     known = KnownIds(graph)
-    meeting = known.meet(column)
+    meeting = known.meet(column_of_ids(np.unique(ids)))
     if not meeting.is_in_part:
         return
 
     union = meeting.matched + meeting.strange + meeting.missing
-    readings = [
-        Reading("both have vertices alone", f"{union} vertices in all", "--ids"),
-        Reading("another column joins", "by its name", "--id-column NAME"),
-    ]
+    readings = [Reading("both have vertices alone", f"{union} vertices", "--ids")]
     lead = f"its {table.kind} by id meet the graph in part ({meeting})."
-    own = known.column.distinct
-    if isinstance(own, np.ndarray) and ids.dtype.kind == "i":
-        shift = int(ids[0]) - int(own[0])
-        is_shifted = np.isin(own + shift, ids).all()
-        if is_shifted and shift:
-            lead += f" They would meet in all if each were {abs(shift)} "
-            lead += "lower." if shift > 0 else "higher."
-            begin, end = int(own[0]), int(own[0]) + len(ids)
-            if np.array_equal(
-                np.asarray(table.ids), np.arange(ids[0], ids[0] + len(ids))
-            ):
-                readings[1] = Reading(
-                    f"rows in order are vertices {begin} to {end - 1}",
-                    f"{end - begin} vertices",
-                    "--no-ids --order rows" if begin == 0 else "--no-ids --order ids",
-                )
+    theirs = known.column.distinct
+    shift = _find_shift(ids, theirs) if isinstance(theirs, np.ndarray) else 0
+    if shift:
+        way = "lower" if shift > 0 else "higher"
+        lead += f" They would meet in all if each were {abs(shift)} {way}."
+    if shift and (np.diff(ids) == 1).all():
+        order = ROWS if ids[0] == shift else IDS
+        meaning = "rows in order are the graph's vertices"
+        option = f"--no-ids --order {order}"
+        readings.append(Reading(meaning, f"{len(ids)} vertices", option))
+    else:
+        readings.append(Reading("another column joins", "by name", "--id-column NAME"))
     raise ask(lead, readings, table.path)
+
+
+def _find_shift(ids: NDArray[Any], theirs: NDArray[Any]) -> int:
+    """Return by how much ids are higher than those of a graph, 0 if they are not."""
+    if ids.dtype.kind != "i" or not len(theirs):
+        return 0
+    shift = int(ids.min()) - int(theirs[0])
+    return shift if np.isin(theirs + shift, ids).all() else 0
 
 
 def _take_order(graph: FoundGraph, tables: Sequence[VertexTable]) -> list[VertexTable]:
@@ -105,7 +103,7 @@ def _take_order(graph: FoundGraph, tables: Sequence[VertexTable]) -> list[Vertex
         problem = "--order labels takes the ids of --labels, and that has none"
         raise DataError(problem, path=graph.origin)
     for table in tables:
-        if len(table.values) != len(labels.values):
+        if table.ids is None and len(table.values) != len(labels.values):
             counts = f"{len(table.values)} {table.kind}, {len(labels.values)} labels"
             problem = f"{counts}: --order labels needs as many of each"
             raise DataError(problem, path=str(table.path))
@@ -132,23 +130,25 @@ def _take_rows(
     if order == IDS:
         if len(ids) == rows:
             return replace(graph, vertices=rows)
-        may_fill = are_numbers and ids[0] >= 1 and ids[-1] <= rows
-        if may_fill:
-            filled = np.arange(1, rows + 1)
-            return replace(
-                graph,
-                sources=(ids - 1)[graph.sources],
-                destinations=(ids - 1)[graph.destinations],
-                ids=filled,
-                vertices=rows,
-            )
+        if are_numbers and ids[0] >= 1 and ids[-1] <= rows:
+            return _renumber(graph, ids - 1, np.arange(1, rows + 1), rows)
     starts_at_one = are_numbers and len(ids) > 1 and ids[0] == 1
     if may_be_rows and (order == ROWS or not starts_at_one):
-        sources, destinations = ids[graph.sources], ids[graph.destinations]
-        return replace(
-            graph, sources=sources, destinations=destinations, ids=None, vertices=rows
-        )
+        return _renumber(graph, ids, None, rows)
     raise _ask_for_order(graph, table, tables, may_be_rows=may_be_rows)
+
+
+def _renumber(
+    graph: FoundGraph, places: NDArray[Any], ids: NDArray[Any] | None, vertices: int
+) -> FoundGraph:
+    """Return a graph with vertices at other places."""
+    return replace(
+        graph,
+        sources=places[graph.sources],
+        destinations=places[graph.destinations],
+        ids=ids,
+        vertices=vertices,
+    )
 
 
 def _ask_for_order(
@@ -200,12 +200,7 @@ def _number(
     if arrays[1:]:
         own = arrays[0]
         ids = np.unique(np.concatenate(arrays))
-        places = np.searchsorted(ids, own)
-        graph = replace(
-            graph,
-            sources=places[graph.sources],
-            destinations=places[graph.destinations],
-        )
+        graph = _renumber(graph, np.searchsorted(ids, own), graph.ids, len(ids))
     return replace(graph, vertices=len(ids)), ids
 
 
