@@ -217,8 +217,8 @@ def _wanted_columns(table: TextTable) -> list[int]:
     """Return the columns that are read: those that are named ends, else the first."""
     stated = table.options.columns or ()
     if stated:
-        names = zip(map(str, range(1, table.width + 1)), table.header, strict=False)
-        return [c for c, each in enumerate(names) if {*each} & {*stated}] or [0]
+        called = [{str(c + 1), name} for c, name in enumerate(table.header)]
+        return [c for c, words in enumerate(called) if words & {*stated}] or [0]
 
     for names in (table.header, table.words_above):
         may_name = len(names) == table.width and not any(map(is_number, names))

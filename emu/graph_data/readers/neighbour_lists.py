@@ -11,11 +11,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-
 from emu.errors import DataError
 from emu.graph_data.readers import text_table
-from emu.graph_data.readers.columns import Column, join_columns, whole
+from emu.graph_data.readers.columns import INTEGER, TEXT, Column, join_columns
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.text_table import TableOptions
@@ -58,16 +56,20 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
                 problem = f"line {number} is {line.strip()!r:.60}, it needs {error}"
                 raise DataError(problem, path=str(path)) from error
 
-    words: dict[str, int] = {}
-    sources = [words.setdefault(v, len(words)) for v, near in lists for _ in near]
-    ends = [words.setdefault(w, len(words)) for _, near in lists for w in near]
-    alone = [words.setdefault(v, len(words)) for v, _ in lists]
+    sources = [vertex for vertex, near in lists for _ in near]
+    ends = [neighbour for _, near in lists for neighbour in near]
+    heads = [vertex for vertex, _ in lists]
     if not ends:
         raise DataError("holds no neighbours", path=str(path))
 
-    column = Column(np.array([*sources, *ends, *alone], np.int64), (*words,))
-    are_numbers = all(map(whole, words)) and not column.is_padded
-    keys = join_columns([column], as_words=options.words or not are_numbers)
+    column = Column.of([*sources, *ends, *heads])
+    as_words = options.words
+    if as_words is None:
+        as_words = column.main_kind == TEXT or column.is_padded
+    if not as_words and column.kind != INTEGER:
+        problem = "has ids that are no whole numbers from 0 (or --words)"
+        raise DataError(problem, path=str(path))
+    keys = join_columns([column], as_words=as_words)
     codes = keys.codes[0]
     names = [f"{name} ({count:,})" for name, count in sorted((+left_out).items())]
     return FoundGraph(
@@ -76,7 +78,7 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
         str(path),
         len(keys.ids),
         ids=keys.ids,
-        notes=(f"neighbours of {len({*alone}):,} vertices, {layout}",),
+        notes=(f"neighbours of {len({*heads}):,} vertices, {layout}",),
         left_out=count_left_out("kind of entries", names),
     )
 

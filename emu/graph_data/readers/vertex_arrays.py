@@ -108,8 +108,9 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
     if not isinstance(content, (dict, list)) or not content:
         raise DataError(f"holds no object of ids and {kind}", path=str(path))
     values = [*content.values()] if isinstance(content, dict) else content
+    are_words = all(isinstance(value, str) for value in values)
     try:
-        array = np.array(values)
+        array: NDArray[Any] = word_array(values) if are_words else np.array(values)
     except ValueError as error:
         raise DataError(f"its {kind} differ in length", path=str(path)) from error
     if array.dtype.kind not in "iufbU":
@@ -123,11 +124,12 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
 
 
 def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
-    """Return the parts of an object of parts and ids, or of ids and parts."""
+    """Return the parts of an object of parts and ids."""
     if not isinstance(content, dict) or not content:
         raise DataError("holds no object of parts and ids", path=str(path))
     lists = {PARTS.get(str(key).lower(), ""): ids for key, ids in content.items()}
-    if "" in lists or not all(isinstance(ids, list) for ids in lists.values()):
+    are_parts = "" not in lists and len(lists) == len(content)
+    if not are_parts or not all(isinstance(ids, list) for ids in lists.values()):
         names = ", ".join(content)
         problem = f"has keys {names:.80}: lists of ids are needed, for train (tr), "
         raise DataError(f"{problem}valid (va) and test (te)", path=str(path))
