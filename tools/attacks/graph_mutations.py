@@ -341,6 +341,15 @@ def mutate_colons(rng: Generator) -> tuple[dict[str, bytes], Mutant]:
     return _of_lines("g.txt", lines, slow.read_colons, rng, first=0)
 
 
+def mutate_konect(rng: Generator) -> tuple[dict[str, bytes], Mutant]:
+    """Return a list of KONECT with weights, and a mutant with an edge changed."""
+    size = int(rng.integers(5, 12))
+    ends = rng.integers(1, size + 1, (15, 2))
+    lines = ["% asym positive", f"% 15 {size} {size}"]
+    lines += [f"{left} {right} {1 + left % 3}" for left, right in ends]
+    return _of_lines("out.k", lines, slow.read_konect, rng, first=2)
+
+
 def mutate_metis(rng: Generator) -> tuple[dict[str, bytes], Mutant]:
     """Return a graph of METIS, and a mutant with a line or a number changed."""
     size = int(rng.integers(4, 9))
@@ -436,6 +445,7 @@ KINDS = (
     mutate_matrix,
     mutate_blocks,
     mutate_colons,
+    mutate_konect,
     mutate_metis,
     mutate_arrays,
 )

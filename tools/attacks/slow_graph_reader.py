@@ -133,6 +133,17 @@ def read_blocks(text: str) -> SlowGraph:
     return graph
 
 
+def read_konect(text: str) -> SlowGraph:
+    """Return the graph of KONECT's list, which states its numbers of edges and ids."""
+    _, sizes, *lines = text.splitlines()
+    count = int(sizes.split()[2])
+    graph = SlowGraph(vertices={str(n) for n in range(1, count + 1)})
+    for line in lines:
+        left, right, *_ = line.split()
+        graph.add_edge(left, right)
+    return graph
+
+
 def read_colons(text: str) -> SlowGraph:
     """Return the graph of lines as ``vertex:neighbour,neighbour``."""
     graph = SlowGraph()

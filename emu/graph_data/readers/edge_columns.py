@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from emu.graph_data.readers.columns import TEXT, Column, count_common
+from emu.graph_data.readers.columns import TEXT, Column, count_common, is_number
 
 _PAIRS = """
 source target, source destination, source dest, source dst, source sink, src dst,
@@ -93,7 +93,7 @@ def _alike(
 def _numbered(name: str) -> str:
     """Return what node1, node2, id_a, id_b have in common; "" of other names."""
     match = re.fullmatch(r"(.*?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])", name)
-    return f"{match[1]}-" if match else ""
+    return f"{match[1]}-" if match and not is_number(name) else ""
 
 
 def are_two_kinds(names: Sequence[str]) -> bool | None:

@@ -221,11 +221,15 @@ def _wanted_columns(table: TextTable) -> list[int]:
         return [c for c, words in enumerate(called) if words & {*stated}] or [0]
 
     for names in (table.header, table.words_above):
-        may_name = len(names) == table.width and not any(map(is_number, names))
-        ends = named_ends(names) if may_name else None
+        ends = _ends_by_name(table, names)
         if ends:
             return [*ends]
     return [*range(min(table.width, _MOST_COLUMNS))]
+
+
+def _ends_by_name(table: TextTable, names: tuple[str, ...]) -> tuple[int, int] | None:
+    """Return the ends that words of a header or a comment name, if they do."""
+    return named_ends(names) if len(names) == table.width else None
 
 
 def _is_header(table: TextTable) -> bool:
@@ -271,7 +275,7 @@ def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
         return _stated_ends(table, table.options.columns)
 
     for names in (table.names, table.words_above):
-        ends = named_ends(names) if len(names) == table.width else None
+        ends = _ends_by_name(table, names)
         if ends is not None:
             if two_kinds is None:
                 two_kinds = are_two_kinds([names[c] for c in ends])
