@@ -113,6 +113,8 @@ READ: list[tuple[str, str, dict[str, Any], str, str]] = [
     ("columns by option", "a,b,c\n1,5,7\n2,7,9\n",
      {"columns": ("b", "c"), "bipartite": False}, "5 7 9",
      "5-7 7-9"),
+    ("a year among names of words", "source,target,2010\nal,bo,x\nbo,cy,y\n", {},
+     "al bo cy", "al-bo bo-cy"),
     ("by number", "0 5 7\n1 7 9\n", {"columns": ("2", "3")}, "5 7 9", "5-7 7-9"),
     ("sizes first", "3 2\n1 2\n2 3\n", {"header": True}, "1 2 3", "1-2 2-3"),
     ("no sizes", "3 2\n1 2\n2 3\n", {"header": False}, "1 2 3", "2-3 1-2"),

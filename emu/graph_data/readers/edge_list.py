@@ -245,8 +245,6 @@ def _is_header(table: TextTable) -> bool:
     )
     if names_are_stated or has_index or is_over_numbers:
         return True
-    if any(map(is_number, table.first_row)):
-        return False
 
     named = named_ends(first)
     ends = sorted(columns)[:2]
@@ -255,6 +253,8 @@ def _is_header(table: TextTable) -> bool:
     are_letters = len(max(first, key=len)) == 1
     if named and not are_letters and not any(recurs):
         return True
+    if any(map(is_number, table.first_row)):
+        return False
     if (any(recurs) and not named) or (all(recurs) and are_letters):
         return False
 
