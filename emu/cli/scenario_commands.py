@@ -152,13 +152,17 @@ def docs(
 
 #: Content of the arrays that state a split.
 SplitContent = StrEnum("SplitContent", "MASKS IDS")
+Overlap = StrEnum("Overlap", "FIRST LAST")
+Order = StrEnum("Order", "ROWS IDS LABELS")
 
 
 @app.command("import")
 def import_command(
     file: Path = argument("FILE", "Graph to bring in."),
     name: str = option("--out -o NAME", "What to call it.", ...),
-    features: Path | None = option("FILE", "A row of numbers per vertex: npy or text."),
+    features: Path | None = option(
+        "FILE", "A row of numbers per vertex: text, npy, npz, json."
+    ),
     feature_length: int | None = option("N", "Make up features of this length.", min=1),
     labels: Path | None = option("FILE", "A class per vertex, number or word."),
     classes: int | None = option("N", "Make up labels of so many classes.", min=1),
@@ -167,6 +171,12 @@ def import_command(
     split_number: int | None = option("N", "Which of several splits, from 0.", min=0),
     split_arrays: SplitContent | None = option(
         "masks|ids", "What arrays of splits hold."
+    ),
+    split_codes: str | None = option(
+        "A,B,C", "Codes of train, valid and test, such as 0,1,2."
+    ),
+    overlap: Overlap | None = option(
+        "first|last", "Part that keeps a vertex of several, of train, valid, test."
     ),
     splits: Path | None = option(
         "FILE", "train, valid or test per vertex; or a folder of lists."
@@ -184,7 +194,16 @@ def import_command(
     ids: bool | None = option(
         "--ids/--no-ids", "Tables beside name vertices, or are in their order."
     ),
-    words: bool = option("--words", "Ids are words, even if some are numbers."),
+    id_column: str | None = option("NAME", "Column of vertices in tables beside."),
+    order: Order | None = option(
+        "rows|ids|labels", "Vertices of rows in order: 0, 1, ..; sorted ids; labels."
+    ),
+    words: bool | None = option(
+        "--words/--no-words", "Ids are words, even if some are numbers."
+    ),
+    neighbours: bool = option(
+        "--neighbours", "A line has a vertex and its neighbours."
+    ),
     flatten: bool = option("--flatten", "Make one graph of several types."),
     label_column: str | None = option(
         "NAME", "Column of classes in the file of --labels."
@@ -193,10 +212,12 @@ def import_command(
 ) -> None:
     """Bring a graph of your own in, for job.dataset: NAME.
 
-    FILE is an edge list (csv, tsv, txt, also gz), a graph of METIS, MatrixMarket or
-    KONECT, npz, npy, a Data or HeteroData of PyTorch Geometric (pt), graphs of dgl
-    (bin), or a folder of OGB or of DistDGL's partitions. Nothing that a file holds is
-    executed. Every edge counts in both directions.
+    FILE is an edge list (csv, tsv, txt, also gz), a graph of METIS, MatrixMarket,
+    KONECT, LGL or Friendster, npz, npy, a Data or HeteroData of PyTorch Geometric (pt),
+    graphs of dgl (bin), or a folder of OGB or of DistDGL's partitions. Nothing that a
+    file holds is executed. Every edge counts in both directions. What was used is
+    printed, what was left out is counted; where a file can be read in two ways, both
+    are shown with the option that decides.
     """
     from emu.graph_data.imported import import_graph, summary_lines  # noqa: PLC0415
     from emu.graph_data.readers import text_table  # noqa: PLC0415 - numpy
@@ -206,10 +227,6 @@ def import_command(
     if file_part(name) != name or name in PRESETS:
         rule = "letters, digits, dots and dashes make a name"
         raise DataError(f"{rule}, and no synthetic graph's", path=f"-o {name}")
-    names = tuple(part.strip() for part in relation.split(",")) if relation else ()
-    if relation and len(names) != 3:
-        problem = "three names are needed: type, relation, type"
-        raise DataError(problem, path=f"--relation {relation}")
     facts = import_graph(
         file,
         name,
@@ -217,20 +234,40 @@ def import_command(
         feature_length=feature_length,
         labels=labels,
         classes=classes,
-        choices=Choices(graph, flatten, names, split_number, split_arrays or ""),
+        choices=Choices(
+            graph=graph,
+            flatten=flatten,
+            relation=_relation_names(relation),
+            split_number=split_number,
+            split_arrays=split_arrays or "",
+            split_codes=(*split_words(split_codes or ""),),
+            overlap=overlap or "",
+        ),
         splits=splits,
         table=text_table.TableOptions(
             columns=None if columns is None else (*split_words(columns),),
             bipartite=bipartite,
             header=header,
             words=words,
+            neighbours=neighbours,
             ids=ids,
+            id_column=id_column,
+            order=order or "",
             label_column=label_column,
         ),
         tell=lambda line: typer.echo(line, err=True),
     ).facts
     if emit(json_target, facts):
         _print_import(name, facts, summary_lines(facts))
+
+
+def _relation_names(relation: str) -> tuple[str, ...]:
+    """Return the three names of an option; DataError where they are not three."""
+    names = tuple(part.strip() for part in relation.split(",")) if relation else ()
+    if relation and len(names) != 3:
+        problem = "three names are needed: type, relation, type"
+        raise DataError(problem, path=f"--relation {relation}")
+    return names
 
 
 def _print_import(name: str, facts: dict[str, Any], lines: list[str]) -> None:

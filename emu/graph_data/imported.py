@@ -19,11 +19,22 @@ from emu.errors import DataError
 from emu.graph_data import prepared
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
-from emu.graph_data.readers import array_files, dgl_file, edge_list, vertex_table
+from emu.graph_data.readers import (
+    array_files,
+    dgl_file,
+    edge_list,
+    matrix_files,
+    neighbour_lists,
+    vertex_arrays,
+    vertex_table,
+)
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, check_size
 from emu.graph_data.readers.ogb_folder import read_ogb
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.text_table import TableOptions, Tell
+from emu.graph_data.readers.vertex_columns import KnownIds
+from emu.graph_data.readers.vertex_join import join_tables
+from emu.graph_data.readers.vertex_table import VertexTable
 from emu.graph_data.sampling import Structure
 from emu.host.files import cache_home
 from emu.host.input_file import one_error
@@ -70,7 +81,7 @@ def import_graph(
         npz, a ``Data`` of PyTorch Geometric (pt), a graph of dgl (bin), a folder of OGB
         or of DistDGL's partitions, or the json file of those.
     features, labels, splits
-        A row per vertex, npy or text, instead of what the file holds.
+        A row per vertex, text, npy, npz or json, instead of what the file holds.
     table
         Answers to what text files leave open.
     tell
@@ -86,28 +97,69 @@ def import_graph(
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
-    options, tables = replace(table or TableOptions(), tell=tell), []
-    for file, read in (
-        (features, vertex_table.read_features),
-        (labels, vertex_table.read_labels),
-        (splits, vertex_table.read_splits),
-    ):
-        if file is not None:
-            with one_error(file):
-                tables.append(read(file, options))
+    options = replace(
+        table or TableOptions(), tell=tell, split_codes=choices.split_codes
+    )
     with one_error(path):
-        graph = _read_file(path, choices, options)
-        own: dict[str, Any] = {"features": graph.features, "labels": graph.labels}
-        own["split"] = graph.splits or None
-        instead = [t.kind for t in tables if own[t.kind] is not None]
-        graph = vertex_table.join_tables(graph, tables)
+        has_npz = splits is not None and splits.suffix == ".npz"
+        graph = _read_file(path, choices, options, beside=has_npz)
+        files = {"features": features, "labels": labels, "split": splits}
+        tables = [
+            _read_beside(file, kind, options, choices, KnownIds(graph))
+            for kind, file in files.items()
+            if file is not None
+        ]
+        graph = _join(graph, tables, path, options)
+        graph = replace(graph, overlap=choices.overlap)
         notes = [*graph.notes]
-        notes += [f"{kind} of {path.name} itself are left out" for kind in instead]
         raw = _make_up(graph, feature_length, classes, notes).check()
-        facts = {**summarize(raw, graph.split_origin), "notes": notes}
+        facts = {
+            **summarize(raw, graph.split_origin),
+            "notes": notes,
+            "left_out": [*graph.left_out],
+        }
         return prepared.prepare_arrays(
             folder, lambda partial: _write(partial, raw, path, facts, graph.ids)
         )
+
+
+def _join(
+    graph: FoundGraph, tables: list[VertexTable], path: Path, options: TableOptions
+) -> FoundGraph:
+    """Return the graph with tables beside it; what they stand for is left out."""
+    stated: dict[str, Any] = {
+        "features": graph.features,
+        "labels": graph.labels,
+        "split": graph.splits or None,
+    }
+    instead = [
+        f"{table.kind} of {path.name} itself"
+        for table in tables
+        if stated[table.kind] is not None
+    ]
+    graph = join_tables(graph, tables, options.order)
+    return replace(graph, left_out=(*graph.left_out, *instead))
+
+
+def _read_beside(
+    file: Path, kind: str, options: TableOptions, choices: Choices, known: KnownIds
+) -> VertexTable:
+    """Return a table of vertices, by the name of its file and its content."""
+    with one_error(file):
+        if file.suffix == ".npy":
+            return vertex_arrays.read_npy(file, kind)
+        if file.suffix == ".npz":
+            table = vertex_arrays.read_npz(file, kind, choices)
+            return replace(table, is_stated=bool(options.ids))
+        if file.suffix == ".json":
+            table = vertex_arrays.read_mapping(file, kind, options)
+            return replace(table, is_stated=bool(options.ids))
+        read = {
+            "features": vertex_table.read_features,
+            "labels": vertex_table.read_labels,
+            "split": vertex_table.read_splits,
+        }
+        return read[kind](file, options, known)
 
 
 def source_of_import(folder: Path, *, seed: int) -> Source:
@@ -142,7 +194,9 @@ def open_imported(folder: Path) -> PreparedArrays:
     return PreparedArrays(folder, "import the graph again")
 
 
-def _read_file(path: Path, choices: Choices, options: TableOptions) -> FoundGraph:
+def _read_file(
+    path: Path, choices: Choices, options: TableOptions, *, beside: bool
+) -> FoundGraph:
     description = path if path.suffix == ".json" else dgl_file.partition_json(path)
     folder = path.is_dir() or description is not None
     text = not folder and path.suffix not in _READERS
@@ -155,17 +209,29 @@ def _read_file(path: Path, choices: Choices, options: TableOptions) -> FoundGrap
         read = read_ogb if folder else _READERS[path.suffix]
         return read(path, choices)
     array_files.refuse_pickle(path)
-    if choices != NO_CHOICES:
+    of_others = replace(choices, split_codes=(), overlap="")
+    has_arrays_beside = choices.split_arrays or choices.split_number is not None
+    if replace(of_others, split_arrays="", split_number=None) != NO_CHOICES or (
+        has_arrays_beside and not beside
+    ):
         problem = "is text: --graph, --flatten, --relation, --split-number and "
         raise DataError(f"{problem}--split-arrays are for other files", path=str(path))
+    return _read_text(path, options)
+
+
+def _read_text(path: Path, options: TableOptions) -> FoundGraph:
     answers = {options.columns, options.header}
-    if edge_list.is_matrix(path):
+    if matrix_files.is_matrix(path):
         if answers != {None}:
             problem = "is MatrixMarket: leave --columns and --header out"
             raise DataError(problem, path=str(path))
-        return edge_list.read_matrix(path, options)
+        return matrix_files.read_matrix(path, options)
+
+    layout = neighbour_lists.find_layout(path, options)
+    if layout:
+        return neighbour_lists.read_neighbours(path, layout, options)
     is_open = answers | {options.bipartite} == {None}
-    graph = edge_list.read_metis(path, options.tell) if is_open else None
+    graph = matrix_files.read_metis(path, options.tell) if is_open else None
     return graph or edge_list.read_edge_list(path, options)
 
 
@@ -261,6 +327,7 @@ def summary_lines(facts: Mapping[str, Any]) -> list[str]:
     doubles = f"{facts['doubles']:,} doubles (in either direction)"
     lines = [
         *facts["notes"],
+        *(f"left out: {text}" for text in facts["left_out"]),
         f"edges: {facts['edges_given']:,} given; dropped: {loops}, {doubles}",
         f"vertices: {facts['vertices']:,}; {facts['isolated']:,} without an edge",
         f"classes: {classes}",

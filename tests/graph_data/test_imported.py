@@ -71,11 +71,11 @@ def test_an_edge_list_that_unpacks_without_end_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("7", "line 4 is '7', it needs two vertex ids"),
+        ("7", "line 4 is '7', it needs 2 columns, as in the lines before"),
         ("7,x", "line 4 is '7 x'"),
         ("7,1.5", "line 4 is '7 1.5'"),
         ("7,-1", "line 4 is '7 -1'"),
-        ("7,8,9", "line 4 is '7 8 9'.*2 columns as in the lines before"),
+        ("7,8,9", "line 4 is '7 8 9'.*2 columns, as in the lines before"),
         ("\x1b[31m,1", r"line 4 is '\\\\x1b\[31m 1'"),
     ],
 )
@@ -109,7 +109,7 @@ def test_features_and_labels_come_from_files_of_their_own(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("features", "labels", "problem"),
     [
-        ("0.5,2\n3\n5,6\n", "0\n1\n0\n", "line 2 is '3', it needs 2 numbers"),
+        ("0.5,2\n3\n5,6\n", "0\n1\n0\n", "line 2 is '3', it needs 2 columns"),
         ("0.5,2\n3,nan\n5,6\n", "0\n1\n0\n", "line 2 is '3 nan', it needs 2 numbers"),
         ("1\n2\n3\n4\n", "0\n1\n0\n", "3 labels in y.csv and 4 features in x.csv"),
         ("1\n2\n", "0\n1\n", "an edge names 2: give them a column of ids"),
@@ -312,7 +312,7 @@ def test_labels_of_an_option_go_before_those_of_the_file(tmp_path: Path) -> None
     kept = import_graph(tmp_path / "g.npz", "both", labels=labels)
 
     assert kept.array("labels").tolist() == [1, 0, 0, 2]
-    assert "labels of g.npz itself are left out" in kept.facts["notes"]
+    assert "labels of g.npz itself" in kept.facts["left_out"]
     with pytest.raises(DataError, match="leave --columns"):
         import_graph(tmp_path / "g.npz", "x", table=TableOptions(columns=("a", "b")))
 

@@ -24,7 +24,13 @@ from emu.errors import DataError
 from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.found_graph import FoundGraph, graph_of_arrays, is_read
-from emu.graph_data.readers.split_arrays import NESTED, NO_CHOICES, Choices, split_part
+from emu.graph_data.readers.split_arrays import (
+    CODES,
+    NESTED,
+    NO_CHOICES,
+    Choices,
+    split_part,
+)
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host import input_file
 from emu.host.foreign_code import INSTALL_TORCH, import_library
@@ -135,14 +141,18 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         unread: dict[str, None] = {}
         for key, values in content.items():
             if not isinstance(values, dict) or key == "_global_store":
+                inner = values if isinstance(values, dict) else {str(key): values}
+                unread |= dict.fromkeys(map(str, inner))
                 continue
             arrays, others = _arrays(torch, values, path)
             unread |= dict.fromkeys(others)
             if isinstance(key, tuple):
                 source, name, target = map(str, key)
                 arrays.pop("shape", None)  # of an adjacency between two types
-                ends = found_graph.find_edges(arrays, f"{path} ({name})")[:2]
+                asked = found_graph.AskedArrays(arrays)
+                ends = found_graph.find_edges(asked, f"{path} ({name})")[:2]
                 edges[source, name, target] = np.stack(ends)
+                unread |= dict.fromkeys(asked.unread)
             else:
                 vertices[str(key)] = arrays
         typed_graph = TypedGraph(str(path), vertices, edges, (*unread,))
@@ -251,22 +261,34 @@ def _arrays(
     torch: Any, content: dict[Any, Any], path: Path
 ) -> tuple[dict[str, NDArray[Any]], list[str]]:
     """Return the arrays that are read, and the names of what is not."""
-    by_name = {key: value for key, value in content.items() if isinstance(key, str)}
-    for name in NESTED:
-        if isinstance(by_name.get(name), dict):
-            inner = by_name.pop(name)
-            by_name |= {key: inner[key] for key in inner if split_part(str(key))}
     arrays: dict[str, NDArray[Any]] = {}
-    unread, may_be_sparse = [], {*found_graph.MATRICES, *found_graph.FEATURES}
-    for name, value in by_name.items():
-        sparse = getattr(value, "layout", None) in (torch.sparse_coo, torch.sparse_csr)
-        if sparse and value.ndim == 2 and name in may_be_sparse:
+    unread = []
+    may_be_sparse = {*found_graph.MATRICES, *found_graph.FEATURES}
+    for name, value in _without_nesting(content).items():
+        is_tensor = isinstance(value, torch.Tensor)
+        is_sparse = is_tensor and value.layout in (torch.sparse_coo, torch.sparse_csr)
+        may_be_other = name in CODES and not is_tensor
+        if is_sparse and value.ndim == 2 and name in may_be_sparse:
             arrays |= _sparse_arrays(torch, name, value, path)
-        elif is_read(name) and value is not None:
+            unread += [f"{name}.values"] * (name in found_graph.MATRICES)
+        elif is_read(name) and value is not None and not may_be_other:
             arrays[name] = _array(torch, name, value, path)
-        else:
+        elif value is not None:
             unread.append(name)
     return arrays, unread
+
+
+def _without_nesting(content: dict[Any, Any]) -> dict[str, Any]:
+    """Return values by name, those of a dictionary of splits among them."""
+    by_name: dict[str, Any] = {}
+    for key, value in content.items():
+        if key in NESTED and isinstance(value, dict):
+            for inner, ids in value.items():
+                is_part = split_part(str(inner)) is not None
+                by_name[str(inner) if is_part else f"{key}.{inner}"] = ids
+        else:
+            by_name[str(key)] = value
+    return by_name
 
 
 def _sparse_arrays(

@@ -254,8 +254,9 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         # As ogb saves its graphs: a row per vertex, beside the graph.
         (own,) = graph.vertices.values()
         fit = {n for n, a in beside.items() if a.shape[:1] == (own["num_nodes"],)}
-        own |= {name: beside[name] for name in fit if name not in own}
-        unread += sorted(beside.keys() - fit)
+        taken = fit - own.keys()
+        own |= {name: beside[name] for name in taken}
+        unread += sorted(beside.keys() - taken)
     else:
         unread += sorted(beside)
     whole = TypedGraph(str(path), graph.vertices, graph.edges, (*unread,))

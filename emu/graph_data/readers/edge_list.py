@@ -1,113 +1,159 @@
-"""Lists of edges in text: which columns are the ends, and of how many kinds they are.
+"""Lists of edges in text: columns with the ends, or a vertex and its neighbours.
 
-Names of columns decide, the first line of KONECT (http://konect.cc: ``% bip ...``), or
-options. Without a header the first two columns are the ends, as in SNAP's lists. Below
-the first lines of a sparse matrix of MatrixMarket in coordinates
-(https://math.nist.gov/MatrixMarket/formats.html) stands a table like any other: 10
-million entries take 5.2 s of CPU and 364 MB.
-
-The first line of a graph of METIS (manual of 5.1.0, 4.1.1) is ``vertices edges [fmt
-[ncon]]``; a line per vertex follows with its size, its weights, and its neighbours from
-1, each with the weight of the edge.
+Options decide, then names of columns, the first line of KONECT (http://konect.cc:
+``% bip ...``), then what all rows show (`edge_columns`). Where a second reading is as
+plausible, it is asked.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from array import array
 from collections.abc import Iterable, Sequence
-from itertools import combinations, islice
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.errors import DataError
 from emu.graph_data.readers import text_table
+from emu.graph_data.readers.columns import (
+    EMPTY,
+    INTEGER,
+    TEXT,
+    Column,
+    Keys,
+    is_number,
+    join_columns,
+    kind_of,
+    whole,
+)
+from emu.graph_data.readers.edge_columns import (
+    Pair,
+    are_two_kinds,
+    named_ends,
+    pairs_of_ids,
+    plausible_pairs,
+)
 from emu.graph_data.readers.found_graph import FoundGraph
-from emu.graph_data.readers.text_table import Keys, TableOptions, Tell, TextTable
+from emu.graph_data.readers.questions import Reading, ask, count_left_out, size_of
+from emu.graph_data.readers.text_table import TableOptions, TextTable
 
-#: Names of the two ends of an edge; an earlier pair goes before a later one.
-_ENDS = (
-    ("source", "target"), ("source", "destination"), ("source", "dest"),
-    ("source", "dst"), ("source", "sink"), ("src", "dst"), ("src", "dest"),
-    ("src", "target"), ("src", "tgt"), ("src", "trg"), ("from", "to"), ("u", "v"),
-    ("head", "tail"), ("citing", "cited"), ("follower", "followee"),
-    ("sender", "receiver"), ("parent", "child"), ("i", "j"), ("row", "col"),
-    ("row", "column"), ("start", "end"), ("subject", "object"),
-)  # fmt: skip
-#: Kinds of vertices on the two sides of a bipartite list.
-_LEFT = {
-    "u", "user", "reviewer", "rater", "customer", "author", "person", "actor", "member",
-    "reader",
-}  # fmt: skip
-_RIGHT = {
-    "i", "item", "movie", "product", "book", "paper", "business", "asin", "track",
-    "song", "artist", "group", "game", "event", "film", "article", "shop",
-}  # fmt: skip
-#: Words that say no more than that a column has vertices.
-_PLAIN = {"id", "ids", "node", "nodes", "vertex", "vertices", "idx", "index", "key"}
 #: Files of MovieLens that have no header: users and items, two kinds.
 _RATINGS = re.compile(r"u\w?\.(data|base|test)$|.*ratings?\b", re.IGNORECASE)
 _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
-_METIS = {".graph", ".metis"}
-#: Numbers of a value of a matrix, by its type.
-_VALUES = {"pattern": 0, "real": 1, "double": 1, "integer": 1, "complex": 2}
 _SIZES = re.compile(r"%\s*(\d+)\s+(\d+)\s+(\d+)\s*$")
+_EDGES = re.compile(r"#.*\bedges:?\s*(\d+)", re.IGNORECASE)
+#: Lines that may state sizes.
+_COMMENTS = 8
+_HINT = " (or --neighbours, if each line has a vertex and its neighbours)"
+_SIDES = ("left", "right")
+#: Columns of a table without names that are looked at, and readings that are asked.
+_MOST_COLUMNS = 8
+_MOST_ASKED = 3
+#: Columns from which a square table may be a matrix though it is not symmetric.
+_WIDE = 4
 
 
-def words_of(name: str) -> list[str]:
-    """Return the words of a column's name: ``fromNodeId`` has from, node and id."""
-    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
-    words = [part.lower() for part in parts]
-    ends_known = {"node", *_LEFT, *_RIGHT, *(end for pair in _ENDS for end in pair)}
-    return [w.removesuffix("id") if w[:-2] in ends_known else w for w in words]
+@dataclass(frozen=True)
+class Ends:
+    """The columns that are taken for the ends of edges."""
+
+    columns: tuple[int, int]
+    two_kinds: bool | None
+    """True where they number vertices of two kinds; None where nothing says so."""
+    reason: str
 
 
 def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     """Return the graph of an edge list; its ids are numbered in order.
 
-    Raises DataError with the line that is no edge, or the option that states the ends.
+    Raises DataError with the line that is no edge, or with every reading that is
+    plausible and the option that decides.
     """
-    lines = text_table.first_lines(path, 2)
-    konect = _KONECT.match(lines[0]) if lines else None
-    table = text_table.open_table(
-        path,
-        options,
-        header=False if konect and options.header is None else options.header,
-        # Letters above words may be vertices as well.
-        names_columns=lambda n: len(max(n, key=len)) > 1 and _named_ends(n) is not None,
+    table = replace(text_table.open_table(path, options), hint=_HINT)
+    lines = [*text_table.first_lines(path, 2), "", ""]
+    konect = _KONECT.match(lines[0])
+    if options.header is None and len(table.first_row) == 1 < table.width:
+        first = table.first_row[0]
+        raise table.error(f"the first line, {first!r}, is no edge; if so, --header")
+    if table.width < 2:
+        raise table.error(
+            f"has one column, {table.first_row[0]!r}; an edge has two ends, with "
+            "blanks, tabs, or one of , ; | :: between (--header if it is no edge)"
+        )
+
+    table = _read_columns(table, is_konect=konect is not None)
+    if not konect and not table.names and options.header is None:
+        _check_sizes(table)
+    ends = _choose_ends(table, is_konect=konect is not None)
+    counts = (0, 0)
+    if konect:
+        ends = _take_konect(ends, konect, options)
+        sizes = _SIZES.match(lines[1])
+        counts = (int(sizes[2]), int(sizes[3])) if sizes else counts
+
+    pair = [table.columns[end] for end in ends.columns]
+    as_words = _are_words(table, ends.columns, *pair)
+    graph = _build(table, ends, pair, counts, as_words=as_words)
+    _check_second_row(table, ends.columns, pair)
+    return replace(
+        graph,
+        notes=(f"ends: {ends.reason}", *graph.notes, *_count_stated(path, pair[0])),
+        left_out=(
+            *count_left_out("column", table.left_out(ends.columns)),
+            *["attributes of edges, in braces"] * table.has_attributes,
+        ),
     )
-    ends, bipartite, how = _ends(table)
-    says = konect or table.names or options.columns is not None or "by" in how
-    if not says and bipartite is not None and table.width > 2:
-        _check_rows(table)
-    if konect and options.bipartite is None:
-        bipartite = konect[1].lower() == "bip"
-        how += f", {konect[0][1:].strip()} by the first line"
-    notes = (f"ends: {how}{table.skipped(ends)}",)
-    sizes = _SIZES.match(lines[1]) if konect and len(lines) > 1 else None
-    counts = (int(sizes[2]), int(sizes[3])) if sizes else (0, 0)
-    if bipartite or bipartite is None:
-        sides = [text_table.read_keys(table, [column]) for column in ends]
-        if bipartite is None and len(np.intersect1d(sides[0].ids, sides[1].ids)):
-            raise table.error(
-                f"{' and '.join(map(table.name, ends))} have ids in common: two kinds "
-                "of vertices or one? --bipartite or --no-bipartite"
-            )
-        names = [table.names[c] for c in ends] if table.names else ["left", "right"]
+
+
+def _take_konect(ends: Ends, line: re.Match[str], options: TableOptions) -> Ends:
+    """Return the ends with their kinds, as the first line of KONECT states them."""
+    two_kinds = options.bipartite
+    if two_kinds is None:
+        two_kinds = line[1].lower() == "bip"
+    reason = f"{ends.reason}, {line[0][1:].strip()} by the first line"
+    return replace(ends, reason=reason, two_kinds=two_kinds)
+
+
+def _count_stated(path: Path, column: Column) -> list[str]:
+    """Return a note where comments of SNAP or KONECT state another number of edges."""
+    for line in text_table.first_lines(path, _COMMENTS):
+        stated = _EDGES.match(line) or _SIZES.match(line)
+        if stated and int(stated[1]) != column.rows:
+            return [f"{stated[1]} edges are stated, {column.rows} are there"]
+    return []
+
+
+def _build(
+    table: TextTable,
+    ends: Ends,
+    columns: Sequence[Column],
+    counts: tuple[int, int],
+    *,
+    as_words: bool,
+) -> FoundGraph:
+    """Return the graph of two columns; KONECT may state how many ids there are."""
+    notes = ("ids are words",) if as_words and columns[0].main_kind == INTEGER else ()
+    if ends.two_kinds is not False:
+        sides = [join_columns([column], as_words=as_words) for column in columns]
+        if ends.two_kinds is None and len(np.intersect1d(sides[0].ids, sides[1].ids)):
+            raise _ask_for_kinds(table, ends.columns, sides)
+        names = [table.names[c] for c in ends.columns] if table.names else _SIDES
         left, right = map(_fill, sides, counts)
-        return join_sides(left, right, (*names,), str(path), notes)
-    keys = text_table.read_keys(table, ends)
-    if not konect:
-        _check_first(table, keys)
-    elif counts[0] == counts[1]:
+        return join_sides(left, right, (*names,), str(table.path), notes)
+
+    keys = join_columns(columns, as_words=as_words)
+    if counts[0] == counts[1]:
         keys = _fill(keys, counts[0])
-    sources, destinations = keys.codes
-    count = len(keys.ids) if konect and counts[0] else None
     return FoundGraph(
-        sources, destinations, str(path), count, ids=keys.ids, notes=notes
+        keys.codes[0],
+        keys.codes[1],
+        str(table.path),
+        len(keys.ids) if counts[0] else None,
+        ids=keys.ids,
+        notes=notes,
     )
 
 
@@ -120,18 +166,23 @@ def _fill(keys: Keys, count: int) -> Keys:
 
 
 def join_sides(
-    left: Keys, right: Keys, names: tuple[str, ...], origin: str, notes: Iterable[str]
+    left: Keys,
+    right: Keys,
+    names: tuple[str, ...],
+    origin: str,
+    notes: Iterable[str],
+    left_out: tuple[str, ...] = (),
 ) -> FoundGraph:
     """Return a bipartite graph: first the vertices of the left side, then the right.
 
     An id that both sides have is called ``NAME:ID``.
     """
     counts = len(left.ids), len(right.ids)
-    ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
     kinds = f"{counts[0]} of {names[0]}, {counts[1]} of {names[1]}"
+    ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
     if len(np.unique(ids)) < len(ids):
-        pairs = zip(np.repeat(names, counts), ids.tolist(), strict=True)
-        ids = np.array([f"{name}:{one}" for name, one in pairs])
+        sides = zip(np.repeat(names, counts), ids.tolist(), strict=True)
+        ids = np.array([f"{name}:{vertex}" for name, vertex in sides])
     return FoundGraph(
         left.codes.reshape(-1),
         right.codes.reshape(-1) + counts[0],
@@ -139,279 +190,287 @@ def join_sides(
         ids=ids,
         vertices=len(ids),
         notes=(*notes, f"bipartite: {kinds}"),
+        left_out=left_out,
     )
 
 
-def _ends(table: TextTable) -> tuple[tuple[int, ...], bool | None, str]:
-    """Return the columns of the ends, whether they are of two kinds, and how so."""
-    two = table.options.bipartite
-    if two is None and not table.names:
-        unclear = table.separator == "::" or _RATINGS.match(table.path.name)
-        two = None if unclear else False
+def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
+    """Return the table with its header decided, and its columns that may be ends."""
+    stated = table.options.header
+    if stated is None and is_konect:
+        stated = False
+    if stated is not None or not text_table.starts_with_words(table):
+        table = table.decide(header=bool(stated))
+        return table.with_columns(_wanted_columns(table))
+
+    below = replace(table, lines_before=table.lines_before + 1)
+    table = replace(table, columns=below.read(_wanted_columns(table)))
+    if _is_header(table):
+        return table.decide(header=True)
+    if len(table.first_row) != table.width:
+        number = table.lines_before + 1
+        raise table.wrong_line(number, table.first_row, f"{table.width} columns")
+    return text_table.put_on_top(table.decide(header=False))
+
+
+def _wanted_columns(table: TextTable) -> list[int]:
+    """Return the columns that are read: those that are named ends, else the first."""
+    stated = table.options.columns or ()
+    if stated:
+        called = [{str(c + 1), name} for c, name in enumerate(table.header)]
+        return [c for c, words in enumerate(called) if words & {*stated}] or [0]
+
+    for names in (table.header, table.words_above):
+        ends = _ends_by_name(table, names)
+        if ends:
+            return [*ends]
+    return [*range(min(table.width, _MOST_COLUMNS))]
+
+
+def _ends_by_name(table: TextTable, names: tuple[str, ...]) -> tuple[int, int] | None:
+    """Return the ends that words of a header or a comment name, if they do."""
+    return named_ends(names) if len(names) == table.width else None
+
+
+def _is_header(table: TextTable) -> bool:
+    """Return whether the first row has names; DataError where it may as well be one."""
+    first = table.header
+    columns = table.columns
+    stated = table.options.columns
+    names_are_stated = stated and not any(word.isdecimal() for word in stated)
+    has_index = table.first_row[0] == ""  # that of pandas has no name
+    is_over_numbers = any(
+        column.main_kind not in {TEXT, EMPTY} and kind_of(first[c]) == TEXT
+        for c, column in columns.items()
+    )
+    if names_are_stated or has_index or is_over_numbers:
+        return True
+
+    named = named_ends(first)
+    ends = sorted(columns)[:2]
+    below = {word for c in ends for word in columns[c].words or ()}
+    recurs = [first[c] in below for c in ends]
+    are_letters = len(max(first, key=len)) == 1
+    if named and not are_letters and not any(recurs):
+        return True
+    if any(map(is_number, table.first_row)):
+        return False
+    if (any(recurs) and not named) or (all(recurs) and are_letters):
+        return False
+
+    rows = columns[min(columns)].rows
+    readings = [
+        Reading("a header", f"{rows:,} edges", "--header"),
+        Reading("an edge", f"{rows + 1:,} edges", "--no-header"),
+    ]
+    words = " ".join(table.first_row)
+    question = f"is the first line, {words!r}, a header or an edge?"
+    raise ask(question, readings, table.path)
+
+
+def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
+    """Return the columns of the ends; DataError with all that they may be."""
+    two_kinds = table.options.bipartite
     if table.options.columns is not None:
-        ends = tuple(table.column(name, "--columns") for name in table.options.columns)
-        if len({*ends}) != 2:
-            raise table.error("--columns names two columns: --columns source,target")
-        if two is None and table.names:
-            two = _of_two_kinds([table.names[c] for c in ends])
-        return ends, two, f"{' and '.join(map(table.name, ends))} by --columns"
-    if table.width < 2:
-        raise table.error(
-            f"has one column, {table.first_row[0]!r}; an edge has two ends, with "
-            "blanks, tabs, or one of , ; | :: between (--header if it is no edge)"
-        )
-    names = table.names or table.comment_names
-    named = _named_ends(names)
-    if named is not None:
-        if table.options.bipartite is None:
-            two = _of_two_kinds([names[c] for c in named])
-        numbers = ", ".join(str(column + 1) for column in named)
-        ends_text = " and ".join(names[column] for column in named)
-        return named, two, f"columns {numbers} by their names, {ends_text}"
+        return _stated_ends(table, table.options.columns)
+
+    for names in (table.names, table.words_above):
+        ends = _ends_by_name(table, names)
+        if ends is not None:
+            if two_kinds is None:
+                two_kinds = are_two_kinds([names[c] for c in ends])
+            numbers = ", ".join(str(column + 1) for column in ends)
+            words = " and ".join(names[column] for column in ends)
+            return Ends(ends, two_kinds, f"columns {numbers} by their names, {words}")
     if table.names:
-        columns = [name or "(index)" for name in table.names]
-        ids = {"", "id", "index"}  # of a row; what follows the ends may be a time
-        others = [name for name in table.names if name.lower() not in ids]
-        pair = ",".join(others[:2] if others[1:] else columns[-2:])
-        raise table.error(
-            f"has columns {', '.join(columns)}: which are the ends? --columns {pair}, "
-            "with --bipartite or --no-bipartite; if that is an edge, --no-header"
-        )
-    return (0, 1), two, "columns 1, 2"
+        raise _ask_for_names(table)
+
+    may_rate = table.separator == "::" or _RATINGS.match(table.path.name)
+    if table.width > 2 and not is_konect and not may_rate:
+        _check_pairs(table)
+    if two_kinds is None and not may_rate:
+        two_kinds = False
+    return Ends((0, 1), two_kinds, "columns 1, 2")
 
 
-def _check_rows(table: TextTable) -> None:
-    """Refuse three columns without names that may be something else than edges.
+def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
+    places = [table.column(name, "--columns") for name in stated]
+    if len({*places}) != 2 or len(places) != 2:
+        raise table.error("--columns names two columns: --columns source,target")
 
-    Its first column may be an index or a time, the second a relation, or it a matrix.
-    """
-    are_numbers = [*map(text_table.is_number, table.first_row[:3])]
-    if are_numbers[0] != are_numbers[1] or not any(are_numbers):
-        raise table.error(
-            f"begins with {' '.join(table.first_row[:3])!r}: which two are ids, is one "
-            "a relation? --columns 1,3 or --columns 1,2 or --columns 2,3"
-        )
-    rows = [fields for _, fields in islice(table.rows(), table.width + 1)]
-    square = {len(rows), *map(len, rows)} == {table.width}
-    symmetric = square and rows == [[*column] for column in zip(*rows, strict=True)]
-    if symmetric or (len(rows) == 2 and table.width > 4):
+    left, right = places
+    two_kinds = table.options.bipartite
+    if two_kinds is None:
+        two_kinds = False
+        if table.names:
+            two_kinds = are_two_kinds([table.names[left], table.names[right]])
+        elif table.separator == "::" or _RATINGS.match(table.path.name):
+            two_kinds = None
+    reason = f"{table.name(left)} and {table.name(right)} by --columns"
+    return Ends((left, right), two_kinds, reason)
+
+
+def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Reading]:
+    readings = []
+    for pair in [*pairs][:_MOST_ASKED]:
+        left, right = pair.ends
+        option = f"--columns {table.option(left)},{table.option(right)}"
+        meaning = f"{table.name(left)} and {table.name(right)}"
+        readings.append(Reading(meaning, size_of(pair.vertices, edges), option))
+    return readings
+
+
+def _ask_for_names(table: TextTable) -> Exception:
+    """Return a question for the ends among columns with names that do not say."""
+    pairs = sorted(pairs_of_ids(table.columns), key=lambda pair: -pair.overlap)
+    names = ", ".join(name or "(index)" for name in table.names)
+    question = f"has columns {names}: which are the ends?"
+    if not pairs:
+        return table.error(f"{question} No two have ids; --columns A,B names them")
+
+    readings = _readings(table, pairs, table.columns[0].rows)
+    kinds = "with --bipartite or --no-bipartite"
+    last = replace(readings[-1], option=f"{readings[-1].option}, {kinds}")
+    first = Reading("if that line is an edge", "one more", "--no-header")
+    return ask(question, [*readings[:-1], last, first], table.path)
+
+
+def _check_pairs(table: TextTable) -> None:
+    """Refuse columns without names of which others may be the ends as well."""
+    rows = table.columns[0].rows
+    if rows == table.width or (rows == 2 and table.width > _WIDE):
+        _refuse_matrix(table)
+
+    pairs = plausible_pairs(table.columns)
+    is_clear = len(pairs) == 1 and pairs[0].ends == (0, 1)
+    if not pairs or is_clear:
+        return
+    fields = " ".join(table.first_row[:_MOST_COLUMNS])
+    question = f"begins with {fields!r}: which two columns are ids?"
+    readings = _readings(table, pairs, rows)
+    if pairs[0].ends != (0, 1):
+        both = "column 1 and column 2"
+        readings.append(Reading(both, "of two kinds", "--columns 1,2 --words"))
+    elif all(pair.common for pair in pairs) and len(pairs) == math.comb(
+        len(table.columns), 2
+    ):
+        lists = "a vertex and its neighbours"
+        counts = f"{rows * (table.width - 1):,} edges"
+        readings.append(Reading(lists, counts, "--neighbours"))
+    raise ask(question, readings, table.path)
+
+
+def _refuse_matrix(table: TextTable) -> None:
+    rows = [fields for _, fields in table.rows()]
+    is_square = len(rows) == table.width
+    is_symmetric = is_square and rows == [[*each] for each in zip(*rows, strict=True)]
+    are_numbers = all(map(is_number, rows[0]))
+    if is_symmetric or (are_numbers and table.width > _WIDE):
         raise table.error(
             f"may be a matrix of {len(rows)} rows, {table.width} columns: write two "
             "ids per line, or name their columns, --columns 1,2"
         )
-    last = -1.0
-    for _, fields in table.rows() if len(rows) > 1 else ():
-        whole = len(fields) == table.width and all(map(text_table.whole, fields[:3]))
-        if not whole or float(fields[0]) <= last:
-            return
-        last = float(fields[0])
-    if last >= 0:
-        raise table.error(
-            "column 1 grows from row to row: an index, a time, or ends of edges? "
-            "--columns 2,3 or --columns 1,2"
-        )
 
 
-def _named_ends(names: Sequence[str]) -> tuple[int, int] | None:
-    """Return the columns whose names say that they are ends; None if none do."""
-    words = [words_of(name) for name in names]
-    bare = [[word for word in each if word not in _PLAIN] or each for each in words]
-    pairs = [({one}, {other}, exact) for one, other in _ENDS for exact in (True, False)]
-    for *sides, exact in (*pairs, (_LEFT, _RIGHT, True)):
-        fit = [
-            (c, {*each}) for c, each in enumerate(bare) if len(each) == 1 or not exact
-        ]
-        one, other = ([c for c, each in fit if each & side] for side in sides)
-        if len(one) == len(other) == 1 and one != other:
-            return one[0], other[0]
-    stems = [*enumerate(map(_numbered, names))]
-    alike = [
-        (a, b) for (a, one), (b, other) in combinations(stems, 2) if one == other != ""
-    ]
-    if len(names) == 2 and names[0] == names[1]:  # geom-gcn's node_id, node_id
-        return 0, 1
-    # Of a table of vertices, id,f1,f2, these are features.
-    of_vertices = any(each and {*each} <= _PLAIN for each in words)
-    return alike[0] if len(alike) == 1 and not of_vertices else None
+def _are_words(
+    table: TextTable, ends: tuple[int, int], left: Column, right: Column
+) -> bool:
+    """Return whether ids are words; DataError with a line that has no two ids."""
+    as_words = table.options.words
+    if as_words is None:
+        as_words = TEXT in {left.main_kind, right.main_kind}
+        as_words = as_words and left.is_id and right.is_id
+
+    def fits(fields: list[str]) -> bool:
+        return all(fields) if as_words else all(map(whole, fields))
+
+    has_gaps = left.kinds[EMPTY] + right.kinds[EMPTY] > 0
+    are_numbers = left.kind == right.kind == INTEGER
+    if has_gaps or not (as_words or are_numbers):
+        need = "two vertex ids"
+        need += "" if as_words else ", whole numbers from 0 (or --words)"
+        need += ", by --columns" if table.width > 2 else ""
+        raise table.bad_line(ends, fits, need)
+
+    if table.options.words is None and (left.is_padded or right.is_padded):
+        return _check_padded(table, left, right)
+    return as_words
 
 
-def _numbered(name: str) -> str:
-    """Return what node1, node2, id_a, id_b have in common; "" of other names."""
-    match = re.fullmatch(r"(.*?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])", name)
-    return f"{match[1]}-" if match else ""
+def _check_padded(table: TextTable, left: Column, right: Column) -> bool:
+    """Return True: ids that begin with zeros are words, if none is another's number."""
+    if TEXT not in {left.main_kind, right.main_kind}:
+        words = len(join_columns([left, right], as_words=True).ids)
+        numbers = len(join_columns([left, right], as_words=False).ids)
+        if words != numbers:
+            readings = [
+                Reading("as words", size_of(words, left.rows), "--words"),
+                Reading("as numbers", size_of(numbers, left.rows), "--no-words"),
+            ]
+            question = "has ids with zeros in front: is 007 also 7?"
+            raise ask(question, readings, table.path)
+    return True
 
 
-def _of_two_kinds(names: Sequence[str]) -> bool | None:
-    """Return whether two names are of kinds that differ; None if they do not say."""
-    words = [{*words_of(name)} - _PLAIN for name in names]
-    for one, other in _ENDS:
-        if one in words[0] and other in words[1]:
-            rest = words[0] - {one}, words[1] - {other}
-            return None if all(rest) and rest[0] != rest[1] else False
-    alike = _numbered(names[0]) and _numbered(names[0]) == _numbered(names[1])
-    if names[0] == names[1] or alike:
-        return False
-    return True if words[0] & _LEFT and words[1] & _RIGHT else None
-
-
-def _check_first(table: TextTable, keys: Keys) -> None:
-    """Refuse a first line that may be a header of words, or the sizes of the graph."""
-    if table.options.header is not None:
-        return
-    first_line = " ".join(table.names or table.first_row)
-    unclear = keys.ids.dtype.kind == "U" and bool(np.isin(table.names, keys.ids).any())
-    if table.open_header:
-        counts = np.bincount(keys.codes.reshape(-1), minlength=len(keys.ids))
-        unclear = any(counts[keys.codes[:, 0]] < 2)
-    if unclear:
-        raise table.error(
-            f"is the first line, {first_line!r}, a header or an edge? "
-            "--header or --no-header"
-        )
-    numbers = not table.names and all(map(text_table.is_number, table.first_row))
-    if numbers and keys.ids.dtype.kind == "i":
-        first = [float(text) for text in table.first_row]
-        rest = keys.codes[:, 1:]
-        fits = rest.size and keys.ids[int(rest.max())] <= max(first[:2])
-        if fits and rest.shape[1] in first[1:]:
-            raise table.error(
-                f"the first line, {first_line!r}, may state sizes: as many edges "
-                "follow. --header or --no-header?"
-            )
-
-
-def is_id(name: str) -> bool:
-    """Return True where the name of a column is that of ids: id, node_id, paperId."""
-    words = words_of(name)
-    kinds = _PLAIN | (_LEFT | _RIGHT) - {"i", "u"}
-    return bool(words) and (words[-1] == "id" or {*words} <= kinds)
-
-
-def is_matrix(path: Path) -> bool:
-    """Return True where the first line is that of MatrixMarket."""
-    first = "".join(text_table.first_lines(path)).lstrip("%").lower()
-    return first.startswith("matrixmarket")
-
-
-def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
-    """Return the graph of a sparse matrix; one that is not square is bipartite.
-
-    Raises DataError when it is dense, or an entry is not as the first lines say.
-    """
-    kind = text_table.first_lines(path)[0].lstrip("%").lower().split()[1:]
-    table = text_table.open_table(path, options, header=True)
-    if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
-        words = " ".join(kind)
-        raise table.error(f"is MatrixMarket of {words!r}, matrix coordinate is read")
-    if len(table.sizes) != 3 or not all(map(str.isdecimal, table.sizes)):
-        words = " ".join(table.sizes or table.names)
-        raise table.error(f"states {words!r}; rows, columns and entries are needed")
-    width = 2 + _VALUES[kind[2]]
-    if table.width != width:
-        problem = f"has {table.width} columns of {width} of {kind[2]} entries"
-        raise table.error(problem)
-    rows, columns, entries = map(int, table.sizes)
-    try:
-        ends = table.read((0, 1), np.int64)
-    except (ValueError, OverflowError, UserWarning):
-        ends = np.zeros((2, 1), np.int64)
-    if (ends < 1).any() or (ends > [[rows], [columns]]).any():
-
-        def fits(fields: list[str]) -> bool:
-            numbers = [int(text) if text.isdecimal() else 0 for text in fields]
-            return 1 <= numbers[0] <= rows and 1 <= numbers[1] <= columns
-
-        need = f"row and column from 1 to {rows} and {columns}"
-        raise table.bad_line((0, 1), fits, need)
-    if ends.shape[1] != entries:
-        raise table.error(f"states {entries} entries and holds {ends.shape[1]}")
-    rest = "; skipped: values" if width > 2 else ""
-    note = f"MatrixMarket, {' '.join(kind[2:])}: rows and columns are the ends{rest}"
-    ids = np.arange(1, rows + 1)
-    if rows != columns and options.bipartite is False:
-        raise table.error(f"has {rows} rows and {columns} columns: it is bipartite")
-    if rows != columns or options.bipartite:
-        sides = Keys(ids, ends[:1] - 1), Keys(np.arange(1, columns + 1), ends[1:] - 1)
-        return join_sides(*sides, ("row", "column"), str(path), [note])
-    ends -= 1
-    return FoundGraph(ends[0], ends[1], str(path), rows, ids=ids, notes=(note,))
-
-
-def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
-    """Return the graph of a file of METIS; None where it is none.
-
-    It is one where lines, neighbours and their symmetry are as the first line says.
-    Raises DataError when its name ends in .graph, and a line is not so; says which.
-    """
-    try:
-        return _read_metis(path, tell)
-    except ValueError as error:
-        if path.suffix not in _METIS:
-            return None
-        problem = f"is no METIS: {error}; an edge list is to be called .txt"
-        raise DataError(problem, path=str(path)) from error
-
-
-def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
-    with text_table.open_lines(path, tell) as file:
-        lines = (line for line in file if not line.startswith("%"))
-        header = next((line for line in lines if line.strip()), "").split()
-        if not 2 <= len(header) <= 4:
-            raise ValueError("the first line is not: vertices edges [fmt [ncon]]")
-        vertices, edges = int(header[0]), int(header[1])
-        flags = header[2].rjust(3, "0") if len(header) > 2 else "000"
-        if len(flags) != 3 or {*flags} - {*"01"} or vertices < 1:
-            raise ValueError(f"fmt is {flags}")
-        size, weighs, step = int(flags[0]), flags[1] == "1", 1 + int(flags[2])
-        before = size + weighs * int((header[3:] or ["1"])[0])
-        numbers, lengths = array("q"), array("q")
-        for line in lines:
-            fields = line.split()
-            if len(lengths) >= vertices and fields:
-                raise ValueError(f"more than {vertices} lines follow")
-            lengths.append(len(fields))
-            numbers.extend(map(int, fields))
-            if len(numbers) > vertices * before + 2 * edges * step:
-                raise ValueError(f"more numbers follow than {edges} edges have")
-    if len(numbers) < 2 * edges:  # ids; memory would be taken for as many vertices
-        raise ValueError(f"{len(numbers)} neighbours stand for {edges} edges")
-    # Vertices without an edge at the end may lack their empty lines.
-    counts = np.zeros(vertices, np.int64)
-    counts[: len(lengths)] = lengths[:vertices]
-    parts = ["sizes of vertices"] * size + ["weights of vertices"] * weighs
-    parts += ["weights of edges"] * (step - 1)
-    rest = f"; skipped: {', '.join(parts)}" if parts else ""
-    return FoundGraph(
-        *_take_edges(np.array(numbers, np.int64), counts, before, step, edges),
-        str(path),
-        vertices,
-        ids=np.arange(1, vertices + 1),
-        notes=(f"METIS: neighbours of {vertices} vertices, a line each{rest}",),
+def _ask_for_kinds(
+    table: TextTable, ends: tuple[int, int], sides: list[Keys]
+) -> Exception:
+    counts = [len(side.ids) for side in sides]
+    common = len(np.intersect1d(sides[0].ids, sides[1].ids))
+    edges = sides[0].codes.size
+    names = " and ".join(map(table.name, ends))
+    return ask(
+        f"{names} have {common} ids in common: two kinds of vertices or one?",
+        [
+            Reading("two", size_of(sum(counts), edges), "--bipartite"),
+            Reading("one", size_of(sum(counts) - common, edges), "--no-bipartite"),
+        ],
+        table.path,
     )
 
 
-def _take_edges(
-    numbers: NDArray[np.int64],
-    counts: NDArray[np.int64],
-    before: int,
-    step: int,
-    edges: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return both ends of every edge, from 0, if each stands at both of them."""
-    if ((counts < before) & (counts > 0)).any() or (before and (counts == 0).any()):
-        raise ValueError(f"a line has fewer than {before} numbers before neighbours")
-    if ((counts - before) % step).any():
-        raise ValueError("a neighbour has no weight")
-    starts, vertices = np.cumsum(counts) - counts, len(counts)
-    place = np.arange(len(numbers)) - np.repeat(starts, counts)
-    is_end = (place >= before) & ((place - before) % step == 0)
-    sources, ends = np.repeat(np.arange(vertices), counts)[is_end], numbers[is_end] - 1
-    if len(sources) != 2 * edges:
-        raise ValueError(f"{len(sources)} neighbours stand for {edges} edges")
-    if (ends < 0).any() or (ends >= vertices).any() or (sources == ends).any():
-        problem = f"a neighbour is not from 1 to {vertices}, or the vertex itself"
-        raise ValueError(problem)
-    forth, back = sources * vertices + ends, ends * vertices + sources
-    if not np.array_equal(np.sort(forth), np.sort(back)):
-        raise ValueError("an edge stands at one of its ends only")
-    return sources[sources < ends], ends[sources < ends]
+def _check_second_row(
+    table: TextTable, ends: tuple[int, int], columns: Sequence[Column]
+) -> None:
+    """Refuse words below names that may be a second header, as string,string."""
+    fields = [table.row[end] for end in ends]
+    are_words = columns[0].main_kind == TEXT
+    if not table.names or not are_words or fields[0] != fields[1]:
+        return
+    counts = [column.fields().count(fields[0]) for column in columns]
+    if counts == [1, 1] and columns[0].rows > 1 and table.options.header is None:
+        raise table.error(
+            f"line {table.lines_before + 1}, {' '.join(fields)!r}, may be a second "
+            "header: remove it, or the one above and state --no-header, --columns"
+        )
+
+
+def _check_sizes(table: TextTable) -> None:
+    """Refuse a first row of numbers that may say how many rows follow."""
+    columns = [*table.columns.values()][:2]
+    if len(columns) < 2:
+        return
+    rows = columns[0].rows
+    are_whole = all(column.kind == INTEGER for column in columns)
+    if not are_whole or not states_sizes(table.row, *columns):
+        return
+    words = " ".join(table.row)
+    readings = [
+        Reading("sizes", f"{rows - 1:,} edges follow", "--header"),
+        Reading("an edge", f"{rows:,} edges", "--no-header"),
+    ]
+    raise ask(f"the first line, {words!r}, may state sizes.", readings, table.path)
+
+
+def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:
+    """Return True where a first row of numbers says how many rows follow.
+
+    Those have no id beyond the sizes.
+    """
+    if not all(map(is_number, row)) or left.rows < 2:
+        return False
+    sizes = [float(field) for field in row]
+    if left.rows - 1 not in sizes[1:]:
+        return False
+    highest = max(column.real[1:].max() for column in (left, right))
+    return bool(highest <= max(sizes[:2]))

@@ -4,26 +4,27 @@ Arrays by the names that people give them: ``edge_index`` (2, E), ``edges`` (E, 
 ``adj_*`` (CSR), what ``scipy.sparse.save_npz`` writes, or a matrix ``adj``; ``x``,
 ``features``, or ``attr_*`` (CSR); ``y``, ``labels``; masks or ids of a split. CSR is as
 in gnn-benchmark (Shchur et al., 2018), ``x`` and ``y`` are those of PyTorch Geometric,
-``feat`` and ``label`` those of dgl. A second array for one purpose is not read, and a
-note says so.
+``feat`` and ``label`` those of dgl. What nobody asks for, such as a second array for
+one purpose, is counted.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
 from emu.graph_data.readers import split_arrays
+from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.host.files import cache_home
-from emu.names import printable
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -75,7 +76,11 @@ class FoundGraph:
     split_origin: str = ""
     """Where the split is from, for people."""
     notes: tuple[str, ...] = ()
-    """Sentences: what was taken for what, and what of the file was left out."""
+    """Sentences: what was taken for what."""
+    left_out: tuple[str, ...] = ()
+    """Counts of what nobody asked for: columns, arrays, keys, files."""
+    overlap: str = ""
+    """As in `Choices`."""
 
     def check(self) -> RawGraph:
         """Return the graph; where no split is stated it is empty, to be drawn.
@@ -106,7 +111,9 @@ class FoundGraph:
                 self.sources, self.destinations, vertices=vertices, origin=self.origin
             ),
             labels,
-            **split_arrays.check_splits(self.splits, vertices, self.origin),
+            **split_arrays.check_splits(
+                self.splits, vertices, self.origin, self.overlap, self.ids
+            ),
             classes=classes,
             feature_length=length,
             rows=self.features.rows,
@@ -201,16 +208,13 @@ MATRICES = ("adj", "A", "adj_matrix", "adjacency", "adjacency_matrix", "adj_t")
 FEATURES = (
     "x", "features", "node_features", "feat", "feats", "feature", "node_feat", "X",
 )  # fmt: skip
-_LABELS = ("y", "labels", "node_labels", "label", "node_label", "Y")
+LABELS = ("y", "labels", "node_labels", "label", "node_label", "Y")
 _COUNTS = ("num_nodes", "num_vertices", "n_nodes")
 _CSR = ("indptr", "indices", "shape")
 
-#: Values on edges that are not called edge_*; no model here uses any.
-_WEIGHTS = ("adj_data", "data")
-
 #: Every name that is looked at, besides those of splits.
 NAMES = {
-    *_EDGES, *(end for pair in _ENDS for end in pair), *MATRICES, *FEATURES, *_LABELS,
+    *_EDGES, *(end for pair in _ENDS for end in pair), *MATRICES, *FEATURES, *LABELS,
     *_COUNTS, *_CSR, "format", *(f"adj_{part}" for part in _CSR),
     *(f"attr_{part}" for part in (*_CSR, "data")),
 }  # fmt: skip
@@ -219,7 +223,42 @@ NAMES = {
 def is_read(name: str) -> bool:
     """Return True for the name of an array that may be read."""
     is_known = name in NAMES or name in split_arrays.NESTED
-    return is_known or split_arrays.split_part(name) is not None
+    is_split = name in split_arrays.CODES or split_arrays.split_part(name) is not None
+    return is_known or is_split
+
+
+class AskedArrays(Mapping[str, NDArray[Any]]):
+    """Arrays by their names, and which of them nobody has asked for.
+
+    ``others`` are names of what the file holds beside them, and is never read.
+    """
+
+    def __init__(self, arrays: Arrays, others: Iterable[str] = ()) -> None:
+        self._arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
+        self.unread = {*arrays, *others}
+
+    @override
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        array = self._arrays[name]
+        self.unread.discard(name)
+        return array
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    @override
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Count and names of what nobody has asked for."""
+        return count_left_out("array", sorted(self.unread))
 
 
 def graph_of_arrays(
@@ -232,27 +271,26 @@ def graph_of_arrays(
 
     Raises DataError when there are no edges, or parts of a matrix do not fit.
     """
-    arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
-    sources, destinations, vertices, edges = find_edges(arrays, origin)
-    feature, label, count = (
-        first_name(arrays, names) for names in (FEATURES, _LABELS, _COUNTS)
-    )
+    asked = AskedArrays(arrays, others)
+    sources, destinations, vertices, edges = find_edges(asked, origin)
+    count = first_name(asked, _COUNTS)
+    if count:
+        vertices = _check_count(int(asked[count].reshape(-1)[0]), vertices, origin)
+
+    feature = first_name(asked, FEATURES)
+    label = first_name(asked, LABELS)
     if feature:
-        features: FeatureRows | None = FeatureRows.dense(arrays[feature], origin)
+        features: FeatureRows | None = FeatureRows.dense(asked[feature], origin)
     else:
-        features = _sparse_rows(arrays, origin)
-    if count and vertices is None:
-        vertices = int(arrays[count].reshape(-1)[0])
-    splits = split_arrays.sort_splits(arrays, choices, origin)
-    split = [name for name in arrays if split_arrays.split_part(name)]
-    names_in_use = {*edges, feature, label, count, *split, "format"}
-    if features and not feature:
-        names_in_use |= {f"attr_{part}" for part in (*_CSR, "data")}
-    unread = sorted(name for name in (*arrays, *others) if name not in names_in_use)
-    notes = [f"edges from {edges[0]}"] if len(sources) else []
+        features = sparse_rows(asked, origin)
+    splits = split_arrays.sort_splits(asked, choices, origin)
+    split = split_arrays.split_names(asked, choices)
+    labels = asked[label] if label else None
+
+    notes = [f"edges from {edges}"] if len(sources) else []
     notes += [f"features from {feature or 'attr_data'}"] if features else []
-    if label:
-        width = arrays[label].shape[1] if arrays[label].ndim == 2 else 1
+    if labels is not None:
+        width = labels.shape[1] if labels.ndim == 2 else 1
         notes += [f"labels from {label}" + f" ({width} columns)" * (width > 1)]
     return FoundGraph(
         sources,
@@ -260,68 +298,77 @@ def graph_of_arrays(
         origin,
         vertices=vertices,
         features=features,
-        labels=arrays[label] if label else None,
+        labels=labels,
         splits=splits,
         split_origin=f"{', '.join(split)} of the file" if split else "",
-        notes=(*([", ".join(notes)] if notes else []), *name_unread(unread)),
+        notes=(", ".join(notes),) if notes else (),
+        left_out=asked.left_out,
+        overlap=choices.overlap,
     )
 
 
-def name_unread(names: Collection[str]) -> tuple[str, ...]:
-    """Return sentences on arrays that are not read."""
-    of_edges = [n for n in names if n in _WEIGHTS or n.startswith("edge_")]
-    others = ", ".join(printable(n) for n in names if n not in of_edges)
-    notes = (f"{printable(n)} was left out: edges count alike" for n in of_edges)
-    return (*notes, *([f"not read: {others}"] if others else []))
+def _check_count(stated: int, vertices: int | None, origin: str) -> int:
+    if vertices not in {None, stated}:
+        problem = f"states {stated} vertices, its matrix has {vertices}"
+        raise DataError(problem, path=origin)
+    return stated
 
 
-def first_name(arrays: Arrays, names: Iterable[str]) -> str | None:
+def first_name(arrays: Collection[str], names: Iterable[str]) -> str | None:
     """Return the first of the names that is there."""
     return next((name for name in names if name in arrays), None)
 
 
-_Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", tuple[str, ...]]
+_Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", str]
 
 
 def find_edges(arrays: Arrays, origin: str) -> _Edges:
-    """Return ends of edges, the number of vertices if it is stated, names read.
+    """Return ends of edges, the number of vertices if it is stated, the array read.
 
     Raises DataError when there are none, or ends are no whole numbers.
     """
-    ends: tuple[NDArray[Any], ...]
-    vertices: int | None = None
-    names: tuple[str, ...]
     pair = next((pair for pair in _ENDS if {*pair} <= {*arrays}), None)
     if key := first_name(arrays, _EDGES):
-        edges, axis, names = arrays[key], _EDGES[key], (key,)
-        if edges.ndim != 2 or 2 not in edges.shape:
-            problem = f"{key} has shape {edges.shape}, it needs two ends per edge"
-            raise DataError(problem, path=origin)
-        axis = axis if edges.shape[axis] == 2 else 1 - axis
-        ends = edges.take(0, axis), edges.take(1, axis)
+        sources, destinations, vertices, name = _listed_edges(arrays, key, origin)
     elif key := first_name(arrays, MATRICES):
-        matrix, names = arrays[key], (key,)
+        matrix = arrays[key]
         if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
             problem = f"{key} is {matrix.dtype} of shape {matrix.shape}, a square "
             raise DataError(f"{problem}matrix of numbers is needed", path=origin)
-        vertices, ends = _square(matrix.shape, origin), np.nonzero(matrix)
+        vertices = _square(matrix.shape, origin)
+        sources, destinations = np.nonzero(matrix)
+        name = key
     elif pair:
-        ends, names = (arrays[pair[0]], arrays[pair[1]]), (*pair, "shape")
+        sources, destinations = arrays[pair[0]], arrays[pair[1]]
         vertices = _square(arrays["shape"], origin) if "shape" in arrays else None
+        name = pair[0]
     else:
-        own, others, vertices, names = _row_edges(arrays, origin)
-        ends = own, others
-    kind = next((end.dtype for end in ends if end.dtype.kind not in "iu"), None)
-    if kind is not None:
-        raise DataError(f"edges are {kind}, whole numbers are needed", path=origin)
-    return ends[0], ends[1], vertices, names
+        sources, destinations, vertices, name = _row_edges(arrays, origin)
+
+    for ends in (sources, destinations):
+        if ends.dtype.kind not in "iu":
+            problem = f"edges are {ends.dtype}, whole numbers are needed"
+            raise DataError(problem, path=origin)
+    return sources, destinations, vertices, name
+
+
+def _listed_edges(arrays: Arrays, key: str, origin: str) -> _Edges:
+    """Return the edges of an array with two ends per edge."""
+    edges = arrays[key]
+    if edges.ndim != 2 or 2 not in edges.shape:
+        problem = f"{key} has shape {edges.shape}, it needs two ends per edge"
+        raise DataError(problem, path=origin)
+    axis = _EDGES[key]
+    if edges.shape[axis] != 2:
+        axis = 1 - axis
+    return edges.take(0, axis), edges.take(1, axis), None, key
 
 
 def _row_edges(arrays: Arrays, origin: str) -> _Edges:
     """Return the edges of a CSR or CSC matrix, by names of scipy or as adj_*."""
-    layout = np.asarray(arrays.get("format", b"csr")).item()
+    layout = np.asarray(arrays.get("format", b"csr")).reshape(-1)[0]
     if layout not in (b"csr", b"csc", "csr", "csc"):
-        problem = f"its matrix is {layout!r}, save one that is .tocsr()"
+        problem = f"its matrix is {layout.item()!r}, save one that is .tocsr()"
         raise DataError(problem, path=origin)
     prefix = "" if "indptr" in arrays and "indices" in arrays else "adj_"
     names = tuple(f"{prefix}{part}" for part in _CSR)
@@ -330,11 +377,13 @@ def _row_edges(arrays: Arrays, origin: str) -> _Edges:
         what = ", ".join(missing) if len(missing) < len(_CSR) else "adj_indices"
         problem = f"holds no {what}, and neither edge_index nor edges"
         raise DataError(problem, path=origin)
-    indptr, indices = arrays[names[0]], arrays[names[1]]
+
+    indptr = arrays[names[0]]
+    indices = arrays[names[1]]
     vertices = _square(arrays.get(names[2], [len(indptr) - 1] * 2), origin)
     pointers = check_rows(indptr, indices, vertices, prefix or "its ", origin)
-    own = np.repeat(np.arange(vertices), np.diff(pointers))
-    return own, indices, vertices, names
+    rows = np.repeat(np.arange(vertices), np.diff(pointers))
+    return rows, indices, vertices, names[0]
 
 
 def _square(shape: Any, origin: str) -> int:
@@ -363,7 +412,20 @@ def check_rows(
     return indptr.astype(np.int64)
 
 
-def _sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
+def value_names(names: Collection[str], known: Iterable[str], kind: str) -> list[str]:
+    """Return the names of arrays that hold features, or labels; none where none do."""
+    name = first_name(names, known)
+    if name or kind != "features":
+        return [name] if name else []
+    parts = [f"attr_{part}" for part in (*_CSR, "data")]
+    return parts if {*parts} <= {*names} else []
+
+
+def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
+    """Return the features of a CSR matrix; None where there is none.
+
+    Raises DataError when its parts do not fit.
+    """
     keys = [f"attr_{part}" for part in ("shape", "indptr", "indices", "data")]
     if not any(name in arrays for name in keys):
         return None

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import Source
-from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph, name_unread
+from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
+from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host import input_file
-from emu.host.input_file import one_error, open_gzip, open_input
+from emu.host.input_file import array_names, one_error, open_gzip, open_input
 
 _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 26
 
@@ -68,79 +69,111 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         return _read(folder)
 
 
-def _read(folder: Path) -> FoundGraph:
-    raw = folder / "raw"
-    if (raw / "data.npz").exists():
-        labels = np.asarray(_member(raw / "node-label.npz", "node_label"))
-        edges = _member(raw / "data.npz", "edge_index")
-        features: NDArray[Any] | None = _member(raw / "data.npz", "node_feat")
+class _Folder:
+    """The files of a data set, and which of them nobody has asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._raw = folder / "raw"
+        files = [*self._raw.rglob("*.csv.gz"), *folder.glob("split/**/*.csv.gz")]
+        files = [file for file in files if file.name != "num-edge-list.csv.gz"]
+        self._unread = {str(file.relative_to(folder)) for file in files}
+        for file in self._raw.glob("*.npz"):
+            self._unread |= {f"raw/{file.name}/{n}" for n in array_names(file)}
+
+    def holds(self, name: str) -> bool:
+        return (self._raw / name).exists()
+
+    def table(self, name: str, dtype: Any) -> NDArray[Any]:
+        return self.read(self._raw / f"{name}.csv.gz", dtype)
+
+    def read(self, path: Path, dtype: Any) -> NDArray[Any]:
+        self._unread.discard(str(path.relative_to(self.folder)))
+        return _table(path, dtype)
+
+    def member(self, file: str, name: str) -> NDArray[Any]:
+        self._unread.discard(f"raw/{file}/{name}")
+        return _member(self._raw / file, name)
+
+    def edges(self, path: Path) -> NDArray[np.int64]:
+        edges: NDArray[np.int64] = self.read(path, np.int64)
+        if edges.shape[1] != 2:
+            raise DataError("a line is not src,dst", path=str(path))
+        return edges.T
+
+    @property
+    def unread(self) -> list[str]:
+        return sorted(self._unread)
+
+
+def _read(path: Path) -> FoundGraph:
+    raw = path / "raw"
+    folder = _Folder(path)
+    features: NDArray[Any] | None = None
+    if folder.holds("data.npz"):
+        labels = np.asarray(folder.member("node-label.npz", "node_label"))
+        edges = folder.member("data.npz", "edge_index")
+        features = folder.member("data.npz", "node_feat")
     else:
-        labels = _table(raw / "node-label.csv.gz", np.float64)
-        edges, stated = _edge_table(raw / "edge.csv.gz").T, raw / "node-feat.csv.gz"
-        features = _table(stated, np.float32) if stated.exists() else None
-    vertices, counted = len(labels), raw / "num-node-list.csv.gz"
-    counts = _table(counted, np.int64).reshape(-1).tolist() if counted.exists() else []
-    if counts not in ([], [vertices]):
-        problem = f"says {', '.join(map(str, counts[:4]))} vertices, one graph of "
-        raise DataError(f"{problem}{vertices} labels is there", path=str(counted))
+        labels = folder.table("node-label", np.float64)
+        edges = folder.edges(raw / "edge.csv.gz")
+        if folder.holds("node-feat.csv.gz"):
+            features = folder.table("node-feat", np.float32)
+
+    vertices = len(labels)
+    if folder.holds("num-node-list.csv.gz"):
+        counts = folder.table("num-node-list", np.int64).reshape(-1).tolist()
+        if counts != [vertices]:
+            problem = f"says {', '.join(map(str, counts[:4]))} vertices, one graph of "
+            problem += f"{vertices} labels is there"
+            raise DataError(problem, path=str(raw / "num-node-list.csv.gz"))
     if features is not None and len(features) != vertices:
-        raise DataError(
-            f"{len(features)} feature rows for {vertices} labels", path=str(raw)
-        )
-    origin = str(raw)
+        problem = f"{len(features)} feature rows for {vertices} labels"
+        raise DataError(problem, path=str(raw))
+
     splits = {part: _split(folder, part, vertices) for part in SPLIT}
-    rows = FeatureRows.dense(features, origin) if features is not None else None
-    names_in_use = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list"}
-    others = {file.name.removesuffix(".csv.gz") for file in raw.glob("*.csv.gz")}
-    names = sorted({path.parent.name for path in folder.glob("split/*/train.csv.gz")})
+    rows = FeatureRows.dense(features, str(raw)) if features is not None else None
+    names = sorted({file.parent.name for file in path.glob("split/*/train.csv.gz")})
     notes = [f"of the splits {', '.join(names)} the first"] if names[1:] else []
     return FoundGraph(
         edges[0],
         edges[1],
-        origin,
+        str(raw),
         vertices=vertices,
         features=rows,
         labels=labels,
         splits=splits,
         split_origin=f"split/{names[0]}",
-        notes=(*notes, *name_unread(sorted(others - names_in_use))),
+        notes=(*notes,),
+        left_out=count_left_out("file", folder.unread),
     )
 
 
-def _read_types(folder: Path) -> TypedGraph:
+def _read_types(path: Path) -> TypedGraph:
     """Return the graph of several types that ogbn-mag's layout holds."""
-    raw = folder / "raw"
-    counts = _table(raw / "num-node-dict.csv.gz", str)
+    raw = path / "raw"
+    folder = _Folder(path)
+    counts = folder.table("num-node-dict", str)
     vertices: dict[str, dict[str, NDArray[Any]]] = {
         name: {"num_nodes": np.array(int(count))}
         for name, count in zip(*counts, strict=True)
     }
-    read = {"x": "node-feat/{}/node-feat", "y": "node-label/{}/node-label"}
     for name, arrays in vertices.items():
-        for key, form in read.items():
-            path = raw / f"{form.format(name)}.csv.gz"
-            if path.exists():
-                arrays[key] = _table(path, np.float32 if key == "x" else np.float64)
+        feature = f"node-feat/{name}/node-feat"
+        label = f"node-label/{name}/node-label"
+        if folder.holds(f"{feature}.csv.gz"):
+            arrays["x"] = folder.table(feature, np.float32)
+        if folder.holds(f"{label}.csv.gz"):
+            arrays["y"] = folder.table(label, np.float64)
         for part in SPLIT:
-            for path in sorted(folder.glob(f"split/*/{name}/{part}.csv.gz"))[:1]:
-                arrays[part] = _table(path, np.int64).reshape(-1)
+            for file in sorted(path.glob(f"split/*/{name}/{part}.csv.gz"))[:1]:
+                arrays[part] = folder.read(file, np.int64).reshape(-1)
+
     edges = {}
-    for source, relation, target in _table(raw / "triplet-type-list.csv.gz", str):
-        path = raw / "relations" / f"{source}___{relation}___{target}" / "edge.csv.gz"
-        edges[source, relation, target] = _edge_table(path).T
-    unread = {
-        path.name.removesuffix(".csv.gz")
-        for kind in ("node-feat", "relations")
-        for path in raw.glob(f"{kind}/*/*.csv.gz")
-    } - {"edge", "node-feat", "num-edge-list"}
-    return TypedGraph(str(folder), vertices, edges, tuple(sorted(unread)))
-
-
-def _edge_table(path: Path) -> NDArray[np.int64]:
-    edges: NDArray[np.int64] = _table(path, np.int64)
-    if edges.shape[1] != 2:
-        raise DataError("a line is not src,dst", path=str(path))
-    return edges
+    for source, relation, target in folder.table("triplet-type-list", str):
+        file = raw / "relations" / f"{source}___{relation}___{target}" / "edge.csv.gz"
+        edges[source, relation, target] = folder.edges(file)
+    return TypedGraph(str(path), vertices, edges, (*folder.unread,))
 
 
 def _table(path: Path, dtype: Any) -> NDArray[Any]:
@@ -156,11 +189,12 @@ def _table(path: Path, dtype: Any) -> NDArray[Any]:
         raise DataError(f"cannot be read: {problem}", path=str(path)) from error
 
 
-def _split(folder: Path, part: str, vertices: int) -> NDArray[np.int64]:
-    path = sorted(folder.glob(f"split/*/{part}.csv.gz"))
+def _split(folder: _Folder, part: str, vertices: int) -> NDArray[np.int64]:
+    path = sorted(folder.folder.glob(f"split/*/{part}.csv.gz"))
     if not path:
-        raise DataError(f"holds no split/*/{part}.csv.gz", path=str(folder))
-    ids = _table(path[0], np.int64).reshape(-1)
+        problem = f"holds no split/*/{part}.csv.gz"
+        raise DataError(problem, path=str(folder.folder))
+    ids = folder.read(path[0], np.int64).reshape(-1)
     if len(ids) and not (ids.min() >= 0 and ids.max() < vertices):
         line = int(np.argmax((ids < 0) | (ids >= vertices)))
         raise DataError(

@@ -1,13 +1,14 @@
-"""Which vertices are for training: masks and lists of ids, by the names of arrays.
+"""Which vertices are for training: masks, lists of ids and codes, by names of arrays.
 
 ``train_mask`` holds true or false per vertex, ``train_idx`` ids; ``train`` alone is
-either, by its type. Where name and content leave it open, the user is asked.
+either, by its type; ``split`` a code per vertex. Where name and content leave it open,
+the user is asked.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,10 @@ from emu.errors import DataError
 
 SPLIT = ("train", "valid", "test")
 
+#: Names of arrays with a code per vertex; the last is that of dgl's Reddit.
+CODES = ("split", "splits", "role", "roles", "node_types")
+#: Codes that a question lists.
+_SHOWN = 6
 #: Names of dictionaries of splits, as ogb's get_idx_split gives one.
 NESTED = ("split_idx", "idx_split", "split_dict", "splits", "split")
 _PART = r"(?:trai?n(?:ing)?|trn|val(?:id(?:ation)?)?|dev|te?st(?:ing)?)"
@@ -39,6 +44,10 @@ class Choices:
     """Which of several splits, from 0."""
     split_arrays: str = ""
     """``masks`` or ``ids``: what the arrays of splits hold."""
+    split_codes: tuple[str, ...] = ()
+    """Codes of train, valid and test, where an array has a code per vertex."""
+    overlap: str = ""
+    """``first`` or ``last``: the part that keeps a vertex of several parts."""
     split_option: str = "--split-number "
     """Text before that number where a user is asked for it."""
 
@@ -74,25 +83,37 @@ def split_part(name: str) -> str | None:
     return parts.get(stem[1] if stem else "", "valid")
 
 
+def split_names(arrays: Iterable[str], choices: Choices) -> list[str]:
+    """Return the names of arrays that state a split: its parts, or else its codes."""
+    names = [name for name in arrays if split_part(name) is not None]
+    codes = [name for name in CODES if name in arrays]
+    # dgl's Reddit alone calls its codes types, which are types elsewhere.
+    codes = codes if choices.split_codes else [c for c in codes if c != CODES[-1]]
+    return names or codes[:1]
+
+
 def sort_splits(
     arrays: Mapping[str, NDArray[Any]], choices: Choices, origin: str
 ) -> dict[str, NDArray[Any]]:
     """Return masks, of truth values, and lists of ids, by part.
 
     Raises DataError when two arrays state one part, it is open which of several splits
-    is meant, or whether an array holds a mask or ids.
+    is meant, or whether an array holds a mask, ids or codes.
     """
     splits: dict[str, NDArray[Any]] = {}
-    for name, array in arrays.items():
+    for name in split_names(arrays, choices):
+        array = arrays[name]
         part = split_part(name)
         if part is None:
-            continue
+            masks, _ = parts_of_codes(array, choices.split_codes, name, origin)
+            return dict(zip(SPLIT, masks.T, strict=True))
         if part in splits:
             raise DataError(f"states the {part} split twice: {name}", path=origin)
-        square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
-        if array.ndim > 2 or square:
+        is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
+        if array.ndim > 2 or is_square:
             problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
             raise DataError(problem, path=origin)
+
         rows = array.reshape(1, -1) if array.ndim < 2 else array
         rows = rows.T if array.ndim == 2 and len(rows) > rows.shape[1] else rows
         problem = f"{name} holds {len(rows)} splits"
@@ -103,6 +124,35 @@ def sort_splits(
         is_mask = _is_mask(name, chosen, choices, origin)
         splits[part] = chosen != 0 if is_mask else chosen
     return splits
+
+
+def parts_of_codes(
+    values: NDArray[Any], codes: Sequence[str], name: str, origin: str
+) -> tuple[NDArray[np.bool_], str]:
+    """Return whether each vertex is in each part, by codes, and what is in none.
+
+    Raises DataError where nothing says which code is which part.
+    """
+    if values.ndim != 1 and values.size != len(values):
+        problem = f"{name} has shape {values.shape}, a code per vertex is needed"
+        raise DataError(problem, path=origin)
+    words = values.reshape(-1).astype(str)
+    found, counts = np.unique(words, return_counts=True)
+    shown = [f"{w} ({n:,})" for w, n in zip(found, counts, strict=True)][:_SHOWN]
+    text = f"{name + ' ' if name else ''}holds codes {', '.join(shown)}"
+    if not 1 < len(codes) <= len(SPLIT) or len({*codes}) < len(codes):
+        option = "--split-codes TRAIN,VALID,TEST, such as --split-codes 0,1,2"
+        raise DataError(f"{text}: which is which? {option}", path=origin)
+    if codes[0] not in found:
+        problem = f"{text}: no vertex has {codes[0]!r}, by --split-codes that of train"
+        raise DataError(problem, path=origin)
+
+    places = [*codes, *[""] * (len(SPLIT) - len(codes))]
+    masks = words[:, None] == np.array(places, dtype=words.dtype)
+    rest = [text for text in found.tolist() if text not in codes]
+    none = int((~masks.any(1)).sum())
+    note = f"; {none:,} vertices of {', '.join(rest)} are in no part" if rest else ""
+    return masks, note
 
 
 def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> bool:
@@ -131,38 +181,60 @@ def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> b
 
 
 def check_splits(
-    splits: Mapping[str, NDArray[Any]], vertices: int, origin: str
+    splits: Mapping[str, NDArray[Any]],
+    vertices: int,
+    origin: str,
+    overlap: str = "",
+    ids: NDArray[Any] | None = None,
 ) -> dict[str, NDArray[np.int64]]:
     """Return the sorted ids of every part; all empty where no part is stated.
 
-    Raises DataError when a mask has another length, an id is no vertex, a vertex is
-    named twice, or none is for training.
+    Of a vertex in several parts ``overlap`` says which keeps it; ``ids`` are what the
+    user calls vertices. Raises DataError when
+    a mask has another length, an id is no vertex, a vertex is named twice, or none is
+    for training.
     """
-    parts: dict[str, NDArray[np.int64]] = {}
+    parts = {part: _members(part, splits, vertices, origin) for part in SPLIT}
     owner = np.full(vertices, -1, np.int8)
     for number, part in enumerate(SPLIT):
-        ids = splits.get(part, np.empty(0, np.int64))
-        if ids.dtype == bool:
-            if ids.shape != (vertices,):
-                problem = f"the {part} mask has {len(ids)} entries for {vertices} "
-                raise DataError(f"{problem}vertices", path=origin)
-            ids = np.flatnonzero(ids)
-        members = np.sort(ids)
-        if len(members) and not 0 <= members[0] <= members[-1] < vertices:
-            beyond = members[0] if members[0] < 0 else members[-1]
-            problem = f"the {part} split names vertex {beyond}, there are only "
-            raise DataError(f"{problem}0..{vertices - 1}", path=origin)
-        members = parts[part] = members.astype(np.int64)
-        doubles = members[1:][members[1:] == members[:-1]]
-        if len(doubles):
-            problem = f"the {part} split names vertex {doubles[0]} twice"
+        members = parts[part]
+        is_common = owner[members] >= 0
+        if is_common.any() and not overlap:
+            first = members[is_common][0]
+            name = first if ids is None else ids[first]
+            problem = (
+                f"vertex {name} is in the {SPLIT[owner[first]]} and in the {part} "
+            )
+            problem += f"split, as are {is_common.sum() - 1:,} others: --overlap first "
+            problem += "or --overlap last says which of train, valid, test keeps them"
             raise DataError(problem, path=origin)
-        overlap = members[owner[members] >= 0]
-        if len(overlap):
-            other = SPLIT[owner[overlap[0]]]
-            problem = f"vertex {overlap[0]} is in the {other} and in the {part} split"
-            raise DataError(problem, path=origin)
-        owner[members] = number
+        owner[members if overlap != "first" else members[~is_common]] = number
+
+    for number, part in enumerate(SPLIT):
+        parts[part] = np.flatnonzero(owner == number)
     if splits and not len(parts["train"]):
         raise DataError("its train split is empty or missing", path=origin)
     return parts
+
+
+def _members(
+    part: str, splits: Mapping[str, NDArray[Any]], vertices: int, origin: str
+) -> NDArray[np.int64]:
+    """Return the vertices of a part, sorted."""
+    ids = splits.get(part, np.empty(0, np.int64))
+    if ids.dtype == bool:
+        if ids.shape != (vertices,):
+            problem = f"the {part} mask has {len(ids)} entries for {vertices} "
+            raise DataError(f"{problem}vertices", path=origin)
+        ids = np.flatnonzero(ids)
+
+    members = np.sort(ids)
+    if len(members) and not 0 <= members[0] <= members[-1] < vertices:
+        beyond = members[0] if members[0] < 0 else members[-1]
+        problem = f"the {part} split names vertex {beyond}, there are only "
+        raise DataError(f"{problem}0..{vertices - 1}", path=origin)
+    doubles = members[1:][members[1:] == members[:-1]]
+    if len(doubles):
+        problem = f"the {part} split names vertex {doubles[0]} twice"
+        raise DataError(problem, path=origin)
+    return members.astype(np.int64)

@@ -1,8 +1,8 @@
-"""Tables in text files, plain or gz: edges, features, labels and splits alike.
+"""Tables in text files, plain or gz: their lines, fields and columns.
 
 numpy reads the numbers: 10 million lines take 3 s and 190 MB, where polars takes 2.3 s
-and 490 MB, pandas 3.4 s and 410 MB. What it cannot read is looked through line by line,
-for words as ids, and for the line to name.
+and 490 MB, pandas 3.4 s and 410 MB. What it cannot read is read line by line, each
+distinct text once.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import re
 import time
 import warnings
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
@@ -25,6 +25,9 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
+from emu.graph_data.readers import recognised
+from emu.graph_data.readers.columns import Column, is_number, whole
+from emu.graph_data.readers.questions import name_some
 from emu.host.input_file import open_gzip, open_input
 from emu.names import printable
 
@@ -32,23 +35,13 @@ from emu.names import printable
 Tell = Callable[[str], None]
 
 COMMENTS = ("#", "%")
-_NO_ROW = ("", *COMMENTS)
 #: First of what networkx writes behind an edge, {'weight': 3}.
 _ATTRIBUTES = "{"
 #: Of these the first that stands outside of quotes; else blanks. "::" is MovieLens'.
 _SEPARATORS = ("\t", ";", "|", ",", "::")
-#: Names of columns that a line lists, of the many that it skips.
-_SHOWN = 8
-_WHOLE = re.compile(r"\+?(\d+)(\.0*)?")
-#: Openings of files that are no tables, and what they are.
-_OTHERS = {
-    "graph [": "GML", "creator ": "GML", "<": "XML (GraphML, GEXF)",
-    "*vertices": "Pajek", "nodedef>": "GDF", "{": "JSON", "[": "JSON",
-    "digraph": "DOT", "graph {": "DOT", "c 9th": "DIMACS", "p edge": "DIMACS",
-    "p sp": "DIMACS", "par1": "Parquet", "arrow1": "Arrow", "\x89hdf": "HDF5",
-    "\x93numpy": "npy", "pk\x03\x04": "zip (npz, pt, xlsx)", "bzh": "bzip2",
-    "\xfd7zxz": "xz", "(\xb5/\xfd": "zstd", "matlab": "MATLAB", "\x80": "pickle",
-}  # fmt: skip
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+#: A number that begins with a zero: an id of words, or the number without it?
+_PADDED = re.compile(rb"[\s,;|:\"]0\d")
 
 
 @dataclass(frozen=True)
@@ -61,22 +54,36 @@ class TableOptions:
     """True where the two columns number vertices of two kinds."""
     header: bool | None = None
     """True where the first line of the edge list is no edge."""
-    words: bool = False
-    """Ids are words, also those that look like numbers."""
+    words: bool | None = None
+    """True where ids are words, also those that look like numbers."""
+    neighbours: bool = False
+    """Each line has a vertex and its neighbours."""
     ids: bool | None = None
     """True where tables beside name their vertices, False where rows are in order."""
+    id_column: str | None = None
+    """Column of tables beside with the vertices, by name or number from 1."""
+    order: str = ""
+    """Vertices that rows in order belong to: ``rows``, ``ids`` or ``labels``."""
     label_column: str | None = None
     """Column of the classes, by name or number from 1."""
+    split_codes: tuple[str, ...] = ()
+    """Codes of train, valid and test."""
     tell: Tell | None = None
     """Takes a line from time to time while a long text is read."""
 
 
-class _Progress(io.BufferedIOBase):
-    """A file that reports how much of it was read, at growing intervals."""
+class _Content(io.BufferedIOBase):
+    """Bytes of a text; reports how much was read, and sees numbers as 007."""
 
-    def __init__(self, file: BinaryIO, tell: Tell, name: str) -> None:
-        self._file, self._tell, self._name = cast("io.BufferedIOBase", file), tell, name
-        self._count, self._pause, self._last = 0, 10.0, time.monotonic()
+    def __init__(self, file: BinaryIO, tell: Tell | None, name: str) -> None:
+        self._file = cast("io.BufferedIOBase", file)
+        self._tell = tell
+        self._name = name
+        self._count = 0
+        self._pause = 10.0
+        self._last = time.monotonic()
+        self._end = b"\n"
+        self.has_padded = False
 
     @override
     def readable(self) -> bool:
@@ -86,9 +93,14 @@ class _Progress(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         data = self._file.read1(size)
         self._count += len(data)
-        if time.monotonic() - self._last > self._pause:
+        self.has_padded = self.has_padded or bool(_PADDED.search(self._end + data))
+        self._end = data[-1:]
+
+        now = time.monotonic()
+        if self._tell and now - self._last > self._pause:
             self._tell(f"{self._name}: {self._count / 1e6:,.0f} MB read")
-            self._last, self._pause = time.monotonic(), 1.5 * self._pause
+            self._last = now
+            self._pause *= 1.5
         return data
 
 
@@ -98,17 +110,18 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     with open_input(path) as file:  # no pipe, no folder
         is_gzip = file.read(2) == b"\x1f\x8b"
     open_content = open_gzip if is_gzip else open_input
+
     with open_content(path) as content:
         start = content.read(1 << 20)
         content.seek(0)
         encoding = "utf-16"
-        if start[:2] not in {b"\xff\xfe", b"\xfe\xff"}:
+        if start[:2] not in _UTF_16:
             try:
                 start[: start.rfind(b"\n") + 1 or None].decode()
                 encoding = "utf-8-sig"
             except UnicodeDecodeError:
                 encoding = "latin-1"
-        part = _Progress(cast("BinaryIO", content), tell or (lambda _: None), path.name)
+        part = _Content(cast("BinaryIO", content), tell, path.name)
         yield io.TextIOWrapper(cast("Any", part), encoding)
 
 
@@ -118,48 +131,84 @@ def first_lines(path: Path, count: int = 1) -> list[str]:
         return [*islice((x.rstrip("\r\n") for x in file if x.strip()), count)]
 
 
-def is_number(text: str) -> bool:
-    """Return True where a field is a number, nan and infinity among them."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return "_" not in text  # Python takes 1_0 for 10
-
-
 @dataclass(frozen=True)
 class TextTable:
-    """A table in a text file, as its first lines show it."""
+    """A table in a text file."""
 
     path: Path
-    comment: str
-    separator: str | None
-    lines_before: int
-    names: tuple[str, ...]
-    """Lines above the first row, names of the columns; none without a header."""
-    first_row: tuple[str, ...]
     options: TableOptions
-    open_header: bool = False
-    """True where the first row may as well be a header: words above words."""
-    comment_names: tuple[str, ...] = ()
-    """Words of the comment above the first row, as many as there are columns."""
-    sizes: tuple[str, ...] = ()
-    """Numbers of the line above the first row, where they stand for a header."""
+    separator: str | None
+    comment: str
+    lines_before: int
+    """Lines above the first row."""
+    first_row: tuple[str, ...]
+    """Fields of the first line that is no comment: a row, or names of columns."""
+    second_row: tuple[str, ...]
+    words_above: tuple[str, ...] = ()
+    """Words of the comment above the first row."""
+    names: tuple[str, ...] = ()
+    """Names of the columns; none without a header."""
+    row: tuple[str, ...] = ()
+    """The first row that is none of names: the second, while that is open."""
+    columns: Mapping[int, Column] = field(default_factory=dict)
+    """Those that were read, by their place."""
+    has_attributes: bool = False
+    """True where braces with what networkx keeps of an edge stand behind a row."""
+    hint: str = ""
+    """Clause on what a file may be whose lines differ in length."""
 
     @property
     def width(self) -> int:
         """Number of columns."""
-        return len(self.first_row)
+        return len(self.row)
+
+    @property
+    def states_list(self) -> bool:
+        """True where the last name may stand for a list, as that of JODIE does."""
+        return "list" in self.first_row[-1] and len(self.first_row) < self.width
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Names of all columns, if the first row has names.
+
+        Tables with names of rows have one more column than names (R, pandas).
+        """
+        missing = self.width - len(self.first_row)
+        if self.states_list:
+            return (*self.first_row, *[""] * missing)
+        return ("", *self.first_row) if missing == 1 else self.first_row
+
+    def decide(self, *, header: bool) -> TextTable:
+        """Return the table with its first row as names, or as a row.
+
+        Numbers are no names: they may be sizes. Raises DataError where no row is left,
+        or rows have another number of columns.
+        """
+        if not header:
+            return replace(self, names=(), row=self.first_row)
+        if not self.second_row:
+            raise self.error("holds no line below its header")
+        below = replace(self, lines_before=self.lines_before + 1, row=self.second_row)
+        if all(map(is_number, self.first_row)):
+            return below
+        if len(self.header) != self.width:
+            problem = f"has {len(self.first_row)} names of columns and {self.width}"
+            raise self.error(f"{problem} columns")
+        return replace(below, names=self.header, hint="")
 
     def name(self, column: int) -> str:
         """Return the name of a column for people, its number without a header."""
         return (self.names[column] if self.names else "") or f"column {column + 1}"
 
-    def skipped(self, used: Sequence[int | None]) -> str:
-        """Return the names of the other columns, as the end of a sentence."""
-        names = [self.name(c) for c in range(self.width) if c not in used]
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        return f"; skipped: {', '.join(names[:_SHOWN])}{more}" if names else ""
+    def option(self, column: int) -> str:
+        """Return what an option calls a column: its name, if that is clear."""
+        name = self.names[column] if self.names else ""
+        is_clear = name and self.names.count(name) == 1 and "," not in name
+        return name if is_clear and name == name.strip("*") else str(column + 1)
+
+    def left_out(self, used: Sequence[int | None]) -> tuple[str, ...]:
+        """Return the names of the columns that nobody asked for."""
+        return tuple(self.name(c) for c in range(self.width) if c not in used)
 
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states; DataError without one."""
@@ -168,7 +217,7 @@ class TextTable:
             return self.names.index(stated)
         if stated.isdecimal() and 1 <= int(stated) <= self.width:
             return int(stated) - 1
-        names = f": {', '.join(self.names)}" if self.names else ""
+        names = f": {name_some(self.names)}" if self.names else ""
         problem = f"{option} names {stated!r}, there are {self.width} columns{names}"
         raise self.error(problem)
 
@@ -181,56 +230,124 @@ class TextTable:
         with open_lines(self.path, self.options.tell) as lines:
             for number, line in enumerate(lines, 1):
                 if number > self.lines_before:
-                    fields = split_line(line, self.separator, self.comment)
+                    fields = self.split(line, number)
                     if fields:
                         yield number, fields
 
-    def read(self, columns: Sequence[int], dtype: Any) -> NDArray[Any]:
-        """Return some columns as numbers, shape (columns, rows).
+    def split(self, line: str, number: int) -> list[str]:
+        """Return the fields of a line; DataError where its quotes do not end."""
+        try:
+            return split_line(line, self.separator, self.comment)
+        except csv.Error as error:
+            raise self.error(f"line {number} has a quote that does not end") from error
 
-        Raises ValueError, OverflowError when a field is none, or a row of another
-        length.
+    def with_columns(self, wanted: Iterable[int]) -> TextTable:
+        """Return the table with some columns, over all of its rows.
+
+        Raises DataError as `read` does.
         """
-        # Of the others a letter is read, so that rows of other lengths are seen.
-        kinds = [(f"f{c}", dtype if c in columns else "U1") for c in range(self.width)]
-        are_all = len({*columns}) == self.width
+        return replace(self, columns=self.read([*wanted]))
+
+    def read(self, wanted: Sequence[int]) -> dict[int, Column]:
+        """Return columns by their place, over all rows.
+
+        Raises DataError with the line that has more or fewer columns.
+        """
+        numeric = [column for column in wanted if is_number(self.row[column])]
+        numbers = self._read_numbers(numeric) if numeric else {}
+        rest = [column for column in wanted if column not in numbers]
+        words = self._read_words(rest) if rest else {}
+        columns = {column: (numbers | words)[column] for column in wanted}
+        if len({column.rows for column in columns.values()}) > 1:
+            return self._read_words(wanted)  # numpy knows fewer comments
+        return columns
+
+    def _read_numbers(self, wanted: Sequence[int]) -> dict[int, Column]:
+        """Return columns if all are of numbers, and none begins with a zero."""
+        kinds = dict.fromkeys(range(self.width), "U1")  # so that lengths are seen
+        for column in wanted:
+            kinds[column] = "i8" if whole(self.row[column]) else "f8"
+        are_alike = {*kinds.values()} == {"i8"}
+        fields = [(f"f{column}", kind) for column, kind in kinds.items()]
+        try:
+            loaded, has_padded = self._load(np.dtype("i8" if are_alike else fields))
+        except (ValueError, OverflowError, UserWarning, DeprecationWarning):
+            return {}  # words, 1.0, beyond int64, or a line to name
+        if has_padded and "i8" in kinds.values():
+            return {}
+        if are_alike:
+            return {column: Column(loaded[:, column]) for column in wanted}
+        return {column: Column(_narrow(loaded[f"f{column}"])) for column in wanted}
+
+    def _load(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], bool]:
+        """Return all rows, and whether a number in the file begins with a zero."""
+        is_long = self.separator == "::"  # numpy takes one character
         source = open_lines(self.path, self.options.tell)
         with source as lines, warnings.catch_warnings():
             warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):
                 lines.readline()
-            long = self.separator == "::"  # numpy takes one character
-            table = np.loadtxt(
-                (line.replace("::", "\t") for line in lines) if long else lines,
-                dtype if are_all else np.dtype(kinds),
+            rows = np.loadtxt(
+                (line.replace("::", "\t") for line in lines) if is_long else lines,
+                dtype,
                 comments=self.comment,
-                delimiter="\t" if long else self.separator,
+                delimiter="\t" if is_long else self.separator,
                 quotechar='"',
-                ndmin=2 if are_all else 1,
+                ndmin=1 if dtype.names else 2,
             )
-        if are_all:
-            return np.ascontiguousarray(table.T[[*columns]])
-        return np.stack([table[f"f{column}"] for column in columns])
+            content = cast("_Content", lines.buffer)
+            return rows, content.has_padded or lines.encoding == "utf-16"
+
+    def _read_words(self, wanted: Sequence[int]) -> dict[int, Column]:
+        codes = {column: array("q") for column in wanted}
+        places: dict[int, dict[str, int]] = {column: {} for column in wanted}
+        for number, fields in self.rows():
+            if len(fields) != self.width:
+                raise self.wrong_line(number, fields, f"{self.width} columns")
+            for column in wanted:
+                known = places[column]
+                codes[column].append(known.setdefault(fields[column], len(known)))
+        return {
+            column: Column(
+                np.frombuffer(codes[column], np.int64).copy(), (*places[column],)
+            )
+            for column in wanted
+        }
 
     def bad_line(
         self, columns: Sequence[int], fits: Callable[[list[str]], bool], need: str
     ) -> DataError:
         """Return an error that names the first line whose columns do not fit."""
         for number, fields in self.rows():
-            apart = len(fields) != self.width
-            if apart or not fits([fields[column] for column in columns]):
-                line = printable(" ".join(fields), limit=60)
-                problem = f"line {number} is {line!r}, it needs {need}"
-                more = f" and {self.width} columns as in the lines before"
-                problem += more * (len(fields) > self.width)
-                return DataError(problem, path=str(self.path))
+            is_apart = len(fields) != self.width
+            if is_apart or not fits([fields[column] for column in columns]):
+                return self.wrong_line(number, fields, need)
         return self.error("is not a table of numbers")
+
+    def wrong_line(self, number: int, fields: Sequence[str], need: str) -> DataError:
+        """Return an error that names a line, and what it needs to have."""
+        line = printable(" ".join(fields), limit=60)
+        problem = f"line {number} is {line!r}, it needs {need}"
+        if len(fields) != self.width:
+            problem += f", as in the lines before{self.hint}"
+        return DataError(problem, path=str(self.path))
+
+
+def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as integers where all are, as pandas' 1.0 and 2.0 are."""
+    are_whole = numbers.dtype.kind == "f" and not (numbers % 1).any()
+    if are_whole and np.abs(numbers).max(initial=0) < 1 << 53:
+        return numbers.astype(np.int64)
+    return numbers
 
 
 def split_line(line: str, separator: str | None, comment: str) -> list[str]:
-    """Return the fields of a line, none of a comment or an empty one."""
+    """Return the fields of a line, none of a comment or an empty one.
+
+    Raises csv.Error where a quote does not end.
+    """
     text = line.rstrip("\r\n")
-    if text.lstrip()[:1] in _NO_ROW:
+    if text.lstrip()[:1] in {"", *COMMENTS}:
         return []
     if comment in text or _ATTRIBUTES in text:
         text = re.sub(rf'("[^"]*")|[ \t]{comment}.*|{_ATTRIBUTES}.*', r"\1", text)
@@ -242,154 +359,67 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
         [text.strip() if separator is None else text],
         delimiter=separator or " ",
         skipinitialspace=True,
+        strict=True,
     )
     return [field.strip() for field in next(reader)]
 
 
-def open_table(
-    path: Path,
-    options: TableOptions,
-    *,
-    header: bool | None = None,
-    names_columns: Callable[[Sequence[str]], bool] = lambda _: False,
-) -> TextTable:
-    """Return the table of a file, by its first lines.
+def open_table(path: Path, options: TableOptions) -> TextTable:
+    """Return the table of a file; what its first row is, is open.
 
-    ``header`` says whether it has one; None to see: words above numbers, or names that
-    are known, by ``names_columns``. Raises DataError when it holds no row, or is a file
-    of another kind.
+    Raises DataError when it holds no row, or is a file of another kind.
     """
-    start = "".join(first_lines(path)).lower()
-    other = next(
-        (kind for begin, kind in _OTHERS.items() if start.startswith(begin)),
-        "tar, to be unpacked, or another binary file" if "\0" in start else "",
-    )
-    if other:
-        problem = f"is {other}, which is not read here: write a table (csv); features "
-        problem += "and labels may be npy"
-        raise DataError(problem, path=str(path))
-    (at, first), (_, below), separator, comment, above = _first_rows(path)
-    if not first:
-        raise DataError("holds no line", path=str(path))
-    shift = len(below) == len(first) + 1
-    over = zip(first, below[shift:], strict=False)
-    above_numbers = any(not is_number(a) and a and is_number(b) for a, b in over)
-    above_numbers |= first == ("", *map(str, range(len(first) - 1)))  # of pandas
-    unclear = header is None and not above_numbers and not any(map(is_number, first))
-    if header is None:
-        header = above_numbers or (unclear and names_columns(first))
-    if not header:
-        above = above if len(above) == len(first) else ()
-        return TextTable(
-            path, comment, separator, at - 1, (), first, options, unclear, above
-        )
-    if not below:
-        raise DataError("holds no line below its header", path=str(path))
-    # Tables with names of rows have one more column than names (R, pandas); a last name
-    # may stand for a list of any length (JODIE's comma_separated_list_of_features).
-    if len(first) < len(below) and "list" in first[-1]:
-        first, shift = (*first, *[""] * (len(below) - len(first))), False
-    names = ("", *first) if shift else first
-    if all(map(is_number, first)):
-        return TextTable(path, comment, separator, at, (), below, options, sizes=first)
-    if len(names) != len(below):
-        problem = f"has {len(first)} names of columns and {len(below)} columns"
-        raise DataError(problem, path=str(path))
-    return TextTable(path, comment, separator, at, names, below, options)
-
-
-_Row = tuple[int, tuple[str, ...]]
-
-
-def _first_rows(path: Path) -> tuple[_Row, _Row, str | None, str, tuple[str, ...]]:
-    """Return two rows, their separator, comments, and the words of one above them."""
-    rows: list[_Row] = []
-    comment, above = "", ""
-    separator: str | None = None
+    recognised.refuse(path, "\n".join(first_lines(path, recognised.LINES)))
+    rows: list[tuple[int, str]] = []
+    comment = ""
+    above = ""
     with open_lines(path) as lines:
         for number, line in enumerate(lines, 1):
             text = line.strip()
-            comment = comment or (text[:1] if text[:1] in COMMENTS else "")
-            if text.startswith(COMMENTS) and not rows:
-                above = text.lstrip("#% ")
-            if not text or text.startswith(COMMENTS):
-                continue
-            comment = comment or COMMENTS[0]
-            if not rows:
-                bare = re.sub(r'"[^"]*"|\{.*', "", line.rstrip("\r\n"))
-                separator = next((s for s in _SEPARATORS if s in bare), None)
-            # The first comment says which character begins them.
-            rows.append((number, tuple(split_line(line, separator, comment))))
+            if text.startswith(COMMENTS):
+                # The first comment says which character begins them.
+                comment = comment or text[0]
+                above = above if rows else text.lstrip("#% ")
+            elif text:
+                rows.append((number, line))
             if len(rows) == 2:
                 break
-    words = tuple(split_line(above, separator, "#")) if above else ()
-    first, second, *_ = (*rows, (0, ()), (0, ()))
-    return first, second, separator, comment, words
+    if not rows:
+        raise DataError("holds no line", path=str(path))
+
+    first_number, first = rows[0]
+    bare = re.sub(r'"[^"]*"|\{.*', "", first.rstrip("\r\n"))
+    table = TextTable(
+        path=path,
+        options=options,
+        separator=next((mark for mark in _SEPARATORS if mark in bare), None),
+        comment=comment or COMMENTS[0],
+        lines_before=first_number - 1,
+        first_row=(),
+        second_row=(),
+        row=(),
+    )
+    fields = [tuple(table.split(line, number)) for number, line in rows]
+    return replace(
+        table,
+        first_row=fields[0],
+        second_row=fields[1] if len(rows) == 2 else (),
+        row=fields[-1],
+        has_attributes=bare != re.sub(r'"[^"]*"', "", first.rstrip("\r\n")),
+        words_above=tuple(above.split(table.separator)),
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class Keys:
-    """Ids in some columns of a table."""
-
-    ids: NDArray[Any]
-    """Distinct ones, sorted: int64, or words."""
-    codes: NDArray[np.int64]
-    """Place in ``ids``, shape (columns, rows)."""
+def put_on_top(table: TextTable) -> TextTable:
+    """Return a table that was read below its first row with that row on top."""
+    columns = {
+        c: column.below(table.first_row[c]) for c, column in table.columns.items()
+    }
+    return replace(table, columns=columns)
 
 
-def read_keys(table: TextTable, columns: Sequence[int]) -> Keys:
-    """Return the ids in some columns: whole numbers from 0, or words.
-
-    Ids are words if those of the first row are, or where they are asked to be. Numbers
-    that int64 cannot hold are kept as words too, ``1.0`` is 1. Raises DataError when a
-    line has no such ids; names it.
-    """
-    words = table.options.words
-    if not words and all(is_number(table.first_row[c]) for c in columns):
-        try:
-            numbers = table.read(columns, np.int64)
-            most = int(numbers.max(initial=-1))
-            # A mark per id, where they are about as many as numbers: 10 million edges
-            # take 0.2 s and not the 3 s of a sort.
-            if 0 <= numbers.min(initial=0) <= most < 4 * numbers.size + 1000:
-                marks = np.zeros(most + 1, bool)
-                marks[numbers.reshape(-1)] = True
-                return Keys(np.flatnonzero(marks), (np.cumsum(marks) - 1)[numbers])
-            if numbers.min(initial=0) >= 0:
-                ids, codes = np.unique(numbers, return_inverse=True)
-                return Keys(ids, codes.reshape(numbers.shape))
-        except (ValueError, OverflowError, UserWarning, DeprecationWarning):
-            pass  # 1.0, beyond int64, or a line to name
-        return _read_words(table, columns, whole)
-    return _read_words(table, columns, str)
-
-
-def whole(text: str) -> str:
-    """Return a whole number from 0 in its shortest form, 1.0 as 1; "" of others."""
-    match = _WHOLE.fullmatch(text)
-    return match[1].lstrip("0") or "0" if match else ""
-
-
-def _read_words(table: TextTable, columns: Sequence[int], form: Any) -> Keys:
-    places: dict[str, int] = {}
-    codes = array("q")
-    for _, fields in table.rows():
-        if len(fields) != table.width:
-            del codes[:]
-            break
-        for column in columns:
-            codes.append(places.setdefault(form(fields[column]), len(places)))
-    if not codes or "" in places:
-        count = ("a vertex id", "two vertex ids")[len(columns) - 1]
-        kind = ", whole numbers from 0 (or --words)" if form is whole else ""
-        kind += ", by --columns" if len(columns) == 2 < table.width else ""
-        raise table.bad_line(
-            columns, lambda fields: all(map(form, fields)), count + kind
-        )
-    names = np.array([*places])
-    if form is whole and max(map(len, places)) < 19:
-        names = names.astype(np.int64)
-    ids, rank = np.unique(names, return_inverse=True)
-    # Columns are side by side in codes.
-    of_row = rank[np.frombuffer(codes, np.int64)].reshape(-1, len(columns))
-    return Keys(ids, of_row.T.copy())
+def starts_with_words(table: TextTable) -> bool:
+    """Return True where some field of the first row is no number."""
+    return not all(map(is_number, filter(None, table.first_row))) or (
+        table.first_row[0] == ""
+    )

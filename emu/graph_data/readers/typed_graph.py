@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.found_graph import Arrays, FeatureRows, FoundGraph
+from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import Choices, check_splits
 from emu.names import printable
 
@@ -31,7 +32,7 @@ class TypedGraph:
     edges: Mapping[Relation, NDArray[Any]]
     """Type, name and type -> ids within these types, shape (2, edges)."""
     unread: tuple[str, ...] = ()
-    """Names of values of edges."""
+    """Names of what is not read, such as values of edges."""
     owner: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
     """Type -> part of every vertex, where the graph comes partitioned."""
 
@@ -66,8 +67,12 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     arrays = {**graph.vertices.get(relation[0], {}), "edge_index": edges}
     one = found_graph.graph_of_arrays(arrays, graph.origin, choices)
     only = [f"only {name} was taken"] if len(graph.edges) > 1 else []
-    notes = (*only, *one.notes, *found_graph.name_unread(graph.unread))
-    return replace(one, owner=graph.owner.get(relation[0]), notes=notes)
+    return replace(
+        one,
+        owner=graph.owner.get(relation[0]),
+        notes=(*only, *one.notes),
+        left_out=(*one.left_out, *count_left_out("array", graph.unread)),
+    )
 
 
 def _list(names: Any) -> str:
@@ -105,11 +110,6 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
             row[...] += end.begin
         edges.append(ids)
     sources, destinations = np.concatenate(edges, axis=1)
-    splits: dict[str, list[NDArray[np.int64]]] = {}
-    for _, begin, size, own in types:
-        if own.splits:
-            for part, ids in check_splits(own.splits, size, graph.origin).items():
-                splits.setdefault(part, []).append(ids + begin)
     owner = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
         sources,
@@ -118,13 +118,31 @@ def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> Fou
         vertices=total,
         features=_stack_features(types, total),
         labels=_stack_labels(types, graph.origin),
-        splits={part: np.concatenate(ids) for part, ids in splits.items()},
+        splits=_join_splits(types, graph.origin, choices),
         split_origin="; ".join(
             f"{t.own.split_origin} for {t.name}" for t in types if t.own.split_origin
         ),
         owner=np.concatenate(owner) if owner else None,
-        notes=(*_describe(types), *found_graph.name_unread(graph.unread)),
+        notes=(*_describe(types),),
+        left_out=(
+            *(f"{text} of {t.name}" for t in types for text in t.own.left_out),
+            *count_left_out("array", graph.unread),
+        ),
+        overlap=choices.overlap,
     )
+
+
+def _join_splits(
+    types: list[_Type], origin: str, choices: Choices
+) -> dict[str, NDArray[np.int64]]:
+    """Return the vertices of each part, of all types that have a split."""
+    splits: dict[str, list[NDArray[np.int64]]] = {}
+    for _, begin, size, own in types:
+        if own.splits:
+            parts = check_splits(own.splits, size, origin, choices.overlap)
+            for part, ids in parts.items():
+                splits.setdefault(part, []).append(ids + begin)
+    return {part: np.concatenate(ids) for part, ids in splits.items()}
 
 
 def _count(graph: TypedGraph, name: str, own: FoundGraph) -> int:

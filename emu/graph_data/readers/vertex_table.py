@@ -1,11 +1,8 @@
-"""Tables with a row per vertex: features, labels and splits, by order or by id.
-
-`join_tables` numbers the vertices, where edges and tables beside them name them by ids.
-"""
+"""Tables with a row per vertex: features, labels and splits, by order or by id."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,27 +12,57 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data.readers import text_table
-from emu.graph_data.readers.edge_list import is_id, words_of
-from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
-from emu.graph_data.readers.split_arrays import SPLIT
+from emu.graph_data.readers.columns import (
+    BOOLEAN,
+    COMMA,
+    EMPTY,
+    TEXT,
+    Column,
+    is_number,
+    join_columns,
+    kind_of,
+    real,
+    whole,
+    word_array,
+)
+from emu.graph_data.readers.questions import count_left_out, name_some
+from emu.graph_data.readers.split_arrays import (
+    SPLIT,
+    parts_of_codes,
+    split_part,
+)
 from emu.graph_data.readers.text_table import TableOptions, TextTable
-from emu.host.input_file import map_array
+from emu.graph_data.readers.vertex_columns import (
+    KnownIds,
+    choose_class,
+    choose_features,
+    choose_id,
+    first_as_id,
+    is_part,
+    names_vertices,
+    number_column,
+    one_hot_columns,
+)
 
-_CLASS = {
-    "label", "labels", "class", "classes", "y", "target", "category", "community",
-    "subject", "topic",
-}  # fmt: skip
-_PART = {"split", "set", "fold", "part", "subset", "train", "valid", "val", "test"}
-_PART |= {"mask"}
 _NO_CLASS = {
-    "", "nan", "na", "none", "null", "-1", "unknown", "unlabeled", "unlabelled",
-}  # fmt: skip
-_PARTS = {
-    "train": "train", "training": "train", "tr": "train",
-    "valid": "valid", "val": "valid", "validation": "valid", "dev": "valid",
-    "test": "test", "testing": "test", "te": "test",
-    "": "", "none": "", "nan": "", "unlabeled": "", "unlabelled": "",
-}  # fmt: skip
+    "",
+    "nan",
+    "na",
+    "none",
+    "null",
+    "-1",
+    "unknown",
+    "unlabeled",
+    "unlabelled",
+}
+#: Words of each part, and of none.
+_WORDS = {
+    "train": "train training tr",
+    "valid": "valid val validation dev va",
+    "test": "test testing te",
+    "": "none nan unlabeled unlabelled",
+}
+PARTS = {"": "", **{w: part for part, words in _WORDS.items() for w in words.split()}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,232 +71,306 @@ class VertexTable:
 
     path: Path
     kind: str
+    """``features``, ``labels`` or ``split``."""
     values: NDArray[Any]
-    """A row or a value per vertex."""
+    """A row or a value per vertex; of a split whether it is in each of its parts."""
     ids: NDArray[Any] | None
     """Vertex of every row; None where they are in order."""
     how: str
-    """Columns taken and skipped, for people."""
+    """Columns and arrays that were taken, for people."""
+    left_out: tuple[str, ...] = ()
+    is_stated: bool = False
+    """True where an option says that ids are those of the graph."""
 
 
-def read_features(path: Path, options: TableOptions) -> VertexTable:
-    """Return features: the numbers of every row, npy or text.
+def read_features(
+    path: Path, options: TableOptions, known: KnownIds | None = None
+) -> VertexTable:
+    """Return features: the numbers of every row of a text.
 
     Raises DataError with the line that is something else, or of another length.
     """
-    if path.suffix == ".npy":
-        return VertexTable(path, "features", map_array(path), None, "rows in order")
     table = _open(path, options)
-    place = _id_column(table)
-    beside = [not name or _is_beside(name) for name in table.names]  # or an index
-    others = [
-        column
-        for column, field in enumerate(table.first_row)
-        if (field and not text_table.is_number(field)) or (beside and beside[column])
-    ]
-    if place is None and not table.names and options.ids is None:
-        place = _number_column(table, others)
-    if table.width > 2 and table.first_row == (*map(str, range(table.width)),):
+    counts = tuple(map(str, range(table.width)))
+    if not table.names and table.width > 2 and table.row == counts:
         raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
-    columns = [c for c in range(table.width) if c not in {*others, place}]
-    if not columns:
-        raise table.error(f"has no column of numbers: {' '.join(table.first_row)!r}")
-    try:
-        values = table.read(columns, np.float32).T
-    except (ValueError, OverflowError, UserWarning):
-        values = np.full((1, 1), np.nan, np.float32)  # its line is named below
+    table = table.with_columns(range(table.width))
+    place = choose_id(table, known, ())
+    if place is None and not table.names and options.ids is None:
+        place = number_column(table, known)
+
+    chosen = [c for c in choose_features(table) if c != place]
+    if not chosen:
+        fields = " ".join(table.first_row)
+        raise table.error(f"has no column of numbers: {fields!r}")
+    rows = table.columns[chosen[0]].rows
+    values = np.empty((rows, len(chosen)), np.float32)
+    for place_of_feature, c in enumerate(chosen):
+        values[:, place_of_feature] = table.columns[c].real
     if not np.isfinite(values).all():
 
         def fits(fields: list[str]) -> bool:
-            are_numbers = all(map(text_table.is_number, fields))
-            return are_numbers and all(np.isfinite(np.float32(f)) for f in fields)
+            return all(np.isfinite(np.float32(real(field))) for field in fields)
 
-        raise table.bad_line(columns, fits, f"{len(columns)} numbers")
+        raise table.bad_line(chosen, fits, f"{len(chosen)} numbers")
+    how = f"{len(chosen)} columns"
+    note = _describe(table, chosen)
+    return _finish(table, "features", values, chosen, place, how, note)
+
+
+def _finish(
+    table: TextTable,
+    kind: str,
+    values: NDArray[Any],
+    used: Sequence[int],
+    place: int | None,
+    how: str,
+    note: str = "",
+) -> VertexTable:
+    """Return the values of some columns with the vertices that they belong to."""
     ids, by = _ids(table, place)
-    how = f"{len(columns)} columns, {by}{table.skipped([*columns, place])}"
-    return VertexTable(path, "features", np.ascontiguousarray(values), ids, how)
-
-
-def _number_column(table: TextTable, words: Sequence[int]) -> int | None:
-    """Return the first column of a table without names where it has ids.
-
-    It has where it is of words, or has different whole numbers and words follow, the
-    classes. Raises DataError when nothing says what its different whole numbers are.
-    """
-    if table.width == 1 or words[:1] == [0]:
-        return words[0] if words else None
-    first = [fields[0] for _, fields in table.rows()]
-    if not all(map(text_table.whole, first)) or len({*first}) < len(first):
-        return None
-    if words:
-        return 0
-    raise table.error(
-        "is column 1 the id of the vertex, or a value and the rows in order? "
-        "--ids or --no-ids"
+    return VertexTable(
+        path=table.path,
+        kind=kind,
+        values=values,
+        ids=ids,
+        how=f"{how}, {by}{note}",
+        left_out=count_left_out("column", table.left_out([place, *used])),
+        is_stated=_is_stated(table.options),
     )
 
 
-def read_labels(path: Path, options: TableOptions) -> VertexTable:
+def _describe(table: TextTable, chosen: Sequence[int]) -> str:
+    """Return which features were made numbers, for people."""
+    forms = {BOOLEAN: "True and False as 1 and 0", COMMA: "decimal commas"}
+    text = ""
+    for kind, form in forms.items():
+        found = [c for c in chosen if table.columns[c].main_kind == kind]
+        text += f"; {form}: {name_some([*map(table.name, found)])}" if found else ""
+    return text
+
+
+def read_labels(
+    path: Path, options: TableOptions, known: KnownIds | None = None
+) -> VertexTable:
     """Return the classes of a table, numbers from 0; -1 and "" where there is none.
 
     Raises DataError where several columns may have the classes, or the vertices' names.
     """
-    if path.suffix == ".npy":
-        return VertexTable(path, "labels", map_array(path), None, "rows in order")
-    table = _open(path, options)
-    place = _id_column(table)
-    column = _class_column(table, place)
-    place = _first_as_id(table, place, column)
-    words = _read_column(table, column)
-    # A class that no other row has may be the name of a column, or their number.
-    alone, first = words[0] not in words[1:], table.first_row
-    sizes = not table.names and table.width > 1 and first[0] == str(len(words) - 1)
-    if alone and (sizes or table.open_header):
+    table = _read_all(_open(path, options))
+    stated = options.label_column
+    values = [table.column(stated, "--label-column")] if stated else []
+    place = choose_id(table, known, values)
+    first = table.columns[0]
+    may_be_ids = not table.names and len(first.distinct) == first.rows
+    if place is None and may_be_ids and one_hot_columns(table, 0):
+        place = 0
+    column = choose_class(table, place)
+    if column is None:
+        return _one_hot_labels(table, place)
+
+    place = first_as_id(table, place, column)
+    _check_first_class(table, table.columns[column])
+    classes, note = _classes(table.columns[column])
+    _check_classes(table, column, classes)
+    name = table.name(column)
+    return _finish(table, "labels", classes, [column], place, name, note)
+
+
+def _one_hot_labels(table: TextTable, place: int | None) -> VertexTable:
+    hot = one_hot_columns(table, place)
+    values = np.stack([table.columns[c].real for c in hot]).argmax(0)
+    how = f"one class for each of {len(hot)} columns"
+    return _finish(table, "labels", values, hot, place, how)
+
+
+def _check_first_class(table: TextTable, column: Column) -> None:
+    """Refuse a first row that may have names of columns, or their number."""
+    words = column.fields()
+    first = table.first_row
+    if table.names or words[0] in words[1:]:
+        return
+    states_size = table.width > 1 and first[0] == str(len(words) - 1)
+    if states_size or not any(map(is_number, first)):
         problem = f"begins with sizes or names of columns, {' '.join(first)!r}: remove "
         raise table.error(f"{problem}them, or write label (id,label) above a row")
-    values, note = _classes(words)
-    classes = values[values != ("" if values.dtype.kind == "U" else -1)]
-    many = len(classes) > 2 and len(np.unique(classes)) == len(classes)
-    if many and (
-        classes.dtype.kind == "U" or ((classes >= 0) & (classes % 1 == 0)).all()
-    ):
+
+
+def _check_classes(table: TextTable, column: int, values: NDArray[Any]) -> None:
+    """Refuse classes of which every vertex has its own: they may be names or values."""
+    are_words = values.dtype.kind == "U"
+    classes = values[values != ("" if are_words else -1)]
+    is_alone = len(classes) > 2 and len(np.unique(classes)) == len(classes)
+    if is_alone and (are_words or ((classes >= 0) & (classes % 1 == 0)).all()):
         raise table.error(
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
         )
-    ids, by = _ids(table, place)
-    how = f"{table.name(column)}, {by}{table.skipped([place, column])}{note}"
-    return VertexTable(path, "labels", values, ids, how)
 
 
-def read_splits(path: Path, options: TableOptions) -> VertexTable:
-    """Return the part of every vertex, by a table or by a folder of lists of ids.
+def _classes(column: Column) -> tuple[NDArray[Any], str]:
+    """Return classes as numbers from 0 where all are numbers, else as words."""
+    worded = column.as_words()
+    words = worded.words or ()
+    known = [word for word in words if word.lower() not in _NO_CLASS]
+    if not all(map(is_number, known)):
+        names = [word if word.lower() not in _NO_CLASS else "" for word in words]
+        return word_array(names)[worded.values], ""
+
+    numbers = [-1.0 if w.lower() in _NO_CLASS else float(w) for w in words]
+    values = np.array(numbers)[worded.values]
+    present = values[values != -1]
+    is_odd = (present < 0) | (present % 1 != 0)
+    # Those that begin above 0 are numbered where all labels are.
+    is_plain = not len(present) or present.min() > 0 or present.max() < len(values)
+    if is_odd.any() or is_plain:
+        return values, ""
+    distinct, codes = np.unique(present, return_inverse=True)
+    values[values != -1] = codes
+    text = f"{len(distinct)} numbers from {distinct[0]:g} to {distinct[-1]:g}"
+    return values, f"; classes are the {text}"
+
+
+def read_splits(
+    path: Path, options: TableOptions, known: KnownIds | None = None
+) -> VertexTable:
+    """Return the parts of every vertex, by a table or by a folder of lists of ids.
 
     Such a folder has a file each for train, valid and test. Raises DataError when a
-    vertex has two parts, or a part is none of these.
+    part is none of these.
     """
     if path.is_dir():
-        stems = {file: file.name.split(".")[0].lower() for file in path.iterdir()}
-        lists = {f: part for f in sorted(stems) if (part := _PARTS.get(stems[f], ""))}
-        if "train" not in lists.values():
-            raise DataError("holds no list of ids called train.txt", path=str(path))
-        ids = []
-        for file in lists:
-            table = _open(file, options)
-            if table.width != 1:
-                problem = f"has {table.width} columns, an id per line is needed"
-                raise table.error(problem)
-            keys = text_table.read_keys(table, [0])
-            ids.append(keys.ids[keys.codes[0]])
-        parts = np.repeat([*lists.values()], [*map(len, ids)])
-        return VertexTable(path, "split", parts, np.concatenate(ids), "lists of ids")
-    table = _open(path, options)
-    place = _id_column(table)
-    columns = [c for c, name in enumerate(table.names) if {*words_of(name)} & _PART]
-    if len(columns) > 1 or (table.width > 2 and not columns):
+        return _read_lists(path, options)
+    table = _read_all(_open(path, options))
+    named_parts = {c: split_part(name) for c, name in enumerate(table.names)}
+    masks = {c: part for c, part in named_parts.items() if part}
+    if len(masks) > 1:
+        return _read_masks(table, masks, known)
+
+    named = [c for c, name in enumerate(table.names) if is_part(name)]
+    if len(named) > 1 or (table.width > 2 and not named):
         raise table.error("needs one column with train, valid or test, and one of ids")
-    column = columns[0] if columns else table.width - 1
-    place = _first_as_id(table, place, column)
-    words = [word.lower() for word in _read_column(table, column)]
-    wrong = next((word for word in words if word not in _PARTS), None)
-    if wrong is not None:
-        raise table.error(f"has a part {wrong!r}: train, valid or test")
-    parts = np.array([_PARTS[word] for word in words])
-    return VertexTable(path, "split", parts, *_ids(table, place))
+    column = named[0] if named else table.width - 1
+    place = choose_id(table, known, [column])
+    place = first_as_id(table, place, column)
+    parts, note = _parts(table, table.columns[column])
+    name = table.name(column)
+    return _finish(table, "split", parts, [column], place, name, note)
+
+
+def _parts(table: TextTable, column: Column) -> tuple[NDArray[np.bool_], str]:
+    """Return whether each row is in each part, by words or codes."""
+    words = [word.lower() for word in column.fields()]
+    codes = table.options.split_codes
+    unknown = [word for word in words if word not in PARTS]
+    if codes or (unknown and all(kind_of(word) != TEXT for word in unknown)):
+        return parts_of_codes(np.array(words), codes, "", str(table.path))
+    if unknown:
+        problem = (
+            f"has a part {unknown[0]!r}: train, valid or test, or name the words of "
+        )
+        raise table.error(f"{problem}these, --split-codes TRAIN,VALID,TEST")
+    parts = np.array([PARTS[word] for word in words])
+    return parts[:, None] == np.array(SPLIT), ""
+
+
+def _read_masks(
+    table: TextTable, masks: Mapping[int, str], known: KnownIds | None
+) -> VertexTable:
+    """Return parts of which each has a column of 0 and 1, or of True and False."""
+    place = choose_id(table, known, [*masks])
+    if len({*masks.values()}) < len(masks):
+        raise table.error(f"has {len(masks)} columns of masks for one part")
+    values = np.zeros((table.columns[0].rows, len(SPLIT)), bool)
+    for c, part in masks.items():
+        numbers = table.columns[c].real
+        if not ((numbers == 0) | (numbers == 1)).all():
+            problem = f"{table.name(c)} holds other values than 0 and 1, True and False"
+            raise table.error(problem)
+        values[:, SPLIT.index(part)] = numbers == 1
+    names = " and ".join(map(table.name, masks))
+    return _finish(table, "split", values, [*masks], place, names)
+
+
+def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
+    """Return the parts of a folder that has a list of ids for each."""
+    stems = {file: file.name.split(".")[0].lower() for file in folder.iterdir()}
+    lists = {f: part for f in sorted(stems) if (part := PARTS.get(stems[f], ""))}
+    if "train" not in lists.values():
+        raise DataError("holds no list of ids called train.txt", path=str(folder))
+    columns = []
+    for file in lists:
+        table = _open(file, options)
+        if table.width != 1:
+            problem = f"has {table.width} columns, an id per line is needed"
+            raise table.error(problem)
+        (column,) = table.read([0]).values()
+        _check_ids(table, column, 0)
+        columns.append(column)
+
+    others = sorted(file.name for file in stems if file not in lists)
+    return replace(
+        lists_of_ids(folder, [*lists.values()], columns, options),
+        left_out=count_left_out("file", others),
+    )
+
+
+def lists_of_ids(
+    path: Path, parts: Sequence[str], columns: Sequence[Column], options: TableOptions
+) -> VertexTable:
+    """Return the parts of vertices of which each part has a list.
+
+    Raises DataError when a list names a vertex twice.
+    """
+    as_words = bool(options.words) or any(c.main_kind == TEXT for c in columns)
+    together = Column.of([word for column in columns for word in column.fields()])
+    keys = join_columns([together], as_words=as_words)
+    values = np.zeros((len(keys.ids), len(SPLIT)), bool)
+    begin = 0
+    for part, column in zip(parts, columns, strict=True):
+        places = keys.codes[0][begin : begin + column.rows]
+        begin += column.rows
+        counts = np.bincount(places, minlength=len(keys.ids))
+        if (counts > 1).any():
+            twice = keys.ids[int(counts.argmax())]
+            problem = f"names vertex {twice} {counts.max()} times in {part}"
+            raise DataError(problem, path=str(path))
+        values[places, SPLIT.index(part)] = True
+    return VertexTable(
+        path=path,
+        kind="split",
+        values=values,
+        ids=keys.ids,
+        how="lists of ids",
+        is_stated=_is_stated(options),
+    )
 
 
 def _open(path: Path, options: TableOptions) -> TextTable:
+    """Return a table; its first row has names if these are known or above numbers."""
     if not path.exists():
         raise DataError("there is no such file", path=str(path))
     if "".join(text_table.first_lines(path)).lstrip("%").startswith("MatrixMarket"):
         problem = "is MatrixMarket, a table with a row per vertex is needed"
         raise DataError(problem, path=str(path))
-    return text_table.open_table(
-        path,
-        options,
-        names_columns=lambda names: any(
-            (is_id(name) or _is_beside(name)) and name.lower() not in _PARTS
-            for name in names
-        ),
+    table = text_table.open_table(path, options)
+    if not text_table.starts_with_words(table):
+        return table.decide(header=False)
+
+    names = table.header
+    pairs = zip(names, table.second_row, strict=False)
+    above_numbers = any(kind_of(a) == TEXT and is_number(b) for a, b in pairs)
+    has_index = table.first_row[0] == "" and table.width > 1
+    return table.decide(
+        header=above_numbers or has_index or names_vertices(names, PARTS)
     )
 
 
-def _is_beside(name: str) -> bool:
-    """Return True for names of classes and parts, which are no features."""
-    return {*words_of(name)} - {"node", "id"} <= _CLASS | _PART and bool(name)
-
-
-def _id_column(table: TextTable) -> int | None:
-    """Return the column whose name says that it has ids; refuse one that may have."""
-    if table.options.ids is False:
-        return None
-    columns = [column for column, name in enumerate(table.names) if is_id(name)]
-    if columns or table.options.ids or (table.names and table.names[0]):
-        exact = [c for c in columns if table.names[c].lower() in {"id", "node_id"}]
-        columns = exact or columns or [0] * bool(table.options.ids)
-        return columns[0] if columns else None
-    if table.names:  # an index of pandas, or names of rows in R
-        ids = [fields[0] for _, fields in table.rows()]
-        if ids != [*map(str, range(len(ids)))]:
-            raise table.error(
-                "has a first column without a name: ids of the vertices, or to be "
-                "skipped? --ids or --no-ids"
-            )
-    return None
-
-
-def _first_as_id(table: TextTable, place: int | None, column: int) -> int | None:
-    """Return the column of ids beside that of classes or parts; refuse if unclear."""
-    alone = table.width == 1 or table.names[:1] == ("",)  # an index counts the rows
-    if place is not None or table.options.ids is False or alone:
-        return place
-    if table.names or column == 0:
-        raise table.error(
-            f"has no column that is called id beside {table.name(column)}: is the "
-            "first one the id, or are rows in order of vertices? --ids or --no-ids"
-        )
-    return 0
-
-
-def _class_column(table: TextTable, place: int | None) -> int:
-    if table.options.label_column is not None:
-        return table.column(table.options.label_column, "--label-column")
-    has_index = table.names[:1] == ("",)
-    others = [c for c in range(has_index, table.width) if c != place]
-    if len(others) == 1:
-        return others[0]
-    if table.names:
-        words = [{*words_of(name)} - {"node", "id"} for name in table.names]
-        others = [c for c in others if words[c] <= _CLASS]
-    elif table.width == 2:
-        others = [1]
-    else:
-        first = table.first_row
-        others = [
-            c for c in others if c and first[c] and not text_table.is_number(first[c])
-        ]
-    if len(others) != 1:
-        raise table.error(
-            f"has {table.width} columns: name that of the classes with --label-column"
-        )
-    return others[0]
-
-
-def _ids(table: TextTable, column: int | None) -> tuple[NDArray[Any] | None, str]:
-    """Return the vertex of every row, None where they are in order, and how so."""
-    if column is None:
-        return None, "rows in order"
-    keys = text_table.read_keys(table, [column])
-    return keys.ids[keys.codes[0]], f"by id in {table.name(column)}"
-
-
-def _read_column(table: TextTable, column: int) -> list[str]:
-    """Return a column as words; of a single column an empty line is a row too."""
+def _read_all(table: TextTable) -> TextTable:
+    """Return the table with its columns; of a single one an empty line is a row too."""
     if table.width > 1:
-        rows = [fields for _, fields in table.rows()]
-        if any(len(fields) != table.width for fields in rows):
-            raise table.bad_line((), lambda _: True, f"{table.width} columns")
-        return [fields[column] for fields in rows]
+        return table.with_columns(range(table.width))
+
     with text_table.open_lines(table.path, table.options.tell) as lines:
         words = [
             line.strip(' \t\r\n"')
@@ -278,128 +379,33 @@ def _read_column(table: TextTable, column: int) -> list[str]:
         ]
     while words and not words[-1]:
         words.pop()
-    return words
+    return replace(table, columns={0: Column.of(words)})
 
 
-def _classes(words: list[str]) -> tuple[NDArray[Any], str]:
-    """Return classes as numbers from 0 where all are numbers, else as words."""
-    words_known = [word for word in words if word.lower() not in _NO_CLASS]
-    if not all(map(text_table.is_number, words_known)):
-        return np.array([w if w.lower() not in _NO_CLASS else "" for w in words]), ""
-    numbers = [-1.0 if w.lower() in _NO_CLASS else float(w) for w in words]
-    values = np.array(numbers)
-    there = values[values != -1]
-    odd = (there < 0) | (there % 1 != 0)
-    # Those that begin above 0 are numbered where all labels are.
-    if odd.any() or not len(there) or there.min() > 0 or there.max() < len(words):
-        return values, ""
-    distinct, codes = np.unique(there, return_inverse=True)
-    values[values != -1] = codes
-    text = f"{len(distinct)} numbers from {distinct[0]:g} to {distinct[-1]:g}"
-    return values, f"; classes are the {text}"
+def _check_ids(table: TextTable, column: Column, place: int) -> None:
+    """Refuse a column of ids in which one is empty, or no id among numbers."""
+    are_words = table.options.words or column.main_kind == TEXT
+    is_odd = not are_words and set(column.kinds) != {"integer"}
+    if column.kinds[EMPTY] or is_odd:
+
+        def fits(fields: list[str]) -> bool:
+            return bool(fields[0] if are_words else whole(fields[0]))
+
+        raise table.bad_line([place], fits, "a vertex id")
 
 
-def join_tables(graph: FoundGraph, tables: Sequence[VertexTable]) -> FoundGraph:
-    """Return a graph with the features, labels and split of tables beside it.
-
-    Vertices are numbered in order of their ids, those of tables among them. Where rows
-    are in order of vertices, ids are the numbers of rows. Raises DataError when a table
-    names a vertex twice, lacks one, or names one that is not there.
-    """
-    if graph.ids is None and not tables:
-        return graph
-    by_order = [table for table in tables if table.ids is None]
-    if graph.ids is None and graph.vertices is None:
-        rows = graph.features.vertices if graph.features else None
-        if rows is None and not by_order:
-            rows = 1 + graph.highest
-        graph = replace(graph, vertices=rows)
-    rows_of = {len(table.values): table for table in reversed(by_order)}
-    if len(rows_of) > 1:
-        counts = (f"{n} {t.kind} in {t.path.name}" for n, t in rows_of.items())
-        raise DataError(" and ".join(counts), path=graph.origin)
-    if by_order and graph.vertices is None:
-        graph = _take_rows(graph, by_order[0])
-    ids = graph.ids if graph.ids is not None else np.arange(graph.vertices or 0)
-    if graph.vertices is None:
-        arrays = [ids, *(table.ids for table in tables if table.ids is not None)]
-        if len({array.dtype.kind for array in arrays}) > 1:
-            arrays = [array.astype(str) for array in arrays]
-        if arrays[1:]:
-            own, ids = arrays[0], np.unique(np.concatenate(arrays))
-            at = np.searchsorted(ids, own)
-            one, other = at[graph.sources], at[graph.destinations]
-            graph = replace(graph, sources=one, destinations=other)
-        graph = replace(graph, vertices=len(ids))
-    for table in tables:
-        graph = _add(graph, table, ids)
-    sequence = ids.dtype.kind == "i" and np.array_equal(ids, np.arange(len(ids)))
-    return replace(graph, ids=None if sequence else ids)
+def _ids(table: TextTable, place: int | None) -> tuple[NDArray[Any] | None, str]:
+    """Return the vertex of every row, None where they are in order, and how so."""
+    if place is None:
+        return None, "rows in order"
+    column = table.columns[place]
+    _check_ids(table, column, place)
+    as_words = table.options.words
+    if as_words is None:
+        as_words = column.main_kind == TEXT or column.is_padded
+    keys = join_columns([column], as_words=as_words)
+    return keys.ids[keys.codes[0]], f"by id in {table.name(place)}"
 
 
-def _take_rows(graph: FoundGraph, table: VertexTable) -> FoundGraph:
-    """Return the graph with the numbers of a table's rows as vertices."""
-    rows, ids = len(table.values), graph.ids
-    if ids is None:
-        return replace(graph, vertices=rows)
-    if ids.dtype.kind != "i" or ids.max(initial=-1) >= rows:
-        problem = (
-            f"the {table.kind} of {table.path.name} are {rows} rows in order, for "
-            f"vertices 0 to {rows - 1}, and an edge names {ids[-1]}: give them a "
-            "column of ids (--ids)"
-        )
-        raise DataError(problem, path=graph.origin)
-    sources, destinations = ids[graph.sources], ids[graph.destinations]
-    return replace(
-        graph, sources=sources, destinations=destinations, ids=None, vertices=rows
-    )
-
-
-def _places(
-    table: VertexTable, named: NDArray[Any], ids: NDArray[Any], graph: FoundGraph
-) -> NDArray[np.int64]:
-    """Return the vertex of every row."""
-
-    def refuse(problem: str) -> DataError:
-        return DataError(problem, path=str(table.path))
-
-    if named.dtype.kind != ids.dtype.kind:
-        named, ids = named.astype(str), ids.astype(str)
-    order = np.argsort(ids, kind="stable")
-    at = np.searchsorted(ids, named, sorter=order)
-    places = order[np.minimum(at, len(ids) - 1)].astype(np.int64)
-    wrong = ids[places] != named
-    if wrong.any():
-        first = named[int(np.argmax(wrong))]
-        raise refuse(f"names vertex {first!s}, which is not in the graph")
-    counts = np.bincount(places, minlength=len(ids))
-    if (counts > 1).any():
-        twice = ids[int(np.argmax(counts > 1))]
-        problem = f"names vertex {twice!s} {counts.max()} times (or --no-ids)"
-        raise refuse(problem)
-    if table.kind == "features" and not counts.all():
-        raise refuse(f"has no features of vertex {ids[int(np.argmin(counts))]!s}")
-    ends = np.zeros(len(ids), bool)
-    ends[graph.sources] = ends[graph.destinations] = True
-    if not ends[places].any():
-        raise refuse(f"names no vertex that has an edge: {named[0]!s} is its first")
-    return places
-
-
-def _add(graph: FoundGraph, table: VertexTable, ids: NDArray[Any]) -> FoundGraph:
-    values = table.values
-    places = None if table.ids is None else _places(table, table.ids, ids, graph)
-    notes = (*graph.notes, f"{table.kind}: {table.path.name}, {table.how}")
-    if table.kind == "features":
-        values = values if places is None else values[np.argsort(places)]
-        rows = FeatureRows.dense(values, str(table.path))
-        return replace(graph, features=rows, notes=notes)
-    if places is not None:
-        none: Any = "" if values.dtype.kind == "U" else -1
-        array = np.full(graph.vertices or 0, none, values.dtype)
-        array[places] = values
-        values = array
-    if table.kind == "labels":
-        return replace(graph, labels=values, notes=notes)
-    masks, name = {part: values == part for part in SPLIT}, table.path.name
-    return replace(graph, splits=masks, split_origin=name, notes=notes)
+def _is_stated(options: TableOptions) -> bool:
+    return bool(options.ids) or options.id_column is not None

@@ -1,0 +1,251 @@
+"""Which columns of a table beside a graph have ids, classes, parts and features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from typing_extensions import override
+
+from emu.graph_data.readers.columns import (
+    BOOLEAN,
+    COMMA,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    Column,
+    column_of_ids,
+    count_common,
+)
+from emu.graph_data.readers.edge_columns import is_id, words_of
+from emu.graph_data.readers.found_graph import FoundGraph
+from emu.graph_data.readers.questions import Reading, ask
+from emu.graph_data.readers.text_table import TextTable
+
+_NAMES = """
+label labels class classes y target category community subject topic
+split set fold part subset train valid val test mask
+"""
+#: Words in names of columns of classes, and of parts.
+_CLASS, _PART = ({*line.split()} for line in _NAMES.strip().splitlines())
+#: Names of ids that go before others, where they join no fewer vertices.
+_FIRST_IDS = {"id", "node_id"}
+#: Columns from which 0 and 1 in each, one 1 per row, are classes.
+_FEWEST_ONE_HOT = 3
+NUMERIC = {INTEGER, NUMBER, COMMA, BOOLEAN}
+
+
+def is_beside(name: str) -> bool:
+    """Return True for names of classes and parts, which are no features."""
+    return {*words_of(name)} - {"node", "id"} <= _CLASS | _PART and bool(name)
+
+
+def is_part(name: str) -> bool:
+    """Return True for names of parts of a split."""
+    return bool({*words_of(name)} & _PART)
+
+
+def names_vertices(names: Sequence[str], parts: Mapping[str, str]) -> bool:
+    """Return True where words in a first row are names that are known."""
+    known = [name for name in names if is_id(name) or is_beside(name)]
+    return any(name.lower() not in parts for name in known)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownIds:
+    """The ids of a graph that a table beside it may name."""
+
+    graph: FoundGraph
+
+    @cached_property
+    def column(self) -> Column:
+        """Ids of all vertices, or of those that have an edge."""
+        ids = self.graph.ids
+        if ids is not None:
+            return column_of_ids(ids)
+        if self.graph.vertices is not None:
+            return Column(np.arange(self.graph.vertices))
+        ends = np.concatenate([self.graph.sources, self.graph.destinations])
+        return Column(np.unique(ends).astype(np.int64))
+
+    def meet(self, column: Column) -> Meeting:
+        """Return how many ids a column and the graph have in common."""
+        matched = count_common(column, self.column)
+        return Meeting(
+            matched=matched,
+            strange=len(column.distinct) - matched,
+            missing=len(self.column.distinct) - matched,
+        )
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Counts of ids that a table and a graph have in common, or alone."""
+
+    matched: int
+    strange: int
+    """Ids of the table that the graph does not have."""
+    missing: int
+    """Ids of the graph that the table does not have."""
+
+    @property
+    def is_in_part(self) -> bool:
+        """True where both have ids that the other does not have."""
+        return bool(self.matched and self.strange and self.missing)
+
+    @override
+    def __str__(self) -> str:
+        count = self.matched + self.missing
+        return f"{self.matched} of the graph's {count} ids, {self.strange} others"
+
+
+def choose_id(
+    table: TextTable, known: KnownIds | None, others: Sequence[int]
+) -> int | None:
+    """Return the column that names vertices, None where rows are in order.
+
+    ``others`` are columns that hold the values. Raises DataError with the columns that
+    may be it, or where nothing says whether there is one.
+    """
+    options = table.options
+    if options.id_column is not None:
+        return table.column(options.id_column, "--id-column")
+    if options.ids is False:
+        return None
+
+    named = [c for c, name in enumerate(table.names) if is_id(name)]
+    named = [c for c in named if c not in others]
+    if len(named) > 1:
+        return _best_id(table, named, known)
+    if named or options.ids:
+        return named[0] if named else 0
+    has_index = table.names[:1] == ("",)
+    first = table.columns[0]
+    if has_index and not np.array_equal(first.real, np.arange(first.rows)):
+        raise table.error(
+            "has a first column without a name: ids of the vertices, or to be skipped? "
+            "--ids or --no-ids"
+        )
+    return None
+
+
+def _best_id(table: TextTable, places: list[int], known: KnownIds | None) -> int:
+    """Return which of several columns of ids joins; DataError where two may."""
+    first = [c for c in places if table.names[c].lower() in _FIRST_IDS]
+    if known is None:
+        return (first or places)[0]
+
+    meetings = {c: known.meet(table.columns[c]) for c in places}
+    joining = [c for c in places if meetings[c].matched]
+    if len(joining) == 1:
+        return joining[0]
+    best = max(joining or places, key=lambda c: meetings[c].matched)
+    rest = [meetings[c].matched for c in joining if c != best]
+    if best in first and meetings[best].matched > max(rest, default=0):
+        return best
+
+    readings = [
+        Reading(table.name(c), str(meetings[c]), f"--id-column {table.option(c)}")
+        for c in joining or places
+    ]
+    raise ask("has several columns of ids: which joins?", readings, table.path)
+
+
+def first_as_id(table: TextTable, place: int | None, value: int) -> int | None:
+    """Return the column of ids beside one of classes or parts.
+
+    Raises DataError where the first may be it, and nothing says so.
+    """
+    is_alone = table.width == 1 or table.names[:1] == ("",)  # an index counts the rows
+    if place is not None or table.options.ids is False or is_alone:
+        return place
+    if table.names or value == 0:
+        raise table.error(
+            f"has no column that is called id beside {table.name(value)}: is the first "
+            "one the id, or are rows in order of vertices? --ids or --no-ids (or "
+            "--id-column NAME)"
+        )
+    return 0
+
+
+def number_column(table: TextTable, known: KnownIds | None) -> int | None:
+    """Return the first column of features without names where it has ids.
+
+    It has where it is of words, or has different whole numbers and words follow, the
+    classes. Raises DataError where its numbers may be ids as well as values.
+    """
+    first = table.columns[0]
+    has_words = any(column.main_kind == TEXT for column in table.columns.values())
+    if table.width == 1 or first.main_kind == TEXT:
+        return 0 if first.main_kind == TEXT else None
+    if first.main_kind != INTEGER or len(first.distinct) < first.rows:
+        return None
+    if has_words:
+        return 0
+    if known is not None and not known.meet(first).matched:
+        return None
+    raise table.error(
+        "is column 1 the id of the vertex, or a value and the rows in order? "
+        "--ids or --no-ids"
+    )
+
+
+def choose_class(table: TextTable, place: int | None) -> int | None:
+    """Return the column of the classes; None where each class has a column of 0 and 1.
+
+    Raises DataError where several may have them.
+    """
+    if table.options.label_column is not None:
+        return table.column(table.options.label_column, "--label-column")
+    has_index = table.names[:1] == ("",)
+    others = [c for c in table.columns if c != place and c >= has_index]
+    if len(others) == 1:
+        return others[0]
+
+    if table.names:
+        words = [{*words_of(name)} - {"node", "id"} for name in table.names]
+        named = [c for c in others if words[c] <= _CLASS and words[c]]
+    elif table.width == 2:
+        named = [1]
+    else:
+        named = [c for c in others if c and table.columns[c].main_kind == TEXT]
+    if len(named) == 1:
+        return named[0]
+    if one_hot_columns(table, place):
+        return None
+    raise table.error(
+        f"has {table.width} columns: name that of the classes with --label-column"
+    )
+
+
+def one_hot_columns(table: TextTable, place: int | None) -> list[int]:
+    """Return the columns of which each row has one 1 and else 0; empty if none are."""
+    others = [c for c in table.columns if c != place]
+    kinds = {table.columns[c].main_kind for c in others}
+    if len(others) < _FEWEST_ONE_HOT or not kinds <= {INTEGER, BOOLEAN}:
+        return []
+    values = np.stack([table.columns[c].real for c in others])
+    are_binary = ((values == 0) | (values == 1)).all()
+    return others if are_binary and (values.sum(0) == 1).all() else []
+
+
+def choose_features(table: TextTable) -> list[int]:
+    """Return the columns of numbers, and of what can be a number, as True and False.
+
+    Raises DataError where commas may part decimals or thousands.
+    """
+    chosen = []
+    for place, column in table.columns.items():
+        name = table.names[place] if table.names else ""
+        has_other_use = is_id(name) or is_beside(name) or (table.names and not name)
+        if has_other_use or column.main_kind not in NUMERIC:
+            continue
+        if column.may_be_thousands:
+            raise table.error(
+                f"{table.name(place)} has numbers as 1,234: decimals or thousands? "
+                "Write them with a dot, or without a comma"
+            )
+        chosen.append(place)
+    return chosen
