@@ -36,8 +36,8 @@ def test_what_nobody_asked_for_is_counted(
     expected = {f"{key} of a file": 1 for key in values if key not in asked}
     if not asked:
         expected["rows of a file"] = 1
-    for values in rows if asked else ():
-        for key in values.keys() - asked:
+    for content in rows if asked else ():
+        for key in content.keys() - asked:
             name = f"{key} of a row"
             expected[name] = expected.get(name, 0) + 1
     assert dict(counts) == expected
