@@ -1,9 +1,10 @@
 """Messages of protobuf on the wire, by schemas of a few lines.
 
 A schema is ``{number: (name, kind)}``: kinds are `INTEGER`, `SIGNED` (zigzag), `FIXED`
-and `REAL` numbers, `TEXT`, or the schema of a message within. Fields beyond it are let
-be, as protobuf does. Packed lists of 183,000 numbers take 0.1 s, and the package
-``protobuf`` would be one more dependency for what 60 lines say.
+and `REAL` numbers, `TEXT`, the schema of a message within, or None for what is known
+and not read. Fields beyond it are named by their number. Packed lists of 183,000
+numbers take 0.1 s, and the package ``protobuf`` would be one more dependency for what
+60 lines say.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, TypeAlias
 
 Schema: TypeAlias = Mapping[int, tuple[str, Any]]
 INTEGER, SIGNED, FIXED, REAL, TEXT = "integer", "signed", "fixed", "real", "text"
+#: Begins the name of a field that is in no schema.
+UNKNOWN = "field "
 _VARINT, _LONG, _BYTES, _SHORT = 0, 1, 2, 5
 _FORMS = {(FIXED, 8): "<q", (FIXED, 4): "<i", (REAL, 8): "<d", (REAL, 4): "<f"}
 
@@ -57,7 +60,7 @@ def decode(data: bytes, schema: Schema) -> dict[str, list[Any]]:
     while at < len(data):
         tag, at = read_varint(data, at)
         number, wire = tag >> 3, tag & 7
-        name, kind = schema.get(number, ("", None))
+        name, kind = schema.get(number, (f"{UNKNOWN}{number}", None))
         if wire == _VARINT:
             value, at = read_varint(data, at)
             values = [_integer(value, kind)]
@@ -71,8 +74,7 @@ def decode(data: bytes, schema: Schema) -> dict[str, list[Any]]:
             at += size
         else:
             raise ValueError(f"field {number} has type {wire} of the wire")
-        if name:
-            message.setdefault(name, []).extend(values)
+        message.setdefault(name, []).extend(values)
     return message
 
 

@@ -14,6 +14,12 @@ from emu.units import DURATION
 Data: TypeAlias = dict[str, Any]
 #: Nodes, tasks and flows of one file; more only where the user says so.
 MOST_NODES = 1_000_000
+#: Collectives that are sections of a custom job.
+_SECTIONS = {
+    "ALL_REDUCE": "allreduce", "ALL_GATHER": "allgather", "BROADCAST": "broadcast",
+    "ALL_TO_ALL": "alltoall", "REDUCE_SCATTER": "reduce_scatter",
+    "REDUCE_SCATTER_BLOCK": "reduce_scatter",
+}  # fmt: skip
 #: Ancestors that one pass of `reduce_edges` looks at: a number of 1 kB per node.
 _BLOCK = 8192
 
@@ -57,11 +63,65 @@ class Workload:
         ends = {"from": source, "to": destination}
         self.flows.append({**ends, "volume": f"{size!r} B"})
 
+    def add_gate(self, task: str, kind: str) -> str:
+        """Add the gate of a task; return its name."""
+        gate = f"{task}.gate"
+        process = task.partition(".")[0]
+        self.add_task(gate, 0, kind=kind, gate=True, process=process)
+        return gate
+
+    def add_collective(
+        self,
+        kind: str,
+        size: float,
+        ranks: Sequence[str],
+        *,
+        root: int = 0,
+        segments: int = 1,
+    ) -> None:
+        """Add what ranks do together, after the task of each.
+
+        Parameters
+        ----------
+        kind
+            One of ``COLLECTIVES`` of Chakra.
+        size
+            Bytes that each rank brings; of a scatter, the root.
+        ranks
+            Task of every rank; ``TASK.done`` waits for the outcome.
+        root
+            Place of the root among them.
+        segments
+            Pieces of an all-reduce that are on their way at once.
+        """
+        root %= len(ranks)
+        tasks = [*ranks[root:], *ranks[:root]]
+        ends = [f"{task}.done" for task in tasks]
+        if kind == "BARRIER":
+            gate = self.add_gate(tasks[0], "barrier")
+            for task, end in zip(tasks, ends, strict=True):
+                self.add_flow(task, gate)
+                self.add_flow(gate, end)
+        elif kind == "SCATTER":
+            for end in ends[1:]:
+                self.add_flow(tasks[0], end, size / len(tasks))
+        elif kind in ("REDUCE", "GATHER"):
+            for task in tasks[1:]:
+                self.add_flow(task, ends[0], size)
+        else:
+            section: Data = {"among": tasks, "volume": f"{size!r} B", "then": ends}
+            section["lag"] = 0
+            if kind == "ALL_REDUCE":
+                section["segments"] = segments
+            self.collectives.append({_SECTIONS[kind]: section})
+
     @property
     def edges(self) -> int:
         """Number of flows, of shuffles too."""
-        shuffles = [one["shuffle"] for one in self.collectives if "shuffle" in one]
-        inner = sum(len(one["from"]) * len(one["to"]) for one in shuffles)
+        inner = 0
+        for collective in self.collectives:
+            if shuffle := collective.get("shuffle"):
+                inner += len(shuffle["from"]) * len(shuffle["to"])
         return len(self.flows) + inner
 
     def scenario(self, name: str, nic: str, latency: str = "") -> Data:
@@ -71,30 +131,38 @@ class Workload:
         """
         if not self.tasks:
             raise DataError("holds no task", path=self.origin)
-        places = {task["name"]: at for at, task in enumerate(self.tasks)}
+        self._check_order()
+
+        rates: Data = {"in": nic, "out": nic}
+        if latency:
+            rates["latency"] = {"in": "0 s", "out": latency}
+        machines = [{"nic": rates, **machine} for machine in self.machines]
+
+        job: Data = {"system": "custom", "iterations": 1, "tasks": self.tasks}
+        if self.flows:
+            job["flows"] = self.flows
+        if self.collectives:
+            job["collectives"] = self.collectives
+        job["credit_window"] = "unlimited"
+
+        scenario: Data = {"name": name, "cluster": {"machines": machines}, "job": job}
+        if self.places:
+            scenario["placement"] = {"policy": "explicit", "tasks": self.places}
+        return scenario
+
+    def _check_order(self) -> None:
+        """Refuse tasks that wait for each other."""
+        places = {task["name"]: place for place, task in enumerate(self.tasks)}
         edges = [(places[flow["from"]], places[flow["to"]]) for flow in self.flows]
-        for one in self.collectives:
-            ((_, section),) = one.items()
-            ends = section.get("then") or section["to"]
+        for collective in self.collectives:
+            ((_, section),) = collective.items()
+            hub = len(places)  # everybody behind it waits for everybody
+            places[f" {hub}"] = hub
             sources = section.get("among") or section["from"]
-            hub = len(places)
-            places[f" {hub}"] = hub  # everybody behind it waits for everybody
+            ends = section.get("then") or section["to"]
             edges += [(places[task], hub) for task in sources]
             edges += [(hub, places[task]) for task in ends]
         order_nodes([*places], edges, self.origin)
-        ends_of_nic = {"in": nic, "out": nic}
-        delay = {"latency": {"in": "0 s", "out": latency}} if latency else {}
-        machines = [{"nic": {**ends_of_nic, **delay}} | one for one in self.machines]
-        placement: Data = {"policy": "explicit", "tasks": self.places}
-        job: Data = {"system": "custom", "iterations": 1, "tasks": self.tasks}
-        job |= {"flows": self.flows} if self.flows else {}
-        job |= {"collectives": self.collectives} if self.collectives else {}
-        return {
-            "name": name,
-            "cluster": {"machines": machines},
-            "job": {**job, "credit_window": "unlimited"},
-            **({"placement": placement} if self.places else {}),
-        }
 
 
 def plain_name(text: str) -> str:
