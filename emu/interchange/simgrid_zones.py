@@ -50,7 +50,8 @@ class Zone(ABC):
 
     def add_leg(self, ends: tuple[str, str], leg: Leg) -> None:
         """Add a stated route; raises ValueError where the routing has none."""
-        raise ValueError(f"zone {self.name} has a routing that takes no route {ends}")
+        problem = f"zone {self.name} states a route of {len(leg.wires)} links, "
+        raise ValueError(f"{problem}{ends[0]} to {ends[1]}: its routing has none")
 
     @property
     def path(self) -> list[Zone]:

@@ -29,6 +29,18 @@ class Wire(NamedTuple):
     """False where every flow has the whole rate for itself."""
 
 
+@dataclass(frozen=True)
+class Answers:
+    """What some files of topologies leave open, as ``cluster.topology`` answers it."""
+
+    boxes: int = 1
+    """Equal boxes that a file of one box stands for."""
+    nic: float = 0.0
+    """Bytes per second of a NIC, each way; 0 where nobody said."""
+    uplink: float = 0.0
+    """Bytes per second between a switch and the one above it; 0 where nobody said."""
+
+
 class _Nic(NamedTuple):
     """The wires that nothing but one machine sends, and receives, over."""
 

@@ -86,5 +86,5 @@ def test_a_file_is_recognised_by_all_that_a_row_states(tmp_path: Path) -> None:
     assert found == [TASK, None, GRAPH, FOLDER]
     refuse_other_formats(tmp_path / "graph", "emu draw FILE", formats)
     refuse_other_formats(tmp_path / "nested", "emu draw FILE", formats)
-    with pytest.raises(DataError, match="is a list of tasks: emu do FILE"):
+    with pytest.raises(DataError, match=f"is a list of tasks: emu do {tmp_path}"):
         refuse_other_formats(tmp_path / "tasks", "emu draw FILE", formats)

@@ -159,7 +159,12 @@ LOOP = WAY.replace('<link_ctn id="2"/>', '<link_ctn id="2"/><link_ctn id="1"/>')
         ("fabric.json", json.dumps(FABRIC | {"edges": []}), "are not joined"),
         ("fabric.json", json.dumps(FABRIC | {"links": []}), "link 'wire', which"),
         ("matrix", MATRIX.replace("NV4", "NV"), "GPU0 to GPU1 is 'NV'"),
-        ("matrix", MATRIX.replace("GPU2\tSYS", "GPU9\tSYS"), "no whole row of GPU2"),
+        ("matrix", MATRIX.replace("GPU2\tSYS", "GPU9\tSYS"), "a row of GPU9"),
+        ("matrix", MATRIX.replace("GPU2\tSYS\tPHB\t X \tSYS\t24-47\t1\n", ""),
+         "no whole row of GPU2"),
+        ("matrix", MATRIX.replace("GPU2\tSYS", "GPU2\tNODE"),
+         "GPU0 to GPU2 is SYS, and back NODE"),
+        ("matrix", MATRIX + MATRIX, "has 2 matrices of GPUs"),
     ],
 )  # fmt: skip
 def test_a_topology_that_cannot_be(
