@@ -13,8 +13,8 @@ from itertools import permutations
 from pathlib import Path
 
 from emu.errors import DataError
-from emu.host.input_file import one_error, read_text
-from emu.interchange.accounted import Reading, read_xml
+from emu.host.input_file import read_text
+from emu.interchange.accounted import NotRead, Reading, read_xml, reading_errors
 from emu.interchange.simgrid_clusters import build_grid, count_hosts
 from emu.interchange.simgrid_zones import Leg, StarZone, TableZone, Zone, Zones
 from emu.interchange.topology import Topology, Wire
@@ -49,17 +49,13 @@ _SECONDS = {
 _PROFILES = ("bandwidth_file", "latency_file", "state_file")
 
 
-class _NotRead(ValueError):
-    """A platform is right, and has something that has no form here."""
-
-
 def read_platform(path: Path) -> Topology:
     """Return the topology of a platform.
 
     Raises DataError when it is damaged, of another version, has more machines than are
     read, or something that would change times and has no form here.
     """
-    with one_error(path):
+    with reading_errors(path):
         root = read_xml(read_text(path))
         version = root.text("version", "0")
         if not version.startswith("4"):
@@ -67,10 +63,7 @@ def read_platform(path: Path) -> Topology:
         topology = Topology(str(path))
         topology.check_size(_count_machines(root))  # before any is made
         platform = _Platform(topology)
-        try:
-            platform.read(root)
-        except _NotRead as error:
-            raise DataError(str(error), path=path) from error
+        platform.read(root)
         platform.resolve()
         topology.left_out.update(root.left_out())
         return topology
@@ -141,7 +134,7 @@ class _Platform:
         policy = link.text("sharing_policy", "SHARED")
         if policy == "WIFI":
             problem = f"link {name} is WIFI, whose stations share it by their rates"
-            raise _NotRead(problem)
+            raise NotRead(problem)
         wire = Wire(
             _rate(link.text("bandwidth")),
             _seconds(link.text("latency", "0")),
@@ -308,7 +301,7 @@ def _make_zone(reading: Reading, parent: Zone) -> Zone:
         return StarZone(name, parent)
     if routing.lower() not in _TABLES:
         problem = f"has a zone {name} of routing {routing}, read are "
-        raise _NotRead(f"{problem}Full, Floyd, Dijkstra, Cluster and None")
+        raise NotRead(f"{problem}Full, Floyd, Dijkstra, Cluster and None")
     return TableZone(name, parent, joins_legs=_TABLES[routing.lower()])
 
 
@@ -352,7 +345,7 @@ def _refuse(reading: Reading, *tags: str) -> None:
     """Raise ValueError where a zone has what changes times and has no form here."""
     for element in reading.elements(*tags):
         names = [f"{key}={element.get(key)!r}" for key in element.keys()]  # noqa: SIM118
-        raise _NotRead(f"has <{element.kind} {' '.join(names)}>, which is not read")
+        raise NotRead(f"has <{element.kind} {' '.join(names)}>, which is not read")
 
 
 def _refuse_profiles(element: Reading) -> None:
@@ -362,7 +355,7 @@ def _refuse_profiles(element: Reading) -> None:
             problem = (
                 f"has {key} of {element.kind} {element.text('id')}, which changes "
             )
-            raise _NotRead(f"{problem}it: remove it and write events in the scenario")
+            raise NotRead(f"{problem}it: remove it and write events in the scenario")
 
 
 def _rate(text: str) -> float:
