@@ -210,6 +210,10 @@ class _Builder:
         else:
             problem = f"has no two components of one type of {', '.join(_MACHINES)}"
             raise DataError(f"{problem}: nothing computes", path=self._topology.origin)
+        joined = {place for ends in self._topology.routes for place in ends}
+        for place, kind in self._kinds.items():
+            if place not in joined:
+                self._topology.left_out[f"component {kind}, which nothing joins"] += 1
         others = Counter(self._kinds.values())
         for kind in sorted(others.keys() - {*_MACHINES[:3], *_JOINTS}):
             count = others[kind]
@@ -352,6 +356,8 @@ def _expand(stated: str, count: int) -> Iterator[str]:
     numbers: Any = range(count)
     if slice_text and ":" in slice_text:
         words = [int(word) if word else None for word in slice_text.split(":")]
+        if max(word or 0 for word in words[:2]) > count:
+            raise ValueError(f"found {stated!r}, and there are {count}")
         numbers = numbers[slice(*words)]
     elif slice_text:
         numbers = [numbers[int(slice_text)]]

@@ -226,6 +226,8 @@ class _Platform:
             up = self._known_wire(link.text("up"))
             down = self._known_wire(link.text("down"))
             self._zones.check_place(link.text("id"), zone)
+            if link.text("id") in zone.ups:
+                raise ValueError(f"{link.text('id')} has two of host_link")
             zone.ups[link.text("id")] = [up, *backbone]
             zone.downs[link.text("id")] = [*backbone, down]
         for cabinet in reading.elements("cabinet"):
@@ -257,7 +259,7 @@ class _Platform:
                 route.ignore("symmetrical")
                 continue
             zone.add_leg(ends, leg)
-            if route.text("symmetrical", "YES").upper() in ("YES", "TRUE", "1"):
+            if _is_symmetrical(route):
                 back = Leg(
                     [_opposite(wire, self._topology) for wire in reversed(leg.wires)],
                     leg.destination_gateway,
@@ -266,6 +268,8 @@ class _Platform:
                 zone.add_leg((ends[1], ends[0]), back)
         for route in reading.elements("bypassRoute", *_ZONE_BYPASSES):
             ends = route.text("src"), route.text("dst")
+            if ends in zone.bypasses:
+                raise ValueError(f"two bypasses lead from {ends[0]} to {ends[1]}")
             zone.bypasses[ends] = self._leg(route, zone, ends)
 
     def _leg(self, route: Reading, zone: Zone, ends: tuple[str, str]) -> Leg:
@@ -276,6 +280,8 @@ class _Platform:
         for link in route.elements("link_ctn"):
             name = link.text("id")
             direction = link.text("direction", "NONE")
+            if direction not in ("NONE", "UP", "DOWN"):
+                raise ValueError(f"direction is {direction!r}, write UP or DOWN")
             if (
                 f"{name}_UP" in self._topology.wires
                 and name not in self._topology.wires
@@ -296,7 +302,7 @@ class _Platform:
 
 def _make_zone(reading: Reading, parent: Zone) -> Zone:
     name = reading.text("id")
-    routing = reading.text("routing", "Full")
+    routing = reading.text("routing")
     if routing.lower() in ("cluster", "star"):
         return StarZone(name, parent)
     if routing.lower() not in _TABLES:
@@ -312,6 +318,14 @@ def _opposite(wire: str, topology: Topology) -> str:
         if wire.endswith(direction) and name in topology.wires:
             return name
     return wire
+
+
+def _is_symmetrical(route: Reading) -> bool:
+    """Return True where the way back is the same; ValueError for another word."""
+    word = route.text("symmetrical", "YES").upper()
+    if word not in ("YES", "NO"):
+        raise ValueError(f"symmetrical is {word!r}, write YES or NO")
+    return word == "YES"
 
 
 def _count_machines(reading: Reading) -> int:
