@@ -17,7 +17,7 @@ from emu.host.input_file import read_text
 from emu.interchange.accounted import NotRead, Reading, read_xml, reading_errors
 from emu.interchange.simgrid_clusters import build_grid, count_hosts
 from emu.interchange.simgrid_zones import Leg, StarZone, TableZone, Zone, Zones
-from emu.interchange.topology import Topology, Wire
+from emu.interchange.topology import TIE, Topology, Wire
 
 _ZONES = ("zone", "AS")
 _ZONE_ROUTES = ("zoneRoute", "ASroute")
@@ -100,7 +100,7 @@ class _Platform:
                 topology.routes[ends] = wires
         ties = sum(table.ties for table in self._tables)
         if ties:
-            topology.left_out["way between machines, as short as the one taken"] += ties
+            topology.left_out[TIE] += ties
 
     def _add_zone(self, zone: Zone, reading: Reading) -> None:
         """Add a zone, and all in it but its routes."""

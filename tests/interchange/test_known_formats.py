@@ -194,11 +194,7 @@ def test_what_is_of_no_format_is_not_named(tmp_path: Path, content: str) -> None
         ),
         ("import-workload FILE -o w.json", "a.mtx", "is MatrixMarket: emu import "),
         ("profile golden out.json --from FILE", "w.json", "emu import-workload"),
-        (
-            "simulate golden --set cluster={topology:FILE}",
-            "k.json",
-            "emu import-workload",
-        ),
+        ("simulate own.yaml", "k.json", "emu import-workload"),
     ],
 )
 def test_a_command_names_the_format_and_the_way(
