@@ -19,6 +19,8 @@ from emu.units import DURATION, RATE
 
 #: Two machines, from the first to the second.
 Ends: TypeAlias = tuple[str, str]
+#: Names of links of a route, as ``cluster.routes`` has them: out, ..., in.
+Through: TypeAlias = tuple[str, ...]
 #: Routes by their ends.
 Routes: TypeAlias = Mapping[Ends, list[str]]
 
@@ -43,7 +45,10 @@ def cluster_keys(topology: Topology) -> Data:
     """
     topology.check_size(len(topology.machines))
     pairs = [*permutations(topology.machines, 2)]
-    routes = {ends: topology.routes[ends] for ends in pairs if ends in topology.routes}
+    routes = {}
+    for ends in pairs:
+        if ends in topology.routes:
+            routes[ends] = topology.routes[ends]
     _check_routes(topology, routes)
     if pairs and not routes:
         problem = f"has no route {' to '.join(pairs[0])}, nor any other"
@@ -51,20 +56,21 @@ def cluster_keys(topology: Topology) -> Data:
 
     shared_routes = _replace_unshared(topology, routes)
     nics = _find_nics(shared_routes)
-    middles = {
-        ends: _shorten(ends, wires, nics) for ends, wires in shared_routes.items()
-    }
+    throughs = {}
+    for ends, wires in shared_routes.items():
+        throughs[ends] = _shorten(ends, wires, nics)
     missing = [ends for ends in pairs if ends not in routes]
     if missing:
         _note_missing(topology, missing)
-        middles |= dict.fromkeys(missing, (NO_ROUTE,))
+        throughs |= dict.fromkeys(missing, (NO_ROUTE,))
 
-    machines = [_machine(name, nics.get(name), topology) for name in topology.machines]
-    keys: Data = {"machines": machines}
-    links = [_link(name, topology) for name in _link_names(middles, topology)]
+    keys: Data = {"machines": []}
+    for name in topology.machines:
+        keys["machines"].append(_machine(name, nics.get(name), topology))
+    links = [_link(name, topology) for name in _link_names(throughs, topology)]
     if links:
         keys["links"] = links
-    stated = [*_group_routes(middles)]
+    stated = [*_group_routes(throughs)]
     if stated:
         keys["routes"] = stated
     return keys
@@ -135,10 +141,10 @@ def _find_nics(routes: Routes) -> dict[str, _Nic]:
 
     nics = {}
     for name in firsts.keys() & lasts.keys():
-        if len(firsts[name]) > 1 or len(lasts[name]) > 1:
+        ends = [*firsts[name], *lasts[name]]
+        if len(ends) > 2:
             continue
-        (outward,) = firsts[name]
-        (inward,) = lasts[name]
+        outward, inward = ends
         is_outward_own = uses[outward] == sent[name]
         is_inward_own = uses[inward] == received[name]
         if outward != inward and is_outward_own and is_inward_own:
@@ -146,7 +152,7 @@ def _find_nics(routes: Routes) -> dict[str, _Nic]:
     return nics
 
 
-def _shorten(ends: Ends, wires: list[str], nics: Mapping[str, _Nic]) -> tuple[str, ...]:
+def _shorten(ends: Ends, wires: list[str], nics: Mapping[str, _Nic]) -> Through:
     """Return the names of a route as ``cluster.routes`` has them: out, ..., in."""
     source, destination = ends
     hops = [*wires]
@@ -183,12 +189,10 @@ def _machine(name: str, nic: _Nic | None, topology: Topology) -> Data:
     return {"name": name, "nic": rates}
 
 
-def _link_names(
-    middles: Mapping[Ends, tuple[str, ...]], topology: Topology
-) -> list[str]:
+def _link_names(throughs: Mapping[Ends, Through], topology: Topology) -> list[str]:
     """Return the wires that some route crosses and that are no NIC."""
     names = dict[str, None]()
-    for through in middles.values():
+    for through in throughs.values():
         names.update(dict.fromkeys(through))
     return [name for name in names if name in topology.wires]
 
@@ -202,10 +206,10 @@ def _link(name: str, topology: Topology) -> Data:
     }
 
 
-def _group_routes(middles: Mapping[Ends, tuple[str, ...]]) -> Iterator[Data]:
+def _group_routes(throughs: Mapping[Ends, Through]) -> Iterator[Data]:
     """Yield routes of many machines each; what two NICs alone are is no route."""
-    ends = defaultdict[tuple[str, ...], dict[str, set[str]]](dict)
-    for (source, destination), through in middles.items():
+    ends = defaultdict[Through, dict[str, set[str]]](dict)
+    for (source, destination), through in throughs.items():
         if through != ("out", "in"):
             # A machine stands among its own ends: a pair of itself is no pair.
             receivers = ends[through].setdefault(source, {source})
