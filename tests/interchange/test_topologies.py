@@ -85,6 +85,26 @@ FABRIC: dict[str, Any] = {
                "ep2": {"instance": "sw[0]", "component": "port[0:4]"},
                "scheme": "one2one", "link": "wire"}],
 }  # fmt: skip
+LONE = {
+    "name": "lone",
+    "components": [{"name": "npu", "type": "npu"}, {"name": "sw", "type": "x"}],
+    "links": [{"name": "in", "bandwidth": {"giga_bytes_per_second": 0.01}}],
+    "connections": [f"npu.{number}.in.sw.0" for number in range(3)],
+}
+_SIDE = [{"name": "npu", "choice": "npu", "count": 2}]
+PAIRS = {
+    "devices": [
+        {"name": "server", "components": _SIDE, "links": [], "edges": []},
+        {"name": "switch", "components": [{"name": "sw", "choice": "switch"}]},
+    ],
+    "instances": [{"name": "host", "device": "server", "count": 1},
+                  {"name": "s", "device": "switch", "count": 1},
+                  {"name": "gone", "device": "not here"}],
+    "links": [{"name": "w", "physical": rate(0.005)}],
+    "edges": [{"ep1": {"instance": "host[0]", "component": "npu"},
+               "ep2": {"instance": "s[0]", "component": "sw"},
+               "scheme": "many2many", "link": "w"}],
+}  # fmt: skip
 MATRIX = """\
 \tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity
 GPU0\t X \tNV4\tSYS\tPXB\t0-23\t0
@@ -111,6 +131,12 @@ Legend:
         # Between the servers two wires of 5 MB/s; the others are faster.
         ("fabric.json", json.dumps(FABRIC), "host.0.npu.0 host.1.npu.1",
          "10 MB", 2.004),
+        # A device alone: two wires of 10 MB/s, as its connections number them.
+        ("device.json", json.dumps(LONE), "lone.0.npu.0 lone.0.npu.1", "10 MB", 1.0),
+        ("wrapped.json", json.dumps({"infrastructure": {"devices": [LONE]}}),
+         "lone.0.npu.2 lone.0.npu.0", "10 MB", 1.0),
+        # Instance by instance: of two servers each has a switch of its own.
+        ("pairs.json", json.dumps(PAIRS), "host.0.npu.0 host.0.npu.1", "10 MB", 2.0),
         ("fewest links", platform(HOSTS + LINKS + LONG + LEGS, "Floyd"), "A B",
          "10 MB", 2.011),
         ("matrix", MATRIX, "GPU0 GPU1", "1 GB", 0.01),
@@ -158,6 +184,16 @@ LOOP = WAY.replace('<link_ctn id="2"/>', '<link_ctn id="2"/><link_ctn id="1"/>')
         ("cut", platform(HOSTS)[:-20], "is damaged"),
         ("fabric.json", json.dumps(FABRIC | {"edges": []}), "are not joined"),
         ("fabric.json", json.dumps(FABRIC | {"links": []}), "link 'wire', which"),
+        ("fabric.json", json.dumps(FABRIC | {"devices": [SWITCH]}),
+         "there is no instance 'host' of a device in the file"),
+        ("fabric.json", json.dumps({"infrastructure": {"instances": [
+            {"name": "a", "device": "b"}]}}), "has no instance of a device that it has"),
+        ("lone.json", json.dumps(LONE | {"connections": ["npu.0.sw.0"]}),
+         "is not of five words"),
+        ("lone.json", json.dumps(LONE | {"components": LONE["components"][1:]}),
+         "nothing computes"),
+        ("ring.json", json.dumps(PAIRS).replace("many2many", "ring"),
+         "has a scheme 'ring', one2one and many2many are read"),
         ("matrix", MATRIX.replace("NV4", "NV"), "GPU0 to GPU1 is 'NV'"),
         ("matrix", MATRIX.replace("GPU2\tSYS", "GPU9\tSYS"), "a row of GPU9"),
         ("matrix", MATRIX.replace("GPU2\tSYS\tPHB\t X \tSYS\t24-47\t1\n", ""),
