@@ -202,7 +202,11 @@ def import_command(
     from emu.graph_data.readers import text_table  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
+    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
+    from emu.interchange.recognise import IMPORT  # noqa: PLC0415 - seldom
 
+    if file.exists():
+        check_command(file, IMPORT)
     if file_part(name) != name or name in PRESETS:
         rule = "letters, digits, dots and dashes make a name"
         raise DataError(f"{rule}, and no synthetic graph's", path=f"-o {name}")
@@ -272,10 +276,14 @@ def import_workload(
 
     Raises DataError when a file cannot be read, or cannot be carried out.
     """
+    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
+    from emu.interchange.recognise import WORKLOAD  # noqa: PLC0415 - seldom used
     from emu.interchange.workload_formats import (  # noqa: PLC0415 - seldom used
         read_workload,
     )
 
+    for file in files:
+        check_command(file, WORKLOAD)
     if not 0 < time_scale < float("inf"):
         raise ScenarioError("write a number above 0", file="--time-scale")
     workload = read_workload(

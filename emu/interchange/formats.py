@@ -1,27 +1,52 @@
-"""Which format a file of others has, and the topology that it states."""
+"""Which format a topology of others has, and what it states."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from emu.interchange.astra_network import read_network
 from emu.interchange.gpu_matrix import read_matrix
 from emu.interchange.infragraph import read_infrastructure
+from emu.interchange.known_formats import FORMATS, check_command
+from emu.interchange.recognise import TOPOLOGY, Format, recognise
 from emu.interchange.simgrid import read_platform
-from emu.interchange.topology import Topology
+from emu.interchange.slurm_switches import read_switches
+from emu.interchange.topology import Answers, Topology
+from emu.interchange.topology_formats import ASTRA, GPU_MATRIX, SIMGRID, SLURM
+
+#: Formats of topologies that are YAML or JSON, and those of text.
+_TEXTS = (SIMGRID, GPU_MATRIX, SLURM)
 
 
-def read_topology(path: Path, head: str, content: Any = None) -> Topology | None:
-    """Return the topology of a file of others, None of one that is none of these.
+def recognise_topology(path: Path) -> Format | None:
+    """Return the format of a topology of others, None of a file of no known format.
 
-    ``head`` is how its text begins, ``content`` its mapping where it is YAML or JSON.
-    Raises DataError when it is damaged or cannot be.
+    Raises DataError when the file has a format that is no topology, with the way.
     """
-    if "<platform" in head:
+    check_command(path, TOPOLOGY)
+    return recognise(path, FORMATS)
+
+
+def is_mapping(row: Format) -> bool:
+    """Return True where a topology is YAML or JSON."""
+    return row not in _TEXTS
+
+
+def read_topology(
+    path: Path, row: Format, answers: Answers, content: Any = None
+) -> Topology:
+    """Return the topology of a file of others.
+
+    ``content`` is its mapping, where it is YAML or JSON. Raises DataError when it is
+    damaged, has something that is not read, or leaves open what has no answer.
+    """
+    if row is SIMGRID:
         return read_platform(path)
-    if isinstance(content, dict) and {"devices", "instances"} <= content.keys():
-        return read_infrastructure(content, str(path))
-    words = head.replace("\x1b[4m", " ").split()
-    if words[:1] == ["GPU0"]:
-        return read_matrix(path)
-    return None
+    if row is GPU_MATRIX:
+        return read_matrix(path, answers)
+    if row is SLURM:
+        return read_switches(path, answers)
+    if row is ASTRA:
+        return read_network(content, str(path))
+    return read_infrastructure(content, str(path))

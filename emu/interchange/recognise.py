@@ -29,6 +29,8 @@ _HEAD = 1 << 18
 _GZIP = b"\x1f\x8b"
 #: A key of JSON at some depth, a bracket, or a text: what depths are counted by.
 _JSON_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]')
+#: Colours and underlines of a terminal.
+_ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _YAML_KEY = re.compile(r"^([A-Za-z_][\w .-]*?)\s*:(?:\s|$)", re.MULTILINE)
 
 
@@ -89,8 +91,9 @@ class Sample:
 
     @cached_property
     def text(self) -> str:
-        """The beginning as text; what is no UTF-8 is replaced."""
-        return self.head.decode("utf-8", "replace").removeprefix("\ufeff")
+        """The beginning as text, without colours; what is no UTF-8 is replaced."""
+        text = self.head.decode("utf-8", "replace").removeprefix("\ufeff")
+        return _ANSI.sub("", text)
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -139,7 +142,8 @@ def refuse_other_formats(path: Path, command: str, formats: Iterable[Format]) ->
     """
     row = recognise(path, formats)
     if row is not None and command not in row.commands:
-        raise DataError(f"is {row.name}: {row.way}", path=path)
+        way = row.way.replace("FILE", str(path))
+        raise DataError(f"is {row.name}: {way}", path=path)
 
 
 def _unpack(head: bytes) -> bytes:

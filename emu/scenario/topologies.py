@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from emu.errors import DataError
-from emu.host.input_file import open_input
 from emu.scenario.document import Data, Document, read_document
+from emu.units import RATE
 
 _DEVICES = 8
 _NV2 = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
@@ -25,6 +25,7 @@ _RATES = {"nv2": 48.35, "nv1": 24.22, "pcie": 11.13, "qpi": 9.56, "ib": 6.37}
 _BOXES = {"dgx1": (1, True), "two_dgx1": (2, True), "pcie_8": (1, False)}
 _KNOWN = f"{', '.join(_BOXES)}, or a file of links and routes"
 _KEYS = ("machines", "links", "routes", "racks")
+_AT = ("cluster", "topology")
 
 
 def expand_topology(document: Document, folder: Path) -> None:
@@ -37,16 +38,16 @@ def expand_topology(document: Document, folder: Path) -> None:
     cluster = document.data.get("cluster")
     if not isinstance(cluster, dict) or "topology" not in cluster:
         return
-    at = ("cluster", "topology")
-    if not isinstance(cluster["topology"], str):
-        raise document.error(at, f"found {cluster['topology']!r:.40}, write {_KNOWN}")
-    if cluster["topology"] not in _BOXES:
-        document.resolve_path(at, folder)
-    word = cluster.pop("topology")
+    if isinstance(cluster["topology"], dict):
+        word, answers = _read_answers(document, folder)
+    else:
+        word = _read_word(document, folder)
+        answers = {}
+    del cluster["topology"]
     for key in _KEYS:
         if key in cluster:
             problem = f"states {key} already: remove one of the two"
-            raise document.error(at, problem)
+            raise document.error(_AT, problem)
     if word in _BOXES:
         boxes, nvlinks = _BOXES[word]
         cluster.update(boxes_of(boxes, nvlinks=nvlinks))
@@ -54,40 +55,89 @@ def expand_topology(document: Document, folder: Path) -> None:
         if boxes == 1 and isinstance(job, dict) and job.get("plan") == "swap":
             _add_host(cluster)
         return
-    if not Path(word).is_file():
-        raise document.error(at, f"found {word!r}, write {_KNOWN}")
-    content = _read(document, Path(word))
+
+    content = _read(document, Path(word), answers)
     if unknown := content.keys() - {*_KEYS}:
         problem = f"{word} has a key {min(unknown)!r}, it can have {', '.join(_KEYS)}"
-        raise document.error(at, problem)
+        raise document.error(_AT, problem)
     cluster.update(content)
 
 
-def _read(document: Document, path: Path) -> Data:
+def _read_word(document: Document, folder: Path) -> str:
+    """Return the word, or the path, that ``topology`` is."""
+    word = document.data["cluster"]["topology"]
+    if not isinstance(word, str):
+        raise document.error(_AT, f"found {word!r:.40}, write {_KNOWN}")
+    if word in _BOXES:
+        return word
+    document.resolve_path(_AT, folder)
+    path = str(document.data["cluster"]["topology"])
+    _check_file(document, path)
+    return path
+
+
+def _read_answers(document: Document, folder: Path) -> tuple[str, Data]:
+    """Return the file of ``topology: {file: ..., boxes: 2}``, and what else it says.
+
+    Rates are bytes per second. Raises ScenarioError when a key is another, or a value
+    is none of its kind.
+    """
+    document.resolve_path((*_AT, "file"), folder)
+    answers = dict(document.data["cluster"]["topology"])
+    word = answers.pop("file", None)
+    if not isinstance(word, str):
+        raise document.error(_AT, "states no file: write {file: h100.txt, boxes: 2}")
+    _check_file(document, word)
+    for key, value in answers.items():
+        at = (*_AT, key)
+        if key == "boxes":
+            is_count = isinstance(value, int) and not isinstance(value, bool)
+            if not is_count or value < 1:
+                raise document.error(at, f"found {value!r:.40}, write 1, 2, ...")
+        elif key in ("nic", "uplink"):
+            try:
+                answers[key] = RATE.parse(str(value))
+            except ValueError as error:
+                raise document.error(at, str(error)) from error
+        else:
+            problem = "is no key of a topology: file, boxes, nic, uplink are"
+            raise document.error(at, problem)
+    return word, answers
+
+
+def _check_file(document: Document, word: str) -> None:
+    if not Path(word).is_file():
+        raise document.error(_AT, f"found {word!r}, write {_KNOWN}")
+
+
+def _read(document: Document, path: Path, answers: Data) -> Data:
     """Return the keys of a file, which may have a format of others.
 
-    What that says and a cluster cannot is said on standard error, by name and count.
-    Raises ScenarioError when it is damaged, or no mapping.
+    What was assumed, and what that file says and a cluster cannot, is said on standard
+    error. Raises ScenarioError when it is damaged, or no mapping.
     """
-    from emu.interchange.formats import read_topology  # noqa: PLC0415 - seldom
+    from emu.interchange.formats import (  # noqa: PLC0415 - seldom
+        is_mapping,
+        read_topology,
+        recognise_topology,
+    )
+    from emu.interchange.topology import Answers  # noqa: PLC0415 - seldom
 
     try:
-        with open_input(path) as file:
-            head = file.read(1 << 16).decode("utf-8", "replace")
-        content: Data = {}
-        topology = read_topology(path, head)
-        if topology is None:
-            content = read_document(path).data
-            topology = read_topology(path, "", content)
-        if topology is None:
-            return content
+        row = recognise_topology(path)
+        if row is None:
+            return read_document(path).data
+        content = read_document(path).data if is_mapping(row) else None
+        topology = read_topology(path, row, Answers(**answers), content)
         keys = topology.cluster()
     except DataError as error:
-        problem = f"{path} {error.problem}"
-        raise document.error(("cluster", "topology"), problem) from error
+        raise document.error(_AT, f"{path} {error.problem}") from error
+    lines = [*topology.notes]
     for what, count in topology.left_out.items():
-        line = f"emu: {path}: left out: {what}, {count:,} times"
-        print(line, file=sys.stderr)  # noqa: T201 - as signs of life are
+        if count:
+            lines.append(f"left out: {what}, {count:,} times")
+    for line in lines:
+        print(f"emu: {path}: {line}", file=sys.stderr)  # noqa: T201 - as signs of life are
     return keys
 
 

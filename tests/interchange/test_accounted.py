@@ -36,8 +36,8 @@ def test_what_nobody_asked_for_is_counted(
     expected = {f"{key} of a file": 1 for key in values if key not in asked}
     if not asked:
         expected["rows of a file"] = 1
-    for values in rows if asked else ():
-        for key in values.keys() - asked:
+    for content in rows if asked else ():
+        for key in content.keys() - asked:
             name = f"{key} of a row"
             expected[name] = expected.get(name, 0) + 1
     assert dict(counts) == expected
@@ -86,5 +86,5 @@ def test_a_file_is_recognised_by_all_that_a_row_states(tmp_path: Path) -> None:
     assert found == [TASK, None, GRAPH, FOLDER]
     refuse_other_formats(tmp_path / "graph", "emu draw FILE", formats)
     refuse_other_formats(tmp_path / "nested", "emu draw FILE", formats)
-    with pytest.raises(DataError, match="is a list of tasks: emu do FILE"):
+    with pytest.raises(DataError, match=f"is a list of tasks: emu do {tmp_path}"):
         refuse_other_formats(tmp_path / "tasks", "emu draw FILE", formats)
