@@ -30,6 +30,10 @@ _USED = {
     "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "root", "pg_name",
     "seconds", "control", "channel",
 }  # fmt: skip
+_METADATA = {
+    "machine", "nic_in", "nic_out", "latency_in", "latency_out", "collective", "schema",
+    "version", "task", "gate",
+}  # fmt: skip
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
 
 
@@ -122,6 +126,8 @@ class _Job:
         """Add the nodes of a rank, and the orders that no longer way stands for."""
         left_out = self.workload.left_out
         left_out.update(trace.left_out)
+        unknown = trace.metadata.keys() - _METADATA
+        left_out.update(f"metadata {name}" for name in unknown)
         nodes = trace.nodes
         if "machine" in trace.metadata:
             self._add_machine(rank, trace.metadata)
@@ -323,7 +329,13 @@ class _Job:
 
         Raises DataError when they differ between ranks.
         """
-        for ranks in self._groups.values():
+        for name, ranks in self._groups.items():
+            if not name:  # of all ranks
+                for rank in range(len(self._files)):
+                    ranks[rank]  # makes an empty list
+            elif len(ranks) == 1:
+                kind = "collective of one rank alone in its group, without bytes"
+                self.workload.left_out[kind] += len(ranks[min(ranks)])
             counts = {len(some): rank for rank, some in ranks.items()}
             if len(counts) > 1:
                 few = min(counts)

@@ -57,6 +57,9 @@ _NODE: Schema = {
     # Start, inputs and outputs: known, and of no number here.
     6: ("starttimemicros", None), 8: ("inputs", None), 9: ("outputs", None),
 }  # fmt: skip
+#: Keys of an attribute's value, in protobuf, JSON of it, and PyTorch's own traces.
+_VALUE = re.compile(r"^(value|list)$|(Val|_val|List|_list)$")
+_IN_ATTRIBUTE = re.compile(rf"{_VALUE.pattern}|^(name|type|doc_?[sS]tring)$")
 #: The metadata, whose attributes stood in field 1 before there was a version.
 _METADATA: Schema = {1: ("version", TEXT), 2: ("attr", _ATTRIBUTE)}
 _VERSIONS = ("0.0.4", "1.")
@@ -147,7 +150,7 @@ def _unknown_fields(row: Data) -> Iterator[str]:
             yield f"{name} of a node"
     for message in row.get("attr", []):
         for name in message:
-            if name.startswith(UNKNOWN):
+            if name.startswith(UNKNOWN) or not _IN_ATTRIBUTE.search(name):
                 yield f"{name} of an attribute"
 
 
@@ -208,12 +211,7 @@ def _attribute(message: Data) -> tuple[str, Any]:
     name = message["name"]
     if isinstance(name, list):  # as `decode` has it
         name = name[0]
-    values = [
-        value
-        for key, value in message.items()
-        if key not in ("name", "doc_string", "docString")
-        and not key.startswith(UNKNOWN)
-    ]
+    values = [value for key, value in message.items() if _VALUE.search(key)]
     if len(values) != 1:
         raise ValueError(f"attribute {name!r:.40} has {len(values)} values")
     value = values[0]

@@ -270,9 +270,10 @@ class _Job:
         window: Window,
     ) -> None:
         """Add the tasks between the cuts of a rank: its posts and waits."""
-        posts = [(part.exchange.post, 0, part) for part in parts]
-        stops = [(wait.begin, 1, wait) for wait in waits]
-        cuts = sorted([*posts, *stops], key=lambda cut: cut[:2])
+        cuts: list[tuple[float, int, _Part | Wait]] = []
+        cuts += [(part.exchange.post, 0, part) for part in parts]
+        cuts += [(wait.begin, 1, wait) for wait in waits]
+        cuts.sort(key=lambda cut: cut[:2])
         now, end = window
         before = list[str]()
         for number, (time, _, cut) in enumerate(cuts):

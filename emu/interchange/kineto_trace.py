@@ -25,12 +25,73 @@ from emu.interchange.accounted import Reading, read_mapping
 from emu.interchange.workload import Data
 
 #: Keys of the file that change no number.
-_ABOUT = (
-    "schemaVersion deviceProperties trace_id host_name displayTimeUnit traceName "
-    "record_shapes with_stack with_flops with_modules profile_memory "
-    "cuda_runtime_version cuda_driver_version cupti_version hip_runtime_version "
-    "hip_driver_version roctracer_version"
-).split()
+_ABOUT = [
+    "schemaVersion",
+    "deviceProperties",
+    "trace_id",
+    "host_name",
+    "displayTimeUnit",
+    "traceName",
+    "record_shapes",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "profile_memory",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+]
+#: Keys of a range, and arguments of an exchange, that are read or change no number.
+_OF_RANGES = ("ph", "cat", "pid", "tid", "args", "id", "bp")
+_OF_EXCHANGES = frozenset(
+    [
+        "Collective name",
+        "In msg nelems",
+        "Out msg nelems",
+        "dtype",
+        "Group size",
+        "Rank",
+        "Src Rank",
+        "Dst Rank",
+        "Process Group Name",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Seq",
+        "In split size",
+        "Out split size",
+        "Comms Id",
+        "Input Tensors start",
+        "Output Tensors start",
+        "External id",
+        "correlation",
+        "Input Dims",
+        "Input type",
+        "Input Strides",
+        "Concrete Inputs",
+        "Ev Idx",
+        "Record function id",
+        "Is asynchronized op",
+        "device",
+        "context",
+        "stream",
+        "grid",
+        "block",
+        "registers per thread",
+        "shared memory",
+        "blocks per SM",
+        "warps per SM",
+        "queued",
+        "priority",
+        "est. achieved occupancy %",
+        "Global rank start",
+        "Global rank stride",
+        "Sequence number",
+        "Fwd thread id",
+    ]
+)
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _STEP = "ProfilerStep#"
@@ -130,6 +191,7 @@ class RankTrace:
                 self.left_out[f"event of phase {event.get('ph')}"] += 1
                 continue
             reading = Reading(event, "range")
+            reading.ignore(*_OF_RANGES)
             begin = reading.number("ts") / 1e6
             seconds = reading.number("dur") / 1e6
             if seconds < 0:
@@ -142,6 +204,7 @@ class RankTrace:
                 thread=f"{event.get('pid')}/{event.get('tid')}",
                 args=event.get("args", {}),
             )
+            self.left_out.update(reading.left_out())
 
     def _read_about(self, about: Reading) -> None:
         about.ignore("pg_count", "nccl_version", "rccl_version")
@@ -183,6 +246,12 @@ class RankTrace:
             is_known = row.name.startswith((_STEP, *_CALLS))
             if not (is_known or row.category in used or row.is_exchange):
                 self.left_out[f"range of category {row.category}"] += 1
+            if row.is_exchange or row.name.startswith(_CALLS):
+                unknown = row.args.keys() - _OF_EXCHANGES
+                self.left_out.update(f"{key} of an exchange" for key in unknown)
+            elif row.args:
+                kind = "argument of a range that exchanges nothing"
+                self.left_out[kind] += len(row.args)
 
     def _merge_busy(self) -> list[tuple[float, float]]:
         merged: list[tuple[float, float]] = []
@@ -255,11 +324,16 @@ class RankTrace:
 
     def _kernel_exchanges(self) -> Iterator[Exchange]:
         """Yield NCCL's kernels, with what was recorded at their calls."""
-        records = {
-            row.args.get("External id"): row.args
+        rows = [row for row in self._ranges if row.is_exchange]
+        recorded = [
+            row
             for row in self._ranges
             if row.name == "record_param_comms" and "Collective name" in row.args
-        }
+        ]
+        records = {row.args.get("External id"): row.args for row in recorded}
+        matched = [row for row in rows if row.args.get("External id") in records]
+        if without := len(recorded) - len(matched):
+            self.left_out["record of an exchange without a kernel"] += without
         launches = {
             row.args.get("correlation"): row.begin
             for row in self._ranges
@@ -267,14 +341,15 @@ class RankTrace:
         }
 
         def launch_of(row: Range) -> float:
-            return launches.get(row.args.get("correlation"), row.begin)
+            number = row.args.get("correlation")
+            if number not in launches:
+                self.left_out["kernel whose launch is not there"] += 1
+            return launches.get(number, row.begin)
 
         # NCCL's stream waits for what its caller had launched before.
         launched = sorted((launch_of(row), row.end) for row in self._kernels())
         latest = [*accumulate((end for _, end in launched), max, initial=-math.inf)]
-        for row in self._ranges:
-            if not row.is_exchange:
-                continue
+        for row in rows:
             about = records.get(row.args.get("External id"), {}) | row.args
             if "Collective name" not in about:
                 raise self._error(

@@ -94,7 +94,7 @@ class _Workflow:
         place = self._places.setdefault(name, f"m{len(self._places)}")
         machine: Data = {"name": place}
         cpu = row.part("cpu")
-        cpu.ignore("vendor", "speed", "speedInMHz")
+        cpu.ignore("vendor")
         cores = cpu.count("coreCount", cpu.count("count", 0))
         if cores:
             machine["slots"] = {"core": cores}
@@ -113,8 +113,9 @@ class _Workflow:
             seconds = run.number(stated[0]) if stated else 0.0
             if not stated:
                 self.workload.left_out["task without a time, which takes 0 s"] += 1
-            if run.number("coreCount", run.number("cores", 1)) > 1:
-                self.workload.left_out["cores of a task beyond one"] += 1
+            cores = run.count("coreCount", run.count("cores", 1))
+            if cores > 1:
+                self.workload.left_out["cores of a task beyond one"] += cores - 1
 
             about: Data = {"kind": "task"}
             place = self._place_of(key, run)
@@ -133,6 +134,9 @@ class _Workflow:
             self.workload.left_out["machine of a task beyond the first"] += 1
         name = names[0] if names else None
         if not self._places:
+            if name is not None:
+                kind = "machine of a task, where the file lists none"
+                self.workload.left_out[kind] += 1
             return "m0"
         if name is not None and name not in self._places:
             problem = f"task {key} ran on {name!r}, which is no machine of the file"
@@ -183,7 +187,7 @@ class _Workflow:
         made = [*map(str, task.get("outputFiles", ()))]
         read = [*map(str, task.get("inputFiles", ()))]
         for file in task.parts("files", "file"):  # its own, as before 1.5
-            name = file.text("path", "") + file.text("name", file.text("id", ""))
+            name = file.text("path", "") + _id_of(file)
             key = "sizeInBytes" if "sizeInBytes" in file else "size"
             size = file.number(key)
             if self._sizes.setdefault(name, size) != size:
@@ -220,8 +224,8 @@ class _Workflow:
 _TIMES = ("runtimeInSeconds", "runtime")
 
 
-def _id_of(task: Reading) -> str:
-    return task.text("id") if "id" in task else task.text("name")
+def _id_of(row: Reading) -> str:
+    return row.text("id") if "id" in row else row.text("name")
 
 
 def _machines(whole: Reading, execution: Reading) -> list[Reading]:

@@ -56,7 +56,7 @@ def kernel(begin: float, end: float, launch: float, **args: Any) -> list[Event]:
     ]
 
 
-def nccl(kind: str = "allreduce", count: int = 2000, **more: Any) -> Event:
+def nccl(kind: str = "allreduce", *, count: int = 2000, **more: Any) -> Event:
     return {
         "Collective name": kind, "In msg nelems": count, "dtype": "Float",
         "Group size": 2, "Process Group Name": "0", "Process Group Ranks": "[0, 1]",
@@ -154,8 +154,8 @@ def test_every_collective_by_hand(tmp_path: Path, kind: str, seconds: float) -> 
 def test_uneven_all_to_all_by_hand(tmp_path: Path) -> None:
     """Of 8,000 bytes 2,000 go from rank 0 to 1, and 6,000 back."""
     ranks = [
-        [*kernel(0, 4, 0), *kernel(4, 20, 1, **nccl("all_to_allv", **{
-            "In split size": splits})), *kernel(20, 23, 2)]
+        [*kernel(0, 4, 0), *kernel(4, 20, 1, **nccl("all_to_allv"), **{
+            "In split size": splits}), *kernel(20, 23, 2)]
         for splits in ("[3, 1]", [3, 1])
     ]  # fmt: skip
     paths = write_traces(tmp_path, *ranks, backend="nccl")
@@ -163,19 +163,23 @@ def test_uneven_all_to_all_by_hand(tmp_path: Path) -> None:
 
 
 def test_messages_go_together_in_order(tmp_path: Path) -> None:
-    """Rank 0 sends 4,000 bytes at 10 ms and 2,000 at 12; rank 1 computes 3 after each."""
+    """Rank 0 sends 4,000 bytes at 10 ms, 2,000 at 12; rank 1 computes 3 after each."""
 
     def call(begin: float, name: str, peer: int) -> Event:
         return operator(
             begin, begin + 0.1, name, **{"Concrete Inputs": ["", "", str(peer), "5"]}
         )
 
-    sender = [operator(0, 9.9), call(9.9, "c10d::send", 1), gloo(10, 10, "send", 4000),
-              operator(10, 11.9), call(11.9, "c10d::send", 1), gloo(12, 12, "send", 2000),
-              operator(12, 13)]  # fmt: skip
-    receiver = [operator(0, 0.9), call(0.9, "c10d::recv_", 0), gloo(1, 15, "recv", 4000),
-                operator(15, 17.9), call(17.9, "c10d::recv_", 0),
-                gloo(18, 19, "recv", 2000), operator(19, 22)]  # fmt: skip
+    sender = [
+        operator(0, 9.9), call(9.9, "c10d::send", 1), gloo(10, 10, "send", 4000),
+        operator(10, 11.9), call(11.9, "c10d::send", 1), gloo(12, 12, "send", 2000),
+        operator(12, 13),
+    ]  # fmt: skip
+    receiver = [
+        operator(0, 0.9), call(0.9, "c10d::recv_", 0), gloo(1, 15, "recv", 4000),
+        operator(15, 17.9), call(17.9, "c10d::recv_", 0), gloo(18, 19, "recv", 2000),
+        operator(19, 22),
+    ]  # fmt: skip
     paths = write_traces(tmp_path, sender, receiver)
     assert simulate(paths) == pytest.approx(10 + 4 + 3 + 3)
     assert "0 collectives, 2 messages" in read_workload(*paths).notes[-1]
@@ -234,12 +238,14 @@ def changed(change: Any) -> tuple[list[Event], ...]:
          "ALL_REDUCE of 28 bytes, r1.x0 beside it ALL_REDUCE of 8000"),
         (lambda ranks: ranks[0][1]["args"].update({"Input type": ["c10::X"]}),
          "unknown type 'c10::X'"),
-        (lambda ranks: ranks[0][1].update(name="gloo:broadcast"), "the root or peer of a BROADCAST"),
+        (lambda ranks: ranks[0][1].update(name="gloo:broadcast"),
+         "the root or peer of a BROADCAST"),
         (lambda ranks: ranks[0][1].update(name="gloo:magic"), "which is not read"),
         (lambda ranks: ranks[0][0].pop("dur"), "a range has no 'dur'"),
         (lambda ranks: ranks[0][0].update(dur=-3), "takes -3e-06 s"),
         (lambda ranks: ranks[0].append(step(1, 0, 9)), "none is of all"),
-        (lambda ranks: ranks[0].extend([step(1, 0, 9), step(1, 9, 19)]), "step 1 twice"),
+        (lambda ranks: ranks[0].extend([step(1, 0, 9), step(1, 9, 19)]),
+         "step 1 twice"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_one_line(
@@ -271,8 +277,8 @@ def test_ranks_of_two_runs_are_refused(tmp_path: Path) -> None:
         ({"rank": 0}, "is of rank 0, as"),
         ({"world_size": 3}, "of a job of 3 ranks, and rank 2 is missing"),
         ({"backend": "nccl"}, "has no kernels of a job by nccl"),
-        ({"pg_config": [{"pg_name": "0", "ranks": [0, 1]}, {"pg_name": "1", "ranks": [0]}]},
-         "has 2 groups of ranks"),
+        ({"pg_config": [{"pg_name": "0", "ranks": [0, 1]},
+                        {"pg_name": "1", "ranks": [0]}]}, "has 2 groups of ranks"),
     ],
 )  # fmt: skip
 def test_ranks_that_do_not_fit_are_refused(
@@ -315,7 +321,7 @@ def test_makespans_follow_from_computing_and_bytes_alone(
     How long ranks waited, and where their clocks begin, is drawn: it must not matter.
     """
     ranks = data.draw(st.integers(2, 3), "ranks")
-    count = data.draw(st.integers(1, 3), "exchanges")
+    count = data.draw(st.integers(1, 2), "exchanges")  # of three, clocks are compared
     times = st.integers(1, 30)
     sizes = data.draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))
     ends = [0.0] * ranks
@@ -338,9 +344,4 @@ def test_makespans_follow_from_computing_and_bytes_alone(
         events[rank].append(operator(clocks[rank], clocks[rank] + last))
         ends[rank] += last
     paths = write_traces(tmp_path_factory.mktemp("drawn"), *events)
-    try:
-        found = simulate(paths)
-    except DataError as error:  # drawn clocks may drift as those of two runs do
-        assert "two runs" in str(error)
-    else:
-        assert found == pytest.approx(max(ends), rel=1e-9)
+    assert simulate(paths) == pytest.approx(max(ends), rel=1e-9)
