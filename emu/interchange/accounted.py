@@ -7,11 +7,34 @@ order of the file. A reader cannot forget to say it: it would have to ask first.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeGuard
 from xml.etree import ElementTree as ET
+
+from emu.errors import DataError
+from emu.host.input_file import one_error
+
+
+class NotRead(ValueError):
+    """A file is right, and says something that has no form here."""
+
+
+@contextlib.contextmanager
+def reading_errors(path: Path | str) -> Iterator[None]:
+    """Turn what reading a file raises into a DataError of it, as `one_error`.
+
+    Only of what is no `NotRead` it says that the file is damaged.
+    """
+    with one_error(path):
+        try:
+            yield
+        except NotRead as error:
+            raise DataError(str(error), path=str(path)) from error
+
 
 #: Stands for no default: a key has to be there.
 _REQUIRED: Any = object()
@@ -68,7 +91,7 @@ class Reading:
         self._asked.add(key)
         value = self._values.get(key, default)
         if value is _REQUIRED:
-            raise ValueError(f"a {self.kind} has no {key!r}")
+            raise ValueError(f"{self._one} has no {key!r}")
         return value
 
     def text(self, key: str, default: str = _REQUIRED) -> str:
@@ -156,18 +179,24 @@ class Reading:
         counts = Counter[str]()
         for key in self._values:
             if key not in self._asked:
-                counts[f"{key} of a {self.kind}"] += 1
+                counts[f"{key} of {self._one}"] += 1
             for inner in self._inner.get(key, ()):
                 counts.update(inner.left_out())
         for element in self._elements:
             if f"<{element.kind}>" in self._asked:
                 counts.update(element.left_out())
             else:
-                counts[f"<{element.kind}> of a {self.kind}"] += 1
+                counts[f"<{element.kind}> of {self._one}"] += 1
         return counts
 
+    @property
+    def _one(self) -> str:
+        """Its kind with the article: ``a link``, ``an edge``."""
+        article = "an" if self.kind[:1] in "aeiouAEIOU" else "a"
+        return f"{article} {self.kind}"
+
     def _wrong(self, key: str, value: Any, right: str) -> ValueError:
-        return ValueError(f"{key} of a {self.kind} is {value!r:.40}, write {right}")
+        return ValueError(f"{key} of {self._one} is {value!r:.40}, write {right}")
 
 
 def read_mapping(content: Any, kind: str) -> Reading:

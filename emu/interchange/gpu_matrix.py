@@ -113,6 +113,10 @@ class _Matrix:
 
     def check(self, origin: str) -> None:
         """Raise DataError where a word of two GPUs is no way, or differs back."""
+        for name in self.gpus:
+            if self.cells.get((name, name)) != "X":
+                problem = f"has no whole row of {name}, with an X for itself"
+                raise DataError(problem, path=origin)
         for ends in self.pairs:
             source, destination = ends
             word = self.cells.get(ends)

@@ -20,7 +20,6 @@ _IGRAPH = (
     "'edges.txt', format='edgelist')\", then emu import edges.txt --no-header"
 )
 _AWK = "awk '$1==\"{}\" {{print $2, $3}}' FILE > edges.txt, then emu import edges.txt"
-_COLUMNS = "emu import FILE --columns FROM,TO -o NAME"
 _ARRAYS = "other arrays, by name"
 
 #: Of JSON, which stand before those of workloads.
@@ -173,12 +172,14 @@ GRAPH_FORMATS = (
     ),
     Format(
         "a table of LDBC's social network",
-        ("emu import FILE --columns 1,2 -o NAME",),
+        (IMPORT,),
+        "with --columns 1,2",
         pattern=r"\A[^\n]*\b(Person|Forum|Post|Comment|Tag|Place|Organisation)\.id\b",
     ),
     Format(
         "a table of relations for Neo4j",
-        (_COLUMNS,),
+        (IMPORT,),
+        "with --columns FROM,TO",
         pattern=r"\A[^\n]*:START_ID",
     ),
     Format(

@@ -41,9 +41,10 @@ class Format:
     name: str
     """As in "is a SimGrid platform": with its article."""
     commands: tuple[str, ...] = ()
-    """Those that take it; where there are none, ``conversion`` says the way."""
+    """Those that take it."""
     conversion: str = ""
-    """Command, option, or line of Python that makes of it what a command takes."""
+    """Command, option, or line of Python that makes of it what a command takes; beside
+    commands the options that they need."""
     left_out: str = ""
     """What of it no command uses, for the documents."""
     magic: bytes = b""
@@ -62,7 +63,8 @@ class Format:
     @property
     def way(self) -> str:
         """What a user does with such a file."""
-        return " or ".join(self.commands) or self.conversion
+        commands = " or ".join(self.commands)
+        return ", ".join(part for part in (commands, self.conversion) if part)
 
     def fits(self, sample: Sample) -> bool:
         """Return True where a file begins, or a folder is filled, like this format."""

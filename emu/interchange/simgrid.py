@@ -13,8 +13,8 @@ from itertools import permutations
 from pathlib import Path
 
 from emu.errors import DataError
-from emu.host.input_file import one_error, read_text
-from emu.interchange.accounted import Reading, read_xml
+from emu.host.input_file import read_text
+from emu.interchange.accounted import NotRead, Reading, read_xml, reading_errors
 from emu.interchange.simgrid_clusters import build_grid, count_hosts
 from emu.interchange.simgrid_zones import Leg, StarZone, TableZone, Zone, Zones
 from emu.interchange.topology import Topology, Wire
@@ -49,17 +49,13 @@ _SECONDS = {
 _PROFILES = ("bandwidth_file", "latency_file", "state_file")
 
 
-class _NotRead(ValueError):
-    """A platform is right, and has something that has no form here."""
-
-
 def read_platform(path: Path) -> Topology:
     """Return the topology of a platform.
 
     Raises DataError when it is damaged, of another version, has more machines than are
     read, or something that would change times and has no form here.
     """
-    with one_error(path):
+    with reading_errors(path):
         root = read_xml(read_text(path))
         version = root.text("version", "0")
         if not version.startswith("4"):
@@ -67,10 +63,7 @@ def read_platform(path: Path) -> Topology:
         topology = Topology(str(path))
         topology.check_size(_count_machines(root))  # before any is made
         platform = _Platform(topology)
-        try:
-            platform.read(root)
-        except _NotRead as error:
-            raise DataError(str(error), path=path) from error
+        platform.read(root)
         platform.resolve()
         topology.left_out.update(root.left_out())
         return topology
@@ -141,7 +134,7 @@ class _Platform:
         policy = link.text("sharing_policy", "SHARED")
         if policy == "WIFI":
             problem = f"link {name} is WIFI, whose stations share it by their rates"
-            raise _NotRead(problem)
+            raise NotRead(problem)
         wire = Wire(
             _rate(link.text("bandwidth")),
             _seconds(link.text("latency", "0")),
@@ -233,6 +226,8 @@ class _Platform:
             up = self._known_wire(link.text("up"))
             down = self._known_wire(link.text("down"))
             self._zones.check_place(link.text("id"), zone)
+            if link.text("id") in zone.ups:
+                raise ValueError(f"{link.text('id')} has two of host_link")
             zone.ups[link.text("id")] = [up, *backbone]
             zone.downs[link.text("id")] = [*backbone, down]
         for cabinet in reading.elements("cabinet"):
@@ -264,7 +259,7 @@ class _Platform:
                 route.ignore("symmetrical")
                 continue
             zone.add_leg(ends, leg)
-            if route.text("symmetrical", "YES").upper() in ("YES", "TRUE", "1"):
+            if _is_symmetrical(route):
                 back = Leg(
                     [_opposite(wire, self._topology) for wire in reversed(leg.wires)],
                     leg.destination_gateway,
@@ -273,6 +268,8 @@ class _Platform:
                 zone.add_leg((ends[1], ends[0]), back)
         for route in reading.elements("bypassRoute", *_ZONE_BYPASSES):
             ends = route.text("src"), route.text("dst")
+            if ends in zone.bypasses:
+                raise ValueError(f"two bypasses lead from {ends[0]} to {ends[1]}")
             zone.bypasses[ends] = self._leg(route, zone, ends)
 
     def _leg(self, route: Reading, zone: Zone, ends: tuple[str, str]) -> Leg:
@@ -283,6 +280,8 @@ class _Platform:
         for link in route.elements("link_ctn"):
             name = link.text("id")
             direction = link.text("direction", "NONE")
+            if direction not in ("NONE", "UP", "DOWN"):
+                raise ValueError(f"direction is {direction!r}, write UP or DOWN")
             if (
                 f"{name}_UP" in self._topology.wires
                 and name not in self._topology.wires
@@ -303,12 +302,12 @@ class _Platform:
 
 def _make_zone(reading: Reading, parent: Zone) -> Zone:
     name = reading.text("id")
-    routing = reading.text("routing", "Full")
+    routing = reading.text("routing")
     if routing.lower() in ("cluster", "star"):
         return StarZone(name, parent)
     if routing.lower() not in _TABLES:
         problem = f"has a zone {name} of routing {routing}, read are "
-        raise _NotRead(f"{problem}Full, Floyd, Dijkstra, Cluster and None")
+        raise NotRead(f"{problem}Full, Floyd, Dijkstra, Cluster and None")
     return TableZone(name, parent, joins_legs=_TABLES[routing.lower()])
 
 
@@ -319,6 +318,14 @@ def _opposite(wire: str, topology: Topology) -> str:
         if wire.endswith(direction) and name in topology.wires:
             return name
     return wire
+
+
+def _is_symmetrical(route: Reading) -> bool:
+    """Return True where the way back is the same; ValueError for another word."""
+    word = route.text("symmetrical", "YES").upper()
+    if word not in ("YES", "NO"):
+        raise ValueError(f"symmetrical is {word!r}, write YES or NO")
+    return word == "YES"
 
 
 def _count_machines(reading: Reading) -> int:
@@ -352,7 +359,7 @@ def _refuse(reading: Reading, *tags: str) -> None:
     """Raise ValueError where a zone has what changes times and has no form here."""
     for element in reading.elements(*tags):
         names = [f"{key}={element.get(key)!r}" for key in element.keys()]  # noqa: SIM118
-        raise _NotRead(f"has <{element.kind} {' '.join(names)}>, which is not read")
+        raise NotRead(f"has <{element.kind} {' '.join(names)}>, which is not read")
 
 
 def _refuse_profiles(element: Reading) -> None:
@@ -362,7 +369,7 @@ def _refuse_profiles(element: Reading) -> None:
             problem = (
                 f"has {key} of {element.kind} {element.text('id')}, which changes "
             )
-            raise _NotRead(f"{problem}it: remove it and write events in the scenario")
+            raise NotRead(f"{problem}it: remove it and write events in the scenario")
 
 
 def _rate(text: str) -> float:

@@ -64,14 +64,13 @@ class Topology:
     def connect(self, end: str, other_end: str, wire: Wire) -> None:
         """Join two ends by a wire of each direction.
 
-        A second wire between two ends adds its rate to the first.
+        A second edge between two ends replaces the first, and is counted.
         """
+        if (end, other_end) in self.routes:
+            self.left_out["second edge between two components, the last is taken"] += 1
         for source, destination in ((end, other_end), (other_end, end)):
             name = f"{source}-{destination}"
-            rate = wire.rate
-            if name in self.wires:
-                rate += self.wires[name].rate
-            self.wires[name] = wire._replace(rate=rate)
+            self.wires[name] = wire
             self.routes[source, destination] = [name]
 
     def join(self) -> None:

@@ -6,6 +6,7 @@ NVIDIA's description of the DGX-1.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from pathlib import Path
@@ -137,8 +138,14 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
         if count:
             lines.append(f"left out: {what}, {count:,} times")
     for line in lines:
-        print(f"emu: {path}: {line}", file=sys.stderr)  # noqa: T201 - as signs of life are
+        _say(f"emu: {path}: {line}")
     return keys
+
+
+@functools.cache  # a scenario is read several times
+def _say(line: str) -> None:
+    """Write a line on standard error, once."""
+    print(line, file=sys.stderr)  # noqa: T201 - as signs of life are
 
 
 def _add_host(cluster: Data) -> None:

@@ -49,10 +49,10 @@ def test_elements_and_attributes_are_accounted_for() -> None:
     assert [b.number("z") for b in root.elements("b")] == [3, 5]
 
     assert root.left_out() == {
-        "x of a a": 1,
+        "x of an a": 1,
         "w of a b": 1,
-        "<c> of a a": 1,
-        "<d> of a a": 1,
+        "<c> of an a": 1,
+        "<d> of an a": 1,
     }
 
 
