@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from emu.errors import DataError
 from emu.interchange.kineto_trace import MESSAGES, Exchange, RankTrace
-from emu.interchange.workload import Workload
+from emu.interchange.workload import Data, Workload
 
 #: Seconds that a wait has at least: gaps between two kernels are shorter.
 _SHORTEST_WAIT = 10e-6
@@ -68,9 +68,8 @@ def read_traces(
     ranks did together differs.
     """
     traces = _by_rank([RankTrace(path) for path in paths], in_order=in_order)
-    count = len(traces)
-    machine = {"name": "m", "count": count} if count > 1 else {"name": "m0"}
-    job = _Job(Workload(str(paths[0]), [machine]), traces, time_scale)
+    machines: list[Data] = [{"name": f"m{rank}"} for rank in range(len(traces))]
+    job = _Job(Workload(str(paths[0]), machines), traces, time_scale)
     for rank, window in enumerate(job.common_steps()):
         job.add_rank(rank, window)
     job.check_clocks()

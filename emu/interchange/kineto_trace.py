@@ -8,18 +8,17 @@ one, operators that call no other do. Exchanges are NCCL's kernels, with what
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from emu.errors import DataError
-from emu.host.input_file import MOST_TEXT, one_error, read_json
+from emu.host.input_file import MOST_TEXT, one_error, parse_json, read_json
 from emu.host.limits import limit
 from emu.interchange.accounted import Reading, read_mapping
 from emu.interchange.workload import Data
@@ -155,7 +154,7 @@ class Exchange(NamedTuple):
 
 
 class RankTrace:
-    """What one rank did.
+    """Steps, computing and exchanges of one rank.
 
     Raises DataError when the file is damaged, or does not say what an exchange moved,
     and between whom.
@@ -324,32 +323,11 @@ class RankTrace:
 
     def _kernel_exchanges(self) -> Iterator[Exchange]:
         """Yield NCCL's kernels, with what was recorded at their calls."""
-        rows = [row for row in self._ranges if row.is_exchange]
-        recorded = [
-            row
-            for row in self._ranges
-            if row.name == "record_param_comms" and "Collective name" in row.args
-        ]
-        records = {row.args.get("External id"): row.args for row in recorded}
-        matched = [row for row in rows if row.args.get("External id") in records]
-        if without := len(recorded) - len(matched):
-            self.left_out["record of an exchange without a kernel"] += without
-        launches = {
-            row.args.get("correlation"): row.begin
-            for row in self._ranges
-            if row.category in _LAUNCHES
-        }
-
-        def launch_of(row: Range) -> float:
-            number = row.args.get("correlation")
-            if number not in launches:
-                self.left_out["kernel whose launch is not there"] += 1
-            return launches.get(number, row.begin)
-
-        # NCCL's stream waits for what its caller had launched before.
-        launched = sorted((launch_of(row), row.end) for row in self._kernels())
-        latest = [*accumulate((end for _, end in launched), max, initial=-math.inf)]
-        for row in rows:
+        records = self._records()
+        ready_time = self._ready_times()
+        for row in self._ranges:
+            if not row.is_exchange:
+                continue
             about = records.get(row.args.get("External id"), {}) | row.args
             if "Collective name" not in about:
                 raise self._error(
@@ -362,14 +340,12 @@ class RankTrace:
             splits = _parse_list(about.get("In split size"))
             is_uneven = kind == "ALL_TO_ALL" and len({*splits}) > 1
 
-            launch = launch_of(row)
-            ready = max(launch, latest[bisect_left(launched, (launch,))])
             root = about.get("Dst Rank" if kind == "SEND" else "Src Rank")
             yield self._exchange(
                 kind,
                 about.get("Rank") if root is None else root,
                 Exchange(
-                    post=min(row.begin, ready),
+                    post=min(row.begin, ready_time(row)),
                     end=row.end,
                     kind=kind,
                     size=size,
@@ -378,6 +354,48 @@ class RankTrace:
                     shares=tuple(size * n / sum(splits) for n in splits if is_uneven),
                 ),
             )
+
+    def _records(self) -> dict[Any, Data]:
+        """Return what was recorded at calls of NCCL, by the number of the call."""
+        records = {}
+        unused = 0
+        for row in self._ranges:
+            number = row.args.get("External id")
+            if row.name == "record_param_comms" and "Collective name" in row.args:
+                records[number] = row.args
+                unused += 1
+            elif row.is_exchange:
+                unused -= number in records
+        if unused > 0:
+            self.left_out["record of an exchange without a kernel"] += unused
+        return records
+
+    def _ready_times(self) -> Callable[[Range], float]:
+        """Return a function that says when a kernel of NCCL could have begun.
+
+        It was launched, and what its caller had launched before had ended: NCCL's
+        stream waits for that, and for the exchange ahead.
+        """
+        launches = {
+            row.args.get("correlation"): row.begin
+            for row in self._ranges
+            if row.category in _LAUNCHES
+        }
+
+        def launch_of(row: Range) -> float:
+            number = row.args.get("correlation")
+            if number not in launches:
+                self.left_out["kernel whose launch is not there"] += 1
+            return launches.get(number, row.begin)
+
+        launched = sorted((launch_of(row), row.end) for row in self._kernels())
+        latest = [*accumulate((end for _, end in launched), max, initial=-math.inf)]
+
+        def ready_time(row: Range) -> float:
+            launch = launch_of(row)
+            return max(launch, latest[bisect_left(launched, (launch,))])
+
+        return ready_time
 
     def _exchange(
         self, kind: str, root: Any, exchange: Exchange, tag: int = 0
@@ -446,7 +464,7 @@ def _numbers_of(kind: str, row: Range, calls: list[Range]) -> list[int]:
 def _parse_list(stated: Any) -> list[float]:
     """Return a list that is stated as such or as text; none where it is cut short."""
     try:
-        values = json.loads(stated) if isinstance(stated, str) else stated
+        values = parse_json(stated) if isinstance(stated, str) else stated
         return [*map(float, values)]
     except (ValueError, TypeError):
         return []
