@@ -57,6 +57,8 @@ _NODE: Schema = {
     # Start, inputs and outputs: known, and of no number here.
     6: ("starttimemicros", None), 8: ("inputs", None), 9: ("outputs", None),
 }  # fmt: skip
+#: What parts two values of JSON.
+_GAP = re.compile(r"[\s,]*")
 #: Keys of an attribute's value, in protobuf, JSON of it, and PyTorch's own traces.
 _VALUE = re.compile(r"^(value|list)$|(Val|_val|List|_list)$")
 _IN_ATTRIBUTE = re.compile(rf"{_VALUE.pattern}|^(name|type|doc_?[sS]tring)$")
@@ -126,20 +128,25 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
 
 
 def _node(row: Data) -> Node:
-    kind = str(row.get("type", row.get("nodetype", 0))).removesuffix("_NODE")
+    kind = str(row.get("type", row.get("nodetype", 0)))
+    kind = kind.removesuffix("_NODE")
     if kind.isdecimal():
-        is_known = int(kind) < len(KINDS)
-        kind = KINDS[int(kind)] if is_known else f"type {kind}"
-    names = [_attribute(message)[0] for message in row.get("attr", [])]
-    if len({*names}) < len(names):
-        raise ValueError(f"node {row.get('id', 0)} states an attribute twice")
+        number = int(kind)
+        kind = KINDS[number] if number < len(KINDS) else f"type {number}"
+
+    attributes: Data = {}
+    for name, value in map(_attribute, row.get("attr", [])):
+        if name in attributes:
+            raise ValueError(f"node {row.get('id', 0)} states {name} twice")
+        attributes[name] = value
+    micros = row.get("durationmicros") or row.get("runtime")
     return Node(
         number=int(row.get("id", 0)),
         kind=kind,
         data=[*map(int, row.get("datadeps", []))],
         control=[*map(int, row.get("ctrldeps", []))],
-        micros=float(row.get("durationmicros") or row.get("runtime") or 0),
-        attributes=dict(map(_attribute, row.get("attr", []))),
+        micros=float(micros or 0),
+        attributes=attributes,
     )
 
 
@@ -177,16 +184,25 @@ def _check_version(versions: list[Any]) -> None:
 def _json_rows(text: str) -> Iterator[Data]:
     """Yield the metadata and the nodes by keys in lower case without underscores."""
     decoder = json.JSONDecoder()
-    gap = re.compile(r"[\s,]*")
-    place = gap.match(text)
-    while place and place.end() < len(text):
-        value, end = decoder.raw_decode(text, place.end())
-        place = gap.match(text, end)
-        for one in value if isinstance(value, list) else [value]:
-            rows = [one]
-            for key in {"workload_graph", "nodes"} & one.keys():
-                rows = [{k: v for k, v in one.items() if k != key}, *one[key]]
-            yield from map(_plain_row, rows)
+    place = 0
+    while place < len(text):
+        gap = _GAP.match(text, place)
+        place = gap.end() if gap else place
+        if place == len(text):
+            break
+        value, place = decoder.raw_decode(text, place)
+        parts = value if isinstance(value, list) else [value]
+        for part in parts:
+            yield from map(_plain_row, _rows_of(part))
+
+
+def _rows_of(part: Data) -> list[Data]:
+    """Return a node alone, or what stands beside a list of nodes and these."""
+    for key in ("workload_graph", "nodes"):
+        if key in part:
+            metadata = {name: value for name, value in part.items() if name != key}
+            return [metadata, *part[key]]
+    return [part]
 
 
 def _plain_row(row: Data) -> Data:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -47,21 +49,22 @@ class Workload:
 
         Raises DataError when the time is negative.
         """
-        if not 0 <= seconds < float("inf"):
+        if not 0 <= seconds < math.inf:
             raise DataError(f"{name} would take {seconds} s", path=self.origin)
-        time = DURATION.exact(seconds)
-        self.tasks.append({"name": name, "time": time, **more})
+        task = {"name": name, "time": DURATION.exact(seconds)}
+        self.tasks.append(task | more)
 
     def add_flow(self, source: str, destination: str, size: float = 0) -> None:
         """Add a flow of ``size`` bytes; of none, an order.
 
         Raises DataError when the size is negative.
         """
-        if not 0 <= size < float("inf"):
+        if not 0 <= size < math.inf:
             problem = f"{source} to {destination} has {size} bytes"
             raise DataError(problem, path=self.origin)
-        ends = {"from": source, "to": destination}
-        self.flows.append({**ends, "volume": f"{size!r} B"})
+        flow = {"from": source, "to": destination}
+        flow["volume"] = f"{size!r} B"
+        self.flows.append(flow)
 
     def add_gate(self, task: str, kind: str) -> str:
         """Add the gate of a task; return its name."""
@@ -153,7 +156,12 @@ class Workload:
     def _check_order(self) -> None:
         """Refuse tasks that wait for each other."""
         places = {task["name"]: place for place, task in enumerate(self.tasks)}
-        edges = [(places[flow["from"]], places[flow["to"]]) for flow in self.flows]
+        edges = []
+        for flow in self.flows:
+            source = places[flow["from"]]
+            destination = places[flow["to"]]
+            edges.append((source, destination))
+
         for collective in self.collectives:
             ((_, section),) = collective.items()
             hub = len(places)  # everybody behind it waits for everybody
@@ -165,9 +173,13 @@ class Workload:
         order_nodes([*places], edges, self.origin)
 
 
+#: Characters of names that a path or an edge could not have.
+_FORBIDDEN = re.compile(r"[/\\>#\s]")
+
+
 def plain_name(text: str) -> str:
     """Return the name of a task or channel that stands for a text."""
-    return "".join("_" if c in "/\\>#" or c.isspace() else c for c in text)
+    return _FORBIDDEN.sub("_", text)
 
 
 def order_nodes(
@@ -177,22 +189,26 @@ def order_nodes(
 
     Raises DataError when they depend on each other in a circle; names some.
     """
-    waiting, followers = [0] * len(names), [list[int]() for _ in names]
+    waiting = [0] * len(names)
+    followers = [list[int]() for _ in names]
     for source, destination in edges:
         waiting[destination] += 1
         followers[source].append(destination)
+
     order = [node for node, count in enumerate(waiting) if not count]
     for node in order:  # grows while it is walked
         for follower in followers[node]:
             waiting[follower] -= 1
             if not waiting[follower]:
                 order.append(follower)
-    if len(order) < len(names):
-        stuck = [names[node] for node, count in enumerate(waiting) if count]
-        circle = ", ".join(name for name in stuck[:20] if name[0] != " ")
-        problem = f"{len(stuck)} nodes wait for each other in a circle, among them "
-        raise DataError(f"{problem}{circle:.200}", path=origin)
-    return order
+    if len(order) == len(names):
+        return order
+
+    stuck = [names[node] for node, count in enumerate(waiting) if count]
+    named = [name for name in stuck[:20] if not name.startswith(" ")]
+    circle = ", ".join(named)
+    problem = f"{len(stuck)} nodes wait for each other in a circle, among them "
+    raise DataError(f"{problem}{circle:.200}", path=origin)
 
 
 def reduce_edges(
