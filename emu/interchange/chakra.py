@@ -13,13 +13,14 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from emu.errors import DataError
 from emu.interchange.chakra_nodes import COLLECTIVES, Node, Trace, read_nodes
 from emu.interchange.workload import (
     Data,
     Workload,
+    equal_machines,
     order_nodes,
     plain_name,
     reduce_edges,
@@ -35,6 +36,10 @@ _METADATA = {
     "version", "task", "gate",
 }  # fmt: skip
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
+
+
+#: From, to and tag.
+_Way: TypeAlias = tuple[int, int, int]
 
 
 class _Message(NamedTuple):
@@ -94,8 +99,7 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     """
     files = rank_files(path, copies)
     size = len(files)
-    machine = {"name": "m", "count": size} if size > 1 else {"name": "m0"}
-    job = _Job(Workload(str(path), [machine]), files)
+    job = _Job(Workload(str(path), [equal_machines("m", size)]), files)
     for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
         trace = read_nodes(file, large=large)
         needs = job.order_edges(trace.nodes, str(file))
@@ -115,12 +119,10 @@ class _Job:
         self.workload = workload
         self._files = files
         # Ends of messages by (from, to, tag).
-        self._sends = defaultdict[Any, list[_Message]](list)
-        self._receives = defaultdict[Any, list[_Message]](list)
+        self._sends: dict[_Way, list[_Message]] = defaultdict(list)
+        self._receives: dict[_Way, list[_Message]] = defaultdict(list)
         # Of each group the collectives of each rank, in order.
-        self._groups = defaultdict[str, dict[int, list[_Exchange]]](
-            lambda: defaultdict(list)
-        )
+        self._groups: dict[str, dict[int, list[_Exchange]]] = {}
 
     def add_rank(self, rank: int, trace: Trace, needed: list[tuple[int, int]]) -> None:
         """Add the nodes of a rank, and the orders that no longer way stands for."""
@@ -133,9 +135,12 @@ class _Job:
             self._add_machine(rank, trace.metadata)
         if "collective" in trace.metadata:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
-            sums = {n.number for n in nodes if n.kind == "COMP" and n.micros}
-            nodes = [n._replace(micros=0) if n.number in sums else n for n in nodes]
-            left_out["made-up time of a sum in a collective"] += len(sums)
+            timed = [node.kind == "COMP" and node.micros > 0 for node in nodes]
+            nodes = [
+                node._replace(micros=0) if is_sum else node
+                for node, is_sum in zip(nodes, timed, strict=True)
+            ]
+            left_out["made-up time of a sum in a collective"] += sum(timed)
 
         ends = [self._add_node(rank, node) for node in nodes]
         for source, destination in needed:
@@ -235,7 +240,8 @@ class _Job:
             root=int(attributes.get("root", 0)),
             task=name,
         )
-        self._groups[str(attributes.get("pg_name", ""))][rank].append(exchange)
+        group = self._groups.setdefault(str(attributes.get("pg_name", "")), {})
+        group.setdefault(rank, []).append(exchange)
         return f"{name}.done"
 
     def _add_message(self, rank: int, node: Node) -> str:
@@ -265,8 +271,10 @@ class _Job:
             control=bool(int(attributes.get("control", 0))),
         )
         tag = int(attributes.get("comm_tag", 0))
-        ends = self._sends if sends else self._receives
-        ends[(rank, peer, tag) if sends else (peer, rank, tag)].append(message)
+        if sends:
+            self._sends[rank, peer, tag].append(message)
+        else:
+            self._receives[peer, rank, tag].append(message)
         return name
 
     def _size_of(self, rank: int, node: Node) -> float:
@@ -332,7 +340,7 @@ class _Job:
         for name, ranks in self._groups.items():
             if not name:  # of all ranks
                 for rank in range(len(self._files)):
-                    ranks[rank]  # makes an empty list
+                    ranks.setdefault(rank, [])
             elif len(ranks) == 1:
                 kind = "collective of one rank alone in its group, without bytes"
                 self.workload.left_out[kind] += len(ranks[min(ranks)])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
-from emu.interchange.workload import Workload
+from emu.interchange.workload import Workload, equal_machines
 
 #: As CoflowSim has it.
 _MEGABYTE = 1 << 20
@@ -45,17 +45,20 @@ def read_trace(path: Path) -> Workload:
     with one_error(path):
         first, *lines = read_text(path).splitlines()
     ports, count = _parse_first(first, path)
-    rows = [(n, line.split()) for n, line in enumerate(lines, 2) if line.strip()]
-    if len(rows) != count:
-        raise DataError(f"announces {count} coflows and holds {len(rows)}", path=path)
-    coflows = [_parse(number, row, path) for number, row in rows]
+    coflows = [
+        _parse(number, line.split(), path)
+        for number, line in enumerate(lines, 2)
+        if line.strip()
+    ]
+    if len(coflows) != count:
+        problem = f"announces {count} coflows and holds {len(coflows)}"
+        raise DataError(problem, path=path)
 
     named = {port for coflow in coflows for port in coflow.ports}
     first_port = 0 if 0 in named or ports not in named else 1
     _check(coflows, range(first_port, first_port + ports), path)
 
-    machine = {"name": "p", "count": ports} if ports > 1 else {"name": "p0"}
-    workload = Workload(str(path), [machine])
+    workload = Workload(str(path), [equal_machines("p", ports)])
     for coflow in coflows:
         _add(workload, coflow, first_port)
     for port in sorted(named):

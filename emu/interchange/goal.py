@@ -13,11 +13,11 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
-from emu.interchange.workload import Data, Workload
+from emu.interchange.workload import Data, Workload, equal_machines
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SIZE = re.compile(r"\s*num_ranks\s+(\d+)\s*")
@@ -29,6 +29,10 @@ _OPERATION = re.compile(
     r"|recv\s+(?P<came>\d+)\s*b\s+from\s+(?P<source>-?\d+))"
     r"(?P<more>(?:\s+(?:tag|cpu|nic)\s+-?\d+)*)"
 )
+
+
+#: From, to and tag.
+_Way: TypeAlias = tuple[int, int, int]
 
 
 class _End(NamedTuple):
@@ -69,18 +73,17 @@ class _Schedule:
     """Operations and messages of the ranks so far."""
 
     def __init__(self, path: Path, size: int) -> None:
-        machine: Data = {"name": "m", "count": size} if size > 1 else {"name": "m0"}
-        self.workload = Workload(str(path), [machine])
+        self.workload = Workload(str(path), [equal_machines("m", size)])
         self._size = size
         self._rank: int | None = None
         self._ranks = set[int]()
         self._labels: dict[str, str] = {}
         #: Of each task those whose end, and those whose start, it waits for.
-        self._waits = defaultdict[str, list[str]](list)
-        self._starts = defaultdict[str, list[str]](list)
+        self._waits: dict[str, list[str]] = defaultdict(list)
+        self._starts: dict[str, list[str]] = defaultdict(list)
         #: By (from, to, tag), in the order of the file.
-        self._sends = defaultdict[tuple[int, int, int], list[_End]](list)
-        self._receives = defaultdict[tuple[int, int, int], list[_End]](list)
+        self._sends: dict[_Way, list[_End]] = defaultdict(list)
+        self._receives: dict[_Way, list[_End]] = defaultdict(list)
 
     def add(self, line: str) -> None:
         """Take a line in; raises ValueError with what is wrong of it."""
@@ -137,10 +140,10 @@ class _Schedule:
         for other in dict.fromkeys(waits):
             self.workload.add_flow(other, task)
 
-    def _join(
-        self, way: tuple[int, int, int], sends: Sequence[_End], receives: Sequence[_End]
-    ) -> None:
-        if [send.size for send in sends] != [receive.size for receive in receives]:
+    def _join(self, way: _Way, sends: Sequence[_End], receives: Sequence[_End]) -> None:
+        sent = [send.size for send in sends]
+        received = [receive.size for receive in receives]
+        if sent != received:
             source, destination, tag = way
             raise self._error(
                 f"from rank {source} to {destination} with tag {tag} {len(sends)} "
@@ -207,6 +210,8 @@ class _Schedule:
         kind = "recv" if receives else "send"
         self.workload.add_task(task, 0, kind=kind, process=f"r{rank}")
         if receives:
-            self._receives[peer, rank, tag].append(_End(task, int(found["came"])))
+            end = _End(task, int(found["came"]))
+            self._receives[peer, rank, tag].append(end)
         else:
-            self._sends[rank, peer, tag].append(_End(task, int(found["sent"])))
+            end = _End(task, int(found["sent"]))
+            self._sends[rank, peer, tag].append(end)

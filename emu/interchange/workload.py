@@ -173,6 +173,13 @@ class Workload:
         order_nodes([*places], edges, self.origin)
 
 
+def equal_machines(name: str, count: int) -> Data:
+    """Return the machines NAME0, NAME1, ... as ``cluster.machines`` has them."""
+    if count == 1:
+        return {"name": f"{name}0"}
+    return {"name": name, "count": count}
+
+
 #: Characters of names that a path or an edge could not have.
 _FORBIDDEN = re.compile(r"[/\\>#\s]")
 
