@@ -35,6 +35,7 @@ _METADATA = {
     "machine", "nic_in", "nic_out", "latency_in", "latency_out", "collective", "schema",
     "version", "task", "gate",
 }  # fmt: skip
+_VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
 
 
@@ -76,7 +77,7 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
     if copies:
         return [path] * copies
     match = re.fullmatch(r"(.*\.)(\d+)(\.\w+)", path.name)
-    if match is None or re.search(r"\d\.\d+\.$", match[1]):
+    if match is None or _VERSION_IN_NAME.search(path.name):
         return [path]
     begin, _, end = match.groups()
     ranks = dict[int, Path]()
@@ -100,6 +101,9 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     files = rank_files(path, copies)
     size = len(files)
     job = _Job(Workload(str(path), [equal_machines("m", size)]), files)
+    if _VERSION_IN_NAME.search(path.name) and not copies:
+        note = "numbers in the file's name are of a version: ranks are NAME.0.et, ..."
+        job.workload.notes.append(note)
     for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
         trace = read_nodes(file, large=large)
         needs = job.order_edges(trace.nodes, str(file))

@@ -115,6 +115,10 @@ _WIDTHS = {
 }  # fmt: skip
 
 
+#: More would take their memory before the first missing file is named.
+_MOST_RANKS = 1_000_000
+
+
 class Range(NamedTuple):
     """Something that took time."""
 
@@ -168,7 +172,8 @@ class RankTrace:
             content.ignore(*_ABOUT)
             #: Where its clock's zero is on the clock of the host, in seconds.
             self.zero = content.number("baseTimeNanoseconds", 0) / 1e9
-            self._ranges = sorted(self._read_ranges(content["traceEvents"]))
+            ranges = self._read_ranges(content["traceEvents"])
+            self._ranges = sorted(ranges, key=lambda row: row.begin)
             self.uses_gpu = any(row.category in _ON_GPU for row in self._ranges)
             self._read_about(content.part("distributedInfo"))
 
@@ -210,6 +215,8 @@ class RankTrace:
         self.rank = about.count("rank") if "rank" in about else None
         #: Number of ranks; 0 where the file does not say.
         self.world = about.count("world_size", 0)
+        if self.world > _MOST_RANKS:
+            raise self._error(f"announces {self.world:,} ranks")
         self._groups: dict[str, tuple[int, ...]] = {}
         for row in about.parts("pg_config", "group"):
             row.ignore("pg_desc", "backend_config", "pg_size")
@@ -254,7 +261,8 @@ class RankTrace:
 
     def _merge_busy(self) -> list[tuple[float, float]]:
         merged: list[tuple[float, float]] = []
-        for row in self._kernels() if self.uses_gpu else sorted(self._operators()):
+        rows = self._kernels() if self.uses_gpu else self._operators()
+        for row in sorted(rows, key=lambda row: row.begin):
             if merged and row.begin <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(row.end, merged[-1][1]))
             else:
@@ -401,6 +409,8 @@ class RankTrace:
         self, kind: str, root: Any, exchange: Exchange, tag: int = 0
     ) -> Exchange:
         """Return an exchange with its root, or as a message to or from that rank."""
+        if not 0 <= exchange.size < math.inf:
+            raise self._error(f"has {kind} of {exchange.size:g} bytes")
         if kind not in _ROOTED:
             return exchange
         if root is None:
