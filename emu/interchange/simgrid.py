@@ -16,8 +16,15 @@ from emu.errors import DataError
 from emu.host.input_file import read_text
 from emu.interchange.accounted import NotRead, Reading, read_xml, reading_errors
 from emu.interchange.simgrid_clusters import build_grid, count_hosts
-from emu.interchange.simgrid_zones import Leg, StarZone, TableZone, Zone, Zones
-from emu.interchange.topology import Topology, Wire
+from emu.interchange.simgrid_zones import (
+    Ends,
+    Leg,
+    StarZone,
+    TableZone,
+    Zone,
+    Zones,
+)
+from emu.interchange.topology import TIE, Topology, Wire
 
 _ZONES = ("zone", "AS")
 _ZONE_ROUTES = ("zoneRoute", "ASroute")
@@ -31,8 +38,20 @@ _TABLES = {
     "dijkstracache": True,
 }
 _DUPLEX = ("SPLITDUPLEX", "FULLDUPLEX")  # the second is the first's older name
-_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_PREFIXES |= {f"{prefix}i": 1024.0 ** (n + 1) for n, prefix in enumerate("KMGTP")}
+_PREFIXES = {
+    "": 1.0,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+    "Pi": 2.0**50,
+}
 _SECONDS = {
     "": 1.0,
     "w": 604800.0,
@@ -100,7 +119,7 @@ class _Platform:
                 topology.routes[ends] = wires
         ties = sum(table.ties for table in self._tables)
         if ties:
-            topology.left_out["way between machines, as short as the one taken"] += ties
+            topology.left_out[TIE] += ties
 
     def _add_zone(self, zone: Zone, reading: Reading) -> None:
         """Add a zone, and all in it but its routes."""
@@ -109,13 +128,16 @@ class _Platform:
         self._read.append((zone, reading))
         if isinstance(zone, TableZone):
             self._tables.append(zone)
+
         for router in reading.elements("router"):
-            self._zones.place(router.text("id"), zone)
+            name = router.text("id")
+            self._zones.place(name, zone)
         for link in reading.elements("link"):
             self._add_link(link)
         for host in reading.elements("host"):
             _refuse_profiles(host)
             self._add_host(host.text("id"), zone)
+
         for inner in reading.elements(*_ZONES, "cluster"):
             if inner.kind == "cluster":
                 self._add_cluster(inner, zone)
@@ -157,51 +179,62 @@ class _Platform:
 
     def _add_cluster(self, cluster: Reading, parent: Zone) -> None:
         """Add a cluster of equal hosts, of any form."""
-        name = cluster.text("id")
         policy = cluster.text("sharing_policy", "SPLITDUPLEX")
+        wire = Wire(
+            _rate(cluster.text("bw")),
+            _seconds(cluster.text("lat")),
+            is_shared=policy != "FATPIPE",
+        )
+        limit = _rate(cluster.text("limiter_link", "0"))
         form = cluster.text("topology", "FLAT")
-        rate = _rate(cluster.text("bw"))
-        wire = Wire(rate, _seconds(cluster.text("lat")), policy != "FATPIPE")
-        hosts = [*_host_names(cluster)]
         if form == "FLAT":
-            self._add_flat_cluster(StarZone(name, parent), cluster, wire, policy)
+            zone = StarZone(cluster.text("id"), parent)
+            self._add_flat_cluster(zone, cluster, wire, policy, limit)
             return
 
         grid = build_grid(form, cluster.text("topo_parameters", ""))
-        if count_hosts(grid) != len(hosts):
-            problem = f"cluster {name} has {len(hosts)} hosts, its topo_parameters are "
-            raise ValueError(f"{problem}of {count_hosts(grid)}")
-        grid.name = name
+        grid.name = cluster.text("id")
         grid.parent = parent
         grid.wires = self._topology.wires
         grid.wire = wire
         grid.is_duplex = policy in _DUPLEX
-        grid.limiter = _rate(cluster.text("limiter_link", "0"))
-        grid.numbers = {host: number for number, host in enumerate(hosts)}
+        grid.limiter = limit
         self._zones.add(grid)
-        for host in hosts:
+        for number, host in enumerate(_host_names(cluster)):
+            grid.numbers[host] = number
             self._add_host(host, grid)
+        if count_hosts(grid) != len(grid.numbers):
+            problem = f"cluster {grid.name} has {len(grid.numbers)} hosts, its "
+            raise ValueError(f"{problem}topo_parameters are of {count_hosts(grid)}")
 
     def _add_flat_cluster(
-        self, zone: StarZone, cluster: Reading, wire: Wire, policy: str
+        self,
+        zone: StarZone,
+        cluster: Reading,
+        wire: Wire,
+        policy: str,
+        limit: float,
     ) -> None:
         """Add hosts that are joined in the middle, over a backbone if there is one."""
         self._zones.add(zone)
         backbone = self._add_backbone(cluster)
-        limit = _rate(cluster.text("limiter_link", "0"))
         for host in _host_names(cluster):
             self._add_host(host, zone)
             up, down = self._add_wires(f"{host} link", wire, policy)
-            limiter = []
+            zone.ups[host] = [up, *backbone]
+            zone.downs[host] = [*backbone, down]
             if limit:
-                limiter = [f"{host} limiter"]
-                self._topology.wires[limiter[0]] = Wire(limit)
-            zone.ups[host] = [*limiter, up, *backbone]
-            zone.downs[host] = [*backbone, down, *limiter]
+                limiter = f"{host} limiter"
+                self._topology.wires[limiter] = Wire(limit)
+                zone.ups[host].insert(0, limiter)
+                zone.downs[host].append(limiter)
 
-        ends = cluster.text("prefix", ""), cluster.text("suffix", "")
-        default = f"{ends[0]}{zone.name}_router{ends[1]}"
-        self._zones.place(cluster.text("router_id", "") or default, zone)
+        router = cluster.text("router_id", "")
+        if not router:
+            prefix = cluster.text("prefix", "")
+            suffix = cluster.text("suffix", "")
+            router = f"{prefix}{zone.name}_router{suffix}"
+        self._zones.place(router, zone)
 
     def _add_backbone(self, cluster: Reading) -> list[str]:
         """Return the wire of a cluster's backbone, none where it has none."""
@@ -213,7 +246,8 @@ class _Platform:
         if policy not in ("SHARED", "FATPIPE"):
             raise ValueError(f"bb_sharing_policy is {policy!r}")
         name = f"{cluster.text('id')} backbone"
-        self._topology.wires[name] = Wire(rate, latency, policy != "FATPIPE")
+        is_shared = policy != "FATPIPE"
+        self._topology.wires[name] = Wire(rate, latency, is_shared)
         return [name]
 
     def _fill_star(self, zone: StarZone, reading: Reading) -> None:
@@ -222,17 +256,21 @@ class _Platform:
         for element in reading.elements("backbone"):
             self._add_link(element)
             backbone.append(element.text("id"))
+
         for link in reading.elements("host_link"):
+            host = link.text("id")
+            self._zones.check_place(host, zone)
+            if host in zone.ups:
+                raise ValueError(f"{host} has two of host_link")
             up = self._known_wire(link.text("up"))
             down = self._known_wire(link.text("down"))
-            self._zones.check_place(link.text("id"), zone)
-            if link.text("id") in zone.ups:
-                raise ValueError(f"{link.text('id')} has two of host_link")
-            zone.ups[link.text("id")] = [up, *backbone]
-            zone.downs[link.text("id")] = [*backbone, down]
+            zone.ups[host] = [up, *backbone]
+            zone.downs[host] = [*backbone, down]
+
         for cabinet in reading.elements("cabinet"):
             cabinet.ignore("id")
-            wire = Wire(_rate(cabinet.text("bw")), _seconds(cabinet.text("lat")))
+            rate = _rate(cabinet.text("bw"))
+            wire = Wire(rate, _seconds(cabinet.text("lat")))
             for host in _host_names(cabinet):
                 self._add_host(host, zone)
                 up, down = self._add_wires(f"{host} link", wire, "SPLITDUPLEX")
@@ -246,58 +284,69 @@ class _Platform:
 
     def _read_routes(self, zone: Zone, reading: Reading) -> None:
         """Add the routes that a zone states."""
-        stated = reading.elements("route", *_ZONE_ROUTES)
-        if stated and not isinstance(zone, TableZone):
-            raise ValueError(
-                f"zone {zone.name} states routes, which its routing does not"
-            )
-        for route in stated:
-            ends = route.text("src"), route.text("dst")
+        for route in reading.elements("route", *_ZONE_ROUTES):
+            ends = _ends(route)
             leg = self._leg(route, zone, ends)
+            is_symmetrical = _is_symmetrical(route)
             if ends[0] == ends[1]:
                 self._topology.left_out["route of a host to itself"] += 1
-                route.ignore("symmetrical")
                 continue
             zone.add_leg(ends, leg)
-            if _is_symmetrical(route):
-                back = Leg(
-                    [_opposite(wire, self._topology) for wire in reversed(leg.wires)],
-                    leg.destination_gateway,
-                    leg.source_gateway,
-                )
-                zone.add_leg((ends[1], ends[0]), back)
+            if is_symmetrical:
+                source, destination = ends
+                zone.add_leg((destination, source), self._turn(leg))
+
         for route in reading.elements("bypassRoute", *_ZONE_BYPASSES):
-            ends = route.text("src"), route.text("dst")
+            ends = _ends(route)
             if ends in zone.bypasses:
                 raise ValueError(f"two bypasses lead from {ends[0]} to {ends[1]}")
             zone.bypasses[ends] = self._leg(route, zone, ends)
 
-    def _leg(self, route: Reading, zone: Zone, ends: tuple[str, str]) -> Leg:
+    def _leg(self, route: Reading, zone: Zone, ends: Ends) -> Leg:
         """Return a stated route; raises ValueError when it names what is not there."""
         for end in ends:
             self._zones.check_place(end, zone)
-        wires = []
-        for link in route.elements("link_ctn"):
-            name = link.text("id")
-            direction = link.text("direction", "NONE")
-            if direction not in ("NONE", "UP", "DOWN"):
-                raise ValueError(f"direction is {direction!r}, write UP or DOWN")
-            if (
-                f"{name}_UP" in self._topology.wires
-                and name not in self._topology.wires
-            ):
-                if direction == "NONE":
-                    kind = "direction of a SPLITDUPLEX link, not stated: UP"
-                    self._topology.left_out[kind] += 1
-                name += "_DOWN" if direction == "DOWN" else "_UP"
-            wires.append(self._known_wire(name))
+        wires = [self._read_hop(link) for link in route.elements("link_ctn")]
         if route.kind in ("route", "bypassRoute"):
             return Leg(wires)
 
-        gateways = route.text("gw_src"), route.text("gw_dst")
-        for gateway, end in zip(gateways, ends, strict=True):
-            self._zones.check_gateway(gateway, end)
-        return Leg(wires, *gateways)
+        source_gateway = route.text("gw_src")
+        destination_gateway = route.text("gw_dst")
+        self._zones.check_gateway(source_gateway, ends[0])
+        self._zones.check_gateway(destination_gateway, ends[1])
+        return Leg(wires, source_gateway, destination_gateway)
+
+    def _read_hop(self, link: Reading) -> str:
+        """Return the wire of a link of a route, in the direction that is stated."""
+        name = link.text("id")
+        direction = link.text("direction", "NONE")
+        if direction not in ("NONE", "UP", "DOWN"):
+            raise ValueError(f"direction is {direction!r}, write UP or DOWN")
+        wires = self._topology.wires
+        if name in wires or f"{name}_UP" not in wires:
+            return self._known_wire(name)
+
+        if direction == "NONE":
+            kind = "direction of a SPLITDUPLEX link, not stated: UP"
+            self._topology.left_out[kind] += 1
+            direction = "UP"
+        return f"{name}_{direction}"
+
+    def _turn(self, leg: Leg) -> Leg:
+        """Return the way back."""
+        wires = [self._opposite(wire) for wire in reversed(leg.wires)]
+        return Leg(wires, leg.destination_gateway, leg.source_gateway)
+
+    def _opposite(self, wire: str) -> str:
+        """Return the wire of the other direction; of a shared link, the same."""
+        stem, _, direction = wire.rpartition("_")
+        other = {"UP": "DOWN", "DOWN": "UP"}.get(direction, "")
+        name = f"{stem}_{other}"
+        return name if name in self._topology.wires else wire
+
+
+def _ends(route: Reading) -> Ends:
+    return route.text("src"), route.text("dst")
 
 
 def _make_zone(reading: Reading, parent: Zone) -> Zone:
@@ -309,15 +358,6 @@ def _make_zone(reading: Reading, parent: Zone) -> Zone:
         problem = f"has a zone {name} of routing {routing}, read are "
         raise NotRead(f"{problem}Full, Floyd, Dijkstra, Cluster and None")
     return TableZone(name, parent, joins_legs=_TABLES[routing.lower()])
-
-
-def _opposite(wire: str, topology: Topology) -> str:
-    """Return the wire of the other direction; of a shared link, the same."""
-    for direction, other in (("_UP", "_DOWN"), ("_DOWN", "_UP")):
-        name = wire.removesuffix(direction) + other
-        if wire.endswith(direction) and name in topology.wires:
-            return name
-    return wire
 
 
 def _is_symmetrical(route: Reading) -> bool:
@@ -334,7 +374,9 @@ def _count_machines(reading: Reading) -> int:
     for cluster in reading.elements("cluster", "cabinet"):
         for first, last in _ranges(cluster):
             count += last - first + 1
-    return count + sum(map(_count_machines, reading.elements(*_ZONES)))
+    for zone in reading.elements(*_ZONES):
+        count += _count_machines(zone)
+    return count
 
 
 def _host_names(cluster: Reading) -> Iterator[str]:
@@ -350,9 +392,13 @@ def _ranges(cluster: Reading) -> Iterator[tuple[int, int]]:
     radical = cluster.text("radical")
     for part in radical.split(","):
         match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
-        if match is None or int(match[2] or match[1]) < int(match[1]):
+        if match is None:
             raise ValueError(f"radical is {radical!r}, write 0-7 or 0-3,9")
-        yield int(match[1]), int(match[2] or match[1])
+        first = int(match[1])
+        last = int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"radical is {radical!r}, write the lower number first")
+        yield first, last
 
 
 def _refuse(reading: Reading, *tags: str) -> None:
@@ -376,10 +422,11 @@ def _rate(text: str) -> float:
     """Return bytes per second of 125MBps, 1Gbps, 1.25e8."""
     number = r"\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\."
     match = re.fullmatch(rf"\s*({number})\s*(?:([kKMGTPi]*)([bB])ps)?\s*", text)
-    if match is None or (match[2] or "") not in _PREFIXES:
+    prefix = (match[2] or "") if match else ""
+    if match is None or prefix not in _PREFIXES:
         raise ValueError(f"found {text!r} for a bandwidth, write 125MBps or 1Gbps")
-    bits = 8 if match[3] == "b" else 1
-    return float(match[1]) * _PREFIXES[match[2] or ""] / bits
+    rate = float(match[1]) * _PREFIXES[prefix]
+    return rate / 8 if match[3] == "b" else rate
 
 
 def _seconds(text: str) -> float:

@@ -8,22 +8,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import pairwise, product
+from typing import NamedTuple, TypeAlias
 
 from typing_extensions import override
 
 from emu.interchange.shortest_ways import Way, shortest_ways
 
+#: Names of links, in the order in which they are crossed.
+Wires: TypeAlias = list[str]
+
 
 class Leg(NamedTuple):
     """A route between two members of a zone."""
 
-    wires: list[str]
+    wires: Wires
     source_gateway: str = ""
     """Where it begins, within the member that is a zone."""
     destination_gateway: str = ""
     """Where it ends, within the member that is a zone."""
+
+
+#: Two members of a zone, from the first to the second.
+Ends: TypeAlias = tuple[str, str]
+#: Routes by their two ends.
+Legs: TypeAlias = dict[Ends, Leg]
 
 
 @dataclass(eq=False)
@@ -42,13 +51,13 @@ class Zone(ABC):
 
     name: str
     parent: Zone | None
-    bypasses: dict[tuple[str, str], Leg] = field(default_factory=dict)
+    bypasses: Legs = field(default_factory=dict)
 
     @abstractmethod
     def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
         """Return the route between two members, None where there is none."""
 
-    def add_leg(self, ends: tuple[str, str], leg: Leg) -> None:
+    def add_leg(self, ends: Ends, leg: Leg) -> None:
         """Add a stated route; raises ValueError where the routing has none."""
         problem = f"zone {self.name} states a route of {len(leg.wires)} links, "
         raise ValueError(f"{problem}{ends[0]} to {ends[1]}: its routing has none")
@@ -64,7 +73,7 @@ class Zone(ABC):
 class TableZone(Zone):
     """A zone whose routes are stated one by one (Full, Floyd, Dijkstra, None)."""
 
-    legs: dict[tuple[str, str], Leg] = field(default_factory=dict)
+    legs: Legs = field(default_factory=dict)
     joins_legs: bool = False
     """True where routes join to the shortest way, by their number of links."""
     ties: int = 0
@@ -75,43 +84,59 @@ class TableZone(Zone):
     def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
         if not self.joins_legs:
             return self.legs.get((source, destination))
-        if source not in self._ways:
-            costs = {ends: len(leg.wires) for ends, leg in self.legs.items()}
-            self._ways[source] = shortest_ways(source, costs)
-        way = self._ways[source].get(destination)
+
+        way = self._ways_from(source).get(destination)
         if way is None:
             return None
         self.ties += way.is_tie
-        return self._join([self.legs[ends] for ends in pairwise(way.places)], platform)
+        hops = pairwise(way.places)
+        return self._join([self.legs[hop] for hop in hops], platform)
 
     @override
-    def add_leg(self, ends: tuple[str, str], leg: Leg) -> None:
+    def add_leg(self, ends: Ends, leg: Leg) -> None:
         if ends in self.legs:
             raise ValueError(f"the route {ends[0]} to {ends[1]} is stated twice")
         self.legs[ends] = leg
 
-    def _join(self, legs: list[Leg], platform: Zones) -> Leg:
+    def _ways_from(self, source: str) -> dict[str, Way]:
+        """Return the shortest ways from a member, which are found once."""
+        if source not in self._ways:
+            costs = {}
+            for ends, leg in self.legs.items():
+                costs[ends] = len(leg.wires)
+            self._ways[source] = shortest_ways(source, costs)
+        return self._ways[source]
+
+    def _join(self, legs: list[Leg], platform: Zones) -> Leg | None:
         """Return one route of several, with the ways within zones between them."""
         wires = [*legs[0].wires]
         for leg, next_leg in pairwise(legs):
-            if leg.destination_gateway != next_leg.source_gateway:
-                ends = leg.destination_gateway, next_leg.source_gateway
-                wires += platform.find_route(*ends) or []
+            between = platform.find_route(
+                leg.destination_gateway, next_leg.source_gateway
+            )
+            if between is None:
+                return None
+            wires += between
             wires += next_leg.wires
-        return Leg(wires, legs[0].source_gateway, legs[-1].destination_gateway)
+        return Leg(
+            wires,
+            source_gateway=legs[0].source_gateway,
+            destination_gateway=legs[-1].destination_gateway,
+        )
 
 
 @dataclass(eq=False)
 class StarZone(Zone):
     """A zone in which all is joined in the middle (Cluster)."""
 
-    ups: dict[str, list[str]] = field(default_factory=dict)
+    ups: dict[str, Wires] = field(default_factory=dict)
     """Links from a member to the middle, the backbone last."""
-    downs: dict[str, list[str]] = field(default_factory=dict)
+    downs: dict[str, Wires] = field(default_factory=dict)
 
     @override
     def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
-        wires = [*self.ups.get(source, []), *self.downs.get(destination, [])]
+        wires = [*self.ups.get(source, [])]
+        wires += self.downs.get(destination, [])
         return Leg([*dict.fromkeys(wires)])  # the backbone is crossed once
 
 
@@ -142,62 +167,57 @@ class Zones:
     def check_gateway(self, name: str, member: str) -> None:
         """Raise ValueError where a gateway is not within the zone that it is of."""
         zone = self._zone_of.get(name)
-        is_within = zone is not None and member in [zone.name for zone in zone.path]
-        if not is_within or name in self._inner:
+        around = zone.path if zone else []
+        names = [zone.name for zone in around]
+        if member not in names or name in self._inner:
             raise ValueError(f"{name!r} is no host or router within {member!r}")
 
-    def find_route(self, source: str, destination: str) -> list[str] | None:
+    def find_route(self, source: str, destination: str) -> Wires | None:
         """Return the links from one host or router to another, None without a way."""
         if source == destination:
             return []
-        source_path = self._zone_of[source].path
-        destination_path = self._zone_of[destination].path
-        depth = sum(
-            near is far
-            for near, far in zip(source_path, destination_path, strict=False)
-        )
-        ancestor = source_path[depth - 1]
-        leg = self._find_bypass(source, destination, ancestor)
+
+        ancestor = self._common_zone(source, destination)
+        sources = self._around(source, ancestor)
+        destinations = self._around(destination, ancestor)
+        leg = _find_bypass(sources, destinations, ancestor)
         if leg is None:
-            members = (
-                source_path[depth].name if depth < len(source_path) else source,
-                destination_path[depth].name
-                if depth < len(destination_path)
-                else destination,
-            )
-            leg = ancestor.find_leg(*members, self)
+            leg = ancestor.find_leg(sources[-1], destinations[-1], self)
         if leg is None:
             return None
-        return self._complete(source, leg, destination)
 
-    def _complete(self, source: str, leg: Leg, destination: str) -> list[str] | None:
-        """Return a leg with the ways to its gateways."""
         before = self.find_route(source, leg.source_gateway or source)
         behind = self.find_route(leg.destination_gateway or destination, destination)
         if before is None or behind is None:
             return None
         return [*before, *leg.wires, *behind]
 
-    def _find_bypass(self, source: str, destination: str, ancestor: Zone) -> Leg | None:
-        """Return the bypass between two places, or between zones around them.
-
-        Of several the one is taken that leaves the innermost zones.
-        """
-        if not ancestor.bypasses:
-            return None
-        sources = self._around(source, ancestor)
-        destinations = self._around(destination, ancestor)
-        for most in range(max(len(sources), len(destinations))):
-            levels = [(least, most) for least in range(most)]
-            levels += [(most, least) for least in range(most)]
-            for near, far in [*levels, (most, most)]:
-                ends = sources[near : near + 1] + destinations[far : far + 1]
-                if tuple(ends) in ancestor.bypasses:
-                    return ancestor.bypasses[ends[0], ends[1]]
-        return None
+    def _common_zone(self, source: str, destination: str) -> Zone:
+        """Return the innermost zone that two places are in."""
+        destination_path = self._zone_of[destination].path
+        for zone in reversed(self._zone_of[source].path):
+            if zone in destination_path:
+                return zone
+        raise ValueError(f"{source} and {destination} are in no zone together")
 
     def _around(self, name: str, ancestor: Zone) -> list[str]:
-        """Return a place and the zones around it, up to an ancestor, inside out."""
+        """Return a place and the zones around it, below an ancestor, inside out."""
         zones = self._zone_of[name].path
         below = zones[zones.index(ancestor) + 1 :]
-        return [name, *(zone.name for zone in reversed(below))]
+        names = [zone.name for zone in reversed(below)]
+        return [name, *names]
+
+
+def _find_bypass(
+    sources: list[str], destinations: list[str], ancestor: Zone
+) -> Leg | None:
+    """Return the bypass between two places, or between zones around them.
+
+    Of several, SimGrid takes the one that leaves the innermost zones.
+    """
+    levels = product(range(len(sources)), range(len(destinations)))
+    for near, far in sorted(levels, key=max):
+        ends = (sources[near], destinations[far])
+        if ends in ancestor.bypasses:
+            return ancestor.bypasses[ends]
+    return None

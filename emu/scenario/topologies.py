@@ -117,6 +117,7 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
     What was assumed, and what that file says and a cluster cannot, is said on standard
     error. Raises ScenarioError when it is damaged, or no mapping.
     """
+    from emu.interchange.cluster_keys import cluster_keys  # noqa: PLC0415 - seldom
     from emu.interchange.formats import (  # noqa: PLC0415 - seldom
         is_mapping,
         read_topology,
@@ -130,7 +131,7 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
             return read_document(path).data
         content = read_document(path).data if is_mapping(row) else None
         topology = read_topology(path, row, Answers(**answers), content)
-        keys = topology.cluster()
+        keys = cluster_keys(topology)
     except DataError as error:
         raise document.error(_AT, f"{path} {error.problem}") from error
     lines = [*topology.notes]

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.errors import EmulatorError
+from emu.interchange.cluster_keys import cluster_keys
 from emu.interchange.formats import is_mapping, read_topology, recognise_topology
 from emu.interchange.topology import Answers
 from emu.scenario.document import read_document
@@ -286,7 +287,11 @@ def outcome(name: str, text: str, answers: Answers) -> object:
                 return "is of no known format"
             content = read_document(path).data if is_mapping(row) else None
             topology = read_topology(path, row, answers, content)
-            return topology.cluster(), topology.notes, sorted(topology.left_out.items())
+            return (
+                cluster_keys(topology),
+                topology.notes,
+                sorted(topology.left_out.items()),
+            )
         except EmulatorError as error:
             return str(error)
 

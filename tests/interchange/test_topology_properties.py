@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emu
+from emu.interchange.cluster_keys import cluster_keys
 from emu.interchange.simgrid import read_platform
 from emu.interchange.topology import Topology, Wire
 from emu.problem.links import NO_ROUTE
@@ -117,7 +118,7 @@ def topologies(draw: st.DrawFn) -> Topology:
 def test_keys_of_a_cluster_say_the_same_routes(topology: Topology) -> None:
     wires = dict(topology.wires)
     routes = {ends: [*route] for ends, route in topology.routes.items()}
-    keys: dict[str, Any] = topology.cluster()
+    keys: dict[str, Any] = cluster_keys(topology)
     job = {"system": "custom", "iterations": 1, "tasks": [{"name": "a", "time": "1 s"}]}
     scenario = emu.loads(json.dumps({"cluster": keys, "job": job}))
     links = scenario.to_cluster().links
