@@ -174,6 +174,16 @@ def _idle_at_end(
     return longest
 
 
+def count_repeats(exchanges: Sequence[Exchange]) -> int:
+    """Return how often the shortest sequence comes that all exchanges repeat."""
+    rows = [(row.kind, row.size, row.group) for row in exchanges]
+    for length in range(1, len(rows) + 1):
+        count, rest = divmod(len(rows), length)
+        if not rest and rows[:length] * count == rows:
+            return count
+    return 0
+
+
 class _Job:
     """The ranks so far, and what they do together."""
 
@@ -441,6 +451,9 @@ class _Job:
             f"rank computes {computing:.4g} s and waits {waiting:.4g} s, which the "
             "network has to say"
         )
+        repeats = count_repeats(self._traces[0].exchanges)
+        if repeats > 1:
+            notes.append(f"exchanges repeat {repeats:,} times, as iterations do")
         if self._unseen:
             notes.append(
                 f"{self._unseen:,} times an exchange ended while its rank computed: "

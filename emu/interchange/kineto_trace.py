@@ -315,6 +315,9 @@ class RankTrace:
 
             kind = self._kind_of(row.name)
             numbers = _numbers_of(kind, row, calls)
+            # Who gets a part of a scatter has no input, as a barrier has none.
+            is_given = kind == "SCATTER" and numbers[:1] != [self.rank]
+            brings = kind != "BARRIER" and not is_given
             yield self._exchange(
                 kind,
                 numbers[0] if numbers else None,
@@ -322,7 +325,7 @@ class RankTrace:
                     post=called if was_queued else row.begin,
                     end=row.end,
                     kind=kind,
-                    size=self._bytes_of(kind, row),
+                    size=self._bytes_of(row) if brings else 0.0,
                     group="gloo",
                     ranks=ranks,
                 ),
@@ -433,9 +436,7 @@ class RankTrace:
             raise self._error(f"exchanges numbers of unknown type {dtype!r:.40}")
         return _WIDTHS[word]
 
-    def _bytes_of(self, kind: str, row: Range) -> float:
-        if kind == "BARRIER":
-            return 0.0
+    def _bytes_of(self, row: Range) -> float:
         if "Input Dims" not in row.args:
             raise self._error(
                 f"{row.name:.40} states no bytes: trace with torch.profiler."

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 import emu
 from emu.cli.app import app
 from emu.errors import DataError
+from emu.interchange.kineto import count_repeats
+from emu.interchange.kineto_trace import Exchange
 from emu.interchange.workload_formats import read_workload
 
 Event = dict[str, Any]
@@ -195,6 +197,34 @@ def test_steps_that_not_all_ranks_have_are_left_out(tmp_path: Path) -> None:
     assert simulate(paths) == pytest.approx(10)
     assert workload.notes[0] == "steps 2 to 2"
     assert workload.left_out["step that not every rank has"] == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "repeats"),
+    [([], 0), ([8], 1), ([8, 8, 8], 3), ([8, 4, 8, 4], 2), ([8, 4, 8, 4, 8], 1)],
+)
+def test_repeats_are_counted(sizes: list[int], repeats: int) -> None:
+    exchanges = [
+        Exchange(post=n, end=n, kind="ALL_REDUCE", size=size, group="0", ranks=(0, 1))
+        for n, size in enumerate(sizes)
+    ]
+    assert count_repeats(exchanges) == repeats
+
+
+def test_who_gets_a_part_of_a_scatter_brings_nothing(tmp_path: Path) -> None:
+    """Rank 1 has 8,000 bytes for two, and sends 4,000 of them; nothing may go at 0."""
+    call = operator(9, 9, "c10d::scatter_", **{"Concrete Inputs": ["", "", "1", "0"]})
+    ranks = []
+    for rank in range(2):
+        event = gloo(10, 33, "scatter")
+        if rank == 0:
+            event["args"] = {}
+        ranks.append([operator(0, 8.9), call, event, operator(33, 38)])
+    paths = write_traces(tmp_path, *ranks)
+    assert simulate(paths) == pytest.approx(10 + 4 + 5)
+    del ranks[1][2]["args"]["Input Dims"]
+    with pytest.raises(DataError, match="record_shapes=True"):
+        read_workload(*write_traces(tmp_path, *ranks))
 
 
 def test_a_lab_is_slower_than_the_job(tmp_path: Path) -> None:
