@@ -9,9 +9,8 @@ to a switch, and a GPU has one link up and one down.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ from emu.interchange.topology import Answers, Topology, Wire
 
 
 class Gpu(NamedTuple):
-    """What a GPU is joined by."""
+    """Links of a GPU."""
 
     lanes: int
     """NVLinks."""
@@ -53,8 +52,10 @@ _UNNAMED = Gpu(18, 25e9, _PCIE_3)
 #: Ways over PCIe, the nearest first.
 _WAYS = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
-_GPU = re.compile(r"GPU\d+")
-_NIC = re.compile(r"NIC\d+|mlx\w+|bnxt\w+|irdma\w+")
+#: GPUs, and NICs by number or, in older versions, by name.
+_DEVICE = re.compile(r"GPU\d+|NIC\d+|(mlx|bnxt|irdma)\w+")
+_LANES = re.compile(r"NV[1-9]\d*")
+_LEGEND = re.compile(r"(NIC )?Legend:|(X|SYS|NODE|PHB|PXB|PIX|NV#)\s+=|NIC\d+:")
 
 
 def read_matrix(path: Path, answers: Answers) -> Topology:
@@ -64,17 +65,20 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
     rate of their NICs.
     """
     with one_error(path):
+        text = _ANSI.sub("", read_text(path))
         topology = Topology(str(path))
-        matrix = _parse(_ANSI.sub("", read_text(path)).splitlines(), topology)
+        matrix = _parse(text.splitlines(), topology)
         matrix.check(str(path))
-        boxes = answers.boxes
-        topology.check_size(boxes * len(matrix.gpus))
+        topology.check_size(answers.boxes * len(matrix.gpus))
+
         model = _find_model(matrix.beside)
         gpu = GPUS.get(model) or _guess(matrix)
-        prefixes = [f"box{box}." for box in range(boxes)] if boxes > 1 else [""]
+        prefixes = [""]
+        if answers.boxes > 1:
+            prefixes = [f"box{box}." for box in range(answers.boxes)]
         for prefix in prefixes:
             _join_box(topology, matrix, gpu, prefix)
-        if boxes > 1:
+        if answers.boxes > 1:
             _join_boxes(topology, matrix, prefixes, answers.nic)
         else:
             topology.left_out["NIC of the box"] += len(matrix.nics)
@@ -84,59 +88,57 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
 
 @dataclass
 class _Matrix:
-    """What stands in a matrix."""
+    """A matrix, and the lines beside it."""
 
     gpus: list[str] = field(default_factory=list)
     nics: list[str] = field(default_factory=list)
-    cells: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Row and column, both GPUs or NICs, -> word."""
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Row -> column -> word; both are GPUs or NICs."""
     beside: list[str] = field(default_factory=list)
     """Lines before and behind it."""
 
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Ordered pairs of GPUs."""
-        return [*permutations(self.gpus, 2)]
-
-    def lanes(self, ends: tuple[str, str]) -> int:
+    def lanes(self, source: str, destination: str) -> int:
         """Return the number of NVLinks between two GPUs, 0 where PCIe joins them."""
-        match = re.fullmatch(r"NV(\d+)", self.cells[ends])
+        word = self.rows[source][destination]
+        match = re.fullmatch(r"NV(\d+)", word)
         return int(match[1]) if match else 0
 
-    def lanes_of(self, name: str) -> list[int]:
-        """Return the numbers of NVLinks from a GPU to all others, and a 0."""
-        return [0, *(self.lanes(ends) for ends in self.pairs if ends[0] == name)]
+    def lanes_of(self, source: str) -> list[int]:
+        """Return the numbers of NVLinks from a GPU to each."""
+        return [self.lanes(source, destination) for destination in self.gpus]
 
     def has_switch(self, gpu: Gpu) -> bool:
         """Return True where a GPU would have more NVLinks than there are on it."""
-        return any(sum(self.lanes_of(name)) > gpu.lanes for name in self.gpus)
+        sums = [sum(self.lanes_of(name)) for name in self.gpus]
+        return max(sums) > gpu.lanes
 
     def check(self, origin: str) -> None:
         """Raise DataError where a word of two GPUs is no way, or differs back."""
-        for name in self.gpus:
-            if self.cells.get((name, name)) != "X":
-                problem = f"has no whole row of {name}, with an X for itself"
+        for source in self.gpus:
+            row = self.rows.get(source, {})
+            if row.get(source) != "X" or not {*self.gpus} <= row.keys():
+                problem = f"has no whole row of {source}, with an X for itself"
                 raise DataError(problem, path=origin)
-        for ends in self.pairs:
-            source, destination = ends
-            word = self.cells.get(ends)
-            if word is None:
-                raise DataError(f"has no whole row of {source}", path=origin)
-            if word not in _WAYS and not re.fullmatch(r"NV[1-9]\d*", word):
-                problem = f"{source} to {destination} is {word!r}: NV1, ..., "
-                raise DataError(problem + ", ".join(_WAYS), path=origin)
-            back = self.cells.get((destination, source), word)
+
+        for source, destination in permutations(self.gpus, 2):
+            word = self.rows[source][destination]
+            back = self.rows[destination][source]
+            ends = f"{source} to {destination}"
+            if word not in _WAYS and not _LANES.fullmatch(word):
+                problem = f"{ends} is {word!r}: NV1, ..., {', '.join(_WAYS)}"
+                raise DataError(problem, path=origin)
             if back != word:
-                problem = f"{source} to {destination} is {word}, and back {back}"
-                raise DataError(problem, path=origin)
+                raise DataError(f"{ends} is {word}, and back {back}", path=origin)
 
     def nearest_nic(self, gpu: str) -> str:
         """Return the NIC that is the fewest bridges away; the first of several."""
+        distances = {}
         for nic in self.nics:
-            word = self.cells.get((gpu, nic), "")
+            word = self.rows[gpu].get(nic, "")
             if word not in _WAYS:
                 raise ValueError(f"{gpu} to {nic} is {word!r}: {', '.join(_WAYS)}")
-        return min(self.nics, key=lambda nic: _WAYS.index(self.cells[gpu, nic]))
+            distances[nic] = _WAYS.index(word)
+        return min(self.nics, key=distances.__getitem__)
 
 
 def _parse(lines: list[str], topology: Topology) -> _Matrix:
@@ -144,46 +146,47 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
 
     Raises ValueError when there is none, there are two, or rows do not fit columns.
     """
-    headers = [number for number, line in enumerate(lines) if is_header(line)]
+    headers = [line for line in lines if is_header(line)]
     if len(headers) != 1:
         problem = f"it has {len(headers)} matrices of GPUs, one is read"
         raise ValueError(f"{problem}: for equal boxes write boxes: 2")
-    (first,) = headers
-    words = lines[first].split()
-    columns = [word for word in words if _GPU.fullmatch(word) or _NIC.fullmatch(word)]
-    matrix = _Matrix(
-        gpus=[word for word in columns if _GPU.fullmatch(word)],
-        nics=[word for word in columns if _NIC.fullmatch(word)],
-    )
-    twice = [name for name, count in Counter(columns).items() if count > 1]
-    if twice:
-        raise ValueError(f"it has two columns of {twice[0]}")
-
-    rows = set[str]()
-    for number, line in enumerate(lines):
-        name, *cells = line.split() or [""]
-        if number == first or not name:
-            continue
-        if number < first or not (_GPU.fullmatch(name) or _NIC.fullmatch(name)):
-            matrix.beside.append(line.strip())
-            continue
-        if name not in columns or name in rows:
-            raise ValueError(f"it has a row of {name}, one too many for its columns")
-        rows.add(name)
-        matrix.cells |= {
-            (name, column): word for column, word in zip(columns, cells, strict=False)
-        }
-    rest = " ".join(words[len(columns) :])
+    titles = headers[0].split()
+    columns = [title for title in titles if _DEVICE.fullmatch(title)]
+    if len({*columns}) < len(columns):
+        raise ValueError("it has two columns of one name")
+    rest = " ".join(titles[len(columns) :])
     for title in re.findall(r"GPU NUMA ID|\w+ Affinity|\S+", rest):
         topology.left_out[f"column {title}"] += 1
+
+    matrix = _Matrix()
+    matrix.gpus = [name for name in columns if name.startswith("GPU")]
+    matrix.nics = [name for name in columns if not name.startswith("GPU")]
+    is_below = False
+    for line in lines:
+        name, *words = line.split() or [""]
+        if is_below and _DEVICE.fullmatch(name):
+            _add_row(matrix, columns, name, words)
+        elif line in headers:
+            is_below = True
+        elif name:
+            matrix.beside.append(line.strip())
     return matrix
+
+
+def _add_row(matrix: _Matrix, columns: list[str], name: str, words: list[str]) -> None:
+    if name not in columns or name in matrix.rows:
+        raise ValueError(f"it has a row of {name}, one too many for its columns")
+    cells = zip(columns, words, strict=False)  # affinities stand behind
+    matrix.rows[name] = dict(cells)
 
 
 def is_header(line: str) -> bool:
     """Return True for the line above a matrix: names of GPUs and of nothing else."""
-    first, second = [*line.split(), "", ""][:2]
-    is_title = second == "CPU" or _GPU.fullmatch(second) or _NIC.fullmatch(second)
-    return bool(_GPU.fullmatch(first) and is_title)
+    words = line.split()
+    if len(words) < 2 or not words[0].startswith("GPU"):
+        return False
+    is_device = _DEVICE.fullmatch(words[1]) is not None
+    return bool(_DEVICE.fullmatch(words[0])) and (is_device or words[1] == "CPU")
 
 
 def _find_model(lines: list[str]) -> str:
@@ -207,24 +210,26 @@ def _guess(matrix: _Matrix) -> Gpu:
 
 def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> None:
     """Add the GPUs of a box, and the routes among them."""
-    has_switch = matrix.has_switch(gpu)
     for name in matrix.gpus:
         topology.machines.append(prefix + name)
-        nvlink = Wire(gpu.lane * max(matrix.lanes_of(name)))
+        lanes = max(matrix.lanes_of(name))
         for way in ("up", "down"):
             topology.wires[f"{prefix}{name} pcie {way}"] = Wire(gpu.pcie)
-            topology.wires[f"{prefix}{name} nvlink {way}"] = nvlink
+            topology.wires[f"{prefix}{name} nvlink {way}"] = Wire(gpu.lane * lanes)
 
-    for ends in matrix.pairs:
-        source, destination = (prefix + name for name in ends)
-        lanes = matrix.lanes(ends)
-        kind = "nvlink" if lanes else "pcie"
-        route = [f"{source} {kind} up", f"{destination} {kind} down"]
-        if lanes and not has_switch:
+    has_switch = matrix.has_switch(gpu)
+    for near, far in permutations(matrix.gpus, 2):
+        source = prefix + near
+        destination = prefix + far
+        lanes = matrix.lanes(near, far)
+        if lanes and has_switch:
+            route = [f"{source} nvlink up", f"{destination} nvlink down"]
+        elif lanes:
             route = [f"nvlink {source}-{destination}"]
             topology.wires[route[0]] = Wire(gpu.lane * lanes)
-        elif not lanes:
-            word = matrix.cells[ends]
+        else:
+            route = [f"{source} pcie up", f"{destination} pcie down"]
+            word = matrix.rows[near][far]
             topology.left_out[f"{word}: which PCIe switches are between"] += 1
         topology.routes[source, destination] = route
 
@@ -239,19 +244,20 @@ def _join_boxes(
         problem = "has no rates of NICs: write topology: {file: ..., boxes: "
         problem += f"{len(prefixes)}, nic: 400 Gbit/s}}"
         raise DataError(problem, path=topology.origin)
+
     for prefix in prefixes:
         for name in matrix.nics:
-            for way in ("out", "in"):
-                topology.wires[f"{prefix}{name} {way}"] = Wire(nic)
+            topology.wires[f"{prefix}{name} out"] = Wire(nic)
+            topology.wires[f"{prefix}{name} in"] = Wire(nic)
+    nearest = {name: matrix.nearest_nic(name) for name in matrix.gpus}
     for box, other_box in permutations(prefixes, 2):
-        for source in matrix.gpus:
-            for destination in matrix.gpus:
-                topology.routes[box + source, other_box + destination] = [
-                    f"{box}{source} pcie up",
-                    f"{box}{matrix.nearest_nic(source)} out",
-                    f"{other_box}{matrix.nearest_nic(destination)} in",
-                    f"{other_box}{destination} pcie down",
-                ]
+        for near, far in product(matrix.gpus, repeat=2):
+            topology.routes[box + near, other_box + far] = [
+                f"{box}{near} pcie up",
+                f"{box}{nearest[near]} out",
+                f"{other_box}{nearest[far]} in",
+                f"{other_box}{far} pcie down",
+            ]
     topology.notes.append("a GPU reaches other boxes over the NIC nearest to it")
 
 
@@ -261,19 +267,20 @@ def _note(topology: Topology, matrix: _Matrix, model: str, gpu: Gpu) -> None:
         lanes = max(matrix.lanes_of(matrix.gpus[0]))
         line = f"a GPU has {lanes} NVLinks in all, which lead to a switch: to all GPUs "
         topology.notes.append(line + "together it sends no more")
-    taken_as = [name for name, known in GPUS.items() if known == gpu]
+
+    taken_as = [name for name in GPUS if GPUS[name] == gpu]
     if model:
         line = f"GPUs are {model}, by a line beside the matrix"
     elif taken_as:
         line = f"no GPU is named: taken as {taken_as[0]} by its NVLinks"
     else:
         line = "no GPU is named"
-    line += f": an NVLink has {gpu.lane / 1e9:g} GB/s each way, PCIe "
-    line += f"{gpu.pcie / 1e9:g} GB/s"
+    line += f": an NVLink has {gpu.lane / 1e9:g} GB/s each way, "
+    line += f"PCIe {gpu.pcie / 1e9:g} GB/s"
     if not model:
         line += f"; write its name ({', '.join(GPUS)}) above the matrix"
     topology.notes.append(line)
-    legend = re.compile(r"Legend:|NIC Legend:|(X|SYS|NODE|PHB|PXB|PIX|NV#)\s+=|NIC\d+:")
-    others = [text for text in matrix.beside if not legend.match(text)]
-    if others:
-        topology.left_out["line beside the matrix"] += len(others)
+
+    for line in matrix.beside:
+        if not _LEGEND.match(line):
+            topology.left_out["line beside the matrix"] += 1

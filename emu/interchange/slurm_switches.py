@@ -10,10 +10,14 @@ import re
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
+from typing import TypeAlias
 
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
 from emu.interchange.topology import MOST_MACHINES, Answers, Topology, Wire
+
+#: Node or switch -> the switch above it.
+Above: TypeAlias = dict[str, str]
 
 #: A part of a hostlist: ``tux[0-5,12]``, with commas only within brackets.
 _PART = re.compile(r"(?:[^,\[\]]|\[[^\]]*\])+")
@@ -27,27 +31,32 @@ def read_switches(path: Path, answers: Answers) -> Topology:
     """
     with one_error(path):
         topology = Topology(str(path))
-        above = dict[str, str]()
-        for number, line in enumerate(read_text(path).splitlines(), 1):
+        above: Above = {}
+        lines = read_text(path).splitlines()
+        for number, line in enumerate(lines, 1):
             try:
                 _read_line(line, topology, above)
             except ValueError as error:
                 raise DataError(f"line {number}: {error}", path=path) from error
         topology.check_size(len(topology.machines))
+
         _add_wires(topology, above, answers)
-        paths = {name: _path(name, above) for name in topology.machines}
-        for ends in permutations(topology.machines, 2):
-            if route := _route(paths[ends[0]], paths[ends[1]]):
-                topology.routes[ends] = route
+        paths = {}
+        for name in topology.machines:
+            paths[name] = _path(name, above)
+        for source, destination in permutations(topology.machines, 2):
+            route = _route(paths[source], paths[destination])
+            if route:
+                topology.routes[source, destination] = route
         return topology
 
 
-def _read_line(line: str, topology: Topology, above: dict[str, str]) -> None:
+def _read_line(line: str, topology: Topology, above: Above) -> None:
     """Add the nodes or switches below a switch; raises ValueError as `_expand`."""
     words = line.partition("#")[0].split()
     if not words:
         return
-    keys = dict[str, str]()
+    keys = {}
     for word in words:
         key, sign, value = word.partition("=")
         if not sign:
@@ -100,26 +109,29 @@ def _numbers(ranges: str) -> Iterator[str]:
             yield str(number).zfill(len(match[1]))
 
 
-def _add_wires(topology: Topology, above: dict[str, str], answers: Answers) -> None:
+def _add_wires(topology: Topology, above: Above, answers: Answers) -> None:
     """Add a link up and one down of each node and switch.
 
     Raises DataError when their rates are not answered.
     """
-    missing = [] if answers.nic else ["nic: 100 Gbit/s"]
-    has_levels = any(name not in topology.machines for name in above)
-    if has_levels and not answers.uplink:
+    nodes = {*topology.machines}
+    missing = []
+    if not answers.nic:
+        missing.append("nic: 100 Gbit/s")
+    if above.keys() - nodes and not answers.uplink:
         missing.append("uplink: 400 Gbit/s")
     if missing:
         problem = "is Slurm's topology.conf, which has no rates: write topology: "
         answer = f"{{file: {Path(topology.origin).name}, {', '.join(missing)}}}"
         raise DataError(problem + answer, path=topology.origin)
-    nodes = {*topology.machines}
+
     for name in above:
         rate = answers.nic if name in nodes else answers.uplink
-        topology.wires |= {f"{name} up": Wire(rate), f"{name} down": Wire(rate)}
+        topology.wires[f"{name} up"] = Wire(rate)
+        topology.wires[f"{name} down"] = Wire(rate)
 
 
-def _path(name: str, above: dict[str, str]) -> list[str]:
+def _path(name: str, above: Above) -> list[str]:
     """Return a node and the switches above it; ValueError when they run in a circle."""
     path = [name]
     while path[-1] in above:
@@ -134,6 +146,9 @@ def _route(source: list[str], destination: list[str]) -> list[str]:
     shared = [name for name in source if name in destination]
     if not shared:
         return []
-    ups = [f"{name} up" for name in source[: source.index(shared[0])]]
-    downs = [f"{name} down" for name in destination[: destination.index(shared[0])]]
-    return [*ups, *reversed(downs)]
+    top = shared[0]
+    ups = source[: source.index(top)]
+    downs = destination[: destination.index(top)]
+    route = [f"{name} up" for name in ups]
+    route += [f"{name} down" for name in reversed(downs)]
+    return route
