@@ -80,11 +80,11 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
     if match is None or _VERSION_IN_NAME.search(path.name):
         return [path]
     begin, _, end = match.groups()
+    pattern = re.compile(rf"{re.escape(begin)}(\d+){re.escape(end)}")
     ranks = dict[int, Path]()
     for other in path.parent.iterdir():
-        rank = other.name[len(begin) : len(other.name) - len(end)]
-        if other.name == f"{begin}{rank}{end}" and rank.isdecimal():
-            ranks[int(rank)] = other
+        if found := pattern.fullmatch(other.name):
+            ranks[int(found[1])] = other
     missing = [rank for rank in range(max(ranks)) if rank not in ranks]
     if missing:
         problem = f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is "
@@ -194,13 +194,17 @@ class _Job:
 
         names = [f"node {node.number}" for node in nodes]
         order_nodes(names, data, origin)
-        forward = every
+        forward = [*every]
         try:
             order = order_nodes(names, every, origin)
         except DataError:  # a converter's calls contradict its data
-            order = sorted(range(len(nodes)), key=lambda place: nodes[place].number)
-            rank = {node: place for place, node in enumerate(order)}
-            forward = {e: None for e in every if rank[e[0]] < rank[e[1]]}
+            numbers = [node.number for node in nodes]
+            order = sorted(range(len(nodes)), key=numbers.__getitem__)
+            forward = [
+                (source, destination)
+                for source, destination in every
+                if numbers[source] < numbers[destination]
+            ]
             kind = "dependency against the order of ids, where they contradict"
             left_out[kind] += len(every) - len(forward)
         needs = reduce_edges(order, forward)
@@ -377,8 +381,9 @@ def _collective_of(stated: Any, name: str) -> str:
 
     Raises DataError when there is none such.
     """
-    text = str(stated).upper().replace("_", "")
+    text = str(stated).upper()
+    plain = text.replace("_", "")
     for number, kind in enumerate(COLLECTIVES):
-        if text in (str(number), kind.replace("_", "")):
+        if text == str(number) or plain == kind.replace("_", ""):
             return kind
     raise DataError(f"is a collective of type {stated!r:.40}", path=name)

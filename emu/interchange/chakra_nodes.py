@@ -157,7 +157,7 @@ def _unknown_fields(row: Data) -> Iterator[str]:
             yield f"{name} of a node"
     for message in row.get("attr", []):
         for name in message:
-            if name.startswith(UNKNOWN) or not _IN_ATTRIBUTE.search(name):
+            if not _IN_ATTRIBUTE.search(name):
                 yield f"{name} of an attribute"
 
 

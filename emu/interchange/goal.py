@@ -31,6 +31,7 @@ _OPERATION = re.compile(
 )
 
 
+_OPTION = re.compile(r"(tag|cpu|nic)\s+(-?\d+)")
 #: From, to and tag.
 _Way: TypeAlias = tuple[int, int, int]
 
@@ -132,12 +133,13 @@ class _Schedule:
     def _add_order(self, task: str) -> None:
         """Add what a task waits for: also what those require that start before it."""
         together = [task]
+        waits: dict[str, None] = {}
         for member in together:  # grows while it is walked
-            for other in self._starts.get(member, ()):
+            waits |= dict.fromkeys(self._waits[member])
+            for other in self._starts[member]:
                 if other not in together:
                     together.append(other)
-        waits = [end for member in together for end in self._waits.get(member, ())]
-        for other in dict.fromkeys(waits):
+        for other in waits:
             self.workload.add_flow(other, task)
 
     def _join(self, way: _Way, sends: Sequence[_End], receives: Sequence[_End]) -> None:
@@ -169,10 +171,11 @@ class _Schedule:
         label = found[1] or f"op{len(self.workload.tasks)}"
         if label in self._labels:
             raise ValueError(f"{label} is there twice in rank {self._rank}")
-        words = found["more"].split()
-        options = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-        if len(words) > 2 * len(options):
-            raise ValueError(f"{label} has tag, cpu or nic twice")
+        options: dict[str, int] = {}
+        for name, number in _OPTION.findall(found["more"]):
+            if name in options:
+                raise ValueError(f"{label} has {name} twice")
+            options[name] = int(number)
         if "nic" in options:
             self.workload.left_out["nic of an operation"] += 1
 
