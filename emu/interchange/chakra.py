@@ -352,10 +352,10 @@ class _Job:
             elif len(ranks) == 1:
                 kind = "collective of one rank alone in its group, without bytes"
                 self.workload.left_out[kind] += len(ranks[min(ranks)])
-            counts = {len(some): rank for rank, some in ranks.items()}
-            if len(counts) > 1:
-                few = min(counts)
-                many = max(counts)
+            counts = {len(exchanges): rank for rank, exchanges in ranks.items()}
+            few = min(counts)
+            many = max(counts)
+            if few < many:
                 problem = f"rank {counts[few]} takes part in {few} collectives, rank "
                 problem += f"{counts[many]} of its group in {many}"
                 raise DataError(problem, path=self.workload.origin)

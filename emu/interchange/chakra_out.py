@@ -48,7 +48,10 @@ def _ranks(problem: Problem) -> list[int]:
     """Return the rank of every task: by name, as flows that get ready at once go."""
     names = [_natural_key(task.name) for task in problem.job.tasks]
     order = sorted(range(len(names)), key=names.__getitem__)
-    return sorted(range(len(names)), key=order.__getitem__)
+    ranks = [0] * len(order)
+    for rank, number in enumerate(order):
+        ranks[number] = rank
+    return ranks
 
 
 def _natural_key(name: str) -> list[Any]:

@@ -120,9 +120,12 @@ class _Schedule:
             self._join(way, self._sends[way], self._receives[way])
 
         workload = self.workload
-        if started := sum(map(len, self._starts.values())):
-            workload.left_out["irequires of a start, by what that requires"] += started
-        workload.places = {f"r{rank}": f"m{rank}" for rank in range(self._size)}
+        started = sum(map(len, self._starts.values()))
+        if started:
+            kind = "irequires of a start, by what that requires"
+            workload.left_out[kind] += started
+        for rank in range(self._size):
+            workload.places[f"r{rank}"] = f"m{rank}"
         count = len(workload.tasks)
         workload.notes.append(f"{count:,} operations of {self._size} ranks")
         workload.notes.append("o, g, G and L of LogGOPS are not in the file")

@@ -451,9 +451,10 @@ class _Job:
             f"rank computes {computing:.4g} s and waits {waiting:.4g} s, which the "
             "network has to say"
         )
-        repeats = count_repeats(self._traces[0].exchanges)
-        if repeats > 1:
-            notes.append(f"exchanges repeat {repeats:,} times, as iterations do")
+        first = self._traces[0]
+        repeats = count_repeats(first.exchanges)
+        if first.is_whole and repeats > 1:
+            notes.append(f"exchanges repeat {repeats:,} times, as iterations may do")
         if self._unseen:
             notes.append(
                 f"{self._unseen:,} times an exchange ended while its rank computed: "

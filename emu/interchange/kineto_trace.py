@@ -239,7 +239,9 @@ class RankTrace:
             self.steps[int(number)] = (row.begin, row.end)
         if not self.busy:
             raise self._error("holds no range that computes")
-        if not self.steps:
+        #: True where no step is marked.
+        self.is_whole = not self.steps
+        if self.is_whole:
             exchange_ends = [exchange.end for exchange in self.exchanges]
             last = max(self.busy[-1][1], *exchange_ends, 0)
             first = min(row.begin for row in self._ranges if row.end <= last)

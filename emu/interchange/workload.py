@@ -227,23 +227,28 @@ def reduce_edges(
     its start. Ancestors are looked at by blocks, so that memory grows with the nodes:
     183,000 edges of 3,664 nodes take 0.2 s.
     """
-    place = {node: at for at, node in enumerate(order)}
+    places = {node: place for place, node in enumerate(order)}
     sources = [list[int]() for _ in order]
     for source, destination in edges:
-        sources[place[destination]].append(place[source])
+        place = places[destination]
+        sources[place].append(places[source])
+
     direct_edges = []
     for first in range(0, len(order), _BLOCK):
         ancestors = [0] * len(order)
         for node in range(first, len(order)):
-            around = direct = 0
+            around = 0
+            direct = 0
             for source in sources[node]:
                 around |= ancestors[source]
                 if first <= source < first + _BLOCK:
                     direct |= 1 << source - first
             ancestors[node] = around | direct
+
             alone = direct & ~around
             while alone:
-                low = alone & -alone
-                direct_edges.append((order[first + low.bit_length() - 1], order[node]))
-                alone ^= low
+                lowest = alone & -alone
+                source = first + lowest.bit_length() - 1
+                direct_edges.append((order[source], order[node]))
+                alone ^= lowest
     return direct_edges
