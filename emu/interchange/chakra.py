@@ -100,20 +100,23 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     """
     files = rank_files(path, copies)
     size = len(files)
-    job = _Job(Workload(str(path), [equal_machines("m", size)]), files)
+    workload = Workload(str(path), [equal_machines("m", size)])
     if _VERSION_IN_NAME.search(path.name) and not copies:
         note = "numbers in the file's name are of a version: ranks are NAME.0.et, ..."
-        job.workload.notes.append(note)
+        workload.notes.append(note)
+
+    job = _Job(workload, files)
     for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
         trace = read_nodes(file, large=large)
         needs = job.order_edges(trace.nodes, str(file))
-        for rank in range(size) if copies else [place]:
+        ranks = range(size) if copies else [place]
+        for rank in ranks:
             job.add_rank(rank, trace, needs)
     job.join_messages()
     job.join_collectives()
     for rank in range(size):
-        job.workload.places.setdefault(f"r{rank}", f"m{rank}")
-    return job.workload
+        workload.places.setdefault(f"r{rank}", f"m{rank}")
+    return workload
 
 
 class _Job:
@@ -306,7 +309,8 @@ class _Job:
         return name
 
     def _add_task(self, rank: int, name: str, kind: str, seconds: float) -> None:
-        self.workload.add_task(name, seconds, kind=kind.lower(), process=f"r{rank}")
+        process = f"r{rank}"
+        self.workload.add_task(name, seconds, kind=kind.lower(), process=process)
 
     def join_messages(self) -> None:
         """Add the flow of every message.
@@ -365,7 +369,8 @@ class _Job:
     def _join_collective(self, together: Sequence[_Exchange]) -> None:
         first = together[0]
         for exchange in together:
-            if exchange[:3] != first[:3]:
+            alike = exchange._replace(task=first.task)
+            if alike != first:
                 problem = f"{first.task} is {first.kind} of {first.size:g} bytes, "
                 problem += f"{exchange.task} beside it {exchange.kind} of "
                 problem += f"{exchange.size:g}"

@@ -102,29 +102,34 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
     with open_input(path, None if large else MOST_TEXT) as file:
         content = file.read()
     trace = Trace({}, [], Counter())
-    numbers = set[int]()
     try:
         is_json = path.suffix == ".json" or content.lstrip()[:2] in (b'{"', b"[{")
         rows = _json_rows(content.decode()) if is_json else _rows(content)
         for row in rows:
-            trace.left_out.update(_unknown_fields(row))
-            if not row.keys() & {"id", "type", "nodetype"}:
-                trace.metadata.update(map(_attribute, row.get("attr", [])))
-                continue
-            node = _node(row)
-            trace.nodes.append(node)
-            numbers.add(node.number)
-            if len(numbers) > MOST_NODES and not large:
+            _take_row(trace, row)
+            if len(trace.nodes) > MOST_NODES and not large:
                 problem = f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
                 raise DataError(problem + "each: add --large", path=path)
-        if schema := trace.metadata.get("schema"):
-            _check_version([schema])
+        _check_version([trace.metadata.get("schema")])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"is no Chakra trace: {error!s:.200}", path=path) from error
-    if not trace.nodes or len(numbers) < len(trace.nodes):
-        problem = "has two nodes of one id" if trace.nodes else "holds no node"
-        raise DataError(problem, path=path)
+
+    if not trace.nodes:
+        raise DataError("holds no node", path=path)
+    numbers = {node.number for node in trace.nodes}
+    if len(numbers) < len(trace.nodes):
+        raise DataError("has two nodes of one id", path=path)
     return trace
+
+
+def _take_row(trace: Trace, row: Data) -> None:
+    """Take in a node, or metadata."""
+    trace.left_out.update(_unknown_fields(row))
+    if row.keys() & {"id", "type", "nodetype"}:
+        trace.nodes.append(_node(row))
+    else:
+        attributes = map(_attribute, row.get("attr", []))
+        trace.metadata.update(attributes)
 
 
 def _node(row: Data) -> Node:

@@ -168,23 +168,25 @@ class _Workflow:
         makers: dict[str, list[str]] = {}
         readers: dict[str, list[str]] = {}
         for key, task in self._tasks.items():
-            for table, files in zip(
-                (makers, readers), self._files_of(task), strict=True
-            ):
-                for name in files:
-                    table.setdefault(name, []).append(key)
+            made, read = self._files_of(task)
+            for name in made:
+                makers.setdefault(name, []).append(key)
+            for name in read:
+                readers.setdefault(name, []).append(key)
 
         flows = dict.fromkeys(self._pairs(), 0.0)
         for name, keys in readers.items():
             maker = self._maker_of(name, makers, len(keys))
-            pairs = [(maker, key) for key in keys if maker not in ("", key)]
-            for pair in pairs:
-                flows.setdefault(pair, 0.0)
-                flows[pair] += self._sizes[name]
+            for key in keys:
+                if maker in ("", key):
+                    continue
+                flows.setdefault((maker, key), 0.0)
+                flows[maker, key] += self._sizes[name]
 
-        for (source, destination), size in flows.items():
-            ends = (plain_name(source), plain_name(destination))
-            self.workload.add_flow(*ends, size)
+        for (maker, reader), size in flows.items():
+            source = plain_name(maker)
+            destination = plain_name(reader)
+            self.workload.add_flow(source, destination, size)
         text = f"{len(self._tasks)} tasks, {len(flows)} pairs of them with files"
         self.workload.notes.append(text)
 
@@ -202,10 +204,9 @@ class _Workflow:
 
     def _files_of(self, task: Reading) -> tuple[list[str], list[str]]:
         """Return the files that a task makes, and those that it reads."""
-        files = {
-            "output": [*map(str, task.get("outputFiles", ()))],
-            "input": [*map(str, task.get("inputFiles", ()))],
-        }
+        files: dict[str, list[str]] = {}
+        files["output"] = [*map(str, task.get("outputFiles", ()))]
+        files["input"] = [*map(str, task.get("inputFiles", ()))]
         for file in task.parts("files", "file"):  # its own, as before 1.5
             name = file.text("path", "") + _id_of(file)
             link = file.text("link")
