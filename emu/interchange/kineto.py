@@ -67,7 +67,13 @@ def read_traces(
     Raises DataError when a file is damaged, a rank is missing or there twice, or what
     ranks did together differs.
     """
-    traces = _by_rank([RankTrace(path) for path in paths], in_order=in_order)
+    traces = _by_rank(
+        [
+            RankTrace(path, place if in_order else None)
+            for place, path in enumerate(paths)
+        ],
+        in_order=in_order,
+    )
     machines: list[Data] = [{"name": f"m{rank}"} for rank in range(len(traces))]
     job = _Job(Workload(str(paths[0]), machines), traces, time_scale)
     for rank, window in enumerate(job.common_steps()):
@@ -87,7 +93,7 @@ def _by_rank(traces: list[RankTrace], *, in_order: bool) -> list[RankTrace]:
     for place, trace in enumerate(traces):
         rank = place if trace.rank is None else trace.rank
         problem = ""
-        if trace.rank is None and len(traces) > 1 and not in_order:
+        if trace.rank is None and len(traces) > 1:
             problem = "does not say its rank: --in-order takes the order of the files"
         elif in_order and rank != place:
             problem = f"is of rank {rank}, and file {place} of --in-order"
@@ -95,7 +101,6 @@ def _by_rank(traces: list[RankTrace], *, in_order: bool) -> list[RankTrace]:
             problem = f"is of rank {rank}, as {by_rank[rank].origin} is"
         if problem:
             raise DataError(problem, path=trace.origin)
-        trace.rank = rank
         by_rank[rank] = trace
 
     world = max(*(trace.world for trace in traces), *(rank + 1 for rank in by_rank))
@@ -193,7 +198,7 @@ class _Job:
         self.workload = workload
         self._traces = traces
         self._scale = time_scale
-        self._by_gloo = not traces[0].uses_gpu
+        self._by_gloo = not traces[0].by_nccl
         #: Of each group the parts of each rank, in the order of their posts.
         self._groups = defaultdict[tuple[str, tuple[int, ...]], dict[int, list[_Part]]](
             dict
@@ -238,7 +243,7 @@ class _Job:
         """Add what a rank did within a window of its trace."""
         begin, end = window
         trace = self._traces[rank]
-        exchanges = [row for row in trace.exchanges if begin <= row.post < end]
+        exchanges = [row for row in trace.exchanges if begin <= row.post <= end]
         if outside := len(trace.exchanges) - len(exchanges):
             self.workload.left_out["exchange outside the steps"] += outside
         parts = [

@@ -160,13 +160,14 @@ class Exchange(NamedTuple):
 class RankTrace:
     """Steps, computing and exchanges of one rank.
 
-    Raises DataError when the file is damaged, or does not say what an exchange moved,
-    and between whom.
+    ``rank`` is taken where the file states none. Raises DataError when the file is
+    damaged, or does not say what an exchange moved, and between whom.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rank: int | None = None) -> None:
         self.origin = str(path)
         self.left_out = Counter[str]()
+        self.rank = rank
         with one_error(path):
             content = read_mapping(read_json(path, limit(MOST_TEXT)), "trace")
             content.ignore(*_ABOUT)
@@ -175,6 +176,8 @@ class RankTrace:
             ranges = self._read_ranges(content["traceEvents"])
             self._ranges = sorted(ranges, key=lambda row: row.begin)
             self.uses_gpu = any(row.category in _ON_GPU for row in self._ranges)
+            exchanges = [row for row in self._ranges if row.is_exchange]
+            self.by_nccl = any(row.category == "kernel" for row in exchanges)
             self._read_about(content.part("distributedInfo"))
 
             #: Number of a step -> its begin and end; of a whole trace, step 0.
@@ -183,9 +186,10 @@ class RankTrace:
             self.busy = self._merge_busy()
             #: In the order of their posts.
             self.exchanges = sorted(
-                self._kernel_exchanges() if self.uses_gpu else self._gloo_exchanges()
+                self._kernel_exchanges() if self.by_nccl else self._gloo_exchanges()
             )
             self._take_steps()
+            self._check_calls()
             self._count_unused()
             self.left_out.update(content.left_out())
 
@@ -212,7 +216,8 @@ class RankTrace:
 
     def _read_about(self, about: Reading) -> None:
         about.ignore("pg_count", "nccl_version", "rccl_version")
-        self.rank = about.count("rank") if "rank" in about else None
+        if "rank" in about:
+            self.rank = about.count("rank")
         #: Number of ranks; 0 where the file does not say.
         self.world = about.count("world_size", 0)
         if self.world > _MOST_RANKS:
@@ -221,22 +226,26 @@ class RankTrace:
         for row in about.parts("pg_config", "group"):
             row.ignore("pg_desc", "backend_config", "pg_size")
             self._groups[row.text("pg_name")] = tuple(row.get("ranks", ()))
-        if "nccl" in about.text("backend", "") and not self.uses_gpu:
-            raise self._error(
-                "has no kernels of a job by nccl: trace with activities=[CPU, CUDA]"
-            )
+        #: Name of the library that exchanged, or of several.
+        self._backend = about.text("backend", "")
 
     def _error(self, problem: str) -> DataError:
         return DataError(problem, path=self.origin)
 
     def _take_steps(self) -> None:
-        for row in self._ranges:
-            number = row.name.removeprefix(_STEP)
-            if number == row.name or row.category != "user_annotation":
-                continue
-            if int(number) in self.steps:
+        marks = [row for row in self._ranges if row.name.startswith(_STEP)]
+        # Kernels of a step come later than what launched them.
+        on_gpu = [row for row in marks if row.category == "gpu_user_annotation"]
+        own = [row for row in marks if row.category == "user_annotation"]
+        for row in own:
+            number = int(row.name.removeprefix(_STEP))
+            if number in self.steps:
                 raise self._error(f"has step {number} twice: export every cycle apart")
-            self.steps[int(number)] = (row.begin, row.end)
+            same = [mark for mark in on_gpu if mark.name == row.name] or [row]
+            begin = min(mark.begin for mark in same)
+            end = max(mark.end for mark in same)
+            self.steps[number] = (begin, end)
+
         if not self.busy:
             raise self._error("holds no range that computes")
         #: True where no step is marked.
@@ -247,6 +256,15 @@ class RankTrace:
             first = min(row.begin for row in self._ranges if row.end <= last)
             self.left_out["mark of a step: the trace is taken whole"] += 1
             self.steps[0] = (first, last)
+
+    def _check_calls(self) -> None:
+        """Refuse a trace that calls exchanges and has no range of any."""
+        calls = [row for row in self._ranges if row.name.startswith(_CALLS)]
+        if calls and self.world > 1 and not self.exchanges:
+            raise self._error(
+                f"calls {calls[0].name} by {self._backend or 'some library'}, and has "
+                "no kernel of NCCL nor range of gloo: trace with activities=[CPU, CUDA]"
+            )
 
     def _count_unused(self) -> None:
         used = (*_ON_GPU, *_LAUNCHES) if self.uses_gpu else ("cpu_op",)

@@ -306,7 +306,6 @@ def test_ranks_of_two_runs_are_refused(tmp_path: Path) -> None:
     [
         ({"rank": 0}, "is of rank 0, as"),
         ({"world_size": 3}, "of a job of 3 ranks, and rank 2 is missing"),
-        ({"backend": "nccl"}, "has no kernels of a job by nccl"),
         ({"pg_config": [{"pg_name": "0", "ranks": [0, 1]},
                         {"pg_name": "1", "ranks": [0]}]}, "has 2 groups of ranks"),
     ],
@@ -316,6 +315,50 @@ def test_ranks_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=problem):
         read_workload(*write_traces(tmp_path, *LATE, **about))
+
+
+def test_calls_without_ranges_are_refused(tmp_path: Path) -> None:
+    """As of MPI, whose ranges are not read, and of NCCL without its kernels."""
+    rank = [operator(0, 10), operator(10, 11, "c10d::allreduce_"), operator(20, 25)]
+    paths = write_traces(tmp_path, rank, rank, backend="nccl")
+    with pytest.raises(DataError, match="by nccl, and has no kernel of NCCL"):
+        read_workload(*paths)
+
+
+def test_gloo_may_exchange_what_kernels_computed(tmp_path: Path) -> None:
+    ranks = [
+        [*kernel(0, end, 0), gloo(end, 33), *kernel(33, 36, 32)] for end in (10, 20)
+    ]
+    paths = write_traces(tmp_path, *ranks)
+    assert simulate(paths) == pytest.approx(20 + 8 + 3)
+
+
+def test_steps_of_kernels_count_where_they_are_marked(tmp_path: Path) -> None:
+    """The CPU is done at 5 ms; the kernels of the step end at 40, on two streams."""
+    marks = [
+        {**step(1, 2, 30), "cat": "gpu_user_annotation"},
+        {**step(1, 4, 40), "cat": "gpu_user_annotation", "tid": 20},
+    ]
+    rank = [step(1, 0, 5), *marks, *kernel(2, 30, 1), *kernel(30, 40, 2)]
+    paths = write_traces(tmp_path, rank, world_size=1)
+    assert simulate(paths) == pytest.approx(38)
+
+
+def test_messages_of_ranks_in_order(tmp_path: Path) -> None:
+    """A message is between the rank of its file and the one that its call names."""
+    call = {"Concrete Inputs": ["", "", "1", "0"]}
+    back = {"Concrete Inputs": ["", "", "0", "0"]}
+    paths = write_traces(
+        tmp_path,
+        [operator(0, 9), operator(9, 9, "c10d::send", **call), gloo(10, 10, "send")],
+        [operator(0, 1), operator(1, 1, "c10d::recv_", **back), gloo(2, 18, "recv"),
+         operator(18, 20)],
+    )  # fmt: skip
+    for path in paths:
+        content = json.loads(path.read_text())
+        del content["distributedInfo"]["rank"]
+        path.write_text(json.dumps(content))
+    assert simulate(paths, in_order=True) == pytest.approx(10 + 8 + 2)
 
 
 def test_the_command_says_what_it_left_out(tmp_path: Path) -> None:
