@@ -258,7 +258,7 @@ def import_workload(
     target: Path = option("--out -o NAME.json", "Scenario to write.", ...),
     nic: str = option("RATE", "NIC of every machine, in and out.", "10 Gbit/s"),
     latency: str = option("TIME", "From a NIC to any other.", ""),
-    copies: int = option("N", "Ranks that have this one trace.", 0, min=0),
+    copies: int = option("N", "Ranks that have this one Chakra trace.", 0, min=0),
     time_scale: float = option(
         "N", "Seconds of traces per second of the job, as a lab states it.", 1.0
     ),

@@ -13,13 +13,14 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from emu.errors import DataError
 from emu.interchange.chakra_nodes import COLLECTIVES, Node, Trace, read_nodes
 from emu.interchange.workload import (
     Data,
     Workload,
+    equal_machines,
     order_nodes,
     plain_name,
     reduce_edges,
@@ -30,7 +31,16 @@ _USED = {
     "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "root", "pg_name",
     "seconds", "control", "channel",
 }  # fmt: skip
+_METADATA = {
+    "machine", "nic_in", "nic_out", "latency_in", "latency_out", "collective", "schema",
+    "version", "task", "gate",
+}  # fmt: skip
+_VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
+
+
+#: From, to and tag.
+_Way: TypeAlias = tuple[int, int, int]
 
 
 class _Message(NamedTuple):
@@ -67,14 +77,14 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
     if copies:
         return [path] * copies
     match = re.fullmatch(r"(.*\.)(\d+)(\.\w+)", path.name)
-    if match is None or re.search(r"\d\.\d+\.$", match[1]):
+    if match is None or _VERSION_IN_NAME.search(path.name):
         return [path]
     begin, _, end = match.groups()
+    pattern = re.compile(rf"{re.escape(begin)}(\d+){re.escape(end)}")
     ranks = dict[int, Path]()
     for other in path.parent.iterdir():
-        rank = other.name[len(begin) : len(other.name) - len(end)]
-        if other.name == f"{begin}{rank}{end}" and rank.isdecimal():
-            ranks[int(rank)] = other
+        if found := pattern.fullmatch(other.name):
+            ranks[int(found[1])] = other
     missing = [rank for rank in range(max(ranks)) if rank not in ranks]
     if missing:
         problem = f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is "
@@ -90,18 +100,23 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     """
     files = rank_files(path, copies)
     size = len(files)
-    machine = {"name": "m", "count": size} if size > 1 else {"name": "m0"}
-    job = _Job(Workload(str(path), [machine]), files)
+    workload = Workload(str(path), [equal_machines("m", size)])
+    if _VERSION_IN_NAME.search(path.name) and not copies:
+        note = "numbers in the file's name are of a version: ranks are NAME.0.et, ..."
+        workload.notes.append(note)
+
+    job = _Job(workload, files)
     for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
         trace = read_nodes(file, large=large)
         needs = job.order_edges(trace.nodes, str(file))
-        for rank in range(size) if copies else [place]:
+        ranks = range(size) if copies else [place]
+        for rank in ranks:
             job.add_rank(rank, trace, needs)
     job.join_messages()
     job.join_collectives()
     for rank in range(size):
-        job.workload.places.setdefault(f"r{rank}", f"m{rank}")
-    return job.workload
+        workload.places.setdefault(f"r{rank}", f"m{rank}")
+    return workload
 
 
 class _Job:
@@ -111,25 +126,28 @@ class _Job:
         self.workload = workload
         self._files = files
         # Ends of messages by (from, to, tag).
-        self._sends = defaultdict[Any, list[_Message]](list)
-        self._receives = defaultdict[Any, list[_Message]](list)
+        self._sends: dict[_Way, list[_Message]] = defaultdict(list)
+        self._receives: dict[_Way, list[_Message]] = defaultdict(list)
         # Of each group the collectives of each rank, in order.
-        self._groups = defaultdict[str, dict[int, list[_Exchange]]](
-            lambda: defaultdict(list)
-        )
+        self._groups: dict[str, dict[int, list[_Exchange]]] = {}
 
     def add_rank(self, rank: int, trace: Trace, needed: list[tuple[int, int]]) -> None:
         """Add the nodes of a rank, and the orders that no longer way stands for."""
         left_out = self.workload.left_out
         left_out.update(trace.left_out)
+        unknown = trace.metadata.keys() - _METADATA
+        left_out.update(f"metadata {name}" for name in unknown)
         nodes = trace.nodes
         if "machine" in trace.metadata:
             self._add_machine(rank, trace.metadata)
         if "collective" in trace.metadata:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
-            sums = {n.number for n in nodes if n.kind == "COMP" and n.micros}
-            nodes = [n._replace(micros=0) if n.number in sums else n for n in nodes]
-            left_out["made-up time of a sum in a collective"] += len(sums)
+            timed = [node.kind == "COMP" and node.micros > 0 for node in nodes]
+            nodes = [
+                node._replace(micros=0) if is_sum else node
+                for node, is_sum in zip(nodes, timed, strict=True)
+            ]
+            left_out["made-up time of a sum in a collective"] += sum(timed)
 
         ends = [self._add_node(rank, node) for node in nodes]
         for source, destination in needed:
@@ -179,13 +197,17 @@ class _Job:
 
         names = [f"node {node.number}" for node in nodes]
         order_nodes(names, data, origin)
-        forward = every
+        forward = [*every]
         try:
             order = order_nodes(names, every, origin)
         except DataError:  # a converter's calls contradict its data
-            order = sorted(range(len(nodes)), key=lambda place: nodes[place].number)
-            rank = {node: place for place, node in enumerate(order)}
-            forward = {e: None for e in every if rank[e[0]] < rank[e[1]]}
+            numbers = [node.number for node in nodes]
+            order = sorted(range(len(nodes)), key=numbers.__getitem__)
+            forward = [
+                (source, destination)
+                for source, destination in every
+                if numbers[source] < numbers[destination]
+            ]
             kind = "dependency against the order of ids, where they contradict"
             left_out[kind] += len(every) - len(forward)
         needs = reduce_edges(order, forward)
@@ -229,7 +251,8 @@ class _Job:
             root=int(attributes.get("root", 0)),
             task=name,
         )
-        self._groups[str(attributes.get("pg_name", ""))][rank].append(exchange)
+        group = self._groups.setdefault(str(attributes.get("pg_name", "")), {})
+        group.setdefault(rank, []).append(exchange)
         return f"{name}.done"
 
     def _add_message(self, rank: int, node: Node) -> str:
@@ -259,8 +282,10 @@ class _Job:
             control=bool(int(attributes.get("control", 0))),
         )
         tag = int(attributes.get("comm_tag", 0))
-        ends = self._sends if sends else self._receives
-        ends[(rank, peer, tag) if sends else (peer, rank, tag)].append(message)
+        if sends:
+            self._sends[rank, peer, tag].append(message)
+        else:
+            self._receives[peer, rank, tag].append(message)
         return name
 
     def _size_of(self, rank: int, node: Node) -> float:
@@ -284,7 +309,8 @@ class _Job:
         return name
 
     def _add_task(self, rank: int, name: str, kind: str, seconds: float) -> None:
-        self.workload.add_task(name, seconds, kind=kind.lower(), process=f"r{rank}")
+        process = f"r{rank}"
+        self.workload.add_task(name, seconds, kind=kind.lower(), process=process)
 
     def join_messages(self) -> None:
         """Add the flow of every message.
@@ -323,11 +349,17 @@ class _Job:
 
         Raises DataError when they differ between ranks.
         """
-        for ranks in self._groups.values():
-            counts = {len(some): rank for rank, some in ranks.items()}
-            if len(counts) > 1:
-                few = min(counts)
-                many = max(counts)
+        for name, ranks in self._groups.items():
+            if not name:  # of all ranks
+                for rank in range(len(self._files)):
+                    ranks.setdefault(rank, [])
+            elif len(ranks) == 1:
+                kind = "collective of one rank alone in its group, without bytes"
+                self.workload.left_out[kind] += len(ranks[min(ranks)])
+            counts = {len(exchanges): rank for rank, exchanges in ranks.items()}
+            few = min(counts)
+            many = max(counts)
+            if few < many:
                 problem = f"rank {counts[few]} takes part in {few} collectives, rank "
                 problem += f"{counts[many]} of its group in {many}"
                 raise DataError(problem, path=self.workload.origin)
@@ -337,7 +369,8 @@ class _Job:
     def _join_collective(self, together: Sequence[_Exchange]) -> None:
         first = together[0]
         for exchange in together:
-            if exchange[:3] != first[:3]:
+            alike = exchange._replace(task=first.task)
+            if alike != first:
                 problem = f"{first.task} is {first.kind} of {first.size:g} bytes, "
                 problem += f"{exchange.task} beside it {exchange.kind} of "
                 problem += f"{exchange.size:g}"
@@ -353,8 +386,9 @@ def _collective_of(stated: Any, name: str) -> str:
 
     Raises DataError when there is none such.
     """
-    text = str(stated).upper().replace("_", "")
+    text = str(stated).upper()
+    plain = text.replace("_", "")
     for number, kind in enumerate(COLLECTIVES):
-        if text in (str(number), kind.replace("_", "")):
+        if text == str(number) or plain == kind.replace("_", ""):
             return kind
     raise DataError(f"is a collective of type {stated!r:.40}", path=name)

@@ -57,6 +57,11 @@ _NODE: Schema = {
     # Start, inputs and outputs: known, and of no number here.
     6: ("starttimemicros", None), 8: ("inputs", None), 9: ("outputs", None),
 }  # fmt: skip
+#: What parts two values of JSON.
+_GAP = re.compile(r"[\s,]*")
+#: Keys of an attribute's value, in protobuf, JSON of it, and PyTorch's own traces.
+_VALUE = re.compile(r"^(value|list)$|(Val|_val|List|_list)$")
+_IN_ATTRIBUTE = re.compile(rf"{_VALUE.pattern}|^(name|type|doc_?[sS]tring)$")
 #: The metadata, whose attributes stood in field 1 before there was a version.
 _METADATA: Schema = {1: ("version", TEXT), 2: ("attr", _ATTRIBUTE)}
 _VERSIONS = ("0.0.4", "1.")
@@ -97,46 +102,56 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
     with open_input(path, None if large else MOST_TEXT) as file:
         content = file.read()
     trace = Trace({}, [], Counter())
-    numbers = set[int]()
     try:
         is_json = path.suffix == ".json" or content.lstrip()[:2] in (b'{"', b"[{")
         rows = _json_rows(content.decode()) if is_json else _rows(content)
         for row in rows:
-            trace.left_out.update(_unknown_fields(row))
-            if not row.keys() & {"id", "type", "nodetype"}:
-                trace.metadata.update(map(_attribute, row.get("attr", [])))
-                continue
-            node = _node(row)
-            trace.nodes.append(node)
-            numbers.add(node.number)
-            if len(numbers) > MOST_NODES and not large:
+            _take_row(trace, row)
+            if len(trace.nodes) > MOST_NODES and not large:
                 problem = f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
                 raise DataError(problem + "each: add --large", path=path)
-        if schema := trace.metadata.get("schema"):
-            _check_version([schema])
+        _check_version([trace.metadata.get("schema")])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"is no Chakra trace: {error!s:.200}", path=path) from error
-    if not trace.nodes or len(numbers) < len(trace.nodes):
-        problem = "has two nodes of one id" if trace.nodes else "holds no node"
-        raise DataError(problem, path=path)
+
+    if not trace.nodes:
+        raise DataError("holds no node", path=path)
+    numbers = {node.number for node in trace.nodes}
+    if len(numbers) < len(trace.nodes):
+        raise DataError("has two nodes of one id", path=path)
     return trace
 
 
+def _take_row(trace: Trace, row: Data) -> None:
+    """Take in a node, or metadata."""
+    trace.left_out.update(_unknown_fields(row))
+    if row.keys() & {"id", "type", "nodetype"}:
+        trace.nodes.append(_node(row))
+    else:
+        attributes = map(_attribute, row.get("attr", []))
+        trace.metadata.update(attributes)
+
+
 def _node(row: Data) -> Node:
-    kind = str(row.get("type", row.get("nodetype", 0))).removesuffix("_NODE")
+    kind = str(row.get("type", row.get("nodetype", 0)))
+    kind = kind.removesuffix("_NODE")
     if kind.isdecimal():
-        is_known = int(kind) < len(KINDS)
-        kind = KINDS[int(kind)] if is_known else f"type {kind}"
-    names = [_attribute(message)[0] for message in row.get("attr", [])]
-    if len({*names}) < len(names):
-        raise ValueError(f"node {row.get('id', 0)} states an attribute twice")
+        number = int(kind)
+        kind = KINDS[number] if number < len(KINDS) else f"type {number}"
+
+    attributes: Data = {}
+    for name, value in map(_attribute, row.get("attr", [])):
+        if name in attributes:
+            raise ValueError(f"node {row.get('id', 0)} states {name} twice")
+        attributes[name] = value
+    micros = row.get("durationmicros") or row.get("runtime")
     return Node(
         number=int(row.get("id", 0)),
         kind=kind,
         data=[*map(int, row.get("datadeps", []))],
         control=[*map(int, row.get("ctrldeps", []))],
-        micros=float(row.get("durationmicros") or row.get("runtime") or 0),
-        attributes=dict(map(_attribute, row.get("attr", []))),
+        micros=float(micros or 0),
+        attributes=attributes,
     )
 
 
@@ -147,7 +162,7 @@ def _unknown_fields(row: Data) -> Iterator[str]:
             yield f"{name} of a node"
     for message in row.get("attr", []):
         for name in message:
-            if name.startswith(UNKNOWN):
+            if not _IN_ATTRIBUTE.search(name):
                 yield f"{name} of an attribute"
 
 
@@ -174,16 +189,25 @@ def _check_version(versions: list[Any]) -> None:
 def _json_rows(text: str) -> Iterator[Data]:
     """Yield the metadata and the nodes by keys in lower case without underscores."""
     decoder = json.JSONDecoder()
-    gap = re.compile(r"[\s,]*")
-    place = gap.match(text)
-    while place and place.end() < len(text):
-        value, end = decoder.raw_decode(text, place.end())
-        place = gap.match(text, end)
-        for one in value if isinstance(value, list) else [value]:
-            rows = [one]
-            for key in {"workload_graph", "nodes"} & one.keys():
-                rows = [{k: v for k, v in one.items() if k != key}, *one[key]]
-            yield from map(_plain_row, rows)
+    place = 0
+    while place < len(text):
+        gap = _GAP.match(text, place)
+        place = gap.end() if gap else place
+        if place == len(text):
+            break
+        value, place = decoder.raw_decode(text, place)
+        parts = value if isinstance(value, list) else [value]
+        for part in parts:
+            yield from map(_plain_row, _rows_of(part))
+
+
+def _rows_of(part: Data) -> list[Data]:
+    """Return a node alone, or what stands beside a list of nodes and these."""
+    for key in ("workload_graph", "nodes"):
+        if key in part:
+            metadata = {name: value for name, value in part.items() if name != key}
+            return [metadata, *part[key]]
+    return [part]
 
 
 def _plain_row(row: Data) -> Data:
@@ -208,12 +232,7 @@ def _attribute(message: Data) -> tuple[str, Any]:
     name = message["name"]
     if isinstance(name, list):  # as `decode` has it
         name = name[0]
-    values = [
-        value
-        for key, value in message.items()
-        if key not in ("name", "doc_string", "docString")
-        and not key.startswith(UNKNOWN)
-    ]
+    values = [value for key, value in message.items() if _VALUE.search(key)]
     if len(values) != 1:
         raise ValueError(f"attribute {name!r:.40} has {len(values)} values")
     value = values[0]

@@ -8,37 +8,95 @@ one, operators that call no other do. Exchanges are NCCL's kernels, with what
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from emu.errors import DataError
-from emu.host.input_file import MOST_TEXT, one_error, read_json
+from emu.host.input_file import MOST_TEXT, one_error, parse_json, read_json
 from emu.host.limits import limit
 from emu.interchange.accounted import Reading, read_mapping
 from emu.interchange.workload import Data
 
 #: Keys of the file that change no number.
-_ABOUT = (
-    "schemaVersion", "deviceProperties", "trace_id", "host_name", "displayTimeUnit",
-    "traceName", "record_shapes", "with_stack", "with_flops", "with_modules",
-    "profile_memory", "cuda_runtime_version", "cuda_driver_version", "cupti_version",
-    "hip_runtime_version", "hip_driver_version", "roctracer_version",
-)  # fmt: skip
-_ABOUT_GROUPS = ("pg_count", "nccl_version", "rccl_version")
+_ABOUT = [
+    "schemaVersion",
+    "deviceProperties",
+    "trace_id",
+    "host_name",
+    "displayTimeUnit",
+    "traceName",
+    "record_shapes",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "profile_memory",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+]
+#: Keys of a range, and arguments of an exchange, that are read or change no number.
+_OF_RANGES = ("ph", "cat", "pid", "tid", "args", "id", "bp")
+_OF_EXCHANGES = frozenset(
+    [
+        "Collective name",
+        "In msg nelems",
+        "Out msg nelems",
+        "dtype",
+        "Group size",
+        "Rank",
+        "Src Rank",
+        "Dst Rank",
+        "Process Group Name",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Seq",
+        "In split size",
+        "Out split size",
+        "Comms Id",
+        "Input Tensors start",
+        "Output Tensors start",
+        "External id",
+        "correlation",
+        "Input Dims",
+        "Input type",
+        "Input Strides",
+        "Concrete Inputs",
+        "Ev Idx",
+        "Record function id",
+        "Is asynchronized op",
+        "device",
+        "context",
+        "stream",
+        "grid",
+        "block",
+        "registers per thread",
+        "shared memory",
+        "blocks per SM",
+        "warps per SM",
+        "queued",
+        "priority",
+        "est. achieved occupancy %",
+        "Global rank start",
+        "Global rank stride",
+        "Sequence number",
+        "Fwd thread id",
+    ]
+)
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _STEP = "ProfilerStep#"
 #: Operators that stand for an exchange, or wait for one: they do not compute.
 _CALLS = ("c10d::", "c10d_functional::", "_c10d_functional::", "record_param_comms")
-#: Kinds of exchanges by their names in torch, without what `_WORDS` takes off.
+#: Kinds of exchanges by their names in torch, without `_WORDS`.
 _KINDS = {
     "allreduce": "ALL_REDUCE", "allgather": "ALL_GATHER", "broadcast": "BROADCAST",
     "reducescatter": "REDUCE_SCATTER", "alltoall": "ALL_TO_ALL", "reduce": "REDUCE",
@@ -47,411 +105,397 @@ _KINDS = {
     "recv": "RECV",
 }  # fmt: skip
 _WORDS = re.compile(r"^(nccl|gloo):|_|base|coalesced|into|tensor|single|oop")
+MESSAGES = ("SEND", "RECV")
+_ROOTED = ("BROADCAST", "REDUCE", "GATHER", "SCATTER", *MESSAGES)
 #: Bytes of a number by its type, as torch and as C++ call it.
 _WIDTHS = {
     "double": 8, "long": 8, "long int": 8, "float": 4, "int": 4, "half": 2, "short": 2,
     "short int": 2, "bfloat16": 2, "byte": 1, "unsigned char": 1, "char": 1,
-    "signed char": 1, "bool": 1,
+    "signed char": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
-_ROOTED = ("BROADCAST", "REDUCE", "GATHER", "SCATTER")
-#: Exchanges of a group that gloo runs at once: it has two workers.
-_AT_ONCE = {"gloo": 2, "nccl": 1}
+
+
+#: More would take their memory before the first missing file is named.
+_MOST_RANKS = 1_000_000
 
 
 class Range(NamedTuple):
     """Something that took time."""
 
-    name: str
-    category: str
-    thread: str
     begin: float
     end: float
     """Seconds of the trace's clock."""
+    name: str
+    category: str
+    thread: str
     args: Data
+
+    @property
+    def is_exchange(self) -> bool:
+        """True of a kernel of NCCL and a range of gloo."""
+        if self.category == "kernel":
+            return self.name.lower().startswith("nccl")
+        return self.category == "user_annotation" and self.name.startswith("gloo:")
 
 
 class Exchange(NamedTuple):
     """Part of a rank in a collective, or one end of a message."""
 
+    post: float
+    """When the rank was ready for it."""
+    end: float
     kind: str
-    """One of `COLLECTIVES`, or SEND, RECV."""
+    """One of `COLLECTIVES` of Chakra, or of `MESSAGES`."""
     size: float
     """Bytes that the rank brings."""
     group: str
     ranks: tuple[int, ...]
     """Ranks of the group; of a message, who sends and who receives."""
-    post: float
-    """When the rank was ready for it."""
-    end: float
-    root: int
+    root: int = 0
     """Place of the root in the group; of a message, its tag."""
-    shares: tuple[float, ...]
+    shares: tuple[float, ...] = ()
     """Bytes for each rank of the group, where they differ."""
 
 
-@dataclass
 class RankTrace:
-    """What one rank did."""
+    """Steps, computing and exchanges of one rank.
 
-    origin: str
-    rank: int | None
-    world: int
-    """Number of ranks; 0 where the file does not say."""
-    backend: str
-    """``nccl`` or ``gloo``, which its exchanges went by."""
-    steps: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Number of a step -> its begin and end."""
-    busy: list[tuple[float, float]] = field(default_factory=list)
-    """Begin and end of what surely computed, in order, apart from each other."""
-    exchanges: list[Exchange] = field(default_factory=list)
-    """In the order of their posts."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    zero: float = 0.0
-    """Where its clock's zero is on the clock of the host, in seconds."""
-
-    @property
-    def at_once(self) -> int:
-        """Exchanges of a group that run at the same time."""
-        return _AT_ONCE[self.backend]
-
-
-def read_rank(path: Path) -> RankTrace:
-    """Return the trace of one rank.
-
-    Raises DataError when it is damaged, or does not say what an exchange moved, and
-    between whom.
+    ``rank`` is taken where the file states none. Raises DataError when the file is
+    damaged, or does not say what an exchange moved, and between whom.
     """
-    with one_error(path):
-        content = read_mapping(read_json(path, limit(MOST_TEXT)), "trace")
-        content.ignore(*_ABOUT)
-        about = content.part("distributedInfo")
-        about.ignore(*_ABOUT_GROUPS)
 
-        events = content["traceEvents"]
-        left_out = Counter[str]()
-        ranges = sorted(_ranges(events, left_out), key=lambda row: row.begin)
-        uses_gpu = any(row.category in _ON_GPU for row in ranges)
-        groups = _read_groups(about)
+    def __init__(self, path: Path, rank: int | None = None) -> None:
+        self.origin = str(path)
+        self.left_out = Counter[str]()
+        self.rank = rank
+        with one_error(path):
+            content = read_mapping(read_json(path, limit(MOST_TEXT)), "trace")
+            content.ignore(*_ABOUT)
+            #: Where its clock's zero is on the clock of the host, in seconds.
+            self.zero = content.number("baseTimeNanoseconds", 0) / 1e9
+            ranges = self._read_ranges(content["traceEvents"])
+            self._ranges = sorted(ranges, key=lambda row: row.begin)
+            self.uses_gpu = any(row.category in _ON_GPU for row in self._ranges)
+            exchanges = [row for row in self._ranges if row.is_exchange]
+            self.by_nccl = any(row.category == "kernel" for row in exchanges)
+            self._read_about(content.part("distributedInfo"))
 
-        trace = RankTrace(
-            origin=str(path),
-            rank=about.count("rank") if "rank" in about else None,
-            world=about.count("world_size", 0),
-            backend="nccl" if uses_gpu else "gloo",
-            left_out=left_out,
-            zero=content.number("baseTimeNanoseconds", 0) / 1e9,
-        )
-        if not uses_gpu and "nccl" in about.text("backend", ""):
-            problem = "has no kernels of a job by nccl: trace with activities=[CPU, "
-            raise DataError(f"{problem}CUDA] of ProfilerActivity", path=path)
+            #: Number of a step -> its begin and end; of a whole trace, step 0.
+            self.steps: dict[int, tuple[float, float]] = {}
+            #: Begin and end of what surely computed, in order, apart from each other.
+            self.busy = self._merge_busy()
+            #: In the order of their posts.
+            self.exchanges = sorted(
+                self._kernel_exchanges() if self.by_nccl else self._gloo_exchanges()
+            )
+            self._take_steps()
+            self._check_calls()
+            self._count_unused()
+            self.left_out.update(content.left_out())
 
-        _take_steps(trace, ranges)
-        found = _Exchanges(trace, ranges, groups)
-        moves = found.of_kernels() if uses_gpu else found.of_gloo()
-        trace.exchanges = sorted(moves, key=lambda exchange: exchange.post)
-        spans = _kernels(ranges) if uses_gpu else _operators(ranges)
-        trace.busy = _merge(spans)
-        _count_unused(trace, ranges, uses_gpu=uses_gpu)
-        trace.left_out.update(content.left_out())
-    return trace
+    def _read_ranges(self, events: list[Data]) -> Iterator[Range]:
+        for event in events:
+            if event.get("ph") != "X":
+                self.left_out[f"event of phase {event.get('ph')}"] += 1
+                continue
+            reading = Reading(event, "range")
+            reading.ignore(*_OF_RANGES)
+            begin = reading.number("ts") / 1e6
+            seconds = reading.number("dur") / 1e6
+            if seconds < 0:
+                raise ValueError(f"range {event.get('name')} takes {seconds} s")
+            yield Range(
+                begin=begin,
+                end=begin + seconds,
+                name=reading.text("name"),
+                category=str(event.get("cat", "none")),
+                thread=f"{event.get('pid')}/{event.get('tid')}",
+                args=event.get("args", {}),
+            )
+            self.left_out.update(reading.left_out())
 
+    def _read_about(self, about: Reading) -> None:
+        about.ignore("pg_count", "nccl_version", "rccl_version")
+        if "rank" in about:
+            self.rank = about.count("rank")
+        #: Number of ranks; 0 where the file does not say.
+        self.world = about.count("world_size", 0)
+        if self.world > _MOST_RANKS:
+            raise self._error(f"announces {self.world:,} ranks")
+        self._groups: dict[str, tuple[int, ...]] = {}
+        for row in about.parts("pg_config", "group"):
+            row.ignore("pg_desc", "backend_config", "pg_size")
+            self._groups[row.text("pg_name")] = tuple(row.get("ranks", ()))
+        #: Name of the library that exchanged, or of several.
+        self._backend = about.text("backend", "")
 
-def _ranges(events: Iterable[Data], left_out: Counter[str]) -> Iterator[Range]:
-    """Yield the events that took time; others are counted.
+    def _error(self, problem: str) -> DataError:
+        return DataError(problem, path=self.origin)
 
-    Raises ValueError when one lacks a key, or its times cannot be.
-    """
-    for event in events:
-        if event.get("ph") != "X":
-            left_out[f"event of phase {event.get('ph')}"] += 1
-            continue
-        reading = Reading(event, "range")
-        begin = reading.number("ts") / 1e6
-        seconds = reading.number("dur") / 1e6
-        if seconds < 0:
-            raise ValueError(f"range {event.get('name')} takes {seconds} s")
-        yield Range(
-            name=reading.text("name"),
-            category=str(event.get("cat", "none")),
-            thread=f"{event.get('pid')}/{event.get('tid')}",
-            begin=begin,
-            end=begin + seconds,
-            args=event.get("args", {}),
-        )
+    def _take_steps(self) -> None:
+        marks = [row for row in self._ranges if row.name.startswith(_STEP)]
+        # Kernels of a step come later than what launched them.
+        on_gpu = [row for row in marks if row.category == "gpu_user_annotation"]
+        own = [row for row in marks if row.category == "user_annotation"]
+        for row in own:
+            number = int(row.name.removeprefix(_STEP))
+            if number in self.steps:
+                raise self._error(f"has step {number} twice: export every cycle apart")
+            same = [mark for mark in on_gpu if mark.name == row.name] or [row]
+            begin = min(mark.begin for mark in same)
+            end = max(mark.end for mark in same)
+            self.steps[number] = (begin, end)
 
+        if not self.busy:
+            raise self._error("holds no range that computes")
+        #: True where no step is marked.
+        self.is_whole = not self.steps
+        if self.is_whole:
+            exchange_ends = [exchange.end for exchange in self.exchanges]
+            last = max(self.busy[-1][1], *exchange_ends, 0)
+            first = min(row.begin for row in self._ranges if row.end <= last)
+            self.left_out["mark of a step: the trace is taken whole"] += 1
+            self.steps[0] = (first, last)
 
-def _read_groups(about: Reading) -> dict[str, tuple[int, ...]]:
-    """Return the ranks of every process group that the file lists, by its name."""
-    groups = {}
-    for row in about.parts("pg_config", "group"):
-        row.ignore("pg_desc", "backend_config", "pg_size")
-        groups[row.text("pg_name")] = tuple(row.get("ranks", ()))
-    return groups
+    def _check_calls(self) -> None:
+        """Refuse a trace that calls exchanges and has no range of any."""
+        calls = [row for row in self._ranges if row.name.startswith(_CALLS)]
+        if calls and self.world > 1 and not self.exchanges:
+            raise self._error(
+                f"calls {calls[0].name} by {self._backend or 'some library'}, and has "
+                "no kernel of NCCL nor range of gloo: trace with activities=[CPU, CUDA]"
+            )
 
+    def _count_unused(self) -> None:
+        used = (*_ON_GPU, *_LAUNCHES) if self.uses_gpu else ("cpu_op",)
+        for row in self._ranges:
+            is_known = row.name.startswith((_STEP, *_CALLS))
+            if not (is_known or row.category in used or row.is_exchange):
+                self.left_out[f"range of category {row.category}"] += 1
+            if row.is_exchange or row.name.startswith(_CALLS):
+                unknown = row.args.keys() - _OF_EXCHANGES
+                self.left_out.update(f"{key} of an exchange" for key in unknown)
+            elif row.args:
+                kind = "argument of a range that exchanges nothing"
+                self.left_out[kind] += len(row.args)
 
-def _take_steps(trace: RankTrace, ranges: Sequence[Range]) -> None:
-    for row in ranges:
-        number = row.name.removeprefix(_STEP)
-        is_step = row.category == "user_annotation" and number != row.name
-        if is_step and number.isdecimal():
-            if int(number) in trace.steps:
-                problem = f"has step {number} twice: export a trace of each cycle"
-                raise DataError(problem, path=trace.origin)
-            trace.steps[int(number)] = (row.begin, row.end)
+    def _merge_busy(self) -> list[tuple[float, float]]:
+        merged: list[tuple[float, float]] = []
+        rows = self._kernels() if self.uses_gpu else self._operators()
+        for row in sorted(rows, key=lambda row: row.begin):
+            if merged and row.begin <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(row.end, merged[-1][1]))
+            else:
+                merged.append((row.begin, row.end))
+        return merged
 
+    def _kernels(self) -> Iterator[Range]:
+        for row in self._ranges:
+            if row.category in _ON_GPU and not row.is_exchange:
+                yield row
 
-def _is_exchange(row: Range) -> bool:
-    if row.category == "kernel":
-        return row.name.lower().startswith("nccl")
-    return row.category == "user_annotation" and row.name.startswith("gloo:")
+    def _operators(self) -> Iterator[Range]:
+        """Yield operators that call no other, and are part of no exchange.
 
+        One that calls others may wait between them.
+        """
+        by_thread = defaultdict[str, list[Range]](list)
+        for row in self._ranges:
+            if row.category == "cpu_op" or row.is_exchange:
+                by_thread[row.thread].append(row)
+        for rows in by_thread.values():
+            rows.sort(key=lambda row: (row.begin, -row.end))
+            exchange_end = -math.inf
+            for row, following in zip(rows, [*rows[1:], rows[0]], strict=True):
+                if row.is_exchange:
+                    exchange_end = row.end
+                calls_others = row.begin <= following.begin < row.end
+                calls_others &= following is not rows[0]
+                is_part = row.begin < exchange_end or row.name.startswith(_CALLS)
+                if not calls_others and not is_part:
+                    yield row
 
-def _kernels(ranges: Iterable[Range]) -> Iterator[tuple[float, float]]:
-    for row in ranges:
-        if row.category in _ON_GPU and not _is_exchange(row):
-            yield row.begin, row.end
-
-
-def _operators(ranges: Iterable[Range]) -> Iterator[tuple[float, float]]:
-    """Yield when operators computed that call no other, and are part of no exchange.
-
-    One that calls others may wait between them.
-    """
-    by_thread = defaultdict[str, list[Range]](list)
-    for row in ranges:
-        if row.category == "cpu_op" or _is_exchange(row):
-            by_thread[row.thread].append(row)
-
-    for rows in by_thread.values():
-        rows.sort(key=lambda row: (row.begin, -row.end))
-        exchange_end = -math.inf
-        for row, following in zip(rows, [*rows[1:], None], strict=True):
-            if _is_exchange(row):
-                exchange_end = row.end
-            calls_others = following is not None and following.begin < row.end
-            is_part = row.begin < exchange_end
-            if not (calls_others or is_part or row.name.startswith(_CALLS)):
-                yield row.begin, row.end
-
-
-def _merge(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    merged: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _count_unused(trace: RankTrace, ranges: Iterable[Range], *, uses_gpu: bool) -> None:
-    used = (*_ON_GPU, *_LAUNCHES) if uses_gpu else ("cpu_op",)
-    for row in ranges:
-        is_step = row.category == "user_annotation" and row.name.startswith(_STEP)
-        is_call = row.name.startswith(_CALLS)
-        if not (row.category in used or is_step or is_call or _is_exchange(row)):
-            trace.left_out[f"range of category {row.category}"] += 1
-
-
-class _Exchanges:
-    """The exchanges among the ranges of a rank."""
-
-    def __init__(
-        self,
-        trace: RankTrace,
-        ranges: Sequence[Range],
-        groups: dict[str, tuple[int, ...]],
-    ) -> None:
-        self._trace = trace
-        self._ranges = ranges
-        self._groups = groups
-        self._rows = [row for row in ranges if _is_exchange(row)]
-        self._calls = [row for row in ranges if row.name.startswith(_CALLS)]
-
-    def of_gloo(self) -> Iterator[Exchange]:
-        """Yield the ranges of gloo's workers; with what was called for each."""
-        sets = {tuple(sorted(ranks)) for ranks in self._groups.values()}
-        if self._rows and len(sets) > 1:
-            problem = f"has {len(sets)} groups of ranks, and ranges of gloo do not say "
-            raise DataError(f"{problem}whose they are", path=self._trace.origin)
-
-        calls = [row for row in self._calls if row.name.startswith("c10d::")]
-        are_paired = len(calls) == len(self._rows)
-        ranks = next(iter(sets), tuple(range(self._trace.world)))
+    def _gloo_exchanges(self) -> Iterator[Exchange]:
+        """Yield the ranges of gloo's workers, with what was called for each."""
+        rows = [row for row in self._ranges if row.is_exchange]
+        calls = [row for row in self._ranges if row.name.startswith("c10d::")]
+        groups = {tuple(sorted(ranks)) for ranks in self._groups.values()}
+        if rows and len(groups) > 1:
+            raise self._error(
+                f"has {len(groups)} groups of ranks, and gloo does not say whose its "
+                "ranges are"
+            )
+        ranks = next(iter(groups), tuple(range(self.world)))
         ends: list[float] = []
-        for place, row in enumerate(self._rows):
-            kind = self._kind_of(row, row.name)
-            call = self._call_of(row, kind)
+        for place, row in enumerate(rows):
             # A worker that was not free took up later what had been posted.
-            called = calls[place].begin if are_paired else row.begin
+            called = calls[place].begin if len(calls) == len(rows) else row.begin
             was_queued = any(called < end <= row.begin for end in ends)
             ends.append(row.end)
 
-            numbers = self._numbers_of(call)
+            kind = self._kind_of(row.name)
+            numbers = _numbers_of(kind, row, calls)
+            # Who gets a part of a scatter has no input, as a barrier has none.
+            is_given = kind == "SCATTER" and numbers[:1] != [self.rank]
+            brings = kind != "BARRIER" and not is_given
             yield self._exchange(
-                row,
                 kind,
-                size=0.0 if kind == "BARRIER" else self._gloo_bytes(row),
-                group="gloo",
-                ranks=ranks,
-                post=called if was_queued else row.begin,
-                root=numbers[0] if numbers else None,
+                numbers[0] if numbers else None,
+                Exchange(
+                    post=called if was_queued else row.begin,
+                    end=row.end,
+                    kind=kind,
+                    size=self._bytes_of(row) if brings else 0.0,
+                    group="gloo",
+                    ranks=ranks,
+                ),
                 tag=numbers[1] if len(numbers) > 1 else 0,
             )
 
-    def of_kernels(self) -> Iterator[Exchange]:
+    def _kernel_exchanges(self) -> Iterator[Exchange]:
         """Yield NCCL's kernels, with what was recorded at their calls."""
-        records = {
-            row.args.get("External id"): row
-            for row in self._calls
-            if "Collective name" in row.args
-        }
-        ready = self._ready_times()
-        for row in self._rows:
-            record = records.get(row.args.get("External id"), row)
-            about = {**record.args, **row.args}
+        records = self._records()
+        ready_time = self._ready_times()
+        for row in self._ranges:
+            if not row.is_exchange:
+                continue
+            about = records.get(row.args.get("External id"), {}) | row.args
             if "Collective name" not in about:
-                problem = f"{row.name:.40} states no bytes: trace the CPU beside the "
-                problem += "GPU, by torch 2.3 or later"
-                raise DataError(problem, path=self._trace.origin)
-            name = str(about["Collective name"])
-            kind = self._kind_of(row, name)
+                raise self._error(
+                    f"{row.name:.40} states no bytes: trace CPU and CUDA, by torch 2.3 "
+                    "or later"
+                )
+            kind = self._kind_of(str(about["Collective name"]))
+            width = self._width_of(str(about.get("dtype")))
+            size = float(about["In msg nelems"]) * width if kind != "BARRIER" else 0.0
+            splits = _parse_list(about.get("In split size"))
+            is_uneven = kind == "ALL_TO_ALL" and len({*splits}) > 1
 
-            width = self._width_of(row, str(about.get("dtype")))
-            size = float(about["In msg nelems"]) * width
-            group = str(about.get("Process Group Name", ""))
-            is_sent = kind == "SEND"
-            peer = about.get("Dst Rank" if is_sent else "Src Rank")
+            root = about.get("Dst Rank" if kind == "SEND" else "Src Rank")
             yield self._exchange(
-                row,
                 kind,
-                size=0.0 if kind == "BARRIER" else size,
-                group=group,
-                ranks=self._ranks_of(about, group),
-                post=min(row.begin, ready(row)),
-                root=about.get("Rank") if peer is None else peer,
-                splits=_numbers(about.get("In split size", "[]")),
+                about.get("Rank") if root is None else root,
+                Exchange(
+                    post=min(row.begin, ready_time(row)),
+                    end=row.end,
+                    kind=kind,
+                    size=size,
+                    group=str(about.get("Process Group Name", "")),
+                    ranks=self._ranks_of(about),
+                    shares=tuple(size * n / sum(splits) for n in splits if is_uneven),
+                ),
             )
 
-    def _exchange(
-        self,
-        row: Range,
-        kind: str,
-        *,
-        size: float,
-        group: str,
-        ranks: tuple[int, ...],
-        post: float,
-        root: Any,
-        tag: int = 0,
-        splits: Sequence[float] = (),
-    ) -> Exchange:
-        """Return an exchange; of a message, ``root`` is the other rank."""
-        own = self._trace.rank or 0
-        needs_root = kind in (*_ROOTED, "SEND", "RECV")
-        if needs_root and root is None:
-            problem = f"{row.name:.40} does not say which rank is its root or peer"
-            raise DataError(problem, path=self._trace.origin)
-        place = int(root) if needs_root else 0
-        if kind in ("SEND", "RECV"):
-            ranks = (own, place) if kind == "SEND" else (place, own)
-            place = tag
-        is_uneven = kind == "ALL_TO_ALL" and len({*splits}) > 1
-        shares = [size * split / sum(splits) for split in splits if is_uneven]
-        return Exchange(
-            kind=kind,
-            size=size,
-            group=group,
-            ranks=ranks,
-            post=post,
-            end=row.end,
-            root=place,
-            shares=tuple(shares),
-        )
-
-    def _kind_of(self, row: Range, name: str) -> str:
-        word = _WORDS.sub("", name.lower())
-        if word not in _KINDS:
-            problem = f"{row.name:.60} is an exchange {name!r:.40}, which is not read"
-            raise DataError(problem, path=self._trace.origin)
-        return _KINDS[word]
-
-    def _width_of(self, row: Range, dtype: str) -> int:
-        word = dtype.rpartition("::")[2].lower()
-        width = 1 if word.startswith("float8") else _WIDTHS.get(word)
-        if width is None:
-            problem = f"{row.name:.40} has numbers of unknown type {dtype!r:.40}"
-            raise DataError(problem, path=self._trace.origin)
-        return width
-
-    def _gloo_bytes(self, row: Range) -> float:
-        if "Input Dims" not in row.args:
-            problem = f"{row.name:.40} states no bytes: trace with torch.profiler."
-            raise DataError(
-                f"{problem}profile(record_shapes=True)", path=self._trace.origin
-            )
-        shapes = row.args["Input Dims"]
-        types = row.args["Input type"]
-        return sum(
-            math.prod(shape) * float(self._width_of(row, dtype))
-            for shape, dtype in zip(shapes, types, strict=True)
-        )
-
-    def _call_of(self, row: Range, kind: str) -> Range | None:
-        """Return the last call of such an exchange before its range."""
-        place = bisect_left(self._calls, row.begin, key=lambda call: call.begin)
-        for call in reversed(self._calls[:place]):
-            word = _WORDS.sub("", call.name.rpartition("::")[2])
-            if _KINDS.get(word) == kind:
-                return call
-        return None
-
-    def _numbers_of(self, call: Range | None) -> list[int]:
-        """Return the whole numbers that a call was given: root or peer, tag, ..."""
-        words = call.args.get("Concrete Inputs", []) if call else []
-        return [int(word) for word in words if str(word).isdecimal()]
-
-    def _ranks_of(self, about: Data, group: str) -> tuple[int, ...]:
-        ranks = tuple(map(int, _numbers(about.get("Process Group Ranks", "[]"))))
-        ranks = ranks or self._groups.get(group, ())
-        size = int(about.get("Group size", len(ranks)))
-        if size == self._trace.world and not ranks:
-            return tuple(range(size))
-        if len(ranks) != size:
-            problem = f"names {len(ranks)} of the {size} ranks of group {group!r:.40}"
-            raise DataError(problem, path=self._trace.origin)
-        return ranks
+    def _records(self) -> dict[Any, Data]:
+        """Return what was recorded at calls of NCCL, by the number of the call."""
+        records = {}
+        unused = 0
+        for row in self._ranges:
+            number = row.args.get("External id")
+            if row.name == "record_param_comms" and "Collective name" in row.args:
+                records[number] = row.args
+                unused += 1
+            elif row.is_exchange:
+                unused -= number in records
+        if unused > 0:
+            self.left_out["record of an exchange without a kernel"] += unused
+        return records
 
     def _ready_times(self) -> Callable[[Range], float]:
-        """Return what says when a kernel could have begun, but for the one before.
+        """Return a function that says when a kernel of NCCL could have begun.
 
-        It was launched, and what had been launched before it had ended: NCCL's stream
-        waits for that of its caller.
+        It was launched, and what its caller had launched before had ended: NCCL's
+        stream waits for that, and for the exchange ahead.
         """
-        launched = {
+        launches = {
             row.args.get("correlation"): row.begin
             for row in self._ranges
             if row.category in _LAUNCHES
         }
-        kernels = sorted(
-            (launched.get(row.args.get("correlation"), row.begin), row.end)
-            for row in self._ranges
-            if row.category in _ON_GPU and not _is_exchange(row)
+
+        def launch_of(row: Range) -> float:
+            number = row.args.get("correlation")
+            if number not in launches:
+                self.left_out["kernel whose launch is not there"] += 1
+            return launches.get(number, row.begin)
+
+        launched = sorted((launch_of(row), row.end) for row in self._kernels())
+        latest = [*accumulate((end for _, end in launched), max, initial=-math.inf)]
+
+        def ready_time(row: Range) -> float:
+            launch = launch_of(row)
+            return max(launch, latest[bisect_left(launched, (launch,))])
+
+        return ready_time
+
+    def _exchange(
+        self, kind: str, root: Any, exchange: Exchange, tag: int = 0
+    ) -> Exchange:
+        """Return an exchange with its root, or as a message to or from that rank."""
+        if not 0 <= exchange.size < math.inf:
+            raise self._error(f"has {kind} of {exchange.size:g} bytes")
+        if kind not in _ROOTED:
+            return exchange
+        if root is None:
+            raise self._error(f"does not say the root or peer of a {kind}")
+        if kind not in MESSAGES:
+            return exchange._replace(root=int(root))
+        own = self.rank or 0
+        ends = (own, int(root)) if kind == "SEND" else (int(root), own)
+        return exchange._replace(ranks=ends, root=tag)
+
+    def _kind_of(self, name: str) -> str:
+        word = _WORDS.sub("", name.lower())
+        if word not in _KINDS:
+            raise self._error(f"has an exchange {name!r:.40}, which is not read")
+        return _KINDS[word]
+
+    def _width_of(self, dtype: str) -> int:
+        word = dtype.rpartition("::")[2].lower()
+        if word not in _WIDTHS:
+            raise self._error(f"exchanges numbers of unknown type {dtype!r:.40}")
+        return _WIDTHS[word]
+
+    def _bytes_of(self, row: Range) -> float:
+        if "Input Dims" not in row.args:
+            raise self._error(
+                f"{row.name:.40} states no bytes: trace with torch.profiler."
+                "profile(record_shapes=True)"
+            )
+        types = row.args["Input type"]
+        shapes = row.args["Input Dims"]
+        return sum(
+            float(math.prod(shape) * self._width_of(dtype))
+            for shape, dtype in zip(shapes, types, strict=True)
         )
-        ends = [*accumulate((end for _, end in kernels), max)]
 
-        def ready(row: Range) -> float:
-            launch: float = launched.get(row.args.get("correlation"), row.begin)
-            place = bisect_left(kernels, (launch,))
-            return max(launch, ends[place - 1]) if place else launch
+    def _ranks_of(self, about: Data) -> tuple[int, ...]:
+        group = str(about.get("Process Group Name", ""))
+        stated = _parse_list(about.get("Process Group Ranks"))
+        ranks = tuple(map(int, stated)) or self._groups.get(group, ())
+        size = int(about.get("Group size", len(ranks)))
+        if not ranks and size == self.world:
+            return tuple(range(size))
+        if len(ranks) != size:
+            raise self._error(f"names {len(ranks)} of {size} ranks of group {group!r}")
+        return ranks
 
-        return ready
+
+def _numbers_of(kind: str, row: Range, calls: list[Range]) -> list[int]:
+    """Return the whole numbers of the last call for an exchange: root or peer, tag."""
+    place = bisect_left(calls, row.begin, key=lambda call: call.begin)
+    for call in reversed(calls[:place]):
+        word = _WORDS.sub("", call.name.removeprefix("c10d::"))
+        if _KINDS.get(word) == kind:
+            words = map(str, call.args.get("Concrete Inputs", ()))
+            return [int(word) for word in words if word.isdecimal()]
+    return []
 
 
-def _numbers(stated: Any) -> list[float]:
+def _parse_list(stated: Any) -> list[float]:
     """Return a list that is stated as such or as text; none where it is cut short."""
     try:
-        values = json.loads(stated) if isinstance(stated, str) else stated
+        values = parse_json(stated) if isinstance(stated, str) else stated
         return [*map(float, values)]
     except (ValueError, TypeError):
         return []

@@ -54,39 +54,54 @@ class _Workflow:
     """The tasks, machines and files of a workflow."""
 
     def __init__(self, whole: Reading, version: str, path: Path) -> None:
-        whole.ignore("makespan", "makespanInSeconds", "executedAt")
+        self._path = path
         is_split = "specification" in whole
         plan = whole.part("specification") if is_split else whole
         execution = whole.part("execution") if "execution" in whole else whole
-        if is_split:
-            execution.ignore("makespanInSeconds", "executedAt")
+        for part in (whole, execution):
+            part.ignore("makespan", "makespanInSeconds", "executedAt")
 
-        name = "jobs" if version in VERSIONS[:3] else "tasks"
-        if name not in plan:
-            problem = f"has no {name!r}, which version {version} calls its tasks"
-            raise DataError(problem, path=path)
-        self._tasks = {_id_of(task): task for task in plan.parts(name, "task")}
-        if len({*map(plain_name, self._tasks)}) < len(plan.parts(name)):
-            raise DataError("has two tasks of one id", path=path)
-
+        self._read_tasks(plan, "jobs" if version in VERSIONS[:3] else "tasks", version)
         self._runs: dict[str, Reading] = {}
+        self._sizes: dict[str, float] = {}
         if is_split:
-            rows = execution.parts("tasks", "task")
-            self._runs = {row.text("id"): row for row in rows}
-        if unknown := self._runs.keys() - self._tasks.keys():
-            raise DataError(f"ran {min(unknown)!r}, which is no task", path=path)
+            self._read_runs(execution)
+            for file in plan.parts("files", "file"):
+                self._sizes[file.text("id")] = file.number("sizeInBytes")
 
-        self._sizes = {
-            file.text("id"): file.number("sizeInBytes")
-            for file in (plan.parts("files", "file") if is_split else ())
-        }
         self._places: dict[str, str] = {}
-        machines = [self._read_machine(row) for row in _machines(whole, execution)]
+        owner = execution if "machines" in execution else whole
+        rows = owner.parts("machines", "machine")
+        machines = [self._read_machine(row) for row in rows]
         self.workload = Workload(str(path), machines or [{"name": "m0"}])
         self.workload.notes.append(
             f"version {version}: sizes of files in bytes and runtimes in seconds, as "
             "WfCommons' own migration has them"
         )
+
+    def _error(self, problem: str) -> DataError:
+        return DataError(problem, path=self._path)
+
+    def _read_tasks(self, plan: Reading, key: str, version: str) -> None:
+        if key not in plan:
+            raise self._error(
+                f"has no {key!r}, which version {version} calls its tasks"
+            )
+        self._tasks: dict[str, Reading] = {}
+        names = set[str]()
+        for task in plan.parts(key, "task"):
+            number = _id_of(task)
+            names.add(plain_name(number))
+            self._tasks[number] = task
+        if len(names) < len(plan.parts(key)):
+            raise self._error("has two tasks of one id")
+
+    def _read_runs(self, execution: Reading) -> None:
+        for run in execution.parts("tasks", "task"):
+            key = run.text("id")
+            if key not in self._tasks:
+                raise self._error(f"ran {key!r}, which is no task")
+            self._runs[key] = run
 
     def _read_machine(self, row: Reading) -> Data:
         row.ignore(*_ABOUT_MACHINE)
@@ -94,7 +109,7 @@ class _Workflow:
         place = self._places.setdefault(name, f"m{len(self._places)}")
         machine: Data = {"name": place}
         cpu = row.part("cpu")
-        cpu.ignore("vendor", "speed", "speedInMHz")
+        cpu.ignore("vendor")
         cores = cpu.count("coreCount", cpu.count("count", 0))
         if cores:
             machine["slots"] = {"core": cores}
@@ -105,39 +120,45 @@ class _Workflow:
 
         Raises DataError when that is none, or its time is negative.
         """
+        left_out = self.workload.left_out
         for key, task in self._tasks.items():
             task.ignore("name", "id", *_ABOUT_TASK)
             run = self._runs.get(key, task)
             run.ignore(*_ABOUT_TASK)
-            stated = [name for name in _TIMES if name in run]
-            seconds = run.number(stated[0]) if stated else 0.0
-            if not stated:
-                self.workload.left_out["task without a time, which takes 0 s"] += 1
-            if run.number("coreCount", run.number("cores", 1)) > 1:
-                self.workload.left_out["cores of a task beyond one"] += 1
+            stated = next((name for name in _TIMES if name in run), None)
+            seconds = run.number(stated) if stated else 0.0
+            if stated is None:
+                left_out["task without a time, which takes 0 s"] += 1
+            cores = run.count("coreCount", run.count("cores", 1))
+            if cores > 1:
+                left_out["cores of a task beyond one"] += cores - 1
 
             about: Data = {"kind": "task"}
             place = self._place_of(key, run)
             if place:
                 about["pin"] = place
-            machine = self.workload.machines[int(place[1:] or 0)]
-            if "slots" in machine:
+            number = int(place.removeprefix("m") or 0)
+            if "slots" in self.workload.machines[number]:
                 about["slot"] = "core"
             self.workload.add_task(plain_name(key), seconds, **about)
 
     def _place_of(self, key: str, run: Reading) -> str:
         """Return the machine of a task; none where placement is to decide."""
-        stated = run.get("machines") if "machines" in run else run.get("machine")
+        stated = run.get("machines" if "machines" in run else "machine", [])
         names = stated if isinstance(stated, list) else [stated]
+        left_out = self.workload.left_out
         if len(names) > 1:
-            self.workload.left_out["machine of a task beyond the first"] += 1
-        name = names[0] if names else None
+            left_out["machine of a task beyond the first"] += 1
         if not self._places:
+            if names:
+                left_out["machine of a task, where the file lists none"] += 1
             return "m0"
-        if name is not None and name not in self._places:
-            problem = f"task {key} ran on {name!r}, which is no machine of the file"
-            raise DataError(problem, path=self.workload.origin)
-        return "" if name is None else self._places[name]
+        if not names:
+            return ""
+        if names[0] not in self._places:
+            problem = f"task {key} ran on {names[0]!r}, which is no machine of the file"
+            raise self._error(problem)
+        return self._places[names[0]]
 
     def join(self) -> None:
         """Add a flow per pair of tasks: the files that one makes and the other reads.
@@ -157,19 +178,22 @@ class _Workflow:
         for name, keys in readers.items():
             maker = self._maker_of(name, makers, len(keys))
             for key in keys:
-                if maker not in ("", key):
-                    size = flows.get((maker, key), 0.0) + self._sizes[name]
-                    flows[maker, key] = size
+                if maker in ("", key):
+                    continue
+                flows.setdefault((maker, key), 0.0)
+                flows[maker, key] += self._sizes[name]
 
-        for (source, destination), size in flows.items():
-            self.workload.add_flow(plain_name(source), plain_name(destination), size)
+        for (maker, reader), size in flows.items():
+            source = plain_name(maker)
+            destination = plain_name(reader)
+            self.workload.add_flow(source, destination, size)
         text = f"{len(self._tasks)} tasks, {len(flows)} pairs of them with files"
         self.workload.notes.append(text)
 
     def _maker_of(self, file: str, makers: Mapping[str, list[str]], reads: int) -> str:
         """Return the task that makes a file; none where it was there before."""
         if file not in self._sizes:
-            raise DataError(f"has no size of file {file!r}", path=self.workload.origin)
+            raise self._error(f"has no size of file {file!r}")
         left_out = self.workload.left_out
         first, *others = makers.get(file, [""])
         if not first:
@@ -180,59 +204,57 @@ class _Workflow:
 
     def _files_of(self, task: Reading) -> tuple[list[str], list[str]]:
         """Return the files that a task makes, and those that it reads."""
-        made = [*map(str, task.get("outputFiles", ()))]
-        read = [*map(str, task.get("inputFiles", ()))]
+        files: dict[str, list[str]] = {}
+        files["output"] = [*map(str, task.get("outputFiles", ()))]
+        files["input"] = [*map(str, task.get("inputFiles", ()))]
         for file in task.parts("files", "file"):  # its own, as before 1.5
-            name = file.text("path", "") + file.text("name", file.text("id", ""))
-            key = "sizeInBytes" if "sizeInBytes" in file else "size"
-            size = file.number(key)
+            name = file.text("path", "") + _id_of(file)
+            link = file.text("link")
+            if link not in files:
+                raise self._error(f"file {name!r} has link {link!r}: input or output")
+            files[link].append(name)
+
+            size = file.number("sizeInBytes" if "sizeInBytes" in file else "size")
             if self._sizes.setdefault(name, size) != size:
                 kind = "size of a file that another task stated otherwise"
                 self.workload.left_out[kind] += 1
-            link = file.text("link")
-            if link not in ("input", "output"):
-                problem = f"file {name!r} has link {link!r}, neither input nor output"
-                raise DataError(problem, path=self.workload.origin)
-            (made if link == "output" else read).append(name)
-        return [*dict.fromkeys(made)], [*dict.fromkeys(read)]
+        made = [*dict.fromkeys(files["output"])]
+        read = [*dict.fromkeys(files["input"])]
+        return made, read
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         """Yield what parents and children state, by id or, before 1.5, by name."""
-        by_name = _names(self._tasks)
+        by_name = self._by_name()
         for key, task in self._tasks.items():
             for parent in task.get("parents", ()):
-                yield self._task_of(parent, key, by_name), key
+                source = self._task_of(parent, key, by_name)
+                yield source, key
             for child in task.get("children", ()):
-                yield key, self._task_of(child, key, by_name)
+                destination = self._task_of(child, key, by_name)
+                yield key, destination
+
+    def _by_name(self) -> dict[str, str]:
+        """Return the id of every task by its name; none where several have that."""
+        by_name: dict[str, str] = {}
+        for key, task in self._tasks.items():
+            name = task.text("name", key)
+            by_name[name] = "" if name in by_name else key
+        return by_name
 
     def _task_of(self, stated: str, key: str, by_name: Mapping[str, str]) -> str:
         if stated in self._tasks:
             return stated
         if stated not in by_name:
             problem = f"task {key} names {stated!r}, no task"
-            raise DataError(problem, path=self.workload.origin)
+            raise self._error(problem)
         if not by_name[stated]:
             problem = f"task {key} names {stated!r}, which several tasks are called"
-            raise DataError(problem, path=self.workload.origin)
+            raise self._error(problem)
         return by_name[stated]
 
 
 _TIMES = ("runtimeInSeconds", "runtime")
 
 
-def _id_of(task: Reading) -> str:
-    return task.text("id") if "id" in task else task.text("name")
-
-
-def _machines(whole: Reading, execution: Reading) -> list[Reading]:
-    owner = execution if "machines" in execution else whole
-    return owner.parts("machines", "machine")
-
-
-def _names(tasks: Mapping[str, Reading]) -> dict[str, str]:
-    """Return the id of every task by its name; none where several have that."""
-    by_name: dict[str, str] = {}
-    for key, task in tasks.items():
-        name = task.text("name", key)
-        by_name[name] = "" if name in by_name else key
-    return by_name
+def _id_of(row: Reading) -> str:
+    return row.text("id") if "id" in row else row.text("name")

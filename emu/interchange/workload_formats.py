@@ -154,7 +154,7 @@ def read_workload(
     paths
         One; of traces of torch.profiler one per rank.
     copies
-        Ranks that have one trace.
+        Ranks that have one Chakra trace.
     in_order
         Ranks of traces are in the order of the files, where these do not say it.
     time_scale
@@ -176,12 +176,15 @@ def read_workload(
 
     with large_files((lambda _: None) if large else None):
         if row is KINETO:
-            return read_traces(
-                paths, copies=copies, in_order=in_order, time_scale=time_scale
-            )
-        options = {"--in-order": in_order, "--time-scale": time_scale != 1}
+            if copies:
+                raise DataError(f"is {row.name}: name one of every rank", path=path)
+            return read_traces(paths, in_order=in_order, time_scale=time_scale)
         is_chakra = row in (CHAKRA, CHAKRA_JSON)
-        options["--copies"] = bool(copies) and not is_chakra
+        options = {
+            "--in-order": in_order,
+            "--time-scale": time_scale != 1,
+            "--copies": bool(copies) and not is_chakra,
+        }
         for option, is_given in options.items():
             if is_given:
                 problem = f"is {row.name}: {option} is for another format"
