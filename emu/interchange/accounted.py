@@ -89,6 +89,7 @@ class Reading:
 
         Raises ValueError when the key is missing and there is no default.
         """
+        # Asked for counts as used: a reader has no reason to ask for anything else.
         self._asked.add(key)
         value = self._values.get(key, default)
         if value is _REQUIRED:

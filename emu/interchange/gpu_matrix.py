@@ -73,6 +73,7 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
 
         model = _find_model(matrix.beside)
         gpu = GPUS.get(model) or _guess(matrix)
+        # One box keeps the names of the matrix; of several each has its own.
         prefixes = [""]
         if answers.boxes > 1:
             prefixes = [f"box{box}." for box in range(answers.boxes)]
@@ -127,6 +128,7 @@ class _Matrix:
             if word not in _WAYS and not _LANES.fullmatch(word):
                 problem = f"{ends} is {word!r}: NV1, ..., {', '.join(_WAYS)}"
                 raise DataError(problem, path=origin)
+            # The command prints a symmetric matrix: another one was edited, or cut.
             if back != word:
                 raise DataError(f"{ends} is {word}, and back {back}", path=origin)
 
@@ -217,6 +219,7 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
             topology.wires[f"{prefix}{name} pcie {way}"] = Wire(gpu.pcie)
             topology.wires[f"{prefix}{name} nvlink {way}"] = Wire(gpu.lane * lanes)
 
+    # NV18 to each of seven others would be 126 NVLinks on a GPU that has 18.
     has_switch = matrix.has_switch(gpu)
     for near, far in permutations(matrix.gpus, 2):
         source = prefix + near

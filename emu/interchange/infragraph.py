@@ -190,7 +190,8 @@ class _Builder:
         for edge in reading.parts("edges", "edge"):
             near = self._instance_ends(edge.part("ep1"))
             far = self._instance_ends(edge.part("ep2"))
-            if len(near) == len(far):  # instance by instance
+            # Their service pairs instances, then the components of each pair.
+            if len(near) == len(far):
                 for sides in zip(near, far, strict=True):
                     self._add_edge(edge, *sides, links)
             else:
@@ -324,7 +325,8 @@ class _Builder:
         else:
             raise NotRead(f"has a scheme {scheme!r}, one2one and many2many are read")
 
-        pairs = {frozenset(pair): pair for pair in ends}  # both ways are one edge
+        # Of a set with itself both orders of a pair come up, and are one edge.
+        pairs = {frozenset(pair): pair for pair in ends}
         for source, destination in pairs.values():
             if source != destination:
                 self._connect(source, destination, wire)

@@ -68,6 +68,7 @@ class Format:
 
     def fits(self, sample: Sample) -> bool:
         """Return True where a file begins, or a folder is filled, like this format."""
+        # A folder is known by what it holds alone, and a file never by that.
         if self.holds or sample.path.is_dir():
             return bool(self.holds) and any(sample.path.glob(self.holds))
         name = sample.path.name.lower().removesuffix(".gz")

@@ -46,6 +46,7 @@ def shortest_ways(
         if place in finished:
             continue
         finished.add(place)
+        # It is reached, and nothing is reached through it.
         if place != start and place in last:
             continue
         for neighbour in neighbours[place]:

@@ -105,8 +105,10 @@ class _Platform:
             for prop in config.elements("prop"):
                 prop.ignore("value")
                 self._topology.left_out[f"config {prop.text('id', '')}"] += 1
+        # Without a zone around them, clusters stand in the platform itself.
         whole = TableZone(" platform", None)
         self._add_zone(whole, root)
+        # A route may name a link, or a gateway, of a zone that stands further below.
         for zone, reading in self._read:
             self._read_routes(zone, reading)
 
@@ -322,6 +324,7 @@ class _Platform:
         direction = link.text("direction", "NONE")
         if direction not in ("NONE", "UP", "DOWN"):
             raise ValueError(f"direction is {direction!r}, write UP or DOWN")
+        # A link of one direction may be named with that direction: l2_UP.
         wires = self._topology.wires
         if name in wires or f"{name}_UP" not in wires:
             return self._known_wire(name)

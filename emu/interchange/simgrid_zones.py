@@ -189,6 +189,7 @@ class Zones:
         if leg is None:
             return None
 
+        # The ends of a leg lie deeper by a zone at least, so that this ends.
         before = self.find_route(source, leg.source_gateway or source)
         behind = self.find_route(leg.destination_gateway or destination, destination)
         if before is None or behind is None:

@@ -143,6 +143,7 @@ def _path(name: str, above: Above) -> list[str]:
 
 def _route(source: list[str], destination: list[str]) -> list[str]:
     """Return the links up to the lowest switch above both, and down; none without."""
+    # Paths go up, so that the first that both have is the lowest.
     shared = [name for name in source if name in destination]
     if not shared:
         return []
