@@ -1,4 +1,4 @@
-"""Writes what docs/scenarios.md and docs/commands.md take from the code.
+"""Writes what docs/scenarios.md, commands.md and formats.md take from the code.
 
 ``python tools/document_keys.py`` after a change to a section of `emu.scenario` or to a
 command; a test compares the files with what this would write.
@@ -16,6 +16,17 @@ import typer
 
 from emu.cli import app
 from emu.cli.app import GROUPS
+from emu.interchange.graph_formats import COMMON_FORMATS
+from emu.interchange.known_formats import FORMATS
+from emu.interchange.recognise import (
+    COMPARE,
+    IMPORT,
+    PROFILE,
+    SCENARIO,
+    TOPOLOGY,
+    WORKLOAD,
+    Format,
+)
 from emu.scenario.scenario import json_schema
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -33,6 +44,7 @@ SECTIONS = {
     "`cluster.links[]`": "LinkSection",
     "`cluster.routes[]`": "RouteSection",
     "`cluster.racks[]`": "RackSection",
+    "`cluster.topology` that is a file": "TopologySection",
     "`job` of `system: dgtp`": "DgtpJobSection",
     "`job.dataset`": "DatasetSection",
     "`job.model`": "ModelSection",
@@ -143,8 +155,39 @@ def _command(group: Any, name: str, summary: str) -> str:
     return f"- `{' '.join(['emu', name, *pieces])}`: {summary}\n"
 
 
+def formats() -> str:
+    """Return a line for every format of files, below the command that takes it."""
+    rows = defaultdict[str, dict[str, Format]](dict)
+    for row in (*FORMATS, *COMMON_FORMATS):
+        for command in row.commands or ("Converted first",):
+            rows[command].setdefault(row.name, row)
+    titles = dict.fromkeys([*_TITLES, *rows])
+    return "\n".join(
+        f"### {_TITLES.get(command, command)}\n\n"
+        + "".join(_format(row) for row in rows[command].values())
+        for command in titles
+        if command in rows
+    )
+
+
+def _format(row: Format) -> str:
+    words = row.name[:1].upper() + row.name[1:]
+    left_out = f" Left out: {row.left_out}." if row.left_out else ""
+    way = f" `{row.conversion}`." if row.conversion else ""
+    return f"- {words}.{left_out}{way}\n"
+
+
+#: Heading of each command in formats.md.
+_TITLES = {
+    IMPORT: "Graphs: `emu import FILE -o NAME`",
+    WORKLOAD: "Workloads: `emu import-workload FILE -o NAME.json`",
+    TOPOLOGY: "Topologies: `cluster: {topology: FILE}`",
+    PROFILE: "Traces of times: `emu profile SCENARIO OUT --from FILE`",
+    COMPARE: "Measurements: `emu compare RUN FILE`",
+    SCENARIO: "Scenarios: `emu simulate FILE`",
+}
 #: File in docs/ -> what writes the part below its mark.
-WRITTEN = {"scenarios.md": keys, "commands.md": commands}
+WRITTEN = {"scenarios.md": keys, "commands.md": commands, "formats.md": formats}
 
 
 def document(name: str) -> str:

@@ -56,6 +56,7 @@ Write a scenario
     scenario docs       Show a document of emu, or list them.
     scenario import     Bring a graph of your own in, for job.dataset: NAME.
     scenario import-workload Write a scenario of a trace or workflow of others.
+    format   what       Say what files are, and which command takes or converts each.
     scenario data       List graphs, fetch public ones, or clear what was prepared.
     predict  policies   Explain every rate policy in two lines.
     predict  placements Explain every placement policy in two lines.
@@ -89,7 +90,7 @@ This host
 _LARGE = ("--large", "Lift limits against files of strangers, for your own.")
 #: Commands that read no scenario, and none of a run.
 _READS_NONE = {"init", "schema", "docs", "import", "data", "policies", "placements"}
-_READS_NONE |= {"agent", "trials", "exec", "clean", "import-workload"}
+_READS_NONE |= {"agent", "trials", "exec", "clean", "import-workload", "what"}
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
 _CARRIES_OUT = {"predict", "what_if", "sweep", "run", "trials", "lab"}
 #: Title of a group -> its commands by name; and all commands, in the same order.

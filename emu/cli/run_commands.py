@@ -448,6 +448,12 @@ def profile(
     """
     console = terminal(sys.stderr)
     if trace is not None:
+        from emu.interchange.known_formats import (  # noqa: PLC0415 - seldom used
+            check_command,
+        )
+        from emu.interchange.recognise import PROFILE  # noqa: PLC0415 - seldom used
+
+        check_command(trace, PROFILE)
         scenario = load(file, overrides or [], timed=False)
         kinds = dict(map(_range, ranges or ()))
         with console.status("counting what is sampled"):

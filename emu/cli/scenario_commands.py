@@ -223,7 +223,11 @@ def import_command(
     from emu.graph_data.readers import text_table  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
+    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
+    from emu.interchange.recognise import IMPORT  # noqa: PLC0415 - seldom
 
+    if file.exists():
+        check_command(file, IMPORT)
     if file_part(name) != name or name in PRESETS:
         rule = "letters, digits, dots and dashes make a name"
         raise DataError(f"{rule}, and no synthetic graph's", path=f"-o {name}")
@@ -287,41 +291,58 @@ def _print_import(name: str, facts: dict[str, Any], lines: list[str]) -> None:
 
 @app.command("import-workload")
 def import_workload(
-    file: Path = argument("FILE", "Trace or workflow of others."),
+    files: list[Path] = argument("FILE...", "Trace or workflow of others."),
     target: Path = option("--out -o NAME.json", "Scenario to write.", ...),
     nic: str = option("RATE", "NIC of every machine, in and out.", "10 Gbit/s"),
     latency: str = option("TIME", "From a NIC to any other.", ""),
     copies: int = option("N", "Ranks that have this one Chakra trace.", 0, min=0),
+    time_scale: float = option(
+        "N", "Seconds of traces per second of the job, as a lab states it.", 1.0
+    ),
     *,
+    in_order: bool = option("--in-order", "Files are of rank 0, 1, ... in order."),
     large: bool = option("--large", "Take more than a million nodes, or 256 MB."),
 ) -> None:
     """Write a scenario of a trace or workflow of others.
 
-    FILE is a trace of coflow-benchmark (Facebook's), a Chakra execution trace of one
-    rank (.et or .json; NAME.0.et, NAME.1.et, ... are those of all ranks), a workflow of
-    WfCommons, or a GOAL schedule (LogGOPSim, ATLAHS; text). What a custom job has no
-    word for is left out, by name and count.
+    FILE is a trace of torch.profiler (Kineto; one FILE per rank), of coflow-benchmark
+    (Facebook's), a Chakra execution trace of one rank (.et or .json; NAME.0.et,
+    NAME.1.et, ... are those of all ranks), a workflow of WfCommons, or a GOAL schedule
+    (LogGOPSim, ATLAHS; text). What a custom job has no word for is left out, by name
+    and count.
 
-    Raises DataError when the file cannot be read, or cannot be carried out.
+    Raises DataError when a file cannot be read, or cannot be carried out.
     """
-    from emu.interchange.formats import read_workload  # noqa: PLC0415 - seldom used
+    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
+    from emu.interchange.recognise import WORKLOAD  # noqa: PLC0415 - seldom used
+    from emu.interchange.workload_formats import (  # noqa: PLC0415 - seldom used
+        read_workload,
+    )
 
-    workload = read_workload(file, copies=copies, large=large)
+    for file in files:
+        check_command(file, WORKLOAD)
+    if not 0 < time_scale < float("inf"):
+        raise ScenarioError("write a number above 0", file="--time-scale")
+    workload = read_workload(
+        *files, copies=copies, in_order=in_order, time_scale=time_scale, large=large
+    )
     if nic:
         seconds(nic, "--nic", RATE)
     if latency:
         seconds(latency, "--latency")
     text = json.dumps(workload.scenario(target.stem, nic, latency))
     write_atomic(target, text)
+
     for note in workload.notes:
         typer.echo(note)
     for what, count in sorted(workload.left_out.items(), key=lambda row: -row[1]):
-        typer.echo(f"left out: {what}, {count:,} times")
-    values, edges = sum(map(text.count, ",[{")), workload.edges
-    big = " --large" if values > MOST_VALUES or edges > MOST_EDGES else ""
-    rest = f"latency {latency or 'none'}"
-    typer.echo(f"NICs are not in the file: {nic}, by --nic; {rest}")
-    typer.echo(f"next: emu simulate {target}{big}")
+        if count:
+            typer.echo(f"left out: {what}, {count:,} times")
+    typer.echo(
+        f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
+    )
+    is_big = sum(map(text.count, ",[{")) > MOST_VALUES or workload.edges > MOST_EDGES
+    typer.echo(f"next: emu simulate {target}{' --large' if is_big else ''}")
 
 
 Action = StrEnum("Action", "LIST FETCH CLEAR")

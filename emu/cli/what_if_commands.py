@@ -315,6 +315,12 @@ def _compare_runs(
     what: Sequence[Path], json_target: JsonTarget, out: Path | None
 ) -> None:
     """Show recorded runs, and beside them what was measured elsewhere."""
+    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
+    from emu.interchange.recognise import COMPARE  # noqa: PLC0415 - seldom used
+
+    for path in what:
+        if not path.is_dir():
+            check_command(path, COMPARE)
     runs = [emu.load_run(path) for path in what if path.is_dir()]
     others = [read_measurement(path) for path in what if not path.is_dir()]
     say_missing(*runs)

@@ -13,13 +13,14 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from emu.errors import DataError
 from emu.interchange.chakra_nodes import COLLECTIVES, Node, Trace, read_nodes
 from emu.interchange.workload import (
     Data,
     Workload,
+    equal_machines,
     order_nodes,
     plain_name,
     reduce_edges,
@@ -30,11 +31,16 @@ _USED = {
     "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "root", "pg_name",
     "seconds", "control", "channel",
 }  # fmt: skip
-_SECTIONS = {
-    "ALL_REDUCE": "allreduce", "ALL_GATHER": "allgather", "BROADCAST": "broadcast",
-    "ALL_TO_ALL": "alltoall", "REDUCE_SCATTER": "reduce_scatter",
-    "REDUCE_SCATTER_BLOCK": "reduce_scatter",
+_METADATA = {
+    "machine", "nic_in", "nic_out", "latency_in", "latency_out", "collective", "schema",
+    "version", "task", "gate",
 }  # fmt: skip
+_VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
+_ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
+
+
+#: From, to and tag.
+_Way: TypeAlias = tuple[int, int, int]
 
 
 class _Message(NamedTuple):
@@ -42,7 +48,7 @@ class _Message(NamedTuple):
 
     task: str
     size: float
-    """Bytes."""
+    """Bytes; 0 of a receive that does not say."""
     channel: str
     """Messages of one go one after the other; of none, those of one tag do."""
     control: bool
@@ -64,19 +70,21 @@ class _Exchange(NamedTuple):
 def rank_files(path: Path, copies: int = 0) -> list[Path]:
     """Return the file of every rank: NAME.0.et, NAME.1.et, ... of one, or copies of it.
 
+    A number behind others, as in ``chakra.0.0.4.et``, is of a version.
+
     Raises DataError when one between them is missing.
     """
     if copies:
         return [path] * copies
     match = re.fullmatch(r"(.*\.)(\d+)(\.\w+)", path.name)
-    if match is None:
+    if match is None or _VERSION_IN_NAME.search(path.name):
         return [path]
     begin, _, end = match.groups()
+    pattern = re.compile(rf"{re.escape(begin)}(\d+){re.escape(end)}")
     ranks = dict[int, Path]()
     for other in path.parent.iterdir():
-        rank = other.name[len(begin) : len(other.name) - len(end)]
-        if other.name == f"{begin}{rank}{end}" and rank.isdecimal():
-            ranks[int(rank)] = other
+        if found := pattern.fullmatch(other.name):
+            ranks[int(found[1])] = other
     missing = [rank for rank in range(max(ranks)) if rank not in ranks]
     if missing:
         problem = f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is "
@@ -92,53 +100,55 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     """
     files = rank_files(path, copies)
     size = len(files)
-    machine = {"name": "m", "count": size} if size > 1 else {"name": "m0"}
-    job = _Job(Workload(str(path), [machine]), files)
+    workload = Workload(str(path), [equal_machines("m", size)])
+    if _VERSION_IN_NAME.search(path.name) and not copies:
+        note = "numbers in the file's name are of a version: ranks are NAME.0.et, ..."
+        workload.notes.append(note)
+
+    job = _Job(workload, files)
     for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
         trace = read_nodes(file, large=large)
         needs = job.order_edges(trace.nodes, str(file))
-        for rank in range(size) if copies else [place]:
+        ranks = range(size) if copies else [place]
+        for rank in ranks:
             job.add_rank(rank, trace, needs)
     job.join_messages()
     job.join_collectives()
     for rank in range(size):
-        job.workload.places.setdefault(f"r{rank}", f"m{rank}")
-    return job.workload
+        workload.places.setdefault(f"r{rank}", f"m{rank}")
+    return workload
 
 
 class _Job:
     """The ranks so far, and what they do together."""
 
     def __init__(self, workload: Workload, files: list[Path]) -> None:
-        self.workload, self._files = workload, files
+        self.workload = workload
+        self._files = files
         # Ends of messages by (from, to, tag).
-        self._sends = defaultdict[Any, list[_Message]](list)
-        self._receives = defaultdict[Any, list[_Message]](list)
+        self._sends: dict[_Way, list[_Message]] = defaultdict(list)
+        self._receives: dict[_Way, list[_Message]] = defaultdict(list)
         # Of each group the collectives of each rank, in order.
-        self._groups = defaultdict[str, dict[int, list[_Exchange]]](
-            lambda: defaultdict(list)
-        )
+        self._groups: dict[str, dict[int, list[_Exchange]]] = {}
 
     def add_rank(self, rank: int, trace: Trace, needed: list[tuple[int, int]]) -> None:
         """Add the nodes of a rank, and the orders that no longer way stands for."""
-        left_out, nodes, about = self.workload.left_out, trace.nodes, trace.metadata
-        if "machine" in about:  # it names one, and states its NIC
-            name, machines = str(about["machine"]), self.workload.machines
-            if all("nic" not in one for one in machines):
-                machines.clear()
-            self.workload.places[f"r{rank}"] = name
-            if all(one["name"] != name for one in machines):
-                ways = "in", "out"
-                nic: Data = {w: RATE.exact(float(about[f"nic_{w}"])) for w in ways}
-                lags = {w: DURATION.exact(float(about[f"latency_{w}"])) for w in ways}
-                has_nic = float(about["nic_in"]) > 0
-                nic |= {"latency": lags}
-                machines.append({"name": name, "nic": nic if has_nic else "none"})
-        if "collective" in about:
+        left_out = self.workload.left_out
+        left_out.update(trace.left_out)
+        unknown = trace.metadata.keys() - _METADATA
+        left_out.update(f"metadata {name}" for name in unknown)
+        nodes = trace.nodes
+        if "machine" in trace.metadata:
+            self._add_machine(rank, trace.metadata)
+        if "collective" in trace.metadata:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
-            sums = {n.number for n in nodes if n.kind == "COMP" and n.micros}
-            nodes = [n._replace(micros=0) if n.number in sums else n for n in nodes]
-            left_out["made-up time of a sum in a collective"] += len(sums)
+            timed = [node.kind == "COMP" and node.micros > 0 for node in nodes]
+            nodes = [
+                node._replace(micros=0) if is_sum else node
+                for node, is_sum in zip(nodes, timed, strict=True)
+            ]
+            left_out["made-up time of a sum in a collective"] += sum(timed)
+
         ends = [self._add_node(rank, node) for node in nodes]
         for source, destination in needed:
             name = f"r{rank}.{nodes[destination].number}"
@@ -146,36 +156,60 @@ class _Job:
         for node in nodes:
             left_out.update(f"attribute {name}" for name in {*node.attributes} - _USED)
 
+    def _add_machine(self, rank: int, about: Data) -> None:
+        """Take the machine of a rank as its metadata name it, with its NIC."""
+        name = str(about["machine"])
+        machines = self.workload.machines
+        if all("nic" not in machine for machine in machines):
+            machines.clear()
+        self.workload.places[f"r{rank}"] = name
+        if any(machine["name"] == name for machine in machines):
+            return
+        if not float(about["nic_in"]) > 0:
+            machines.append({"name": name, "nic": "none"})
+            return
+        nic: Data = {"latency": {}}
+        for way in ("in", "out"):
+            nic[way] = RATE.exact(float(about[f"nic_{way}"]))
+            nic["latency"][way] = DURATION.exact(float(about[f"latency_{way}"]))
+        machines.append({"name": name, "nic": nic})
+
     def order_edges(self, nodes: list[Node], origin: str) -> list[tuple[int, int]]:
         """Return the dependencies of a rank, by places in the file.
 
         Raises DataError when those of data run in a circle.
         """
-        places = {node.number: at for at, node in enumerate(nodes)}
-        data, every = dict[tuple[int, int], None](), dict[tuple[int, int], None]()
         left_out = self.workload.left_out
-        for at, node in enumerate(nodes):
+        places = {node.number: place for place, node in enumerate(nodes)}
+        data = dict[tuple[int, int], None]()
+        every = dict[tuple[int, int], None]()
+        for place, node in enumerate(nodes):
             for number in (*node.data, *node.control):
                 if number == node.number:
                     left_out["dependency of a node on itself"] += 1
                 elif number not in places:
                     left_out["dependency on a node that is not there"] += 1
                 else:
-                    every[places[number], at] = None
-            own = ((places[n], at) for n in node.data if n in places)
-            data.update(dict.fromkeys(own))
+                    every[places[number], place] = None
+            for number in node.data:
+                if number in places:
+                    data[places[number], place] = None
+
         names = [f"node {node.number}" for node in nodes]
         order_nodes(names, data, origin)
+        forward = [*every]
         try:
             order = order_nodes(names, every, origin)
         except DataError:  # a converter's calls contradict its data
-            order = sorted(range(len(nodes)), key=lambda at: nodes[at].number)
-            rank = {node: at for at, node in enumerate(order)}
-            forward = {e: None for e in every if rank[e[0]] < rank[e[1]]}
+            numbers = [node.number for node in nodes]
+            order = sorted(range(len(nodes)), key=numbers.__getitem__)
+            forward = [
+                (source, destination)
+                for source, destination in every
+                if numbers[source] < numbers[destination]
+            ]
             kind = "dependency against the order of ids, where they contradict"
             left_out[kind] += len(every) - len(forward)
-        else:
-            forward = every
         needs = reduce_edges(order, forward)
         self.workload.notes.append(
             f"{Path(origin).name}: {len(nodes):,} nodes; {len(every):,} dependencies, "
@@ -185,131 +219,166 @@ class _Job:
 
     def _add_node(self, rank: int, node: Node) -> str:
         """Add the task of a node; return the one that ends with it."""
-        name, attributes = f"r{rank}.{node.number}", node.attributes
-        # An operator that calls a collective is of its type, and has no size.
-        has_size = "comm_size" in attributes
-        has_size |= attributes.get("comm_type") in (9, "9", "BARRIER")
-        is_whole = node.kind == "COMM_COLL" and has_size
-        if is_whole and len(self._files) == 1:
-            self.workload.left_out["collective of one rank, as long as it took"] += 1
-            is_whole = False
-        if not is_whole and node.kind not in ("COMM_SEND", "COMM_RECV"):
-            return self._add_timed(rank, node, name)
-        size = float(attributes.get("comm_size", 0))
+        if node.kind in ("COMM_SEND", "COMM_RECV"):
+            return self._add_message(rank, node)
+        if node.kind == "COMM_COLL":
+            # An operator that calls a collective is of its type, and has no size.
+            is_barrier = node.attributes.get("comm_type") in (9, "9", "BARRIER")
+            if not is_barrier and "comm_size" not in node.attributes:
+                kind = "collective without comm_size, as long as it took"
+                self.workload.left_out[kind] += 1
+            elif len(self._files) == 1:
+                kind = "collective of one rank, as long as it took"
+                self.workload.left_out[kind] += 1
+            else:
+                return self._add_exchange(rank, node)
+        return self._add_timed(rank, node)
+
+    def _add_exchange(self, rank: int, node: Node) -> str:
+        name = f"r{rank}.{node.number}"
+        attributes = node.attributes
+        if "comm_type" not in attributes:
+            problem = f"node {node.number} is a collective without comm_type"
+            raise DataError(problem, path=self._files[rank])
+        kind = _collective_of(attributes["comm_type"], name)
+        if kind in _ROOTED and "root" not in attributes:
+            self.workload.left_out[f"root of a {kind}, taken to be the first"] += 1
+        self._add_task(rank, name, node.kind, 0)
+        self._add_task(rank, f"{name}.done", node.kind, 0)
+        exchange = _Exchange(
+            kind=kind,
+            size=self._size_of(rank, node),
+            root=int(attributes.get("root", 0)),
+            task=name,
+        )
+        group = self._groups.setdefault(str(attributes.get("pg_name", "")), {})
+        group.setdefault(rank, []).append(exchange)
+        return f"{name}.done"
+
+    def _add_message(self, rank: int, node: Node) -> str:
+        name = f"r{rank}.{node.number}"
+        attributes = node.attributes
+        sends = node.kind == "COMM_SEND"
+        peer_key = "comm_dst" if sends else "comm_src"
+        needed = [peer_key, "comm_size"] if sends else [peer_key]
+        for key in needed:
+            if key not in attributes:
+                problem = f"node {node.number} is a {node.kind} without {key}"
+                raise DataError(problem, path=self._files[rank])
+        peer = int(attributes[peer_key])
+        if not 0 <= peer < len(self._files):
+            problem = f"node {node.number} names rank {peer}, whose file is missing: "
+            problem += f"{len(self._files)} are there"
+            raise DataError(problem, path=self._files[rank])
+        if "comm_size" not in attributes:
+            kind = "receive without comm_size, which takes that of its send"
+            self.workload.left_out[kind] += 1
+
+        self._add_task(rank, name, node.kind, 0)
+        message = _Message(
+            task=name,
+            size=self._size_of(rank, node),
+            channel=str(attributes.get("channel", "")),
+            control=bool(int(attributes.get("control", 0))),
+        )
+        tag = int(attributes.get("comm_tag", 0))
+        if sends:
+            self._sends[rank, peer, tag].append(message)
+        else:
+            self._receives[peer, rank, tag].append(message)
+        return name
+
+    def _size_of(self, rank: int, node: Node) -> float:
+        size = float(node.attributes.get("comm_size", 0))
         if size < 0:
             problem = f"node {node.number} has comm_size {size:g}"
             raise DataError(problem, path=self._files[rank])
-        self._task(rank, name, node.kind, 0)
-        if is_whole:
-            self._task(rank, f"{name}.done", node.kind, 0)
-            kind = _collective_of(attributes.get("comm_type", 0), name)
-            row = _Exchange(kind, size, int(attributes.get("root", 0)), name)
-            self._groups[str(attributes.get("pg_name", ""))][rank].append(row)
-            return f"{name}.done"
-        sends = node.kind == "COMM_SEND"
-        other = int(attributes.get("comm_dst" if sends else "comm_src", 0))
-        tag = int(attributes.get("comm_tag", 0))
-        if not 0 <= other < len(self._files):
-            problem = f"node {node.number} names rank {other}, whose file is missing: "
-            problem += f"{len(self._files)} are there"
-            raise DataError(problem, path=self._files[rank])
-        key = (rank, other, tag) if sends else (other, rank, tag)
-        about = (str(attributes.get("channel", "")), bool(attributes.get("control")))
-        table = self._sends if sends else self._receives
-        table[key].append(_Message(name, size, *about))
-        return name
+        return size
 
-    def _add_timed(self, rank: int, node: Node, name: str) -> str:
+    def _add_timed(self, rank: int, node: Node) -> str:
+        name = f"r{rank}.{node.number}"
         left_out = self.workload.left_out
         if node.kind not in ("COMP", "COMM_COLL"):
             left_out[f"all but the time of {node.kind}_NODE"] += 1
+        seconds = float(node.attributes.get("seconds", node.micros / 1e6))
         if not node.micros and "num_ops" in node.attributes:
             left_out["time of a node that states num_ops alone"] += 1
-        seconds = node.attributes.get("seconds", node.micros / 1e6)
-        self._task(rank, name, node.kind, float(seconds))
+        elif node.kind == "COMP" and not seconds:
+            left_out["node without a time, which takes 0 s"] += 1
+        self._add_task(rank, name, node.kind, seconds)
         return name
 
-    def _task(self, rank: int, name: str, kind: str, seconds: float) -> None:
-        self.workload.add_task(name, seconds, kind=kind.lower(), process=f"r{rank}")
-
-    def _add_gate(self, task: str, kind: str) -> str:
-        """Add the gate of a task; return its name."""
-        gate, process = f"{task}.gate", task.partition(".")[0]
-        self.workload.add_task(gate, 0, kind=kind, gate=True, process=process)
-        return gate
+    def _add_task(self, rank: int, name: str, kind: str, seconds: float) -> None:
+        process = f"r{rank}"
+        self.workload.add_task(name, seconds, kind=kind.lower(), process=process)
 
     def join_messages(self) -> None:
         """Add the flow of every message.
 
         Raises DataError when one has no other end, or another size there.
         """
-        workload = self.workload
         for key in {**self._sends, **self._receives}:
-            sends, receives = self._sends[key], self._receives[key]
+            sends = self._sends[key]
+            receives = self._receives[key]
             if len(sends) != len(receives):
                 source, destination, tag = key
                 problem = f"rank {source} sends {len(sends)} messages of tag {tag} to "
                 problem += f"rank {destination}, which receives {len(receives)}"
-                raise DataError(problem, path=workload.origin)
+                raise DataError(problem, path=self.workload.origin)
             way = "-".join(map(str, key)) if len(sends) > 1 else ""
-            for send, got in zip(sends, receives, strict=True):
-                if got.size not in (0, send.size):
-                    problem = f"{got.task} receives {got.size:g} bytes of "
-                    problem += f"{send.size:g} of {send.task}"
-                    raise DataError(problem, path=workload.origin)
-                if send.control:  # over a gate nothing goes
-                    gate = self._add_gate(send.task, "order")
-                    workload.add_flow(send.task, gate)
-                    workload.add_flow(gate, got.task)
-                    continue
-                workload.add_flow(send.task, got.task, send.size)
-                if channel := (send.channel or way):
-                    workload.flows[-1]["channel"] = plain_name(channel)
+            for send, receive in zip(sends, receives, strict=True):
+                self._join_message(send, receive, way)
+
+    def _join_message(self, send: _Message, receive: _Message, way: str) -> None:
+        workload = self.workload
+        if receive.size not in (0, send.size):
+            problem = f"{receive.task} receives {receive.size:g} bytes of "
+            problem += f"{send.size:g} of {send.task}"
+            raise DataError(problem, path=workload.origin)
+        if send.control:  # over a gate nothing goes
+            gate = workload.add_gate(send.task, "order")
+            workload.add_flow(send.task, gate)
+            workload.add_flow(gate, receive.task)
+            return
+        workload.add_flow(send.task, receive.task, send.size)
+        if channel := (send.channel or way):
+            workload.flows[-1]["channel"] = plain_name(channel)
 
     def join_collectives(self) -> None:
         """Add the collectives: of a group the first of each rank, the second, ...
 
         Raises DataError when they differ between ranks.
         """
-        for ranks in self._groups.values():
-            counts = {len(some): rank for rank, some in ranks.items()}
-            if len(counts) > 1:
-                few, many = min(counts), max(counts)
+        for name, ranks in self._groups.items():
+            if not name:  # of all ranks
+                for rank in range(len(self._files)):
+                    ranks.setdefault(rank, [])
+            elif len(ranks) == 1:
+                kind = "collective of one rank alone in its group, without bytes"
+                self.workload.left_out[kind] += len(ranks[min(ranks)])
+            counts = {len(exchanges): rank for rank, exchanges in ranks.items()}
+            few = min(counts)
+            many = max(counts)
+            if few < many:
                 problem = f"rank {counts[few]} takes part in {few} collectives, rank "
                 problem += f"{counts[many]} of its group in {many}"
                 raise DataError(problem, path=self.workload.origin)
             for together in zip(*ranks.values(), strict=True):
-                first = together[0]
-                for row in together:
-                    if row[:3] != first[:3]:
-                        problem = f"{first.task} is {first.kind} of {first.size:g} "
-                        problem += f"bytes, {row.task} beside it {row.kind} of "
-                        problem += f"{row.size:g}"
-                        raise DataError(problem, path=self.workload.origin)
-                    self.workload.add_flow(row.task, f"{row.task}.done")
-                if len(together) > 1 and (first.size or first.kind == "BARRIER"):
-                    self._join(together)
+                self._join_collective(together)
 
-    def _join(self, together: Sequence[_Exchange]) -> None:
-        kind, size, root, task = together[0]
-        root %= len(together)
-        ranks = [row.task for row in (*together[root:], *together[:root])]
-        ends_of, workload = [f"{name}.done" for name in ranks], self.workload
-        if kind in _SECTIONS:
-            section: Data = {"among": ranks, "volume": f"{size!r} B", "then": ends_of}
-            section |= {"lag": 0, **({"segments": 1} if kind == "ALL_REDUCE" else {})}
-            workload.collectives.append({_SECTIONS[kind]: section})
-        elif kind == "BARRIER":
-            gate = self._add_gate(task, "barrier")
-            for name, end in zip(ranks, ends_of, strict=True):
-                workload.add_flow(name, gate)
-                workload.add_flow(gate, end)
-        elif kind == "SCATTER":
-            for end in ends_of[1:]:
-                workload.add_flow(ranks[0], end, size / len(ranks))
-        else:  # REDUCE, GATHER
-            for name in ranks[1:]:
-                workload.add_flow(name, ends_of[0], size)
+    def _join_collective(self, together: Sequence[_Exchange]) -> None:
+        first = together[0]
+        for exchange in together:
+            alike = exchange._replace(task=first.task)
+            if alike != first:
+                problem = f"{first.task} is {first.kind} of {first.size:g} bytes, "
+                problem += f"{exchange.task} beside it {exchange.kind} of "
+                problem += f"{exchange.size:g}"
+                raise DataError(problem, path=self.workload.origin)
+            self.workload.add_flow(exchange.task, f"{exchange.task}.done")
+        if len(together) > 1 and (first.size or first.kind == "BARRIER"):
+            tasks = [exchange.task for exchange in together]
+            self.workload.add_collective(first.kind, first.size, tasks, root=first.root)
 
 
 def _collective_of(stated: Any, name: str) -> str:
@@ -317,8 +386,9 @@ def _collective_of(stated: Any, name: str) -> str:
 
     Raises DataError when there is none such.
     """
-    text = str(stated).upper().replace("_", "")
+    text = str(stated).upper()
+    plain = text.replace("_", "")
     for number, kind in enumerate(COLLECTIVES):
-        if text in (str(number), kind.replace("_", "")):
+        if text == str(number) or plain == kind.replace("_", ""):
             return kind
     raise DataError(f"is a collective of type {stated!r:.40}", path=name)

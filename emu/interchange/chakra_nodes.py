@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from emu.interchange.protobuf import (
     REAL,
     SIGNED,
     TEXT,
+    UNKNOWN,
     Schema,
     decode,
     read_messages,
@@ -44,6 +46,7 @@ _KINDS_OF_VALUES = {
 }  # fmt: skip
 _ATTRIBUTE: Schema = {
     1: ("name", TEXT),
+    2: ("doc_string", None),
     **{number: ("value", kind) for number, kind in _KINDS_OF_VALUES.items()},
     **{n + 1: ("list", {1: ("values", k)}) for n, k in _KINDS_OF_VALUES.items()},
 }
@@ -51,7 +54,14 @@ _NODE: Schema = {
     1: ("id", INTEGER), 2: ("name", TEXT), 3: ("type", INTEGER),
     4: ("ctrldeps", INTEGER), 5: ("datadeps", INTEGER), 7: ("durationmicros", INTEGER),
     10: ("attr", _ATTRIBUTE),
+    # Start, inputs and outputs: known, and of no number here.
+    6: ("starttimemicros", None), 8: ("inputs", None), 9: ("outputs", None),
 }  # fmt: skip
+#: What parts two values of JSON.
+_GAP = re.compile(r"[\s,]*")
+#: Keys of an attribute's value, in protobuf, JSON of it, and PyTorch's own traces.
+_VALUE = re.compile(r"^(value|list)$|(Val|_val|List|_list)$")
+_IN_ATTRIBUTE = re.compile(rf"{_VALUE.pattern}|^(name|type|doc_?[sS]tring)$")
 #: The metadata, whose attributes stood in field 1 before there was a version.
 _METADATA: Schema = {1: ("version", TEXT), 2: ("attr", _ATTRIBUTE)}
 _VERSIONS = ("0.0.4", "1.")
@@ -79,6 +89,8 @@ class Trace(NamedTuple):
 
     metadata: Data
     nodes: list[Node]
+    left_out: Counter[str]
+    """Fields that no reader asked for, and how often."""
 
 
 def read_nodes(path: Path, *, large: bool = False) -> Trace:
@@ -89,37 +101,69 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
     """
     with open_input(path, None if large else MOST_TEXT) as file:
         content = file.read()
-    trace, numbers = Trace({}, []), set[int]()
+    trace = Trace({}, [], Counter())
     try:
         is_json = path.suffix == ".json" or content.lstrip()[:2] in (b'{"', b"[{")
         rows = _json_rows(content.decode()) if is_json else _rows(content)
         for row in rows:
-            attributes = dict(map(_attribute, row.get("attr", [])))
-            if not row.keys() & {"id", "type", "nodetype"}:
-                trace.metadata.update(attributes)
-                continue
-            kind = str(row.get("type", row.get("nodetype", 0))).removesuffix("_NODE")
-            if kind.isdecimal():
-                is_known = int(kind) < len(KINDS)
-                kind = KINDS[int(kind)] if is_known else f"type {kind}"
-            micros = float(row.get("durationmicros") or row.get("runtime") or 0)
-            keys = ("datadeps", "ctrldeps")
-            data, control = ([int(n) for n in row.get(key, [])] for key in keys)
-            number = int(row.get("id", 0))
-            node = Node(number, kind, data, control, micros, attributes)
-            trace.nodes.append(node)
-            numbers.add(node.number)
-            if len(numbers) > MOST_NODES and not large:
+            _take_row(trace, row)
+            if len(trace.nodes) > MOST_NODES and not large:
                 problem = f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
                 raise DataError(problem + "each: add --large", path=path)
-        if schema := trace.metadata.get("schema"):
-            _check_version([schema])
+        _check_version([trace.metadata.get("schema")])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"is no Chakra trace: {error!s:.200}", path=path) from error
-    if not trace.nodes or len(numbers) < len(trace.nodes):
-        problem = "has two nodes of one id" if trace.nodes else "holds no node"
-        raise DataError(problem, path=path)
+
+    if not trace.nodes:
+        raise DataError("holds no node", path=path)
+    numbers = {node.number for node in trace.nodes}
+    if len(numbers) < len(trace.nodes):
+        raise DataError("has two nodes of one id", path=path)
     return trace
+
+
+def _take_row(trace: Trace, row: Data) -> None:
+    """Take in a node, or metadata."""
+    trace.left_out.update(_unknown_fields(row))
+    if row.keys() & {"id", "type", "nodetype"}:
+        trace.nodes.append(_node(row))
+    else:
+        attributes = map(_attribute, row.get("attr", []))
+        trace.metadata.update(attributes)
+
+
+def _node(row: Data) -> Node:
+    kind = str(row.get("type", row.get("nodetype", 0)))
+    kind = kind.removesuffix("_NODE")
+    if kind.isdecimal():
+        number = int(kind)
+        kind = KINDS[number] if number < len(KINDS) else f"type {number}"
+
+    attributes: Data = {}
+    for name, value in map(_attribute, row.get("attr", [])):
+        if name in attributes:
+            raise ValueError(f"node {row.get('id', 0)} states {name} twice")
+        attributes[name] = value
+    micros = row.get("durationmicros") or row.get("runtime")
+    return Node(
+        number=int(row.get("id", 0)),
+        kind=kind,
+        data=[*map(int, row.get("datadeps", []))],
+        control=[*map(int, row.get("ctrldeps", []))],
+        micros=float(micros or 0),
+        attributes=attributes,
+    )
+
+
+def _unknown_fields(row: Data) -> Iterator[str]:
+    """Yield the fields of protobuf, of a node and its attributes, beyond the schema."""
+    for name in row:
+        if name.startswith(UNKNOWN):
+            yield f"{name} of a node"
+    for message in row.get("attr", []):
+        for name in message:
+            if not _IN_ATTRIBUTE.search(name):
+                yield f"{name} of an attribute"
 
 
 def _rows(content: bytes) -> Iterator[Data]:
@@ -131,7 +175,9 @@ def _rows(content: bytes) -> Iterator[Data]:
     yield metadata
     for message in messages:
         row: Data = decode(message, _NODE)
-        yield row | {key: row.get(key, [0])[-1] for key in _SINGLE}
+        for name in _SINGLE:
+            row[name] = row.get(name, [0])[-1]
+        yield row
 
 
 def _check_version(versions: list[Any]) -> None:
@@ -142,29 +188,54 @@ def _check_version(versions: list[Any]) -> None:
 
 def _json_rows(text: str) -> Iterator[Data]:
     """Yield the metadata and the nodes by keys in lower case without underscores."""
-    decoder, gap = json.JSONDecoder(), re.compile(r"[\s,]*")
-    at = gap.match(text)
-    while at and at.end() < len(text):
-        value, end = decoder.raw_decode(text, at.end())
-        at = gap.match(text, end)
-        for one in value if isinstance(value, list) else [value]:
-            rows = [one]
-            for key in {"workload_graph", "nodes"} & one.keys():
-                rows = [{k: v for k, v in one.items() if k != key}, *one[key]]
-            for row in rows:
-                plain = {key.lower().replace("_", ""): key for key in row}
-                own = {k: row[key] for k, key in plain.items() if k in _OWN}
-                _check_version([row.get("version"), row.get("schema")])
-                others = [k for short, k in plain.items() if short not in _OWN]
-                attributes = [{"name": key, "value": row[key]} for key in others]
-                yield own | {"attr": [*own.get("attr", []), *attributes]}
+    decoder = json.JSONDecoder()
+    place = 0
+    while place < len(text):
+        gap = _GAP.match(text, place)
+        place = gap.end() if gap else place
+        if place == len(text):
+            break
+        value, place = decoder.raw_decode(text, place)
+        parts = value if isinstance(value, list) else [value]
+        for part in parts:
+            yield from map(_plain_row, _rows_of(part))
+
+
+def _rows_of(part: Data) -> list[Data]:
+    """Return a node alone, or what stands beside a list of nodes and these."""
+    for key in ("workload_graph", "nodes"):
+        if key in part:
+            metadata = {name: value for name, value in part.items() if name != key}
+            return [metadata, *part[key]]
+    return [part]
+
+
+def _plain_row(row: Data) -> Data:
+    """Return a node of JSON as `decode` has it; its other keys are attributes."""
+    _check_version([row.get("version"), row.get("schema")])
+    plain: Data = {}
+    attributes = []
+    for key, value in row.items():
+        short = key.lower().replace("_", "")
+        if short in _OWN:
+            plain[short] = value
+        else:
+            attributes.append({"name": key, "value": value})
+    return plain | {"attr": [*plain.get("attr", []), *attributes]}
 
 
 def _attribute(message: Data) -> tuple[str, Any]:
-    """Return name and value of an attribute, by whatever type it is stated."""
+    """Return name and value of an attribute, by whatever type it is stated.
+
+    Raises ValueError when it has no value, or several.
+    """
     name = message["name"]
-    rest = [v for k, v in message.items() if k not in {"name", "doc_string"}]
-    value: Any = rest[0] if rest else 0
     if isinstance(name, list):  # as `decode` has it
-        name, value = name[0], value[0] if isinstance(value, list) else value
+        name = name[0]
+    values = [value for key, value in message.items() if _VALUE.search(key)]
+    if len(values) != 1:
+        raise ValueError(f"attribute {name!r:.40} has {len(values)} values")
+    value = values[0]
+    if isinstance(value, list) and isinstance(message["name"], list):
+        value = value[0]
     return str(name), value.get("values", []) if isinstance(value, dict) else value

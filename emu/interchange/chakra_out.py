@@ -26,33 +26,53 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
 
     ``taken`` are the times that tasks took on their machines, and the bytes.
     """
-    job, cluster = problem.job, problem.cluster
     folder.mkdir(parents=True, exist_ok=True)
-    # Ranks go by name, as flows that get ready at once do.
-    names = [
-        [int(part) if place % 2 else part for place, part in enumerate(parts)]
-        for parts in (re.split(r"(\d+)", task.name) for task in job.tasks)
-    ]
-    order = sorted(range(len(names)), key=names.__getitem__)
-    ranks = sorted(range(len(names)), key=order.__getitem__)
-    for number, task in enumerate(job.tasks):
-        machine = cluster.machines[problem.placement.machine_of[number]]
-        about = {"schema": "1.0.0", "task": task.name, "gate": task.gate}
-        about |= {"machine": machine.name, "nic_in": machine.bandwidth_in}
-        about |= {"nic_out": machine.bandwidth_out, "latency_in": machine.latency_in}
-        about |= {"latency_out": machine.latency_out}
-        messages = [encode({1: "0.0.4", 2: _attributes(about)})]
+    ranks = _ranks(problem)
+    for number, rank in enumerate(ranks):
+        metadata = _metadata(problem, number)
+        messages = [encode({1: "0.0.4", 2: _attributes(metadata)})]
         messages += _nodes(problem, taken, number, ranks)
-        content = b"".join(write_varint(len(one)) + one for one in messages)
-        with whole_file(folder / f"task.{ranks[number]}.et") as partial:
-            partial.write_bytes(content)
+        with whole_file(folder / f"task.{rank}.et") as partial:
+            framed = [write_varint(len(message)) + message for message in messages]
+            partial.write_bytes(b"".join(framed))
     counts = {
-        "link between machines": len(cluster.shared_links),
-        "change of a machine": len(cluster.changes),
+        "link between machines": len(problem.cluster.shared_links),
+        "change of a machine": len(problem.cluster.changes),
         "pool that tasks share": len(problem.pools),
-        "flow that reads the newest": sum(edge.latest for edge in job.edges),
+        "flow that reads the newest": sum(edge.latest for edge in problem.job.edges),
     }
     return +Counter(counts)
+
+
+def _ranks(problem: Problem) -> list[int]:
+    """Return the rank of every task: by name, as flows that get ready at once go."""
+    names = [_natural_key(task.name) for task in problem.job.tasks]
+    order = sorted(range(len(names)), key=names.__getitem__)
+    ranks = [0] * len(order)
+    for rank, number in enumerate(order):
+        ranks[number] = rank
+    return ranks
+
+
+def _natural_key(name: str) -> list[Any]:
+    parts: list[Any] = re.split(r"(\d+)", name)
+    parts[1::2] = map(int, parts[1::2])
+    return parts
+
+
+def _metadata(problem: Problem, number: int) -> dict[str, Any]:
+    task = problem.job.tasks[number]
+    machine = problem.cluster.machines[problem.placement.machine_of[number]]
+    return {
+        "schema": "1.0.0",
+        "task": task.name,
+        "gate": task.gate,
+        "machine": machine.name,
+        "nic_in": machine.bandwidth_in,
+        "nic_out": machine.bandwidth_out,
+        "latency_in": machine.latency_in,
+        "latency_out": machine.latency_out,
+    }
 
 
 def _attributes(values: dict[str, Any]) -> list[bytes]:
@@ -75,39 +95,56 @@ def _nodes(
     A node's number is ``iteration * step`` and its place there, so that others know it.
     """
     job = problem.job
-    into, out = job.in_edges(task), job.out_edges(task)
+    into = job.in_edges(task)
+    out = job.out_edges(task)
     step = 1 + len(into) + len(out)
 
-    def message(edge: int, iteration: int, number: int, *after: int) -> bytes:
-        """Return the send of a flow after a node, or its receive."""
-        here, control = job.edges[edge], job.control[edge]
-        end = ("comm_dst", here.destination) if after else ("comm_src", here.source)
-        about: dict[str, Any] = {end[0]: ranks[end[1]], "comm_tag": edge}
+    def message_attributes(edge: int, iteration: int) -> dict[str, Any]:
+        control = bool(job.control[edge])
         size = 0.0 if control else float(taken.volumes[edge, iteration])
-        about |= {"control": control, "comm_size": size}
-        about["channel"] = here.channel or f"edge {edge}"
-        return _node(number, _SEND if after else _RECEIVE, after, 0.0, about)
+        channel = job.edges[edge].channel or f"edge {edge}"
+        return {
+            "comm_tag": edge,
+            "control": control,
+            "comm_size": size,
+            "channel": channel,
+        }
 
-    for n in range(job.rounds[task]):
-        first = n * step
-        # One iteration follows another, whatever else it waits for.
-        before = [first - step + len(into)] if n else []
-        for place, edge in enumerate(into):
-            source = n - job.edges[edge].lag
-            if job.sends(edge, source):
-                yield message(edge, source, first + place)
-                before.append(first + place)
-        seconds = float(taken.times[task, n])
+    for iteration in range(job.rounds[task]):
+        first = iteration * step
         work = first + len(into)
+        # One iteration follows another, whatever else it waits for.
+        before = [work - step] if iteration else []
+        for place, edge in enumerate(into):
+            sent_in = iteration - job.edges[edge].lag
+            if job.sends(edge, sent_in):
+                source = ranks[job.edges[edge].source]
+                attributes = {"comm_src": source} | message_attributes(edge, sent_in)
+                yield _node(first + place, _RECEIVE, (), 0.0, attributes)
+                before.append(first + place)
+
+        seconds = float(taken.times[task, iteration])
         yield _node(work, _COMP, before, seconds, {"seconds": seconds})
         for place, edge in enumerate(out, 1):
-            if job.sends(edge, n):
-                yield message(edge, n, work + place, work)
+            if job.sends(edge, iteration):
+                destination = ranks[job.edges[edge].destination]
+                attributes = {"comm_dst": destination}
+                attributes |= message_attributes(edge, iteration)
+                yield _node(work + place, _SEND, [work], 0.0, attributes)
 
 
 def _node(
-    number: int, kind: int, deps: Iterable[int], seconds: float, about: dict[str, Any]
+    number: int,
+    kind: int,
+    deps: Iterable[int],
+    seconds: float,
+    attributes: dict[str, Any],
 ) -> bytes:
-    numbers = b"".join(map(write_varint, deps))
-    fields = {1: number, 3: kind, 5: numbers, 7: round(seconds * 1e6)}
-    return encode({**fields, 10: _attributes(about)})
+    fields = {
+        1: number,
+        3: kind,
+        5: b"".join(map(write_varint, deps)),
+        7: round(seconds * 1e6),
+        10: _attributes(attributes),
+    }
+    return encode(fields)

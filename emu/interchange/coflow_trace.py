@@ -6,20 +6,35 @@ port:megabytes...``. Each reducer gets its megabytes in equal parts of all mappe
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from emu.errors import DataError
-from emu.host.input_file import read_text
-from emu.interchange.workload import Workload
+from emu.host.input_file import one_error, read_text
+from emu.interchange.workload import Workload, equal_machines
 
 #: As CoflowSim has it.
 _MEGABYTE = 1 << 20
 
 
-def is_trace(head: str) -> bool:
-    """Return True where a text begins as such a trace: two whole numbers."""
-    words = head.partition("\n")[0].split()
-    return len(words) == 2 and all(map(str.isdecimal, words))
+class _Coflow(NamedTuple):
+    """A line of the file."""
+
+    line: int
+    name: str
+    arrival: float
+    """Milliseconds."""
+    mappers: list[int]
+    """Ports as the file numbers them."""
+    sizes: dict[int, float]
+    """Port of a reducer -> megabytes."""
+
+    @property
+    def ports(self) -> set[int]:
+        """Ports that it names."""
+        return {*self.mappers, *self.sizes}
 
 
 def read_trace(path: Path) -> Workload:
@@ -27,74 +42,112 @@ def read_trace(path: Path) -> Workload:
 
     Raises DataError when a line is not as it should be; says which.
     """
-    lines = iter(read_text(path).splitlines())
-    ports, count = map(int, next(lines).split())
-    rows = [line.split() for line in lines if line.strip()]
-    if len(rows) != count:
-        raise DataError(f"announces {count} coflows and holds {len(rows)}", path=path)
-    machines = [{"name": "p", "count": ports}] if ports > 1 else [{"name": "p0"}]
-    workload = Workload(str(path), machines)
-    coflows = []
-    for number, row in enumerate(rows, 2):
-        try:
-            coflows.append((number, *_parse(row)))
-        except (ValueError, IndexError) as error:
-            problem = f"line {number} is no coflow: id, arrival in ms, number of "
-            problem += f"mappers, their ports, number of reducers, port:MB ({error})"
-            raise DataError(problem, path=path) from error
-    numbers = {port for _, _, _, *ends in coflows for part in ends for port in part}
-    first = 0 if 0 in numbers or ports not in numbers else 1
-    names = set[str]()
-    for number, name, arrival, mappers, sizes in coflows:
-        wrong = [p for p in (*mappers, *sizes) if not 0 <= p - first < ports]
-        problem = f"names port {wrong[0]} of {ports}" if wrong else ""
-        fits = all(0 <= one < float("inf") for one in (arrival, *sizes.values()))
-        problem = problem if fits else "has a negative arrival or size, inf or nan"
-        problem = f"is a second coflow {name}" if name in names else problem
-        if problem or not mappers or not sizes:
-            problem = problem or "has no mappers or no reducers"
-            raise DataError(f"line {number} {problem}", path=path)
-        names.add(name)
-        by_port = {port - first: size for port, size in sizes.items()}
-        ports_of = [port - first for port in mappers]
-        _add(workload, f"c{name}", arrival / 1000, ports_of, by_port)
-    processes = {task["process"]: 0 for task in workload.tasks if "process" in task}
-    workload.places = {process: f"p{process[4:]}" for process in processes}
-    flows = sum(len(mappers) * len(sizes) for *_, mappers, sizes in coflows)
+    with one_error(path):
+        first, *lines = read_text(path).splitlines()
+    ports, count = _parse_first(first, path)
+    coflows = [
+        _parse(number, line.split(), path)
+        for number, line in enumerate(lines, 2)
+        if line.strip()
+    ]
+    if len(coflows) != count:
+        problem = f"announces {count} coflows and holds {len(coflows)}"
+        raise DataError(problem, path=path)
+
+    named = {port for coflow in coflows for port in coflow.ports}
+    first_port = 0 if 0 in named or ports not in named else 1
+    _check(coflows, range(first_port, first_port + ports), path)
+
+    workload = Workload(str(path), [equal_machines("p", ports)])
+    for coflow in coflows:
+        _add(workload, coflow, first_port)
+    for port in sorted(named):
+        number = port - first_port
+        workload.places[f"port{number}"] = f"p{number}"
+    flows = sum(len(coflow.mappers) * len(coflow.sizes) for coflow in coflows)
     workload.notes.append(f"{count} coflows of {flows:,} flows between {ports} ports")
+    if first_port:
+        workload.notes.append(f"ports are numbered from 1 to {ports}")
     return workload
 
 
-def _parse(row: list[str]) -> tuple[str, float, list[int], dict[int, float]]:
-    """Return name, arrival in ms, ports of mappers, megabytes by port of reducers."""
-    mappers = int(row[2])
-    ports = [*map(int, row[3 : 3 + mappers])]
-    reducers = [word.partition(":") for word in row[4 + mappers :]]
-    if len(ports) != mappers or len(reducers) != int(row[3 + mappers]):
-        raise ValueError("it has more or fewer words")
-    sizes = dict[int, float]()
-    for port, _, size in reducers:
-        sizes[int(port)] = sizes.get(int(port), 0.0) + float(size)
-    return row[0], float(row[1]), ports, sizes
+def _parse_first(line: str, path: Path) -> tuple[int, int]:
+    words = line.split()
+    if len(words) != 2 or not all(map(str.isdecimal, words)):
+        problem = f"begins with {line!r:.40}, not with its numbers of ports and coflows"
+        raise DataError(problem, path=path)
+    return int(words[0]), int(words[1])
 
 
-def _add(
-    workload: Workload,
-    name: str,
-    arrival: float,
-    mappers: list[int],
-    sizes: dict[int, float],
-) -> None:
-    process = f"port{mappers[0]}"
-    workload.add_task(name, arrival, kind="release", gate=True, process=process)
-    sources = [f"{name}.m{number}" for number in range(len(mappers))]
-    for task, port in zip(sources, mappers, strict=True):
-        workload.add_task(task, 0, kind="mapper", process=f"port{port}")
-        workload.add_flow(name, task)
-    ends = [f"{name}.r{number}" for number in range(len(sizes))]
-    for task, port in zip(ends, sizes, strict=True):
-        workload.add_task(task, 0, kind="reducer", process=f"port{port}")
-    volumes = [size * _MEGABYTE / len(mappers) for size in sizes.values()]
-    texts = [f"{volume!r} B" for volume in volumes]
-    shuffle = {"from": sources, "to": ends, "volume": texts, "coflow": name}
+def _parse(number: int, row: list[str], path: Path) -> _Coflow:
+    try:
+        count = int(row[2])
+        reducers = row[4 + count :]
+        sizes = dict[int, float]()
+        for word in reducers:
+            port, _, size = word.partition(":")
+            sizes[int(port)] = sizes.get(int(port), 0.0) + float(size)
+        coflow = _Coflow(
+            line=number,
+            name=row[0],
+            arrival=float(row[1]),
+            mappers=[*map(int, row[3 : 3 + count])],
+            sizes=sizes,
+        )
+        announced = int(row[3 + count])
+    except (ValueError, IndexError) as error:
+        raise DataError(f"{_no_coflow(number)} ({error})", path=path) from error
+    if len(coflow.mappers) != count or len(reducers) != announced:
+        raise DataError(f"{_no_coflow(number)}, found {len(row)} words", path=path)
+    return coflow
+
+
+def _no_coflow(number: int) -> str:
+    return (
+        f"line {number} is no coflow: id, arrival in ms, number of mappers, their "
+        "ports, number of reducers, port:MB"
+    )
+
+
+def _check(coflows: Sequence[_Coflow], ports: range, path: Path) -> None:
+    """Refuse coflows that cannot be, and two of one name."""
+    names = set[str]()
+    for coflow in coflows:
+        problem = ""
+        numbers = (coflow.arrival, *coflow.sizes.values())
+        if unknown := [port for port in coflow.ports if port not in ports]:
+            problem = f"names port {unknown[0]} of {len(ports)}"
+        elif not all(math.isfinite(number) and number >= 0 for number in numbers):
+            problem = "has a negative arrival or size, inf or nan"
+        elif coflow.name in names:
+            problem = f"is a second coflow {coflow.name}"
+        elif not coflow.mappers or not coflow.sizes:
+            problem = "has no mappers or no reducers"
+        if problem:
+            raise DataError(f"line {coflow.line} {problem}", path=path)
+        names.add(coflow.name)
+
+
+def _add(workload: Workload, coflow: _Coflow, first_port: int) -> None:
+    """Add a coflow: its release, and tasks at its ports."""
+    name = f"c{coflow.name}"
+    process = f"port{coflow.mappers[0] - first_port}"
+    seconds = coflow.arrival / 1000
+    workload.add_task(name, seconds, kind="release", gate=True, process=process)
+
+    sources = []
+    for number, port in enumerate(coflow.mappers):
+        sources.append(f"{name}.m{number}")
+        process = f"port{port - first_port}"
+        workload.add_task(sources[-1], 0, kind="mapper", process=process)
+        workload.add_flow(name, sources[-1])
+    ends = []
+    for number, port in enumerate(coflow.sizes):
+        ends.append(f"{name}.r{number}")
+        process = f"port{port - first_port}"
+        workload.add_task(ends[-1], 0, kind="reducer", process=process)
+
+    mappers = len(coflow.mappers)
+    volumes = [f"{size * _MEGABYTE / mappers!r} B" for size in coflow.sizes.values()]
+    shuffle = {"from": sources, "to": ends, "volume": volumes, "coflow": name}
     workload.collectives.append({"shuffle": shuffle})

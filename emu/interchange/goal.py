@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from emu.errors import DataError
-from emu.host.input_file import read_text
-from emu.interchange.workload import Data, Workload
+from emu.host.input_file import one_error, read_text
+from emu.interchange.workload import Data, Workload, equal_machines
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_SIZE = re.compile(r"\s*num_ranks\s+(\d+)\s*")
 _RANK = re.compile(r"rank\s+(\d+)\s*\{")
 _AFTER = re.compile(r"(\w+)\s+(i?requires)\s+(\w+)")
 _OPERATION = re.compile(
@@ -29,13 +31,17 @@ _OPERATION = re.compile(
 )
 
 
-#: Tasks that send or receive, and their bytes, in the order of the file.
-_Ends: TypeAlias = list[tuple[str, int]]
+_OPTION = re.compile(r"(tag|cpu|nic)\s+(-?\d+)")
+#: From, to and tag.
+_Way: TypeAlias = tuple[int, int, int]
 
 
-def is_schedule(head: str) -> bool:
-    """Return True where a text begins as a schedule does: ``num_ranks N``."""
-    return re.match(r"\s*num_ranks\s+\d+", _COMMENT.sub("", head)) is not None
+class _End(NamedTuple):
+    """A send or a receive."""
+
+    task: str
+    size: int
+    """Bytes."""
 
 
 def read_schedule(path: Path) -> Workload:
@@ -44,16 +50,20 @@ def read_schedule(path: Path) -> Workload:
     Raises DataError when a line is no GOAL, a rank is missing or named twice, or a
     receive has no send; names the line.
     """
-    text = _COMMENT.sub(lambda part: "\n" * part[0].count("\n"), read_text(path))
-    first, *lines = [*enumerate((line.strip() for line in text.splitlines()), 1)]
-    while not first[1]:
-        first = lines.pop(0)
-    size = int(first[1].split()[1])
-    machine: Data = {"name": "m", "count": size} if size > 1 else {"name": "m0"}
-    schedule = _Schedule(Workload(str(path), [machine]), size)
-    for number, line in lines:
+    with one_error(path):
+        text = read_text(path)
+    text = _COMMENT.sub(lambda part: "\n" * part[0].count("\n"), text)
+    lines = [*enumerate(text.splitlines(), 1)]
+    while lines and not lines[0][1].strip():
+        del lines[0]
+    size = _SIZE.fullmatch(lines[0][1]) if lines else None
+    if size is None or not int(size[1]):
+        raise DataError("begins without num_ranks N", path=path)
+
+    schedule = _Schedule(path, int(size[1]))
+    for number, line in lines[1:]:
         try:
-            schedule.add(line)
+            schedule.add(line.strip())
         except ValueError as error:
             raise DataError(f"line {number}: {error}", path=path) from error
     schedule.end()
@@ -63,67 +73,97 @@ def read_schedule(path: Path) -> Workload:
 class _Schedule:
     """Operations and messages of the ranks so far."""
 
-    def __init__(self, workload: Workload, size: int) -> None:
-        self.workload, self._size = workload, size
-        self._rank, self._ranks = -1, set[int]()
+    def __init__(self, path: Path, size: int) -> None:
+        self.workload = Workload(str(path), [equal_machines("m", size)])
+        self._size = size
+        self._rank: int | None = None
+        self._ranks = set[int]()
         self._labels: dict[str, str] = {}
         #: Of each task those whose end, and those whose start, it waits for.
-        self._waits = defaultdict[str, list[str]](list)
-        self._starts = defaultdict[str, list[str]](list)
-        #: By (from, to, tag) tasks and bytes: sends, receives.
-        self._ends = defaultdict[tuple[int, int, int], tuple[_Ends, _Ends]](
-            lambda: ([], [])
-        )
+        self._waits: dict[str, list[str]] = defaultdict(list)
+        self._starts: dict[str, list[str]] = defaultdict(list)
+        #: By (from, to, tag), in the order of the file.
+        self._sends: dict[_Way, list[_End]] = defaultdict(list)
+        self._receives: dict[_Way, list[_End]] = defaultdict(list)
 
     def add(self, line: str) -> None:
         """Take a line in; raises ValueError with what is wrong of it."""
+        if not line:
+            return
         if rank := _RANK.fullmatch(line):
             self._begin(int(rank[1]))
-        elif line == "}" and self._rank >= 0:
-            self._rank = -1
-        elif line and self._rank < 0:
+        elif self._rank is None:
             raise ValueError(f"{line:.40} is in no rank")
+        elif line == "}":
+            self._rank = None
         elif match := _OPERATION.fullmatch(line):
             self._add_operation(match)
         elif match := _AFTER.fullmatch(line):
-            one, other = (self._task_of(match[at]) for at in (1, 3))
-            of = self._waits if match[2] == "requires" else self._starts
-            of[one].append(other)
-        elif line:
+            task = self._task_of(match[1])
+            other = self._task_of(match[3])
+            table = self._waits if match[2] == "requires" else self._starts
+            table[task].append(other)
+        else:
             raise ValueError(f"{line:.40} is no calc, send, recv, (i)requires of GOAL")
 
     def end(self) -> None:
         """Join what was read; raises DataError when ranks or sends are missing."""
+        if self._rank is not None:
+            raise self._error(f"ends within rank {self._rank}")
         for rank in range(self._size):
             if rank not in self._ranks:
                 problem = f"announces {self._size} ranks, rank {rank} is missing"
-                raise DataError(problem, path=self.workload.origin)
+                raise self._error(problem)
         for task in {**self._waits, **self._starts}:
-            together = [task]  # they start when all that these wait for has ended
-            for one in together:  # grows while it is walked
-                together += [o for o in self._starts.get(one, ()) if o not in together]
-            waits = [end for one in together for end in self._waits.get(one, ())]
-            for other in dict.fromkeys(waits):
-                self.workload.add_flow(other, task)
-        for way, (sends, receives) in self._ends.items():
-            if [size for _, size in sends] != [size for _, size in receives]:
-                problem = "from rank {} to {} with tag {}".format(*way)
-                problem += f" {len(sends)} sends and {len(receives)} receives differ "
-                raise DataError(
-                    f"{problem}in number or size", path=self.workload.origin
-                )
-            for (send, size), (receive, _) in zip(sends, receives, strict=True):
-                self.workload.add_flow(send, receive, size)
-        count = len(self.workload.tasks)
-        self.workload.places = {f"r{rank}": f"m{rank}" for rank in range(self._size)}
-        self.workload.notes.append(f"{count:,} operations of {self._size} ranks")
-        self.workload.notes.append("o, g, G and L of LogGOPS are not in the file")
+            self._add_order(task)
+        for way in {**self._sends, **self._receives}:
+            self._join(way, self._sends[way], self._receives[way])
+
+        workload = self.workload
+        started = sum(map(len, self._starts.values()))
+        if started:
+            kind = "irequires of a start, by what that requires"
+            workload.left_out[kind] += started
+        for rank in range(self._size):
+            workload.places[f"r{rank}"] = f"m{rank}"
+        count = len(workload.tasks)
+        workload.notes.append(f"{count:,} operations of {self._size} ranks")
+        workload.notes.append("o, g, G and L of LogGOPS are not in the file")
+
+    def _error(self, problem: str) -> DataError:
+        return DataError(problem, path=self.workload.origin)
+
+    def _add_order(self, task: str) -> None:
+        """Add what a task waits for: also what those require that start before it."""
+        together = [task]
+        waits: dict[str, None] = {}
+        for member in together:  # grows while it is walked
+            waits |= dict.fromkeys(self._waits[member])
+            for other in self._starts[member]:
+                if other not in together:
+                    together.append(other)
+        for other in waits:
+            self.workload.add_flow(other, task)
+
+    def _join(self, way: _Way, sends: Sequence[_End], receives: Sequence[_End]) -> None:
+        sent = [send.size for send in sends]
+        received = [receive.size for receive in receives]
+        if sent != received:
+            source, destination, tag = way
+            raise self._error(
+                f"from rank {source} to {destination} with tag {tag} {len(sends)} "
+                f"sends and {len(receives)} receives differ in number or size"
+            )
+        for send, receive in zip(sends, receives, strict=True):
+            self.workload.add_flow(send.task, receive.task, send.size)
 
     def _begin(self, rank: int) -> None:
-        if self._rank >= 0 or rank in self._ranks or rank >= self._size:
+        is_within = self._rank is not None
+        if is_within or rank in self._ranks or rank >= self._size:
             raise ValueError(f"rank {rank} is one too many, or within another")
         self._ranks.add(rank)
-        self._rank, self._labels = rank, {}
+        self._rank = rank
+        self._labels = {}
 
     def _task_of(self, label: str) -> str:
         if label not in self._labels:
@@ -134,26 +174,50 @@ class _Schedule:
         label = found[1] or f"op{len(self.workload.tasks)}"
         if label in self._labels:
             raise ValueError(f"{label} is there twice in rank {self._rank}")
-        task = self._labels[label] = f"r{self._rank}.{label}"
-        words = found["more"].split()
-        more = dict(zip(words[::2], map(int, words[1::2]), strict=True))
-        process = f"r{self._rank}"
+        options: dict[str, int] = {}
+        for name, number in _OPTION.findall(found["more"]):
+            if name in options:
+                raise ValueError(f"{label} has {name} twice")
+            options[name] = int(number)
+        if "nic" in options:
+            self.workload.left_out["nic of an operation"] += 1
+
+        task = f"r{self._rank}.{label}"
+        self._labels[label] = task
         if found["time"]:
-            core = f"cpu{more.get('cpu', 0)}"
-            self.workload.machines[0].setdefault("slots", {})[core] = 1
-            seconds = int(found["time"]) / 1e9
-            own = {"kind": "calc", "process": process, "slot": core}
-            self.workload.add_task(task, seconds, **own)
-            return
-        tag = more.get("tag", 0)
+            self._add_calc(task, int(found["time"]), options)
+        else:
+            self._add_message(task, found, options)
+
+    def _add_calc(self, task: str, nanoseconds: int, options: Data) -> None:
+        if "tag" in options:
+            self.workload.left_out["tag of a calc"] += 1
+        core = f"cpu{options.get('cpu', 0)}"
+        slots = self.workload.machines[0].setdefault("slots", {})
+        slots[core] = 1
+        process = f"r{self._rank}"
+        seconds = nanoseconds / 1e9
+        self.workload.add_task(task, seconds, kind="calc", process=process, slot=core)
+
+    def _add_message(self, task: str, found: re.Match[str], options: Data) -> None:
+        tag = options.get("tag", 0)
         if tag < 0 or found["source"] == "-1":
+            label = task.partition(".")[2]
             raise ValueError(f"{label} takes any source or tag: not known before")
         receives = found["came"] is not None
         peer = int(found["source"] if receives else found["to"])
-        if peer >= self._size:
+        if not 0 <= peer < self._size:
+            label = task.partition(".")[2]
             raise ValueError(f"{label} is with rank {peer} of {self._size}")
+        if "cpu" in options:
+            self.workload.left_out["cpu of a send or receive, which takes none"] += 1
+
+        rank = self._rank or 0
         kind = "recv" if receives else "send"
-        self.workload.add_task(task, 0, kind=kind, process=process)
-        way = (peer, self._rank, tag) if receives else (self._rank, peer, tag)
-        size = int(found["came"] if receives else found["sent"])
-        self._ends[way][receives].append((task, size))
+        self.workload.add_task(task, 0, kind=kind, process=f"r{rank}")
+        if receives:
+            end = _End(task, int(found["came"]))
+            self._receives[peer, rank, tag].append(end)
+        else:
+            end = _End(task, int(found["sent"]))
+            self._sends[rank, peer, tag].append(end)

@@ -1,53 +1,289 @@
-"""One box by ``nvidia-smi topo -m``: NVLinks between pairs of GPUs, PCIe elsewhere.
+"""Boxes by ``nvidia-smi topo -m``: GPUs, their NVLinks, PCIe and NICs.
 
-The matrix has no rates: a lane of NVLink is taken as 25 GB/s, as since NVLink 2, and a
-way over PCIe (PIX, PXB, PHB, NODE, SYS) as 16 lanes of its third generation.
+The matrix has no rates. They are those of the GPU that a line beside the matrix names
+(H100), else what is assumed is noted. A pair of GPUs has the NVLinks that the matrix
+states, unless a GPU would have more of them than there are on it: then all of them lead
+to a switch, and a GPU has one link up and one down.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from itertools import permutations, product
 from pathlib import Path
+from typing import NamedTuple
 
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
-from emu.interchange.topology import Topology, Wire
-
-_LANE, _PCIE = 25e9, 15.754e9
-_WORDS = {"PIX", "PXB", "PHB", "NODE", "SYS", "SOC"}
+from emu.interchange.topology import Answers, Topology, Wire
 
 
-def read_matrix(path: Path) -> Topology:
-    """Return the GPUs of a box; what is beside them is left out.
+class Gpu(NamedTuple):
+    """Links of a GPU."""
 
-    Raises DataError when a row is missing or has another word.
+    lanes: int
+    """NVLinks."""
+    lane: float
+    """Bytes per second of one of them, per direction."""
+    pcie: float
+    """Bytes per second of its 16 lanes of PCIe, per direction."""
+
+
+_PCIE_3 = 15.754e9
+_PCIE_4 = 31.508e9
+_PCIE_5 = 63.015e9
+#: NVLinks by NVIDIA's architecture whitepapers (P100 to B200: NVLink 1 to 5), A800 and
+#: H800 by their data sheets; PCIe by its generation, 128b/130b coded.
+GPUS = {
+    "P100": Gpu(4, 20e9, _PCIE_3),
+    "V100": Gpu(6, 25e9, _PCIE_3),
+    "A100": Gpu(12, 25e9, _PCIE_4),
+    "A800": Gpu(8, 25e9, _PCIE_4),
+    "H800": Gpu(8, 25e9, _PCIE_5),
+    "H100": Gpu(18, 25e9, _PCIE_5),
+    "H200": Gpu(18, 25e9, _PCIE_5),
+    "H20": Gpu(18, 25e9, _PCIE_5),
+    "B200": Gpu(18, 50e9, _PCIE_5),
+    "B300": Gpu(18, 50e9, _PCIE_5),
+}
+#: Of a box that does not say its GPUs: the most lanes of all, and the slowest PCIe.
+_UNNAMED = Gpu(18, 25e9, _PCIE_3)
+#: Ways over PCIe, the nearest first.
+_WAYS = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
+_ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+#: GPUs, and NICs by number or, in older versions, by name.
+_DEVICE = re.compile(r"GPU\d+|NIC\d+|(mlx|bnxt|irdma)\w+")
+_LANES = re.compile(r"NV[1-9]\d*")
+_LEGEND = re.compile(r"(NIC )?Legend:|(X|SYS|NODE|PHB|PXB|PIX|NV#)\s+=|NIC\d+:")
+
+
+def read_matrix(path: Path, answers: Answers) -> Topology:
+    """Return the GPUs of a box, or of several equal ones that their NICs join.
+
+    Raises DataError when a row is missing, a word is another, or several boxes have no
+    rate of their NICs.
     """
     with one_error(path):
-        lines = re.sub(r"\x1b\[\d*m", "", read_text(path)).splitlines()
-        head = lines[0].split()
-        names = [word for word in head if re.fullmatch(r"GPU\d+", word)]
-        rows = {line.split()[0]: line.split()[1:] for line in lines[1:] if line.strip()}
-        topology = Topology(str(path), names)
-        for way in ("up", "down"):
-            topology.wires |= {f"{name} pcie {way}": Wire(_PCIE) for name in names}
-        for one in names:
-            if len(rows.get(one, ())) <= head.index(names[-1]):
-                raise DataError(f"has no whole row of {one}", path=path)
-            for other, word in zip(head, rows[one], strict=False):
-                if one == other or other not in names:
-                    continue
-                if lanes := re.fullmatch(r"NV(\d+)", word):
-                    name = f"nvlink {one}-{other}"
-                    topology.wires[name] = Wire(_LANE * int(lanes[1]))
-                    topology.routes[one, other] = [name]
-                elif word in _WORDS:
-                    ways = [f"{one} pcie up", f"{other} pcie down"]
-                    topology.routes[one, other] = ways
-                    topology.left_out[f"{word}: which PCIe switches are between"] += 1
-                else:
-                    problem = f"{one} to {other} is {word!r}: NV1, ..., "
-                    problem += ", ".join(sorted(_WORDS))
-                    raise DataError(problem, path=path)
-        others = [word for word in rows if re.fullmatch(r"(NIC|mlx)\w*", word)]
-        topology.left_out["NIC of the box"] += len(others)
+        text = _ANSI.sub("", read_text(path))
+        topology = Topology(str(path))
+        matrix = _parse(text.splitlines(), topology)
+        matrix.check(str(path))
+        topology.check_size(answers.boxes * len(matrix.gpus))
+
+        model = _find_model(matrix.beside)
+        gpu = GPUS.get(model) or _guess(matrix)
+        # One box keeps the names of the matrix; of several each has its own.
+        prefixes = [""]
+        if answers.boxes > 1:
+            prefixes = [f"box{box}." for box in range(answers.boxes)]
+        for prefix in prefixes:
+            _join_box(topology, matrix, gpu, prefix)
+        if answers.boxes > 1:
+            _join_boxes(topology, matrix, prefixes, answers.nic)
+        else:
+            topology.left_out["NIC of the box"] += len(matrix.nics)
+        _note(topology, matrix, model, gpu)
         return topology
+
+
+@dataclass
+class _Matrix:
+    """A matrix, and the lines beside it."""
+
+    gpus: list[str] = field(default_factory=list)
+    nics: list[str] = field(default_factory=list)
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Row -> column -> word; both are GPUs or NICs."""
+    beside: list[str] = field(default_factory=list)
+    """Lines before and behind it."""
+
+    def lanes(self, source: str, destination: str) -> int:
+        """Return the number of NVLinks between two GPUs, 0 where PCIe joins them."""
+        word = self.rows[source][destination]
+        match = re.fullmatch(r"NV(\d+)", word)
+        return int(match[1]) if match else 0
+
+    def lanes_of(self, source: str) -> list[int]:
+        """Return the numbers of NVLinks from a GPU to each."""
+        return [self.lanes(source, destination) for destination in self.gpus]
+
+    def has_switch(self, gpu: Gpu) -> bool:
+        """Return True where a GPU would have more NVLinks than there are on it."""
+        sums = [sum(self.lanes_of(name)) for name in self.gpus]
+        return max(sums) > gpu.lanes
+
+    def check(self, origin: str) -> None:
+        """Raise DataError where a word of two GPUs is no way, or differs back."""
+        for source in self.gpus:
+            row = self.rows.get(source, {})
+            if row.get(source) != "X" or not {*self.gpus} <= row.keys():
+                problem = f"has no whole row of {source}, with an X for itself"
+                raise DataError(problem, path=origin)
+
+        for source, destination in permutations(self.gpus, 2):
+            word = self.rows[source][destination]
+            back = self.rows[destination][source]
+            ends = f"{source} to {destination}"
+            if word not in _WAYS and not _LANES.fullmatch(word):
+                problem = f"{ends} is {word!r}: NV1, ..., {', '.join(_WAYS)}"
+                raise DataError(problem, path=origin)
+            # The command prints a symmetric matrix: another one was edited, or cut.
+            if back != word:
+                raise DataError(f"{ends} is {word}, and back {back}", path=origin)
+
+    def nearest_nic(self, gpu: str) -> str:
+        """Return the NIC that is the fewest bridges away; the first of several."""
+        distances = {}
+        for nic in self.nics:
+            word = self.rows[gpu].get(nic, "")
+            if word not in _WAYS:
+                raise ValueError(f"{gpu} to {nic} is {word!r}: {', '.join(_WAYS)}")
+            distances[nic] = _WAYS.index(word)
+        return min(self.nics, key=distances.__getitem__)
+
+
+def _parse(lines: list[str], topology: Topology) -> _Matrix:
+    """Return the matrix that stands among some lines.
+
+    Raises ValueError when there is none, there are two, or rows do not fit columns.
+    """
+    headers = [line for line in lines if is_header(line)]
+    if len(headers) != 1:
+        problem = f"it has {len(headers)} matrices of GPUs, one is read"
+        raise ValueError(f"{problem}: for equal boxes write boxes: 2")
+    titles = headers[0].split()
+    columns = [title for title in titles if _DEVICE.fullmatch(title)]
+    if len({*columns}) < len(columns):
+        raise ValueError("it has two columns of one name")
+    rest = " ".join(titles[len(columns) :])
+    for title in re.findall(r"GPU NUMA ID|\w+ Affinity|\S+", rest):
+        topology.left_out[f"column {title}"] += 1
+
+    matrix = _Matrix()
+    matrix.gpus = [name for name in columns if name.startswith("GPU")]
+    matrix.nics = [name for name in columns if not name.startswith("GPU")]
+    is_below = False
+    for line in lines:
+        name, *words = line.split() or [""]
+        if is_below and _DEVICE.fullmatch(name):
+            _add_row(matrix, columns, name, words)
+        elif line in headers:
+            is_below = True
+        elif name:
+            matrix.beside.append(line.strip())
+    return matrix
+
+
+def _add_row(matrix: _Matrix, columns: list[str], name: str, words: list[str]) -> None:
+    if name not in columns or name in matrix.rows:
+        raise ValueError(f"it has a row of {name}, one too many for its columns")
+    cells = zip(columns, words, strict=False)  # affinities stand behind
+    matrix.rows[name] = dict(cells)
+
+
+def is_header(line: str) -> bool:
+    """Return True for the line above a matrix: names of GPUs and of nothing else."""
+    words = line.split()
+    if len(words) < 2 or not words[0].startswith("GPU"):
+        return False
+    is_device = _DEVICE.fullmatch(words[1]) is not None
+    return bool(_DEVICE.fullmatch(words[0])) and (is_device or words[1] == "CPU")
+
+
+def _find_model(lines: list[str]) -> str:
+    """Return the GPU that lines beside the matrix name, by its longest name."""
+    text = " ".join(lines)
+    for model in sorted(GPUS, key=len, reverse=True):
+        if re.search(rf"\b{model}\b", text):
+            return model
+    return ""
+
+
+def _guess(matrix: _Matrix) -> Gpu:
+    """Return the first GPU of as many lanes as lead to a switch; else the unnamed."""
+    lanes = max(matrix.lanes_of(matrix.gpus[0]))
+    if matrix.has_switch(_UNNAMED):
+        for gpu in GPUS.values():
+            if gpu.lanes == lanes:
+                return gpu
+    return _UNNAMED
+
+
+def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> None:
+    """Add the GPUs of a box, and the routes among them."""
+    for name in matrix.gpus:
+        topology.machines.append(prefix + name)
+        lanes = max(matrix.lanes_of(name))
+        for way in ("up", "down"):
+            topology.wires[f"{prefix}{name} pcie {way}"] = Wire(gpu.pcie)
+            topology.wires[f"{prefix}{name} nvlink {way}"] = Wire(gpu.lane * lanes)
+
+    # NV18 to each of seven others would be 126 NVLinks on a GPU that has 18.
+    has_switch = matrix.has_switch(gpu)
+    for near, far in permutations(matrix.gpus, 2):
+        source = prefix + near
+        destination = prefix + far
+        lanes = matrix.lanes(near, far)
+        if lanes and has_switch:
+            route = [f"{source} nvlink up", f"{destination} nvlink down"]
+        elif lanes:
+            route = [f"nvlink {source}-{destination}"]
+            topology.wires[route[0]] = Wire(gpu.lane * lanes)
+        else:
+            route = [f"{source} pcie up", f"{destination} pcie down"]
+            word = matrix.rows[near][far]
+            topology.left_out[f"{word}: which PCIe switches are between"] += 1
+        topology.routes[source, destination] = route
+
+
+def _join_boxes(
+    topology: Topology, matrix: _Matrix, prefixes: list[str], nic: float
+) -> None:
+    """Join the GPUs of different boxes: each over the NIC that is nearest to it."""
+    if not matrix.nics:
+        raise ValueError("it has no NIC that could join several boxes")
+    if not nic:
+        problem = "has no rates of NICs: write topology: {file: ..., boxes: "
+        problem += f"{len(prefixes)}, nic: 400 Gbit/s}}"
+        raise DataError(problem, path=topology.origin)
+
+    for prefix in prefixes:
+        for name in matrix.nics:
+            topology.wires[f"{prefix}{name} out"] = Wire(nic)
+            topology.wires[f"{prefix}{name} in"] = Wire(nic)
+    nearest = {name: matrix.nearest_nic(name) for name in matrix.gpus}
+    for box, other_box in permutations(prefixes, 2):
+        for near, far in product(matrix.gpus, repeat=2):
+            topology.routes[box + near, other_box + far] = [
+                f"{box}{near} pcie up",
+                f"{box}{nearest[near]} out",
+                f"{other_box}{nearest[far]} in",
+                f"{other_box}{far} pcie down",
+            ]
+    topology.notes.append("a GPU reaches other boxes over the NIC nearest to it")
+
+
+def _note(topology: Topology, matrix: _Matrix, model: str, gpu: Gpu) -> None:
+    """Note what was assumed, and count what was read past."""
+    if matrix.has_switch(gpu):
+        lanes = max(matrix.lanes_of(matrix.gpus[0]))
+        line = f"a GPU has {lanes} NVLinks in all, which lead to a switch: to all GPUs "
+        topology.notes.append(line + "together it sends no more")
+
+    taken_as = [name for name in GPUS if GPUS[name] == gpu]
+    if model:
+        line = f"GPUs are {model}, by a line beside the matrix"
+    elif taken_as:
+        line = f"no GPU is named: taken as {taken_as[0]} by its NVLinks"
+    else:
+        line = "no GPU is named"
+    line += f": an NVLink has {gpu.lane / 1e9:g} GB/s each way, "
+    line += f"PCIe {gpu.pcie / 1e9:g} GB/s"
+    if not model:
+        line += f"; write its name ({', '.join(GPUS)}) above the matrix"
+    topology.notes.append(line)
+
+    for line in matrix.beside:
+        if not _LEGEND.match(line):
+            topology.left_out["line beside the matrix"] += 1

@@ -1,106 +1,387 @@
 """Infrastructure of InfraGraph (Keysight/infragraph): devices, instances, edges.
 
 Every NPU, or GPU, is a machine, every other component a place between, every edge a
-wire of each direction. Routes are those of the fewest wires.
+wire of each direction. Routes are those of the fewest wires. Documents of a device
+alone stand for one of it. Those before version 1 state ``connections`` as text
+(``xpu.0.pcie.nic.0``) and the type of a component as ``type``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from itertools import product
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise, product
+from typing import Any, TypeAlias
 
 from emu.errors import DataError
-from emu.host.input_file import one_error
+from emu.interchange.accounted import (
+    NotRead,
+    Reading,
+    read_mapping,
+    reading_errors,
+)
 from emu.interchange.topology import Topology, Wire
-from emu.interchange.workload import Data
 
+#: What links are like, by their names; those without a rate have 0.
+Links: TypeAlias = dict[str, Wire]
+
+#: Bytes per second, or seconds, of one unit.
 _UNITS = {
-    "gigabits_per_second": 1e9 / 8, "gigabytes_per_second": 1e9,
-    "gigatransfers_per_second": 1e9 / 8, "ms": 1e-3, "us": 1e-6, "ns": 1e-9,
-}  # fmt: skip
+    "gigabits_per_second": 1e9 / 8,
+    "gigabytes_per_second": 1e9,
+    "giga_bytes_per_second": 1e9,
+    "giga_bits_per_second": 1e9 / 8,
+    "gigatransfers_per_second": 1e9 / 8,
+    "giga_transfers_per_second": 1e9 / 8,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "ns": 1e-9,
+}
+#: Types of components that can be machines: the first of which there are two is.
 _MACHINES = ("npu", "xpu", "gpu", "cpu")
+#: Types of components that are of no use but to join, and those above.
+_KNOWN = {"npu", "xpu", "gpu", "switch", "nic", "port", "device"}
 #: Of a link without a rate, which many within a box are.
 _UNKNOWN = 64e9
+#: Places of all kinds: of each NPU of 400 machines some fifty are usual.
+_MOST_PLACES = 100_000
 
 
-def read_infrastructure(content: Data, origin: str) -> Topology:
-    """Return the topology of an infrastructure.
+def read_infrastructure(content: Any, origin: str) -> Topology:
+    """Return the topology of an infrastructure, or of one device.
 
     Raises DataError when it names what is not there, or machines are not joined.
     """
-    with one_error(origin):
+    with reading_errors(origin):
+        whole = read_mapping(content, "document")
+        reading = whole
+        if "infrastructure" in whole:
+            reading = whole.part("infrastructure")
+        reading.ignore("name", "description")
+
         topology = Topology(origin)
-        devices = {device["name"]: device for device in content["devices"]}
-        kinds = dict[str, str]()
-        for instance in content["instances"]:
-            for number in range(int(instance.get("count", 1))):
-                place = f"{instance['name']}.{number}"
-                _build(topology, devices, instance["device"], place, kinds)
-        links = {link["name"]: link for link in content.get("links", [])}
-        counts = {one["name"]: one for one in content["instances"]}
-        for edge in content.get("edges", []):
-            ends = []
-            for key in ("ep1", "ep2"):
-                stated = edge[key]["instance"]
-                one = counts[stated.partition("[")[0]]
-                inner = devices[one["device"]]
-                places = _expand(stated, int(one.get("count", 1)))
-                parts = _parts(devices, inner, edge[key]["component"])
-                ends.append([".".join(words) for words in product(places, parts)])
-            _connect(topology, edge, ends, links)
-        for kind in _MACHINES:
-            topology.machines = [name for name, one in kinds.items() if one == kind]
-            if len(topology.machines) > 1:
-                break
-        for kind in {*kinds.values()} - {*_MACHINES[:3], "switch", "nic", "port"}:
-            count = sum(one == kind for one in kinds.values())
-            topology.left_out[f"component {kind}, but for its links"] += count
+        builder = _Builder(topology, _read_devices(reading))
+        builder.add_instances(reading)
+        if "components" not in reading:  # of a device alone the edges are its own
+            builder.add_edges(reading)
+        builder.choose_machines()
+        topology.left_out.update(whole.left_out())
         topology.join()
         return topology
 
 
-def _build(
-    topology: Topology,
-    devices: Mapping[str, Data],
-    name: str,
-    place: str,
-    kinds: dict[str, str],
-) -> None:
-    """Add the components of a device and the wires between them."""
-    device = devices[name]
-    for one in device["components"]:
-        for number in range(int(one.get("count", 1))):
-            part = f"{place}.{one['name']}.{number}"
-            if one["choice"] == "device":
-                _build(topology, devices, one["name"], part, kinds)
+@dataclass
+class _Device:
+    """A device, and what it has of each component."""
+
+    reading: Reading
+    kinds: dict[str, str]
+    """Type of every component, by its name."""
+    counts: dict[str, int]
+    """Number of every component."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for errors."""
+        return self.reading.text("name", "the device")
+
+
+@dataclass
+class _Instance:
+    """Equal devices of one name."""
+
+    device: str
+    count: int
+
+
+def _read_devices(reading: Reading) -> dict[str, _Device]:
+    """Return the devices of a document, by name; one, where it is of a device alone."""
+    stated = [*reading.parts("devices", "device")]
+    stated += reading.parts("device", "device")
+    if "components" in reading:
+        stated.append(reading)
+
+    devices = {}
+    for device in stated:
+        device.ignore("description")
+        name = device.text("name", "device")
+        if name in devices:
+            raise ValueError(f"two devices are called {name!r}")
+        devices[name] = _read_device(device)
+    return devices
+
+
+def _read_device(device: Reading) -> _Device:
+    kinds = {}
+    counts = {}
+    highest = _highest_numbers(device)
+    for component in device.parts("components", "component"):
+        component.ignore("description", "external")
+        name = component.text("name")
+        if name in kinds:
+            raise ValueError(f"two components are called {name!r}")
+        if component.parts("components"):
+            raise NotRead(f"has components within {name!r}, which are not read")
+
+        kinds[name] = _kind_of(component)
+        counts[name] = component.count("count", highest[name] + 1)
+    return _Device(device, kinds, counts)
+
+
+def _kind_of(component: Reading) -> str:
+    """Return the type of a component; of one that is none of the usual, its own."""
+    kind = component.text("choice", "") or component.text("type")
+    if kind not in component:
+        return kind
+    return component.part(kind).text("type", kind)
+
+
+def _highest_numbers(device: Reading) -> Counter[str]:
+    """Return the highest number of each component in ``connections``."""
+    highest = Counter[str]()
+    for text in _connections(device):
+        words = text.split(".")
+        for name, number in pairwise(words):
+            if number.isdecimal():
+                highest[name] = max(highest[name], int(number))
+    return highest
+
+
+class _Builder:
+    """The places of an infrastructure so far, and what joins them."""
+
+    def __init__(self, topology: Topology, devices: dict[str, _Device]) -> None:
+        self._topology = topology
+        self._devices = devices
+        self._instances = dict[str, _Instance]()
+        #: Instances of devices that are not in the file.
+        self._missing = set[str]()
+        #: Type of every place.
+        self._kinds = dict[str, str]()
+
+    def add_instances(self, reading: Reading) -> None:
+        """Add all instances, and what is within them.
+
+        Raises DataError when none is there and no device can stand for one.
+        """
+        for instance in reading.parts("instances", "instance"):
+            instance.ignore("description")
+            name = instance.text("name")
+            device = instance.text("device")
+            count = instance.count("count", 1)
+            if device in self._devices:
+                self._instances[name] = _Instance(device, count)
             else:
-                stated = one.get(one["choice"])  # of one that is none of the usual
-                own = isinstance(stated, dict) and "type" in stated
-                kinds[part] = stated["type"] if own else one["choice"]
-    links = {link["name"]: link for link in device.get("links", [])}
-    for edge in device.get("edges", []):
-        ends = []
-        for key in ("ep1", "ep2"):
-            words = [edge[key].get("device"), edge[key]["component"]]
-            stated = ".".join(word for word in words if word)
-            parts = _parts(devices, device, stated)
-            ends.append([f"{place}.{part}" for part in parts])
-        _connect(topology, edge, ends, links)
+                self._missing.add(name)
+                kind = f"instance {name} of device {device}, which is not in the file"
+                self._topology.left_out[kind] += 1
+
+        if not self._instances:
+            self._add_lone_device()
+        for name, known in self._instances.items():
+            for number in range(known.count):
+                self._build(known.device, f"{name}.{number}")
+
+    def add_edges(self, reading: Reading) -> None:
+        """Add the edges between instances."""
+        links = _links(reading)
+        for edge in reading.parts("edges", "edge"):
+            near = self._instance_ends(edge.part("ep1"))
+            far = self._instance_ends(edge.part("ep2"))
+            # Their service pairs instances, then the components of each pair.
+            if len(near) == len(far):
+                for sides in zip(near, far, strict=True):
+                    self._add_edge(edge, *sides, links)
+            else:
+                self._add_edge(edge, [*chain(*near)], [*chain(*far)], links)
+
+        for text in _connections(reading):
+            words = text.split(".")
+            if len(words) != 9:
+                problem = f"connection {text!r} is not of nine words: "
+                raise ValueError(f"{problem}server.0.nic.0.eth.switch.0.port.0")
+            if self._missing & {words[0], words[5]}:
+                kind = "connection of an instance of a device that is not there"
+                self._topology.left_out[kind] += 1
+                continue
+            source = ".".join(words[:4])
+            destination = ".".join(words[5:])
+            wire = self._wire(words[4], links)
+            self._connect(source, destination, wire)
+
+    def choose_machines(self) -> None:
+        """Take the components of one type as machines; count those of no use.
+
+        Raises DataError when there are not two of any such type.
+        """
+        counts = Counter(self._kinds.values())
+        kinds = [kind for kind in _MACHINES if counts[kind] > 1]
+        if not kinds:
+            problem = f"has no two components of one type of {', '.join(_MACHINES)}"
+            raise DataError(f"{problem}: nothing computes", path=self._topology.origin)
+        for place, kind in self._kinds.items():
+            if kind == kinds[0]:
+                self._topology.machines.append(place)
+
+        joined = {*chain(*self._topology.routes)}
+        for place, kind in self._kinds.items():
+            if place not in joined:
+                self._topology.left_out[f"component {kind}, which nothing joins"] += 1
+        for kind in sorted(counts.keys() - _KNOWN):
+            what = f"component {kind}, but for its links"
+            self._topology.left_out[what] += counts[kind]
+
+    def _add_lone_device(self) -> None:
+        """Let the one device that is in no other stand for an infrastructure."""
+        inner = {*chain(*(device.kinds for device in self._devices.values()))}
+        outer = [name for name in self._devices if name not in inner]
+        if len(outer) != 1:
+            names = ", ".join(self._devices) or "none"
+            problem = f"has no instance of a device that it has ({names}): write "
+            problem += "devices and instances of them into one file"
+            raise DataError(problem, path=self._topology.origin)
+        (name,) = outer
+        self._instances[name] = _Instance(name, count=1)
+        self._topology.notes.append(f"no instances: one {name} is taken")
+
+    def _build(self, name: str, place: str) -> None:
+        """Add the components of a device and the wires between them."""
+        device = self._devices[name]
+        for component, count in device.counts.items():
+            for number in range(count):
+                part = f"{place}.{component}.{number}"
+                if device.kinds[component] == "device":
+                    if component not in self._devices:
+                        raise ValueError(f"device {component!r} is not in the file")
+                    self._build(component, part)
+                else:
+                    self._kinds[part] = device.kinds[component]
+            if len(self._kinds) > _MOST_PLACES:
+                raise ValueError(f"it has more than {_MOST_PLACES:,} components")
+
+        links = _links(device.reading)
+        for edge in device.reading.parts("edges", "edge"):
+            near = self._device_ends(edge.part("ep1"), device)
+            far = self._device_ends(edge.part("ep2"), device)
+            sources = [f"{place}.{part}" for part in near]
+            destinations = [f"{place}.{part}" for part in far]
+            self._add_edge(edge, sources, destinations, links)
+        for text in _connections(device.reading):
+            words = text.split(".")
+            if len(words) != 5:
+                problem = f"connection {text!r} is not of five words: xpu.0.pcie.nic.0"
+                raise ValueError(problem)
+            source = ".".join([place, *words[:2]])
+            destination = ".".join([place, *words[3:]])
+            wire = self._wire(words[2], links)
+            self._connect(source, destination, wire)
+
+    def _device_ends(self, end: Reading, device: _Device) -> list[str]:
+        stated = end.text("component")
+        inner = end.text("device", "")
+        if inner:
+            stated = f"{inner}.{stated}"
+        return self._parts(device, stated)
+
+    def _instance_ends(self, end: Reading) -> list[list[str]]:
+        """Return the places of an end, for each instance that it names."""
+        stated = end.text("instance")
+        name = stated.partition("[")[0]
+        if name not in self._instances:
+            raise ValueError(f"there is no instance {name!r} of a device in the file")
+        instance = self._instances[name]
+        device = self._devices[instance.device]
+        parts = self._parts(device, end.text("component"))
+        places = _expand(stated, instance.count)
+        return [[f"{place}.{part}" for part in parts] for place in places]
+
+    def _parts(self, device: _Device, stated: str) -> list[str]:
+        """Return the places of ``nic[0:2].port``: of all where no slice says."""
+        steps = []
+        for word in stated.split("."):
+            name = word.partition("[")[0]
+            if name not in device.counts:
+                raise ValueError(f"{device.name} has no component {name!r}")
+            steps.append([*_expand(word, device.counts[name])])
+            device = self._devices.get(name, device)
+        return [".".join(words) for words in product(*steps)]
+
+    def _add_edge(
+        self, edge: Reading, near: list[str], far: list[str], links: Links
+    ) -> None:
+        """Add the wires of an edge between the places of its two ends."""
+        wire = self._wire(edge.text("link"), links)
+        scheme = edge.text("scheme", "one2one")
+        ends: Iterable[tuple[str, str]]
+        if scheme == "many2many":
+            ends = product(near, far)
+        elif scheme == "one2one":
+            ends = zip(near, far, strict=False)
+            kind = "component that is one too many for a one2one edge"
+            if len(near) != len(far):
+                self._topology.left_out[kind] += abs(len(near) - len(far))
+        else:
+            raise NotRead(f"has a scheme {scheme!r}, one2one and many2many are read")
+
+        # Of a set with itself both orders of a pair come up, and are one edge.
+        pairs = {frozenset(pair): pair for pair in ends}
+        for source, destination in pairs.values():
+            if source != destination:
+                self._connect(source, destination, wire)
+
+    def _connect(self, source: str, destination: str, wire: Wire) -> None:
+        for place in (source, destination):
+            if place not in self._kinds:
+                raise ValueError(f"an edge ends at {place!r}, which is not there")
+        self._topology.connect(source, destination, wire)
+
+    def _wire(self, link: str, links: Links) -> Wire:
+        if link not in links:
+            problem = f"an edge names link {link!r}, which is not there"
+            raise DataError(problem, path=self._topology.origin)
+        wire = links[link]
+        if wire.rate:
+            return wire
+        kind = f"bandwidth of link {link}, not stated: 64 GB/s"
+        self._topology.left_out[kind] += 1
+        return wire._replace(rate=_UNKNOWN)
 
 
-def _parts(devices: Mapping[str, Data], device: Data, stated: str) -> list[str]:
-    """Return the places of ``nic[0:2].port``: of all components where no slice says."""
-    steps = []
-    for word in stated.split("."):
-        name = word.partition("[")[0]
-        sizes = {one["name"]: int(one.get("count", 1)) for one in device["components"]}
-        if name not in sizes:
-            raise ValueError(f"{device['name']} has no component {name!r}")
-        steps.append([*_expand(word, sizes[name])])
-        device = devices.get(name, device)
-    return [".".join(words) for words in product(*steps)]
+def _connections(reading: Reading) -> list[str]:
+    """Return the edges that are stated as text; TypeError when one is none."""
+    stated = reading.get("connections", [])
+    if not isinstance(stated, list):
+        raise TypeError("connections are no list, write xpu.0.pcie.nic.0 in it")
+    for text in stated:
+        if not isinstance(text, str):
+            raise TypeError("a connection is no text, write xpu.0.pcie.nic.0")
+    return stated
+
+
+def _links(reading: Reading) -> Links:
+    """Return the links of a device or infrastructure; those without a rate have 0."""
+    links = {}
+    for link in reading.parts("links", "link"):
+        link.ignore("description")
+        physical = link.part("physical") if "physical" in link else link
+        rate = _amount(physical, "bandwidth")
+        latency = _amount(physical, "latency")
+        links[link.text("name")] = Wire(rate, latency)
+    return links
+
+
+def _amount(physical: Reading, key: str) -> float:
+    """Return bytes per second, or seconds; 0 where nothing is stated."""
+    stated = physical.part(key)
+    units = [unit for unit in stated.keys() if unit in _UNITS]  # noqa: SIM118
+    choice = stated.text("choice", units[0] if units else "")
+    if not choice:
+        return 0.0
+    if choice not in _UNITS:
+        raise ValueError(f"{key} is in {choice!r}, write {', '.join(_UNITS)}")
+    return stated.number(choice) * _UNITS[choice]
 
 
 def _expand(stated: str, count: int) -> Iterator[str]:
@@ -108,32 +389,13 @@ def _expand(stated: str, count: int) -> Iterator[str]:
     match = re.fullmatch(r"([^\[\]]+)(?:\[([-\d:]*)\])?", stated)
     if match is None:
         raise ValueError(f"found {stated!r}, not name[first:last]")
-    slice_text = match[2]
+    name, slice_text = match.groups()
     numbers: Any = range(count)
     if slice_text and ":" in slice_text:
-        words = (int(word) if word else None for word in slice_text.split(":"))
+        words = [int(word) if word else None for word in slice_text.split(":")]
+        if max(word or 0 for word in words[:2]) > count:
+            raise ValueError(f"found {stated!r}, and there are {count}")
         numbers = numbers[slice(*words)]
     elif slice_text:
         numbers = [numbers[int(slice_text)]]
-    return (f"{match[1]}.{number}" for number in numbers)
-
-
-def _connect(
-    topology: Topology, edge: Data, ends: list[list[str]], links: Mapping[str, Data]
-) -> None:
-    if edge["link"] not in links:
-        problem = f"an edge names link {edge['link']!r}, which is not there"
-        raise DataError(problem, path=topology.origin)
-    physical = links[edge["link"]].get("physical", {})
-    rate, lag = (_amount(physical.get(key, {})) for key in ("bandwidth", "latency"))
-    if not rate:
-        kind = f"bandwidth of link {edge['link']}, not stated: 64 GB/s"
-        topology.left_out[kind] += 1
-    together = product if edge.get("scheme") == "many2many" else zip
-    for one, other in together(*ends):
-        if one != other:
-            topology.connect(one, other, Wire(rate or _UNKNOWN, lag))
-
-
-def _amount(stated: Data) -> float:
-    return sum(float(stated[unit]) * _UNITS[unit] for unit in stated.keys() & _UNITS)
+    return (f"{name}.{number}" for number in numbers)

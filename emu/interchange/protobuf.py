@@ -1,9 +1,10 @@
 """Messages of protobuf on the wire, by schemas of a few lines.
 
 A schema is ``{number: (name, kind)}``: kinds are `INTEGER`, `SIGNED` (zigzag), `FIXED`
-and `REAL` numbers, `TEXT`, or the schema of a message within. Fields beyond it are let
-be, as protobuf does. Packed lists of 183,000 numbers take 0.1 s, and the package
-``protobuf`` would be one more dependency for what 60 lines say.
+and `REAL` numbers, `TEXT`, the schema of a message within, or None for what is known
+and not read. Fields beyond it are named by their number. Packed lists of 183,000
+numbers take 0.1 s, and the package ``protobuf`` would be one more dependency for what
+60 lines say.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from typing import Any, TypeAlias
 
 Schema: TypeAlias = Mapping[int, tuple[str, Any]]
 INTEGER, SIGNED, FIXED, REAL, TEXT = "integer", "signed", "fixed", "real", "text"
+#: Begins the name of a field that is in no schema.
+UNKNOWN = "field "
 _VARINT, _LONG, _BYTES, _SHORT = 0, 1, 2, 5
+#: Bytes of a number of fixed width, by its type on the wire.
+_WIDTHS = {_LONG: 8, _SHORT: 4}
 _FORMS = {(FIXED, 8): "<q", (FIXED, 4): "<i", (REAL, 8): "<d", (REAL, 4): "<f"}
 
 
@@ -27,7 +32,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     while at < len(data) and shift < 70:
         byte = data[at]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        shift += 7
+        at += 1
         if byte < 0x80:
             return value, at
     raise ValueError(f"a number is cut short or too long at byte {at}")
@@ -53,48 +59,65 @@ def decode(data: bytes, schema: Schema) -> dict[str, list[Any]]:
     Raises ValueError when the message is damaged.
     """
     message: dict[str, list[Any]] = {}
-    at = 0
-    while at < len(data):
-        tag, at = read_varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        name, kind = schema.get(number, ("", None))
+    place = 0
+    while place < len(data):
+        tag, place = read_varint(data, place)
+        number = tag >> 3
+        unknown = (f"{UNKNOWN}{number}", None)
+        name, kind = schema.get(number, unknown)
+
+        wire = tag & 7
         if wire == _VARINT:
-            value, at = read_varint(data, at)
+            value, place = read_varint(data, place)
             values = [_integer(value, kind)]
-        elif wire in (_LONG, _SHORT, _BYTES):
-            size = {_LONG: 8, _SHORT: 4}.get(wire, 0)
-            if wire == _BYTES:
-                size, at = read_varint(data, at)
-            if number == 0 or size > len(data) - at:
-                raise ValueError(f"field {number} of {size} bytes is cut short")
-            values = _values(data[at : at + size], kind, 0 if wire == _BYTES else size)
-            at += size
+        elif wire == _BYTES:
+            size, place = read_varint(data, place)
+            content = _take(data, place, size, number)
+            values = _values(content, kind)
+            place += size
+        elif wire in _WIDTHS:
+            size = _WIDTHS[wire]
+            content = _take(data, place, size, number)
+            values = [] if kind is None else _fixed(content, kind)
+            place += size
         else:
             raise ValueError(f"field {number} has type {wire} of the wire")
-        if name:
-            message.setdefault(name, []).extend(values)
+        message.setdefault(name, []).extend(values)
     return message
+
+
+def _take(data: bytes, place: int, size: int, number: int) -> bytes:
+    if number == 0 or size > len(data) - place:
+        raise ValueError(f"field {number} of {size} bytes is cut short")
+    return data[place : place + size]
 
 
 def _integer(value: int, kind: Any) -> int:
     if kind == SIGNED:
         return (value >> 1) ^ -(value & 1)
-    return value - (1 << 64) if value >> 63 else value
+    is_negative = value >> 63
+    return value - (1 << 64) if is_negative else value
 
 
-def _values(data: bytes, kind: Any, width: int) -> list[Any]:
-    """Return the values in the bytes of a field; ``width`` is 0 where they are many."""
-    if kind is None:
-        return []
+def _fixed(data: bytes, kind: Any) -> list[Any]:
+    """Return the number in so many bytes; an integer where the kind is none."""
+    width = len(data)
+    form = _FORMS.get((kind, width), _FORMS[FIXED, width])
+    return [*struct.unpack(form, data)]
+
+
+def _values(data: bytes, kind: Any) -> list[Any]:
+    """Return the values in the bytes of a field: a message, a text, or packed."""
     if isinstance(kind, Mapping):
         return [decode(data, kind)]
     if kind == TEXT:
         return [data.decode("utf-8", "replace")]
-    if width:
-        return [*struct.unpack(_FORMS.get((kind, width), _FORMS[FIXED, width]), data)]
-    values, at = [], 0
-    while kind in (INTEGER, SIGNED) and at < len(data):
-        value, at = read_varint(data, at)
+    if kind not in (INTEGER, SIGNED):
+        return []
+    values = []
+    place = 0
+    while place < len(data):
+        value, place = read_varint(data, place)
         values.append(_integer(value, kind))
     return values
 
@@ -103,19 +126,23 @@ def encode(fields: Mapping[int, Any]) -> bytes:
     """Return a message: whole numbers, texts, bytes, and lists of them, by number."""
     parts = []
     for number, value in fields.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, int):
-                parts.append(write_varint(number << 3) + write_varint(one))
-            else:
-                content = one.encode() if isinstance(one, str) else one
-                parts.append(write_varint(number << 3 | _BYTES))
-                parts.append(write_varint(len(content)) + content)
+        values = value if isinstance(value, list) else [value]
+        for single in values:
+            if isinstance(single, int):
+                parts.append(write_varint(number << 3))
+                parts.append(write_varint(single))
+                continue
+            content = single.encode() if isinstance(single, str) else single
+            parts.append(write_varint(number << 3 | _BYTES))
+            parts.append(write_varint(len(content)))
+            parts.append(content)
     return b"".join(parts)
 
 
 def write_varint(value: int) -> bytes:
     """Return a whole number of variable length, of 64 bits with its sign."""
-    parts, value = bytearray(), value & (1 << 64) - 1
+    parts = bytearray()
+    value &= (1 << 64) - 1
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)
         value >>= 7

@@ -1,146 +1,440 @@
-"""Platforms of SimGrid (simgrid.dtd 4 and 4.1): hosts, links, routes, a cluster.
+"""Platforms of SimGrid (simgrid.dtd 4 and 4.1): zones of hosts, links and routes.
 
-One zone is read, with routes stated in full or by the shortest way (Floyd, Dijkstra),
-or one flat cluster. Hosts' speeds are left out: times of tasks are stated.
+Hosts' speeds are left out: times of tasks are stated. What SimGrid's models add to a
+platform is not in the file: emu's rates are those of ``network/model:CM02`` without
+TCP's window, factors and cross-traffic.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import product
+from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
-from xml.etree import ElementTree as ET
-from xml.etree.ElementTree import Element
 
 from emu.errors import DataError
-from emu.host.input_file import one_error, read_text
-from emu.interchange.topology import Topology, Wire
-from emu.units import DURATION
+from emu.host.input_file import read_text
+from emu.interchange.accounted import NotRead, Reading, read_xml, reading_errors
+from emu.interchange.simgrid_clusters import build_grid, count_hosts
+from emu.interchange.simgrid_zones import (
+    Ends,
+    Leg,
+    StarZone,
+    TableZone,
+    Zone,
+    Zones,
+)
+from emu.interchange.topology import TIE, Topology, Wire
 
 _ZONES = ("zone", "AS")
-_WORDS = {"host", "router", "link", "route", "prop", "loopback", *_ZONES, "cluster"}
-_PREFIXES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_PREFIXES |= {f"{p}i": 1024 ** (n + 1) for n, p in enumerate("KMGT")}
+_ZONE_ROUTES = ("zoneRoute", "ASroute")
+_ZONE_BYPASSES = ("bypassZoneRoute", "bypassASroute")
+#: Routing of a zone -> whether its routes join to the shortest way.
+_TABLES = {
+    "full": False,
+    "none": False,
+    "floyd": True,
+    "dijkstra": True,
+    "dijkstracache": True,
+}
+_DUPLEX = ("SPLITDUPLEX", "FULLDUPLEX")  # the second is the first's older name
+_PREFIXES = {
+    "": 1.0,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "Ki": 2.0**10,
+    "Mi": 2.0**20,
+    "Gi": 2.0**30,
+    "Ti": 2.0**40,
+    "Pi": 2.0**50,
+}
+_SECONDS = {
+    "": 1.0,
+    "w": 604800.0,
+    "d": 86400.0,
+    "h": 3600.0,
+    "m": 60.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "ns": 1e-9,
+    "ps": 1e-12,
+}
+#: Files that change a platform while it is used.
+_PROFILES = ("bandwidth_file", "latency_file", "state_file")
 
 
 def read_platform(path: Path) -> Topology:
     """Return the topology of a platform.
 
-    Raises DataError when it is damaged, of another version, or has more than one zone.
+    Raises DataError when it is damaged, of another version, has more machines than are
+    read, or something that would change times and has no form here.
     """
-    with one_error(path):
-        text = read_text(path)
-        if "<!ENTITY" in text:
-            raise DataError("defines entities, which are not read", path=path)
-        platform = ET.fromstring(text)  # noqa: S314 - without entities
-        if not platform.get("version", "").startswith("4"):
-            problem = f"is of version {platform.get('version')}, 4 is read"
-            raise DataError(problem, path=path)
-        zone = platform
-        while any(one.tag in _ZONES for one in zone):
-            inner = [one for one in zone if one.tag in (*_ZONES, "cluster", "host")]
-            if len(inner) > 1:
-                problem = f"has several zones within {zone.get('id') or 'the whole'}: "
-                raise DataError(f"{problem}one alone is read", path=path)
-            zone = inner[0]
+    with reading_errors(path):
+        root = read_xml(read_text(path))
+        version = root.text("version", "0")
+        if not version.startswith("4"):
+            raise DataError(f"is of version {version}, 4 is read", path=path)
         topology = Topology(str(path))
-        clusters = [one for one in zone if one.tag == "cluster"]
-        if len(clusters) > 1 or (clusters and zone.find("host") is not None):
-            problem = "has several clusters, or hosts beside one: one alone is read"
-            raise DataError(problem, path=path)
-        for one in zone:
-            if one.tag not in _WORDS:
-                topology.left_out[one.tag] += 1
-        if clusters:
-            _read_cluster(topology, clusters[0])
-        else:
-            _read_zone(topology, zone)
+        topology.check_size(_count_machines(root))  # before any is made
+        platform = _Platform(topology)
+        platform.read(root)
+        platform.resolve()
+        topology.left_out.update(root.left_out())
         return topology
+
+
+class _Platform:
+    """The zones, hosts and links so far."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._zones = Zones()
+        self._tables: list[TableZone] = []
+        #: The zones as they stand in the file: their routes are read last.
+        self._read: list[tuple[Zone, Reading]] = []
+
+    def read(self, root: Reading) -> None:
+        """Add all that the file has."""
+        for config in root.elements("config"):
+            config.ignore("id")
+            for prop in config.elements("prop"):
+                prop.ignore("value")
+                self._topology.left_out[f"config {prop.text('id', '')}"] += 1
+        # Without a zone around them, clusters stand in the platform itself.
+        whole = TableZone(" platform", None)
+        self._add_zone(whole, root)
+        # A route may name a link, or a gateway, of a zone that stands further below.
+        for zone, reading in self._read:
+            self._read_routes(zone, reading)
+
+    def resolve(self) -> None:
+        """Find the route between every two hosts; of some there may be none."""
+        topology = self._topology
+        for ends in permutations(topology.machines, 2):
+            wires = self._zones.find_route(*ends)
+            if wires:
+                topology.routes[ends] = wires
+        ties = sum(table.ties for table in self._tables)
+        if ties:
+            topology.left_out[TIE] += ties
+
+    def _add_zone(self, zone: Zone, reading: Reading) -> None:
+        """Add a zone, and all in it but its routes."""
+        _refuse(reading, "trace", "trace_connect", "peer", "include")
+        self._zones.add(zone)
+        self._read.append((zone, reading))
+        if isinstance(zone, TableZone):
+            self._tables.append(zone)
+
+        for router in reading.elements("router"):
+            name = router.text("id")
+            self._zones.place(name, zone)
+        for link in reading.elements("link"):
+            self._add_link(link)
+        for host in reading.elements("host"):
+            _refuse_profiles(host)
+            self._add_host(host.text("id"), zone)
+
+        for inner in reading.elements(*_ZONES, "cluster"):
+            if inner.kind == "cluster":
+                self._add_cluster(inner, zone)
+            else:
+                self._add_zone(_make_zone(inner, zone), inner)
+        if isinstance(zone, StarZone):
+            self._fill_star(zone, reading)
+
+    def _add_host(self, name: str, zone: Zone) -> None:
+        self._zones.place(name, zone)
+        self._topology.machines.append(name)
+
+    def _add_link(self, link: Reading) -> None:
+        _refuse_profiles(link)
+        name = link.text("id")
+        policy = link.text("sharing_policy", "SHARED")
+        if policy == "WIFI":
+            problem = f"link {name} is WIFI, whose stations share it by their rates"
+            raise NotRead(problem)
+        wire = Wire(
+            _rate(link.text("bandwidth")),
+            _seconds(link.text("latency", "0")),
+            is_shared=policy != "FATPIPE",
+        )
+        self._add_wires(name, wire, policy)
+
+    def _add_wires(self, name: str, wire: Wire, policy: str) -> tuple[str, str]:
+        """Add a link; return the wires of its direction up, and down."""
+        if policy not in ("SHARED", "FATPIPE", *_DUPLEX):
+            raise ValueError(f"sharing_policy of {name} is {policy!r}")
+        names = (name, name)
+        if policy in _DUPLEX:
+            names = (f"{name}_UP", f"{name}_DOWN")
+        for wire_name in dict.fromkeys(names):
+            if wire_name in self._topology.wires:
+                raise ValueError(f"two links are called {wire_name!r}")
+            self._topology.wires[wire_name] = wire
+        return names
+
+    def _add_cluster(self, cluster: Reading, parent: Zone) -> None:
+        """Add a cluster of equal hosts, of any form."""
+        policy = cluster.text("sharing_policy", "SPLITDUPLEX")
+        wire = Wire(
+            _rate(cluster.text("bw")),
+            _seconds(cluster.text("lat")),
+            is_shared=policy != "FATPIPE",
+        )
+        limit = _rate(cluster.text("limiter_link", "0"))
+        form = cluster.text("topology", "FLAT")
+        if form == "FLAT":
+            zone = StarZone(cluster.text("id"), parent)
+            self._add_flat_cluster(zone, cluster, wire, policy, limit)
+            return
+
+        grid = build_grid(form, cluster.text("topo_parameters", ""))
+        grid.name = cluster.text("id")
+        grid.parent = parent
+        grid.wires = self._topology.wires
+        grid.wire = wire
+        grid.is_duplex = policy in _DUPLEX
+        grid.limiter = limit
+        self._zones.add(grid)
+        for number, host in enumerate(_host_names(cluster)):
+            grid.numbers[host] = number
+            self._add_host(host, grid)
+        if count_hosts(grid) != len(grid.numbers):
+            problem = f"cluster {grid.name} has {len(grid.numbers)} hosts, its "
+            raise ValueError(f"{problem}topo_parameters are of {count_hosts(grid)}")
+
+    def _add_flat_cluster(
+        self,
+        zone: StarZone,
+        cluster: Reading,
+        wire: Wire,
+        policy: str,
+        limit: float,
+    ) -> None:
+        """Add hosts that are joined in the middle, over a backbone if there is one."""
+        self._zones.add(zone)
+        backbone = self._add_backbone(cluster)
+        for host in _host_names(cluster):
+            self._add_host(host, zone)
+            up, down = self._add_wires(f"{host} link", wire, policy)
+            zone.ups[host] = [up, *backbone]
+            zone.downs[host] = [*backbone, down]
+            if limit:
+                limiter = f"{host} limiter"
+                self._topology.wires[limiter] = Wire(limit)
+                zone.ups[host].insert(0, limiter)
+                zone.downs[host].append(limiter)
+
+        router = cluster.text("router_id", "")
+        if not router:
+            prefix = cluster.text("prefix", "")
+            suffix = cluster.text("suffix", "")
+            router = f"{prefix}{zone.name}_router{suffix}"
+        self._zones.place(router, zone)
+
+    def _add_backbone(self, cluster: Reading) -> list[str]:
+        """Return the wire of a cluster's backbone, none where it has none."""
+        rate = _rate(cluster.text("bb_bw", "") or "0")
+        latency = _seconds(cluster.text("bb_lat", "") or "0")
+        policy = cluster.text("bb_sharing_policy", "SHARED")
+        if not rate and not latency:
+            return []
+        if policy not in ("SHARED", "FATPIPE"):
+            raise ValueError(f"bb_sharing_policy is {policy!r}")
+        name = f"{cluster.text('id')} backbone"
+        is_shared = policy != "FATPIPE"
+        self._topology.wires[name] = Wire(rate, latency, is_shared)
+        return [name]
+
+    def _fill_star(self, zone: StarZone, reading: Reading) -> None:
+        """Add the links of the hosts of a zone of routing Cluster, and its cabinets."""
+        backbone = []
+        for element in reading.elements("backbone"):
+            self._add_link(element)
+            backbone.append(element.text("id"))
+
+        for link in reading.elements("host_link"):
+            host = link.text("id")
+            self._zones.check_place(host, zone)
+            if host in zone.ups:
+                raise ValueError(f"{host} has two of host_link")
+            up = self._known_wire(link.text("up"))
+            down = self._known_wire(link.text("down"))
+            zone.ups[host] = [up, *backbone]
+            zone.downs[host] = [*backbone, down]
+
+        for cabinet in reading.elements("cabinet"):
+            cabinet.ignore("id")
+            rate = _rate(cabinet.text("bw"))
+            wire = Wire(rate, _seconds(cabinet.text("lat")))
+            for host in _host_names(cabinet):
+                self._add_host(host, zone)
+                up, down = self._add_wires(f"{host} link", wire, "SPLITDUPLEX")
+                zone.ups[host] = [up, *backbone]
+                zone.downs[host] = [*backbone, down]
+
+    def _known_wire(self, name: str) -> str:
+        if name not in self._topology.wires:
+            raise ValueError(f"a route names link {name!r}, which is not there")
+        return name
+
+    def _read_routes(self, zone: Zone, reading: Reading) -> None:
+        """Add the routes that a zone states."""
+        for route in reading.elements("route", *_ZONE_ROUTES):
+            ends = _ends(route)
+            leg = self._leg(route, zone, ends)
+            is_symmetrical = _is_symmetrical(route)
+            if ends[0] == ends[1]:
+                self._topology.left_out["route of a host to itself"] += 1
+                continue
+            zone.add_leg(ends, leg)
+            if is_symmetrical:
+                source, destination = ends
+                zone.add_leg((destination, source), self._turn(leg))
+
+        for route in reading.elements("bypassRoute", *_ZONE_BYPASSES):
+            ends = _ends(route)
+            if ends in zone.bypasses:
+                raise ValueError(f"two bypasses lead from {ends[0]} to {ends[1]}")
+            zone.bypasses[ends] = self._leg(route, zone, ends)
+
+    def _leg(self, route: Reading, zone: Zone, ends: Ends) -> Leg:
+        """Return a stated route; raises ValueError when it names what is not there."""
+        for end in ends:
+            self._zones.check_place(end, zone)
+        wires = [self._read_hop(link) for link in route.elements("link_ctn")]
+        if route.kind in ("route", "bypassRoute"):
+            return Leg(wires)
+
+        source_gateway = route.text("gw_src")
+        destination_gateway = route.text("gw_dst")
+        self._zones.check_gateway(source_gateway, ends[0])
+        self._zones.check_gateway(destination_gateway, ends[1])
+        return Leg(wires, source_gateway, destination_gateway)
+
+    def _read_hop(self, link: Reading) -> str:
+        """Return the wire of a link of a route, in the direction that is stated."""
+        name = link.text("id")
+        direction = link.text("direction", "NONE")
+        if direction not in ("NONE", "UP", "DOWN"):
+            raise ValueError(f"direction is {direction!r}, write UP or DOWN")
+        # A link of one direction may be named with that direction: l2_UP.
+        wires = self._topology.wires
+        if name in wires or f"{name}_UP" not in wires:
+            return self._known_wire(name)
+
+        if direction == "NONE":
+            kind = "direction of a SPLITDUPLEX link, not stated: UP"
+            self._topology.left_out[kind] += 1
+            direction = "UP"
+        return f"{name}_{direction}"
+
+    def _turn(self, leg: Leg) -> Leg:
+        """Return the way back."""
+        wires = [self._opposite(wire) for wire in reversed(leg.wires)]
+        return Leg(wires, leg.destination_gateway, leg.source_gateway)
+
+    def _opposite(self, wire: str) -> str:
+        """Return the wire of the other direction; of a shared link, the same."""
+        stem, _, direction = wire.rpartition("_")
+        other = {"UP": "DOWN", "DOWN": "UP"}.get(direction, "")
+        name = f"{stem}_{other}"
+        return name if name in self._topology.wires else wire
+
+
+def _ends(route: Reading) -> Ends:
+    return route.text("src"), route.text("dst")
+
+
+def _make_zone(reading: Reading, parent: Zone) -> Zone:
+    name = reading.text("id")
+    routing = reading.text("routing")
+    if routing.lower() in ("cluster", "star"):
+        return StarZone(name, parent)
+    if routing.lower() not in _TABLES:
+        problem = f"has a zone {name} of routing {routing}, read are "
+        raise NotRead(f"{problem}Full, Floyd, Dijkstra, Cluster and None")
+    return TableZone(name, parent, joins_legs=_TABLES[routing.lower()])
+
+
+def _is_symmetrical(route: Reading) -> bool:
+    """Return True where the way back is the same; ValueError for another word."""
+    word = route.text("symmetrical", "YES").upper()
+    if word not in ("YES", "NO"):
+        raise ValueError(f"symmetrical is {word!r}, write YES or NO")
+    return word == "YES"
+
+
+def _count_machines(reading: Reading) -> int:
+    """Return the number of hosts, none of which is made for that."""
+    count = len(reading.elements("host", "peer"))
+    for cluster in reading.elements("cluster", "cabinet"):
+        for first, last in _ranges(cluster):
+            count += last - first + 1
+    for zone in reading.elements(*_ZONES):
+        count += _count_machines(zone)
+    return count
+
+
+def _host_names(cluster: Reading) -> Iterator[str]:
+    prefix = cluster.text("prefix", "")
+    suffix = cluster.text("suffix", "")
+    for first, last in _ranges(cluster):
+        for number in range(first, last + 1):
+            yield f"{prefix}{number}{suffix}"
+
+
+def _ranges(cluster: Reading) -> Iterator[tuple[int, int]]:
+    """Yield the first and last number of every part of ``radical``."""
+    radical = cluster.text("radical")
+    for part in radical.split(","):
+        match = re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", part)
+        if match is None:
+            raise ValueError(f"radical is {radical!r}, write 0-7 or 0-3,9")
+        first = int(match[1])
+        last = int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"radical is {radical!r}, write the lower number first")
+        yield first, last
+
+
+def _refuse(reading: Reading, *tags: str) -> None:
+    """Raise ValueError where a zone has what changes times and has no form here."""
+    for element in reading.elements(*tags):
+        names = [f"{key}={element.get(key)!r}" for key in element.keys()]  # noqa: SIM118
+        raise NotRead(f"has <{element.kind} {' '.join(names)}>, which is not read")
+
+
+def _refuse_profiles(element: Reading) -> None:
+    """Raise ValueError where a host or link changes by a file."""
+    for key in _PROFILES:
+        if element.text(key, ""):
+            problem = (
+                f"has {key} of {element.kind} {element.text('id')}, which changes "
+            )
+            raise NotRead(f"{problem}it: remove it and write events in the scenario")
 
 
 def _rate(text: str) -> float:
     """Return bytes per second of 125MBps, 1Gbps, 1.25e8."""
-    number, unit = r"[\d.]+(?:[eE][-+]?\d+)?", r"([kKMGTi]*)([bB])ps"
-    match = re.fullmatch(rf"\s*({number})\s*(?:{unit})?", text)
-    if match is None or (match[2] or "") not in _PREFIXES:
-        raise ValueError(f"found {text!r} for a bandwidth")
-    bits = 8 if match[3] == "b" else 1
-    return float(match[1]) * _PREFIXES[match[2] or ""] / bits
+    number = r"\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\."
+    match = re.fullmatch(rf"\s*({number})\s*(?:([kKMGTPi]*)([bB])ps)?\s*", text)
+    prefix = (match[2] or "") if match else ""
+    if match is None or prefix not in _PREFIXES:
+        raise ValueError(f"found {text!r} for a bandwidth, write 125MBps or 1Gbps")
+    rate = float(match[1]) * _PREFIXES[prefix]
+    return rate / 8 if match[3] == "b" else rate
 
 
 def _seconds(text: str) -> float:
-    bare = re.fullmatch(r"[\d.eE+-]+", text.strip())
-    return float(text) if bare else DURATION.parse(text)
-
-
-def _read_cluster(topology: Topology, cluster: Element) -> None:
-    """Add the hosts of a flat cluster: up, the backbone if there is one, and down."""
-    if cluster.get("topology", "FLAT").upper() not in ("FLAT", "CLUSTER"):
-        problem = f"has a cluster of topology {cluster.get('topology')}, flat is read"
-        raise DataError(problem, path=topology.origin)
-    topology.left_out["speed of a host"] += 1
-    numbers: list[int] = []
-    for part in cluster.get("radical", "").split(","):
-        first, _, last = part.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
-    ends = cluster.get("prefix", ""), cluster.get("suffix", "")
-    topology.machines = [f"{ends[0]}{number}{ends[1]}" for number in numbers]
-    wire = Wire(_rate(cluster.get("bw", "")), _seconds(cluster.get("lat", "0")))
-    policy = cluster.get("sharing_policy", "SPLITDUPLEX")
-    back = [f"{cluster.get('id')} backbone"] * ("bb_bw" in cluster.keys())  # noqa: SIM118
-    for name in back:
-        lag = _seconds(cluster.get("bb_lat", "0"))
-        topology.wires[name] = Wire(_rate(cluster.get("bb_bw", "")), lag)
-    up, down = (" up", " down") if policy == "SPLITDUPLEX" else ("", "")
-    for name in topology.machines:
-        topology.wires |= {f"{name} link{way}": wire for way in (up, down)}
-    for one, other in product(topology.machines, repeat=2):
-        ways = [f"{one} link{up}", *back, f"{other} link{down}"]
-        topology.routes[one, other] = ways
-
-
-def _read_zone(topology: Topology, zone: Element) -> None:
-    opposite = _read_links(topology, zone)
-    for host in zone.iter("host"):
-        topology.machines.append(host.get("id", ""))
-        topology.left_out["speed of a host"] += 1
-    places = {*topology.machines, *(router.get("id") for router in zone.iter("router"))}
-    for route in zone.iter("route"):
-        ends = route.get("src", ""), route.get("dst", "")
-        if strange := [end for end in ends if end not in places]:
-            raise ValueError(f"a route ends at {strange[0]!r}, which is not there")
-        wires = []
-        for one in route.iter("link_ctn"):
-            name = one.get("id", "")
-            if f"{name} up" in opposite:
-                name += f" {one.get('direction', 'UP').lower()}"
-            if name not in topology.wires:
-                raise ValueError(f"a route names link {name!r}, which is not there")
-            wires.append(name)
-        if ends[0] == ends[1]:
-            topology.left_out["route of a host to itself"] += 1
-            continue
-        topology.routes[ends] = wires
-        if route.get("symmetrical", "YES").upper() in ("YES", "TRUE", "1"):
-            back = [opposite.get(wire, wire) for wire in reversed(wires)]
-            topology.routes.setdefault(ends[::-1], back)
-    if zone.get("routing", "Full").lower() in ("floyd", "dijkstra", "dijkstracache"):
-        topology.join()
-
-
-def _read_links(topology: Topology, zone: Element) -> dict[str, str]:
-    """Add the links; return the other way of each wire of one direction."""
-    opposite = dict[str, str]()
-    for link in zone.iter("link"):
-        name, policy = link.get("id", ""), link.get("sharing_policy", "SHARED")
-        rate, lag = link.get("bandwidth", ""), link.get("latency", "0")
-        wire = Wire(_rate(rate), _seconds(lag))
-        if policy == "FATPIPE":
-            topology.left_out["sharing_policy FATPIPE of a link, taken as shared"] += 1
-        if policy == "SPLITDUPLEX":
-            ways = f"{name} up", f"{name} down"
-            topology.wires |= dict.fromkeys(ways, wire)
-            opposite |= {ways[0]: ways[1], ways[1]: ways[0]}
-        else:
-            topology.wires[name] = wire
-    return opposite
+    """Return seconds of 50us, 0.1; ``m`` are minutes."""
+    match = re.fullmatch(r"\s*([\d.]+(?:[eE][-+]?\d+)?)\s*([a-z]*)\s*", text)
+    if match is None or match[2] not in _SECONDS:
+        raise ValueError(f"found {text!r} for a latency, write 50us or 1ms")
+    return float(match[1]) * _SECONDS[match[2]]

@@ -1,24 +1,32 @@
 """Workflows of WfCommons (WfFormat 1.0 to 1.6): files as flows, cores as slots.
 
-Until 1.4 a task has its files, time and machine itself; since 1.5 they are in
-``specification`` and ``execution``. A machine has a slot per core, and a task holds one
-while it runs; what it has of more cores its own time shows.
+Until 1.2 tasks are called jobs; until 1.4 a task has its files, time and machine
+itself; since 1.5 these are in ``specification`` and ``execution``. Sizes of files are
+taken as bytes and runtimes as seconds in every version, as the project's own migration
+takes them (wfcommons-migrate-instance.py). A machine has a slot per core, and a task
+holds one while it runs; what it has of more cores its own time shows.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_json
+from emu.interchange.accounted import Reading, read_mapping
 from emu.interchange.workload import Data, Workload, plain_name
 
-_USED = {
-    "id", "name", "parents", "children", "inputFiles", "outputFiles", "files",
-    "runtimeInSeconds", "runtime", "coreCount", "cores", "machines", "machine",
-}  # fmt: skip
+VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
+#: Keys that say who ran what when, and on which system: they change no number.
+_ABOUT = ("name", "description", "createdAt", "author", "wms", "runtimeSystem")
+_ABOUT_MACHINE = (
+    "system", "architecture", "release", "hashcode", "memory", "memoryInBytes",
+)  # fmt: skip
+#: Bytes that flows say already, and what is of a task but of no number here.
+_ABOUT_TASK = (
+    "type", "category", "command", "arguments", "program", "launchDir",
+)  # fmt: skip
 
 
 def read_workflow(path: Path) -> Workload:
@@ -28,93 +36,225 @@ def read_workflow(path: Path) -> Workload:
     for each other.
     """
     with one_error(path):
-        content = read_json(path)
-        version = str(content.get("schemaVersion", ""))
-        if not version.startswith("1."):
-            problem = f"is no WfCommons workflow of version 1, found {version!r:.20}"
+        content = read_mapping(read_json(path), "file")
+        version = content.text("schemaVersion")
+        if version not in VERSIONS:
+            problem = f"is no WfCommons workflow of version {VERSIONS[0]} to "
+            problem += f"{VERSIONS[-1]}, found {version!r:.20}"
             raise DataError(problem, path=path)
-        whole = content["workflow"]
-        plan = whole.get("specification", whole)
-        execution = whole.get("execution", whole)
-        runs = {task["id"]: task for task in execution.get("tasks", []) if "id" in task}
-        tasks = {task.get("id", task["name"]): task for task in plan["tasks"]}
-        if len({*map(plain_name, tasks)}) < len(plan["tasks"]):
-            raise DataError("has two tasks of one id", path=path)
-        rows = execution.get("machines", whole.get("machines", []))
-        cpus = {row["nodeName"]: row.get("cpu", {}) for row in rows}
-        places = {name: f"m{number}" for number, name in enumerate(cpus)}
-        machines: list[Data] = [{"name": name} for name in places.values()]
-        for machine, cpu in zip(machines, cpus.values(), strict=True):
-            if cores := int(cpu.get("coreCount") or cpu.get("count") or 0):
-                machine["slots"] = {"core": cores}
-        workload = Workload(str(path), machines or [{"name": "m0"}])
-        for key, task in tasks.items():
-            _add(workload, key, {**task, **runs.get(key, {})}, places)
-        _join(workload, tasks, plan.get("files", []))
-        return workload
+        content.ignore(*_ABOUT)
+        workflow = _Workflow(content.part("workflow"), version, path)
+        workflow.add_tasks()
+        workflow.join()
+        workflow.workload.left_out.update(content.left_out())
+        return workflow.workload
 
 
-def _add(workload: Workload, key: str, task: Data, places: Mapping[str, str]) -> None:
-    """Add a task; where it says on which machine it ran, it stands there."""
-    seconds = float(task.get("runtimeInSeconds") or task.get("runtime") or 0)
-    if not task.keys() & {"runtimeInSeconds", "runtime"}:
-        workload.left_out["task without a time, which takes 0 s"] += 1
-    names = task.get("machines") or [task.get("machine")]
-    there = names[0] if isinstance(names, list) else names
-    if there is not None and there not in places and places:
-        problem = f"task {key} ran on {there!r}, which is no machine of the file"
-        raise DataError(problem, path=workload.origin)
-    place = places.get(there, "")
-    more: Data = {"kind": "task"}
-    if place or not places:
-        more["pin"] = place or "m0"
-    machine = workload.machines[int(more.get("pin", "m0")[1:])]
-    if "slots" in machine:
-        more["slot"] = "core"
-    if float(task.get("coreCount", task.get("cores", 1)) or 1) > 1:
-        workload.left_out["cores of a task beyond one"] += 1
-    for name in task.keys() - _USED:
-        workload.left_out[f"{name} of a task"] += 1
-    workload.add_task(plain_name(key), seconds, **more)
+class _Workflow:
+    """The tasks, machines and files of a workflow."""
+
+    def __init__(self, whole: Reading, version: str, path: Path) -> None:
+        self._path = path
+        is_split = "specification" in whole
+        plan = whole.part("specification") if is_split else whole
+        execution = whole.part("execution") if "execution" in whole else whole
+        for part in (whole, execution):
+            part.ignore("makespan", "makespanInSeconds", "executedAt")
+
+        self._read_tasks(plan, "jobs" if version in VERSIONS[:3] else "tasks", version)
+        self._runs: dict[str, Reading] = {}
+        self._sizes: dict[str, float] = {}
+        if is_split:
+            self._read_runs(execution)
+            for file in plan.parts("files", "file"):
+                self._sizes[file.text("id")] = file.number("sizeInBytes")
+
+        self._places: dict[str, str] = {}
+        owner = execution if "machines" in execution else whole
+        rows = owner.parts("machines", "machine")
+        machines = [self._read_machine(row) for row in rows]
+        self.workload = Workload(str(path), machines or [{"name": "m0"}])
+        self.workload.notes.append(
+            f"version {version}: sizes of files in bytes and runtimes in seconds, as "
+            "WfCommons' own migration has them"
+        )
+
+    def _error(self, problem: str) -> DataError:
+        return DataError(problem, path=self._path)
+
+    def _read_tasks(self, plan: Reading, key: str, version: str) -> None:
+        if key not in plan:
+            raise self._error(
+                f"has no {key!r}, which version {version} calls its tasks"
+            )
+        self._tasks: dict[str, Reading] = {}
+        names = set[str]()
+        for task in plan.parts(key, "task"):
+            number = _id_of(task)
+            names.add(plain_name(number))
+            self._tasks[number] = task
+        if len(names) < len(plan.parts(key)):
+            raise self._error("has two tasks of one id")
+
+    def _read_runs(self, execution: Reading) -> None:
+        for run in execution.parts("tasks", "task"):
+            key = run.text("id")
+            if key not in self._tasks:
+                raise self._error(f"ran {key!r}, which is no task")
+            self._runs[key] = run
+
+    def _read_machine(self, row: Reading) -> Data:
+        row.ignore(*_ABOUT_MACHINE)
+        name = row.text("nodeName")
+        place = self._places.setdefault(name, f"m{len(self._places)}")
+        machine: Data = {"name": place}
+        cpu = row.part("cpu")
+        cpu.ignore("vendor")
+        cores = cpu.count("coreCount", cpu.count("count", 0))
+        if cores:
+            machine["slots"] = {"core": cores}
+        return machine
+
+    def add_tasks(self) -> None:
+        """Add every task; where it says on which machine it ran, it stands there.
+
+        Raises DataError when that is none, or its time is negative.
+        """
+        left_out = self.workload.left_out
+        for key, task in self._tasks.items():
+            task.ignore("name", "id", *_ABOUT_TASK)
+            run = self._runs.get(key, task)
+            run.ignore(*_ABOUT_TASK)
+            stated = next((name for name in _TIMES if name in run), None)
+            seconds = run.number(stated) if stated else 0.0
+            if stated is None:
+                left_out["task without a time, which takes 0 s"] += 1
+            cores = run.count("coreCount", run.count("cores", 1))
+            if cores > 1:
+                left_out["cores of a task beyond one"] += cores - 1
+
+            about: Data = {"kind": "task"}
+            place = self._place_of(key, run)
+            if place:
+                about["pin"] = place
+            number = int(place.removeprefix("m") or 0)
+            if "slots" in self.workload.machines[number]:
+                about["slot"] = "core"
+            self.workload.add_task(plain_name(key), seconds, **about)
+
+    def _place_of(self, key: str, run: Reading) -> str:
+        """Return the machine of a task; none where placement is to decide."""
+        stated = run.get("machines" if "machines" in run else "machine", [])
+        names = stated if isinstance(stated, list) else [stated]
+        left_out = self.workload.left_out
+        if len(names) > 1:
+            left_out["machine of a task beyond the first"] += 1
+        if not self._places:
+            if names:
+                left_out["machine of a task, where the file lists none"] += 1
+            return "m0"
+        if not names:
+            return ""
+        if names[0] not in self._places:
+            problem = f"task {key} ran on {names[0]!r}, which is no machine of the file"
+            raise self._error(problem)
+        return self._places[names[0]]
+
+    def join(self) -> None:
+        """Add a flow per pair of tasks: the files that one makes and the other reads.
+
+        Raises DataError when parents, or sizes of files, are missing.
+        """
+        makers: dict[str, list[str]] = {}
+        readers: dict[str, list[str]] = {}
+        for key, task in self._tasks.items():
+            made, read = self._files_of(task)
+            for name in made:
+                makers.setdefault(name, []).append(key)
+            for name in read:
+                readers.setdefault(name, []).append(key)
+
+        flows = dict.fromkeys(self._pairs(), 0.0)
+        for name, keys in readers.items():
+            maker = self._maker_of(name, makers, len(keys))
+            for key in keys:
+                if maker in ("", key):
+                    continue
+                flows.setdefault((maker, key), 0.0)
+                flows[maker, key] += self._sizes[name]
+
+        for (maker, reader), size in flows.items():
+            source = plain_name(maker)
+            destination = plain_name(reader)
+            self.workload.add_flow(source, destination, size)
+        text = f"{len(self._tasks)} tasks, {len(flows)} pairs of them with files"
+        self.workload.notes.append(text)
+
+    def _maker_of(self, file: str, makers: Mapping[str, list[str]], reads: int) -> str:
+        """Return the task that makes a file; none where it was there before."""
+        if file not in self._sizes:
+            raise self._error(f"has no size of file {file!r}")
+        left_out = self.workload.left_out
+        first, *others = makers.get(file, [""])
+        if not first:
+            left_out["read of a file that no task makes"] += reads
+        if others:
+            left_out["maker of a file beyond the first"] += len(others)
+        return first
+
+    def _files_of(self, task: Reading) -> tuple[list[str], list[str]]:
+        """Return the files that a task makes, and those that it reads."""
+        files: dict[str, list[str]] = {}
+        files["output"] = [*map(str, task.get("outputFiles", ()))]
+        files["input"] = [*map(str, task.get("inputFiles", ()))]
+        for file in task.parts("files", "file"):  # its own, as before 1.5
+            name = file.text("path", "") + _id_of(file)
+            link = file.text("link")
+            if link not in files:
+                raise self._error(f"file {name!r} has link {link!r}: input or output")
+            files[link].append(name)
+
+            size = file.number("sizeInBytes" if "sizeInBytes" in file else "size")
+            if self._sizes.setdefault(name, size) != size:
+                kind = "size of a file that another task stated otherwise"
+                self.workload.left_out[kind] += 1
+        made = [*dict.fromkeys(files["output"])]
+        read = [*dict.fromkeys(files["input"])]
+        return made, read
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield what parents and children state, by id or, before 1.5, by name."""
+        by_name = self._by_name()
+        for key, task in self._tasks.items():
+            for parent in task.get("parents", ()):
+                source = self._task_of(parent, key, by_name)
+                yield source, key
+            for child in task.get("children", ()):
+                destination = self._task_of(child, key, by_name)
+                yield key, destination
+
+    def _by_name(self) -> dict[str, str]:
+        """Return the id of every task by its name; none where several have that."""
+        by_name: dict[str, str] = {}
+        for key, task in self._tasks.items():
+            name = task.text("name", key)
+            by_name[name] = "" if name in by_name else key
+        return by_name
+
+    def _task_of(self, stated: str, key: str, by_name: Mapping[str, str]) -> str:
+        if stated in self._tasks:
+            return stated
+        if stated not in by_name:
+            problem = f"task {key} names {stated!r}, no task"
+            raise self._error(problem)
+        if not by_name[stated]:
+            problem = f"task {key} names {stated!r}, which several tasks are called"
+            raise self._error(problem)
+        return by_name[stated]
 
 
-def _edges(tasks: Mapping[str, Data], origin: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs that parents and children state, by id or, long ago, by name."""
-    by_name = {task.get("name"): key for key, task in tasks.items()}
-    for key, task in tasks.items():
-        edges = [(parent, key) for parent in task.get("parents", [])]
-        edges += [(key, child) for child in task.get("children", [])]
-        for pair in edges:
-            for end in pair:
-                if end not in tasks and end not in by_name:
-                    raise DataError(f"task {key} names {end!r}, no task", path=origin)
-            source, destination = (e if e in tasks else by_name[e] for e in pair)
-            yield source, destination
+_TIMES = ("runtimeInSeconds", "runtime")
 
 
-def _join(workload: Workload, tasks: Mapping[str, Data], files: list[Data]) -> None:
-    """Add a flow per pair of tasks: the files that one makes and the other reads."""
-    sizes = {file["id"]: float(file["sizeInBytes"]) for file in files}
-    makers, readers = dict[str, str](), defaultdict[str, list[str]](list)
-    for key, task in tasks.items():
-        for file in task.get("files", []):  # its own, as before 1.5
-            name = file.get("id", file.get("name"))
-            sizes[name] = float(file.get("sizeInBytes", file.get("size", 0)))
-            link = "outputFiles" if file["link"] == "output" else "inputFiles"
-            task.setdefault(link, []).append(name)
-        for file in task.get("outputFiles", []):
-            makers[file] = key
-        for file in task.get("inputFiles", []):
-            readers[file].append(key)
-    flows = dict.fromkeys(_edges(tasks, workload.origin), 0.0)
-    for file, keys in readers.items():
-        if file not in sizes:
-            raise DataError(f"has no size of file {file!r}", path=workload.origin)
-        if file not in makers:
-            workload.left_out["read of a file that no task makes"] += len(keys)
-            continue
-        for pair in ((makers[file], key) for key in keys if key != makers[file]):
-            flows[pair] = flows.get(pair, 0.0) + sizes[file]
-    for (source, destination), size in flows.items():
-        workload.add_flow(plain_name(source), plain_name(destination), size)
-    workload.notes.append(f"{len(tasks)} tasks, {len(flows)} pairs of them with files")
+def _id_of(row: Reading) -> str:
+    return row.text("id") if "id" in row else row.text("name")

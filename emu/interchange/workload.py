@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,12 @@ from emu.units import DURATION
 Data: TypeAlias = dict[str, Any]
 #: Nodes, tasks and flows of one file; more only where the user says so.
 MOST_NODES = 1_000_000
+#: Collectives that are sections of a custom job.
+_SECTIONS = {
+    "ALL_REDUCE": "allreduce", "ALL_GATHER": "allgather", "BROADCAST": "broadcast",
+    "ALL_TO_ALL": "alltoall", "REDUCE_SCATTER": "reduce_scatter",
+    "REDUCE_SCATTER_BLOCK": "reduce_scatter",
+}  # fmt: skip
 #: Ancestors that one pass of `reduce_edges` looks at: a number of 1 kB per node.
 _BLOCK = 8192
 
@@ -41,27 +49,82 @@ class Workload:
 
         Raises DataError when the time is negative.
         """
-        if not 0 <= seconds < float("inf"):
+        if not 0 <= seconds < math.inf:
             raise DataError(f"{name} would take {seconds} s", path=self.origin)
-        time = DURATION.exact(seconds)
-        self.tasks.append({"name": name, "time": time, **more})
+        task = {"name": name, "time": DURATION.exact(seconds)}
+        self.tasks.append(task | more)
 
     def add_flow(self, source: str, destination: str, size: float = 0) -> None:
         """Add a flow of ``size`` bytes; of none, an order.
 
         Raises DataError when the size is negative.
         """
-        if not 0 <= size < float("inf"):
+        if not 0 <= size < math.inf:
             problem = f"{source} to {destination} has {size} bytes"
             raise DataError(problem, path=self.origin)
-        ends = {"from": source, "to": destination}
-        self.flows.append({**ends, "volume": f"{size!r} B"})
+        flow = {"from": source, "to": destination}
+        flow["volume"] = f"{size!r} B"
+        self.flows.append(flow)
+
+    def add_gate(self, task: str, kind: str) -> str:
+        """Add the gate of a task; return its name."""
+        gate = f"{task}.gate"
+        process = task.partition(".")[0]
+        self.add_task(gate, 0, kind=kind, gate=True, process=process)
+        return gate
+
+    def add_collective(
+        self,
+        kind: str,
+        size: float,
+        ranks: Sequence[str],
+        *,
+        root: int = 0,
+        segments: int = 1,
+    ) -> None:
+        """Add what ranks do together, after the task of each.
+
+        Parameters
+        ----------
+        kind
+            One of ``COLLECTIVES`` of Chakra.
+        size
+            Bytes that each rank brings; of a scatter, the root.
+        ranks
+            Task of every rank; ``TASK.done`` waits for the outcome.
+        root
+            Place of the root among them.
+        segments
+            Pieces of an all-reduce that are on their way at once.
+        """
+        root %= len(ranks)
+        tasks = [*ranks[root:], *ranks[:root]]
+        ends = [f"{task}.done" for task in tasks]
+        if kind == "BARRIER":
+            gate = self.add_gate(tasks[0], "barrier")
+            for task, end in zip(tasks, ends, strict=True):
+                self.add_flow(task, gate)
+                self.add_flow(gate, end)
+        elif kind == "SCATTER":
+            for end in ends[1:]:
+                self.add_flow(tasks[0], end, size / len(tasks))
+        elif kind in ("REDUCE", "GATHER"):
+            for task in tasks[1:]:
+                self.add_flow(task, ends[0], size)
+        else:
+            section: Data = {"among": tasks, "volume": f"{size!r} B", "then": ends}
+            section["lag"] = 0
+            if kind == "ALL_REDUCE":
+                section["segments"] = segments
+            self.collectives.append({_SECTIONS[kind]: section})
 
     @property
     def edges(self) -> int:
         """Number of flows, of shuffles too."""
-        shuffles = [one["shuffle"] for one in self.collectives if "shuffle" in one]
-        inner = sum(len(one["from"]) * len(one["to"]) for one in shuffles)
+        inner = 0
+        for collective in self.collectives:
+            if shuffle := collective.get("shuffle"):
+                inner += len(shuffle["from"]) * len(shuffle["to"])
         return len(self.flows) + inner
 
     def scenario(self, name: str, nic: str, latency: str = "") -> Data:
@@ -71,35 +134,59 @@ class Workload:
         """
         if not self.tasks:
             raise DataError("holds no task", path=self.origin)
-        places = {task["name"]: at for at, task in enumerate(self.tasks)}
-        edges = [(places[flow["from"]], places[flow["to"]]) for flow in self.flows]
-        for one in self.collectives:
-            ((_, section),) = one.items()
-            ends = section.get("then") or section["to"]
+        self._check_order()
+
+        rates: Data = {"in": nic, "out": nic}
+        if latency:
+            rates["latency"] = {"in": "0 s", "out": latency}
+        machines = [{"nic": rates, **machine} for machine in self.machines]
+
+        job: Data = {"system": "custom", "iterations": 1, "tasks": self.tasks}
+        if self.flows:
+            job["flows"] = self.flows
+        if self.collectives:
+            job["collectives"] = self.collectives
+        job["credit_window"] = "unlimited"
+
+        scenario: Data = {"name": name, "cluster": {"machines": machines}, "job": job}
+        if self.places:
+            scenario["placement"] = {"policy": "explicit", "tasks": self.places}
+        return scenario
+
+    def _check_order(self) -> None:
+        """Refuse tasks that wait for each other."""
+        places = {task["name"]: place for place, task in enumerate(self.tasks)}
+        edges = []
+        for flow in self.flows:
+            source = places[flow["from"]]
+            destination = places[flow["to"]]
+            edges.append((source, destination))
+
+        for collective in self.collectives:
+            ((_, section),) = collective.items()
+            hub = len(places)  # everybody behind it waits for everybody
+            places[f" {hub}"] = hub
             sources = section.get("among") or section["from"]
-            hub = len(places)
-            places[f" {hub}"] = hub  # everybody behind it waits for everybody
+            ends = section.get("then") or section["to"]
             edges += [(places[task], hub) for task in sources]
             edges += [(hub, places[task]) for task in ends]
         order_nodes([*places], edges, self.origin)
-        ends_of_nic = {"in": nic, "out": nic}
-        delay = {"latency": {"in": "0 s", "out": latency}} if latency else {}
-        machines = [{"nic": {**ends_of_nic, **delay}} | one for one in self.machines]
-        placement: Data = {"policy": "explicit", "tasks": self.places}
-        job: Data = {"system": "custom", "iterations": 1, "tasks": self.tasks}
-        job |= {"flows": self.flows} if self.flows else {}
-        job |= {"collectives": self.collectives} if self.collectives else {}
-        return {
-            "name": name,
-            "cluster": {"machines": machines},
-            "job": {**job, "credit_window": "unlimited"},
-            **({"placement": placement} if self.places else {}),
-        }
+
+
+def equal_machines(name: str, count: int) -> Data:
+    """Return the machines NAME0, NAME1, ... as ``cluster.machines`` has them."""
+    if count == 1:
+        return {"name": f"{name}0"}
+    return {"name": name, "count": count}
+
+
+#: Characters of names that a path or an edge could not have.
+_FORBIDDEN = re.compile(r"[/\\>#\s]")
 
 
 def plain_name(text: str) -> str:
     """Return the name of a task or channel that stands for a text."""
-    return "".join("_" if c in "/\\>#" or c.isspace() else c for c in text)
+    return _FORBIDDEN.sub("_", text)
 
 
 def order_nodes(
@@ -109,22 +196,26 @@ def order_nodes(
 
     Raises DataError when they depend on each other in a circle; names some.
     """
-    waiting, followers = [0] * len(names), [list[int]() for _ in names]
+    waiting = [0] * len(names)
+    followers = [list[int]() for _ in names]
     for source, destination in edges:
         waiting[destination] += 1
         followers[source].append(destination)
+
     order = [node for node, count in enumerate(waiting) if not count]
     for node in order:  # grows while it is walked
         for follower in followers[node]:
             waiting[follower] -= 1
             if not waiting[follower]:
                 order.append(follower)
-    if len(order) < len(names):
-        stuck = [names[node] for node, count in enumerate(waiting) if count]
-        circle = ", ".join(name for name in stuck[:20] if name[0] != " ")
-        problem = f"{len(stuck)} nodes wait for each other in a circle, among them "
-        raise DataError(f"{problem}{circle:.200}", path=origin)
-    return order
+    if len(order) == len(names):
+        return order
+
+    stuck = [names[node] for node, count in enumerate(waiting) if count]
+    named = [name for name in stuck[:20] if not name.startswith(" ")]
+    circle = ", ".join(named)
+    problem = f"{len(stuck)} nodes wait for each other in a circle, among them "
+    raise DataError(f"{problem}{circle:.200}", path=origin)
 
 
 def reduce_edges(
@@ -136,23 +227,28 @@ def reduce_edges(
     its start. Ancestors are looked at by blocks, so that memory grows with the nodes:
     183,000 edges of 3,664 nodes take 0.2 s.
     """
-    place = {node: at for at, node in enumerate(order)}
+    places = {node: place for place, node in enumerate(order)}
     sources = [list[int]() for _ in order]
     for source, destination in edges:
-        sources[place[destination]].append(place[source])
+        place = places[destination]
+        sources[place].append(places[source])
+
     direct_edges = []
     for first in range(0, len(order), _BLOCK):
         ancestors = [0] * len(order)
         for node in range(first, len(order)):
-            around = direct = 0
+            around = 0
+            direct = 0
             for source in sources[node]:
                 around |= ancestors[source]
                 if first <= source < first + _BLOCK:
                     direct |= 1 << source - first
             ancestors[node] = around | direct
+
             alone = direct & ~around
             while alone:
-                low = alone & -alone
-                direct_edges.append((order[first + low.bit_length() - 1], order[node]))
-                alone ^= low
+                lowest = alone & -alone
+                source = first + lowest.bit_length() - 1
+                direct_edges.append((order[source], order[node]))
+                alone ^= lowest
     return direct_edges

@@ -27,6 +27,8 @@ OUT: Final = -1
 IN: Final = -2
 #: Names of the directions of a NIC, and in the routes of a cluster of its placeholders.
 ENDS = {"out": OUT, "in": IN}
+#: Name of a link that no flow may cross: of machines between which there is no way.
+NO_ROUTE: Final = "no route"
 
 
 @dataclass(frozen=True)

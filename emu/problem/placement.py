@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from emu.errors import PlacementError
 from emu.problem.job import Job, Realization
+from emu.problem.links import NO_ROUTE
 
 if TYPE_CHECKING:
     from emu.problem.cluster import Cluster
@@ -179,6 +180,7 @@ class Placement:
             ]
             if len({names[task] for task in members}) > 1:
                 problems.append(f"process {process} stands on several machines")
+        problems += self.missing_routes(job, cluster)
         for pool in pools_of(cluster, job, self.machine_of):
             takes = sum(job.rounds[j] for j in pool.takers)
             frees = sum(job.rounds[j] for j in pool.freers)
@@ -189,6 +191,23 @@ class Placement:
                     f"pool {pool.name} of machine {name} gets {frees} slots back from "
                     f"{by}, but {takes} are taken there"
                 )
+        return problems
+
+    def missing_routes(self, job: Job, cluster: Cluster) -> list[str]:
+        """Return the flows that go where no route leads."""
+        if NO_ROUTE not in [link.name for link in cluster.shared_links]:
+            return []
+        problems = []
+        for edge, control in zip(job.edges, job.control, strict=True):
+            source = self.machine_of[edge.source]
+            destination = self.machine_of[edge.destination]
+            ports = cluster.links.route(source, destination)
+            if not control and NO_ROUTE in [cluster.links[port].name for port in ports]:
+                ends = f"{job.tasks[edge.source].name} sends to "
+                ends += job.tasks[edge.destination].name
+                machines = f"{cluster.machines[source].name} to "
+                machines += cluster.machines[destination].name
+                problems.append(f"{ends}, and no route leads from {machines}")
         return problems
 
     def check(self, job: Job, cluster: Cluster) -> None:

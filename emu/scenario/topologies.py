@@ -6,25 +6,32 @@ NVIDIA's description of the DGX-1.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
 
 from emu.errors import DataError
-from emu.host.input_file import open_input
-from emu.scenario.document import Data, Document, read_document
+from emu.host.input_file import one_error, read_json, read_text
+from emu.problem.fields.section import Trail
+from emu.scenario.document import MOST_YAML, Data, Document, read_document
+from emu.units import RATE
 
 _DEVICES = 8
-_NV2 = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
-_NV1 = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
-_LANES = {frozenset(pair): "nv2" for pair in _NV2}
-_LANES |= {frozenset(pair): "nv1" for pair in _NV1}
+#: Pairs of devices of a box that two lanes of NVLink join, and those that one joins.
+_TWO_LANES = "03 04 12 15 23 47 56 67"
+_ONE_LANE = "01 02 13 26 37 45 46 57"
 #: GB/s of NVLinks of two lanes and of one, PCIe, the link of the sockets, InfiniBand.
 _RATES = {"nv2": 48.35, "nv1": 24.22, "pcie": 11.13, "qpi": 9.56, "ib": 6.37}
 #: Word -> number of boxes, and whether they have NVLinks.
 _BOXES = {"dgx1": (1, True), "two_dgx1": (2, True), "pcie_8": (1, False)}
 _KNOWN = f"{', '.join(_BOXES)}, or a file of links and routes"
+_MOST_BOXES = 400
 _KEYS = ("machines", "links", "routes", "racks")
+_AT = ("cluster", "topology")
 
 
 def expand_topology(document: Document, folder: Path) -> None:
@@ -37,16 +44,16 @@ def expand_topology(document: Document, folder: Path) -> None:
     cluster = document.data.get("cluster")
     if not isinstance(cluster, dict) or "topology" not in cluster:
         return
-    at = ("cluster", "topology")
-    if not isinstance(cluster["topology"], str):
-        raise document.error(at, f"found {cluster['topology']!r:.40}, write {_KNOWN}")
-    if cluster["topology"] not in _BOXES:
-        document.resolve_path(at, folder)
-    word = cluster.pop("topology")
+    if isinstance(cluster["topology"], dict):
+        word, answers = _read_answers(document, folder)
+    else:
+        word = _read_word(document, folder)
+        answers = {}
+    del cluster["topology"]
     for key in _KEYS:
         if key in cluster:
             problem = f"states {key} already: remove one of the two"
-            raise document.error(at, problem)
+            raise document.error(_AT, problem)
     if word in _BOXES:
         boxes, nvlinks = _BOXES[word]
         cluster.update(boxes_of(boxes, nvlinks=nvlinks))
@@ -54,41 +61,113 @@ def expand_topology(document: Document, folder: Path) -> None:
         if boxes == 1 and isinstance(job, dict) and job.get("plan") == "swap":
             _add_host(cluster)
         return
-    if not Path(word).is_file():
-        raise document.error(at, f"found {word!r}, write {_KNOWN}")
-    content = _read(document, Path(word))
+
+    content = _read(document, Path(word), answers)
     if unknown := content.keys() - {*_KEYS}:
         problem = f"{word} has a key {min(unknown)!r}, it can have {', '.join(_KEYS)}"
-        raise document.error(at, problem)
+        raise document.error(_AT, problem)
     cluster.update(content)
 
 
-def _read(document: Document, path: Path) -> Data:
+def _read_word(document: Document, folder: Path) -> str:
+    """Return the word, or the path, that ``topology`` is."""
+    word = document.data["cluster"]["topology"]
+    if not isinstance(word, str):
+        raise document.error(_AT, f"found {word!r:.40}, write {_KNOWN}")
+    if word in _BOXES:
+        return word
+    document.resolve_path(_AT, folder)
+    path = str(document.data["cluster"]["topology"])
+    _check_file(document, path)
+    return path
+
+
+def _read_answers(document: Document, folder: Path) -> tuple[str, Data]:
+    """Return the file of ``topology: {file: ..., boxes: 2}``, and what else it says.
+
+    Rates are bytes per second. Raises ScenarioError when a key is another, or a value
+    is none of its kind.
+    """
+    document.resolve_path((*_AT, "file"), folder)
+    answers = dict(document.data["cluster"]["topology"])
+    word = answers.pop("file", None)
+    if not isinstance(word, str):
+        raise document.error(_AT, "states no file: write {file: h100.txt, boxes: 2}")
+    _check_file(document, word)
+    for key, value in answers.items():
+        at = (*_AT, key)
+        if key == "boxes":
+            _check_count(document, at, value)
+        elif key in ("nic", "uplink"):
+            try:
+                answers[key] = RATE.parse(str(value))
+            except ValueError as error:
+                raise document.error(at, str(error)) from error
+        else:
+            problem = "is no key of a topology: file, boxes, nic, uplink are"
+            raise document.error(at, problem)
+    return word, answers
+
+
+def _check_count(document: Document, at: Trail, value: Any) -> None:
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    if not is_count or not 1 <= value <= _MOST_BOXES:
+        raise document.error(at, f"found {value!r:.40}, write 1 to {_MOST_BOXES}")
+
+
+def _check_file(document: Document, word: str) -> None:
+    if not Path(word).is_file():
+        raise document.error(_AT, f"found {word!r}, write {_KNOWN}")
+
+
+def _read(document: Document, path: Path, answers: Data) -> Data:
     """Return the keys of a file, which may have a format of others.
 
-    What that says and a cluster cannot is said on standard error, by name and count.
-    Raises ScenarioError when it is damaged, or no mapping.
+    What was assumed, and what that file says and a cluster cannot, is said on standard
+    error. Raises ScenarioError when it is damaged, or no mapping.
     """
-    from emu.interchange.formats import read_topology  # noqa: PLC0415 - seldom
+    from emu.interchange.cluster_keys import cluster_keys  # noqa: PLC0415 - seldom
+    from emu.interchange.formats import (  # noqa: PLC0415 - seldom
+        is_mapping,
+        read_topology,
+        recognise_topology,
+    )
+    from emu.interchange.topology import Answers  # noqa: PLC0415 - seldom
 
     try:
-        with open_input(path) as file:
-            head = file.read(1 << 16).decode("utf-8", "replace")
-        content: Data = {}
-        topology = read_topology(path, head)
-        if topology is None:
-            content = read_document(path).data
-            topology = read_topology(path, "", content)
-        if topology is None:
-            return content
-        keys = topology.cluster()
+        row = recognise_topology(path)
+        if row is None:
+            return read_document(path).data
+        content = _read_mapping(path) if is_mapping(row) else None
+        topology = read_topology(path, row, Answers(**answers), content)
+        keys = cluster_keys(topology)
     except DataError as error:
-        problem = f"{path} {error.problem}"
-        raise document.error(("cluster", "topology"), problem) from error
+        raise document.error(_AT, f"{path} {error.problem}") from error
+    lines = [*topology.notes]
     for what, count in topology.left_out.items():
-        line = f"emu: {path}: left out: {what}, {count:,} times"
-        print(line, file=sys.stderr)  # noqa: T201 - as signs of life are
+        if count:
+            lines.append(f"left out: {what}, {count:,} times")
+    for line in lines:
+        _say(f"emu: {path}: {line}")
     return keys
+
+
+def _read_mapping(path: Path) -> Any:
+    """Return what a YAML or JSON file of others has, nulls and long texts included.
+
+    Raises DataError when it is neither, or too long.
+    """
+    if path.suffix == ".json":
+        return read_json(path)
+    with one_error(path):
+        # Aliases are read as one object each, however often they stand somewhere.
+        return YAML(typ="safe").load(read_text(path, MOST_YAML))
+
+
+@functools.cache  # a scenario is read several times
+def _say(line: str) -> None:
+    """Write a line on standard error, once."""
+    print(line, file=sys.stderr)  # noqa: T201 - as signs of life are
 
 
 def _add_host(cluster: Data) -> None:
@@ -109,30 +188,53 @@ def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
     into the receiver. Devices 0 to 3 of a box are on one socket, 4 to 7 on the other.
     """
     devices = range(boxes * _DEVICES)
-    links = {f"pcie{d} {way}": "pcie" for d in devices for way in ("up", "down")}
-    links |= {f"qpi{socket}": "qpi" for socket in range(2 * boxes)}
+    kinds = {}
+    for device in devices:
+        kinds[f"pcie{device} up"] = "pcie"
+        kinds[f"pcie{device} down"] = "pcie"
+    for socket in range(2 * boxes):
+        kinds[f"qpi{socket}"] = "qpi"
     if boxes > 1:
-        links |= {f"ib{b} {way}": "ib" for b in range(boxes) for way in ("out", "in")}
+        for box in range(boxes):
+            kinds[f"ib{box} out"] = "ib"
+            kinds[f"ib{box} in"] = "ib"
+
     routes = []
     for sender, receiver in itertools.permutations(devices, 2):
-        box, other_box = sender // _DEVICES, receiver // _DEVICES
-        pair = frozenset({sender % _DEVICES, receiver % _DEVICES})
-        through = [f"pcie{sender} up", f"pcie{receiver} down"]
-        lanes, socket = _LANES.get(pair) if nvlinks else None, sender * 2 // _DEVICES
-        if box != other_box:
-            through[1:1] = [f"ib{box} out", f"ib{other_box} in"]
-        elif lanes:
+        lanes = _lanes(sender, receiver) if nvlinks else ""
+        through = _cross(sender, receiver)
+        if lanes:
             through = [f"{lanes} {sender}-{receiver}"]
-            links[through[0]] = lanes
-        elif socket != receiver * 2 // _DEVICES:
-            through.insert(1, f"qpi{socket}")
+            kinds[through[0]] = lanes
         ends = {"from": f"d{sender}", "to": f"d{receiver}"}
         routes.append({**ends, "through": through})
-    return {
-        "machines": [{"name": f"d{device}", "nic": "none"} for device in devices],
-        "links": [
-            {"name": name, "bandwidth": f"{_RATES[kind]} GB/s"}
-            for name, kind in links.items()
-        ],
-        "routes": routes,
-    }
+
+    links = []
+    for name, kind in kinds.items():
+        links.append({"name": name, "bandwidth": f"{_RATES[kind]} GB/s"})
+    machines = [{"name": f"d{device}", "nic": "none"} for device in devices]
+    return {"machines": machines, "links": links, "routes": routes}
+
+
+def _lanes(sender: int, receiver: int) -> str:
+    """Return the NVLink between two devices, empty where there is none."""
+    if sender // _DEVICES != receiver // _DEVICES:
+        return ""
+    near, far = sorted([sender % _DEVICES, receiver % _DEVICES])
+    pair = f"{near}{far}"
+    if pair in _TWO_LANES.split():
+        return "nv2"
+    return "nv1" if pair in _ONE_LANE.split() else ""
+
+
+def _cross(sender: int, receiver: int) -> list[str]:
+    """Return the links between two devices that no NVLink joins."""
+    socket = sender * 2 // _DEVICES
+    box = sender // _DEVICES
+    other_box = receiver // _DEVICES
+    through = [f"pcie{sender} up"]
+    if box != other_box:
+        through += [f"ib{box} out", f"ib{other_box} in"]
+    elif socket != receiver * 2 // _DEVICES:
+        through.append(f"qpi{socket}")
+    return [*through, f"pcie{receiver} down"]

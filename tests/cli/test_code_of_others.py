@@ -55,7 +55,7 @@ READS = [
     ["validate", "{file}"],
     ["validate", "{run}/manifest.json", "{run}/scenario.txt"],
     ["import", "{file}", "-o", "x", "--feature-length", "3"],
-    ["data"], ["schema"], ["docs"], ["policies"], ["placements"],
+    ["what", "{file}"], ["data"], ["schema"], ["docs"], ["policies"], ["placements"],
     ["init", "golden", "--out", "x.yaml"],
 ]  # fmt: skip
 CARRIES_OUT = [

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 import emu
 from emu.interchange.chakra_out import write_traces
-from emu.interchange.formats import read_workload
+from emu.interchange.workload_formats import read_workload
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization
 from emu.testing.strategies import problems

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import DataError
-from emu.interchange.formats import read_workload
+from emu.interchange.workload_formats import read_workload
 
 
 def makespan(text: str, path: Path, latency: str = "") -> float:

@@ -18,9 +18,9 @@ import emu
 from emu.cli.app import app
 from emu.errors import DataError
 from emu.interchange.chakra_nodes import COLLECTIVES, KINDS
-from emu.interchange.formats import read_workload
 from emu.interchange.protobuf import encode, write_varint
 from emu.interchange.workload import order_nodes, reduce_edges
+from emu.interchange.workload_formats import read_workload
 
 FOLDER = Path(os.environ.get("EMU_WORKLOADS", ""))
 needs_workloads = pytest.mark.skipif(
@@ -305,8 +305,8 @@ def test_a_trace_that_cannot_be(
          "two tasks of one id"),
         ("w.json", json.dumps(WORKFLOW).replace("2.5", "-2.5").encode(), "-2.5 s"),
         ("w.json", json.dumps(WORKFLOW).replace('["y"]', '["z"]').encode(), "'z'"),
-        ("w.json", b'{"schemaVersion": "1.5"}', "is damaged"),
-        ("t.bin", b"\x00" * 99, "is no trace of"),
+        ("w.json", b'{"schemaVersion": "1.5", "workflow": {}}', "no 'tasks'"),
+        ("t.bin", b"\x00" * 99, "is no trace of torch.profiler"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_says_so_in_one_line(
@@ -338,6 +338,40 @@ def test_a_rank_between_others_is_missing(tmp_path: Path) -> None:
         (tmp_path / f"t.{rank}.et").write_bytes(as_protobuf(PAIR[0]))
     with pytest.raises(DataError, match=r"ranks 0 to 2, t\.1\.et is missing"):
         read_workload(tmp_path / "t.0.et")
+
+
+def test_a_version_in_a_name_is_no_rank(tmp_path: Path) -> None:
+    path = tmp_path / "chakra.0.0.4.et"
+    path.write_bytes(as_protobuf([{"id": 1, "type": 4, "micros": 3000}]))
+    workload = read_workload(path)
+
+    assert len(workload.tasks) == 1
+    assert "are of a version" in workload.notes[0]
+
+
+def test_a_collective_that_one_rank_lacks_is_refused(tmp_path: Path) -> None:
+    node = {"id": 1, "type": 7, "comm_type": 0, "comm_size": 4}
+    with pytest.raises(DataError, match="rank 1 takes part in 0 collectives"):
+        makespan(tmp_path, [[node], [{"id": 1, "type": 4}]])
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_tasks_were_called_jobs(tmp_path: Path, version: str) -> None:
+    """As in 1.3, where the same are called tasks; the other name is refused."""
+    old = json.loads(json.dumps(OLD))
+    old["workflow"]["jobs"] = old["workflow"].pop("tasks")
+    old["schemaVersion"] = version
+    file = tmp_path / "w.json"
+    file.write_text(json.dumps(old))
+    workload = read_workload(file)
+    schedule = emu.simulate(emu.loads(json.dumps(workload.scenario("w", "8 Mbit/s"))))
+
+    ends = dict(zip("abc", schedule.task_end[:, 0], strict=True))
+    assert ends == pytest.approx({"a": 1.0, "b": 3.004, "c": 3.5})
+    assert "sizes of files in bytes" in workload.notes[0]
+    file.write_text(json.dumps(OLD | {"schemaVersion": version}))
+    with pytest.raises(DataError, match=f"no 'jobs', which version {version}"):
+        read_workload(file)
 
 
 @given(st.data())

@@ -254,6 +254,19 @@ class MachineSection(Resources):
         )
 
 
+class TopologySection(Section):
+    """A file of a topology, with answers to what it leaves open."""
+
+    file: Name
+    """As ``topology`` alone has it."""
+    boxes: Few = 1
+    """Equal boxes that the file of one box stands for; their NICs join them."""
+    nic: Rate | None = None
+    """Rate of a NIC, each way, where the file has none (``nvidia-smi``, Slurm)."""
+    uplink: Rate | None = None
+    """Rate from a switch to the one above it, each way, where it has none (Slurm)."""
+
+
 class ClusterSection(Section):
     """The emulated cluster."""
 
@@ -265,9 +278,10 @@ class ClusterSection(Section):
     """Between machines that are not simply joined by their NICs."""
     racks: tuple[RackSection, ...] = ()
     """Shorthand for two links and the routes of the machines of a rack."""
-    topology: Name | None = None
-    """Shorthand for machines, links and routes: ``dgx1``, ``two_dgx1``, ``pcie_8``, or
-    a file of these keys."""
+    topology: Name | TopologySection | None = None
+    """Shorthand for machines, links and routes: ``dgx1``, ``two_dgx1``, ``pcie_8``, a
+    file of these keys, or one of [others](formats.md): ``nvidia-smi topo -m``, SimGrid,
+    InfraGraph, ASTRA-sim, Slurm."""
 
     def names_and_positions(self) -> list[tuple[str, int]]:
         """Return (name, position in ``machines``) of every machine of the cluster."""

@@ -1,0 +1,235 @@
+"""Structured files, read so that what no reader asked for is counted.
+
+A reader takes keys, attributes and elements out of a `Reading`. Each of them that it
+never asked for is left out, and `Reading.left_out` says so by name and number, in the
+order of the file. A reader cannot forget to say it: it would have to ask first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import reprlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+from xml.etree import ElementTree as ET
+
+from emu.errors import DataError
+from emu.host.input_file import one_error
+
+
+class NotRead(ValueError):
+    """A file is right, and says something that has no form here."""
+
+
+@contextlib.contextmanager
+def reading_errors(path: Path | str) -> Iterator[None]:
+    """Turn what reading a file raises into a DataError of it, as `one_error`.
+
+    Only of what is no `NotRead` it says that the file is damaged.
+    """
+    with one_error(path):
+        try:
+            yield
+        except NotRead as error:
+            raise DataError(str(error), path=str(path)) from error
+
+
+#: Stands for no default: a key has to be there.
+_REQUIRED: Any = object()
+#: Prolog in which a file of a few bytes may define text of gigabytes.
+_ENTITY = "<!ENTITY"
+
+
+class Reading:
+    """One mapping of JSON or YAML, or one element of XML.
+
+    Attributes of an element are its keys. What is asked for is taken to be used.
+
+    Parameters
+    ----------
+    values
+        Keys, or attributes, and what they have.
+    kind
+        What the mapping is, as in "latency of a link": ``link``.
+    elements
+        Elements of XML within, in their order.
+    """
+
+    __slots__ = ("_asked", "_elements", "_inner", "_values", "kind")
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        kind: str,
+        elements: list[Reading] | None = None,
+    ) -> None:
+        self.kind = kind
+        self._values = values
+        self._elements = elements or []
+        self._asked = set[str]()
+        self._inner = dict[str, list[Reading]]()
+
+    def __contains__(self, key: str) -> bool:
+        """Return True where the key is there. That alone does not use it."""
+        return key in self._values
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the value of a key; ValueError without one."""
+        return self.get(key, _REQUIRED)
+
+    def keys(self) -> list[str]:
+        """Return the keys in their order. None counts as asked for by that."""
+        return [*self._values]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key, which is used thereby.
+
+        Raises ValueError when the key is missing and there is no default.
+        """
+        # Asked for counts as used: a reader has no reason to ask for anything else.
+        self._asked.add(key)
+        value = self._values.get(key, default)
+        if value is _REQUIRED:
+            raise ValueError(f"{self._one} has no {key!r}")
+        return value
+
+    def text(self, key: str, default: str = _REQUIRED) -> str:
+        """Return a text, or a number as text.
+
+        Raises ValueError when it is missing without a default, or of another kind.
+        """
+        value = self.get(key, default)
+        if isinstance(value, str):
+            return value
+        if _is_number(value):
+            return str(value)
+        raise self._wrong(key, value, "a word")
+
+    def number(self, key: str, default: float = _REQUIRED) -> float:
+        """Return a finite number, or the one that a text states.
+
+        Raises ValueError when it is missing without a default, or is none.
+        """
+        value = self.get(key, default)
+        if isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                raise self._wrong(key, value, "a number") from None
+        if not _is_number(value) or not math.isfinite(value):
+            raise self._wrong(key, value, "a number")
+        return float(value)
+
+    def count(self, key: str, default: int = _REQUIRED) -> int:
+        """Return a whole number from 0 on.
+
+        Raises ValueError when it is missing without a default, or is none.
+        """
+        number = self.number(key, default)
+        if number < 0 or not number.is_integer():
+            raise self._wrong(key, number, "a whole number from 0 on")
+        return int(number)
+
+    def part(self, key: str, kind: str = "") -> Reading:
+        """Return the mapping that a key has; an empty one where the key is missing.
+
+        Raises ValueError when it is no mapping.
+        """
+        if key not in self._inner:
+            value = self.get(key, {})
+            if not isinstance(value, Mapping):
+                raise self._wrong(key, value, "a mapping")
+            self._inner[key] = [Reading(value, kind or key)]
+        return self._inner[key][0]
+
+    def parts(self, key: str, kind: str = "") -> list[Reading]:
+        """Return the mappings that a key lists; none where the key is missing.
+
+        Raises ValueError when it is no list of mappings.
+        """
+        if key not in self._inner:
+            values = self.get(key, [])
+            if not isinstance(values, list):
+                raise self._wrong(key, values, "a list")
+            for value in values:
+                if not isinstance(value, Mapping):
+                    raise self._wrong(key, value, "a mapping in the list")
+            self._inner[key] = [Reading(value, kind or key) for value in values]
+        return self._inner[key]
+
+    def elements(self, *tags: str) -> list[Reading]:
+        """Return the elements of these tags, in the order of the file."""
+        self._asked.update(f"<{tag}>" for tag in tags)
+        return [element for element in self._elements if element.kind in tags]
+
+    def tags(self) -> list[str]:
+        """Return the tags of the elements in their order. None is asked for thereby."""
+        return [element.kind for element in self._elements]
+
+    def ignore(self, *keys: str) -> None:
+        """Take keys as known that change no number: descriptions, colours."""
+        self._asked.update(keys)
+
+    def left_out(self) -> Counter[str]:
+        """Return what no reader asked for: ``color of a link`` and how often.
+
+        What is within something that nobody asked for is not counted beside it.
+        """
+        counts = Counter[str]()
+        for key in self._values:
+            if key not in self._asked:
+                counts[f"{key} of {self._one}"] += 1
+            for inner in self._inner.get(key, ()):
+                counts.update(inner.left_out())
+        for element in self._elements:
+            if f"<{element.kind}>" in self._asked:
+                counts.update(element.left_out())
+            else:
+                counts[f"<{element.kind}> of {self._one}"] += 1
+        return counts
+
+    @property
+    def _one(self) -> str:
+        """Its kind with the article: ``a link``, ``an edge``."""
+        article = "an" if self.kind[:1] in "aeiouAEIOU" else "a"
+        return f"{article} {self.kind}"
+
+    def _wrong(self, key: str, value: Any, right: str) -> ValueError:
+        found = reprlib.repr(value)  # of aliases of aliases the whole has no end
+        return ValueError(f"{key} of {self._one} is {found:.40}, write {right}")
+
+
+def read_mapping(content: Any, kind: str) -> Reading:
+    """Return what a file of JSON or YAML says.
+
+    Raises TypeError when it is no mapping.
+    """
+    if not isinstance(content, Mapping):
+        raise TypeError(f"it is no mapping but {type(content).__name__}")
+    return Reading(content, kind)
+
+
+def read_xml(text: str) -> Reading:
+    """Return the root element of XML.
+
+    Raises ValueError when it is not well formed, or defines entities.
+    """
+    if _ENTITY in text:
+        raise ValueError("it defines entities, which are not read")
+    try:
+        root = ET.fromstring(text)  # noqa: S314 - without entities
+    except ET.ParseError as error:
+        raise ValueError(f"it is no XML: {error}") from None
+    return _wrap(root)
+
+
+def _wrap(element: ET.Element) -> Reading:
+    within = [_wrap(inner) for inner in element]
+    return Reading(element.attrib, element.tag, within)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,119 @@
+"""Networks of ASTRA-sim's analytical backend (network.yml): dimensions of NPUs.
+
+NPUs are numbered with the first dimension first. A route goes through the dimensions
+in their order; round a ring it takes the shorter way, or that of rising numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from itertools import pairwise, permutations
+from typing import Any, NamedTuple
+
+from emu.errors import DataError
+from emu.host.input_file import one_error
+from emu.interchange.accounted import read_mapping
+from emu.interchange.topology import Topology, Wire
+
+_SHAPES = ("Ring", "Switch", "FullyConnected")
+_GIGABYTE = 1e9
+
+
+class _Dimension(NamedTuple):
+    """NPUs that differ in one coordinate, and how they are joined."""
+
+    shape: str
+    size: int
+    wire: Wire
+
+
+def read_network(content: Any, origin: str) -> Topology:
+    """Return the NPUs of a network and the links between them.
+
+    Raises DataError when lists differ in length, or hold something else.
+    """
+    with one_error(origin):
+        reading = read_mapping(content, "network")
+        lists = {
+            key: reading.get(key)
+            for key in ("topology", "npus_count", "bandwidth", "latency")
+        }
+        for key, values in lists.items():
+            if not isinstance(values, list) or not values:
+                found = reprlib.repr(values)
+                raise DataError(f"{key} is {found:.40}, write a list", path=origin)
+        if len({len(values) for values in lists.values()}) > 1:
+            problem = f"its lists {', '.join(lists)} differ in length"
+            raise DataError(problem, path=origin)
+        dimensions = [_dimension(*row) for row in zip(*lists.values(), strict=True)]
+
+        topology = Topology(origin)
+        count = math.prod(dimension.size for dimension in dimensions)
+        topology.check_size(count)
+        topology.machines = [f"npu{number}" for number in range(count)]
+
+        for source, destination in permutations(range(count), 2):
+            ends = f"npu{source}", f"npu{destination}"
+            topology.routes[ends] = _route(topology, dimensions, source, destination)
+        topology.notes.append(
+            "GB/s are 10^9 bytes per second; older versions of ASTRA-sim took 2^30"
+        )
+        topology.left_out.update(reading.left_out())
+        return topology
+
+
+def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimension:
+    if not isinstance(shape, str) or shape not in _SHAPES:
+        found = reprlib.repr(shape)
+        raise ValueError(f"topology has {found:.40}, write {', '.join(_SHAPES)}")
+    values = read_mapping(
+        {"npus_count": size, "bandwidth": bandwidth, "latency": latency}, "dimension"
+    )
+    rate = values.number("bandwidth") * _GIGABYTE
+    wire = Wire(rate, values.number("latency") / _GIGABYTE)
+    return _Dimension(shape, values.count("npus_count"), wire)
+
+
+def _route(
+    topology: Topology, dimensions: list[_Dimension], source: int, destination: int
+) -> list[str]:
+    """Return the links of a route, which are added where they are new."""
+    route = []
+    place = source
+    stride = 1
+    for number, dimension in enumerate(dimensions):
+        start = place // stride % dimension.size
+        end = destination // stride % dimension.size
+        positions = _positions(dimension, start, end)
+        row = place - start * stride
+        for position, next_position in positions:
+            name = f"dim{number} {_end(row, position, stride)}"
+            name += f"-{_end(row, next_position, stride)}"
+            topology.wires[name] = dimension.wire
+            route.append(name)
+        place = row + end * stride
+        stride *= dimension.size
+    return route
+
+
+def _positions(
+    dimension: _Dimension, start: int, end: int
+) -> list[tuple[int | None, int | None]]:
+    """Return the hops between two positions; None is the switch between all."""
+    if start == end:
+        return []
+    if dimension.shape == "FullyConnected":
+        return [(start, end)]
+    if dimension.shape == "Switch":
+        return [(start, None), (None, end)]
+    size = dimension.size
+    forward = (end - start) % size
+    step = 1 if forward <= size - forward else -1
+    hops = min(forward, size - forward)
+    places = [(start + step * hop) % size for hop in range(hops + 1)]
+    return [*pairwise(places)]
+
+
+def _end(row: int, position: int | None, stride: int) -> str:
+    return f"switch{row}" if position is None else f"npu{row + position * stride}"

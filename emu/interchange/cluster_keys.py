@@ -1,0 +1,230 @@
+"""The keys of ``cluster`` that a topology of others becomes.
+
+What one machine alone sends and receives over is its NIC. What every flow has for
+itself gets a form that shared links have, too. Routes of the same links are one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+from typing import NamedTuple, TypeAlias
+
+from emu.errors import DataError
+from emu.interchange.topology import Topology, Wire
+from emu.interchange.workload import Data
+from emu.problem.links import NO_ROUTE
+from emu.units import DURATION, RATE
+
+#: Two machines, from the first to the second.
+Ends: TypeAlias = tuple[str, str]
+#: Names of links of a route, as ``cluster.routes`` has them: out, ..., in.
+Through: TypeAlias = tuple[str, ...]
+#: Routes by their ends.
+Routes: TypeAlias = Mapping[Ends, list[str]]
+
+_INFINITE = float("inf")
+_UNSHARED = "rate of a flow for itself, which those of the same two machines share"
+
+
+class _Nic(NamedTuple):
+    """The wires that nothing but one machine sends, and receives, over."""
+
+    outward: str
+    inward: str
+
+
+def cluster_keys(topology: Topology) -> Data:
+    """Return machines, links and routes as a scenario has them.
+
+    Between machines without a route no flow may go; placements are held to that.
+
+    Raises DataError when a route runs in a loop, all are missing, there are too many
+    machines, or a wire has no rate.
+    """
+    topology.check_size(len(topology.machines))
+    pairs = [*permutations(topology.machines, 2)]
+    routes = {}
+    for ends in pairs:
+        if ends in topology.routes:
+            routes[ends] = topology.routes[ends]
+    _check_routes(topology, routes)
+    if pairs and not routes:
+        problem = f"has no route {' to '.join(pairs[0])}, nor any other"
+        raise DataError(problem, path=topology.origin)
+
+    shared_routes = _replace_unshared(topology, routes)
+    # With NICs 400 hosts of a cluster take 2.7 s of CPU; a route per pair took 20 s.
+    nics = _find_nics(shared_routes)
+    throughs = {}
+    for ends, wires in shared_routes.items():
+        throughs[ends] = _shorten(ends, wires, nics)
+    missing = [ends for ends in pairs if ends not in routes]
+    if missing:
+        _note_missing(topology, missing)
+        throughs |= dict.fromkeys(missing, (NO_ROUTE,))
+
+    keys: Data = {"machines": []}
+    for name in topology.machines:
+        keys["machines"].append(_machine(name, nics.get(name), topology))
+    links = [_link(name, topology) for name in _link_names(throughs, topology)]
+    if links:
+        keys["links"] = links
+    stated = [*_group_routes(throughs)]
+    if stated:
+        keys["routes"] = stated
+    return keys
+
+
+def _check_routes(topology: Topology, routes: Routes) -> None:
+    """Raise DataError where a route takes a wire twice, or one without a rate."""
+    for ends, wires in routes.items():
+        for name, count in Counter(wires).items():
+            if count > 1:
+                problem = f"the route {ends[0]} to {ends[1]} runs in a loop: it takes "
+                raise DataError(f"{problem}{name} twice", path=topology.origin)
+            if not 0 < topology.wires[name].rate < _INFINITE:
+                problem = f"link {name} has no bandwidth"
+                raise DataError(problem, path=topology.origin)
+
+
+def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str]]:
+    """Return routes of shared wires alone; others that stand for the rest are added.
+
+    Where a shared wire of the route is narrower, an unshared one limits nothing, and
+    all that the shared ones let through fits into their sum. Where it is the narrowest,
+    each pair of machines gets one of its own.
+    """
+    shared_rates = [wire.rate for wire in topology.wires.values() if wire.is_shared]
+    enough = sum(shared_rates)
+    replaced = {}
+    for ends, wires in routes.items():
+        rates = [
+            topology.wires[name].rate
+            for name in wires
+            if topology.wires[name].is_shared
+        ]
+        narrowest = min(rates, default=_INFINITE)
+        route = []
+        for name in wires:
+            wire = topology.wires[name]
+            if wire.is_shared:
+                route.append(name)
+                continue
+
+            # A pair of machines may still send two flows at once: they share it.
+            if wire.rate < narrowest:
+                topology.left_out[_UNSHARED] += 1
+                replacement = f"{name} {ends[0]}-{ends[1]} unshared"
+                rate = wire.rate
+            else:
+                replacement = f"{name} unshared"
+                rate = max(enough, wire.rate)
+            topology.wires[replacement] = Wire(rate, wire.latency)
+            route.append(replacement)
+        replaced[ends] = route
+    return replaced
+
+
+def _find_nics(routes: Routes) -> dict[str, _Nic]:
+    """Return the NIC of every machine that has one wire of its own each way."""
+    firsts = defaultdict[str, set[str]](set)
+    lasts = defaultdict[str, set[str]](set)
+    sent = Counter[str]()
+    received = Counter[str]()
+    uses = Counter[str]()
+    for (source, destination), wires in routes.items():
+        firsts[source].add(wires[0])
+        lasts[destination].add(wires[-1])
+        sent[source] += 1
+        received[destination] += 1
+        uses.update(wires)
+
+    nics = {}
+    for name in firsts.keys() & lasts.keys():
+        # One wire each way, or what leaves a machine is not one capacity.
+        ends = [*firsts[name], *lasts[name]]
+        if len(ends) > 2:
+            continue
+        outward, inward = ends
+        is_outward_own = uses[outward] == sent[name]
+        is_inward_own = uses[inward] == received[name]
+        if outward != inward and is_outward_own and is_inward_own:
+            nics[name] = _Nic(outward, inward)
+    return nics
+
+
+def _shorten(ends: Ends, wires: list[str], nics: Mapping[str, _Nic]) -> Through:
+    """Return the names of a route as ``cluster.routes`` has them: out, ..., in."""
+    source, destination = ends
+    hops = [*wires]
+    if source in nics and hops[0] == nics[source].outward:
+        hops[0] = "out"
+    if destination in nics and hops[-1] == nics[destination].inward:
+        hops[-1] = "in"
+    return tuple(hops)
+
+
+def _note_missing(topology: Topology, missing: list[Ends]) -> None:
+    """Add the link that no flow may cross, and say between how many it stands."""
+    topology.wires[NO_ROUTE] = Wire(rate=1)
+    line = f"{len(missing)} pairs of machines have no route, as "
+    line += f"{' to '.join(missing[0])}: no flow may go between them"
+    topology.notes.append(line)
+
+
+def _machine(name: str, nic: _Nic | None, topology: Topology) -> Data:
+    if nic is None:
+        return {"name": name, "nic": "none"}
+
+    outward = topology.wires[nic.outward]
+    inward = topology.wires[nic.inward]
+    rates: Data = {
+        "in": RATE.exact(inward.rate),
+        "out": RATE.exact(outward.rate),
+    }
+    if inward.latency or outward.latency:
+        rates["latency"] = {
+            "in": DURATION.exact(inward.latency),
+            "out": DURATION.exact(outward.latency),
+        }
+    return {"name": name, "nic": rates}
+
+
+def _link_names(throughs: Mapping[Ends, Through], topology: Topology) -> list[str]:
+    """Return the wires that some route crosses and that are no NIC."""
+    names = dict[str, None]()
+    for through in throughs.values():
+        names.update(dict.fromkeys(through))
+    return [name for name in names if name in topology.wires]
+
+
+def _link(name: str, topology: Topology) -> Data:
+    wire = topology.wires[name]
+    return {
+        "name": name,
+        "bandwidth": RATE.exact(wire.rate),
+        "latency": DURATION.exact(wire.latency),
+    }
+
+
+def _group_routes(throughs: Mapping[Ends, Through]) -> Iterator[Data]:
+    """Yield routes of many machines each; what two NICs alone are is no route."""
+    ends = defaultdict[Through, dict[str, set[str]]](dict)
+    for (source, destination), through in throughs.items():
+        if through != ("out", "in"):
+            # A machine stands among its own ends: a pair of itself is no pair.
+            receivers = ends[through].setdefault(source, {source})
+            receivers.add(destination)
+
+    for through, receivers_of in ends.items():
+        senders_to = defaultdict[frozenset[str], list[str]](list)
+        for source, receivers in receivers_of.items():
+            senders_to[frozenset(receivers)].append(source)
+
+        for members, senders in senders_to.items():
+            destinations = sorted(members)
+            if len(senders) == 1:
+                destinations.remove(senders[0])
+            yield {"from": senders, "to": destinations, "through": [*through]}

@@ -1,0 +1,467 @@
+"""Traces of torch.profiler (Kineto), one per rank, as one job.
+
+A rank computes from one cut of its trace to the next: where it posts an exchange, and
+where it waits for one. It waits where nothing computed when the exchange ended; the
+wait's length is for the network to say. What computed while an exchange ended did not
+wait for it; what waits for a later one of the group has this one, too, and at the
+latest the end of its step has. An exchange begins when its last rank has posted it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from emu.errors import DataError
+from emu.interchange.kineto_trace import MESSAGES, Exchange, RankTrace
+from emu.interchange.workload import Data, Workload
+
+#: Seconds that a wait has at least: gaps between two kernels are shorter.
+_SHORTEST_WAIT = 10e-6
+#: An end is noted late by this part of the wait at most.
+_LATE = 0.1
+#: Segments of an all-reduce that gloo has on their way, and collectives that it runs.
+_GLOO_AT_ONCE = 2
+
+Window: TypeAlias = tuple[float, float]
+
+
+class Wait(NamedTuple):
+    """A rank waits for exchanges, in seconds of its trace's clock."""
+
+    begin: float
+    end: float
+    exchanges: list[int]
+    """Places among those of the rank."""
+
+
+class _Part(NamedTuple):
+    """Part of a rank in an exchange."""
+
+    task: str
+    """The task that begins it; ``TASK.done`` has the outcome."""
+    rank: int
+    exchange: Exchange
+    after: list[str]
+    """Tasks that it waits for."""
+
+
+def read_traces(
+    paths: Sequence[Path], *, in_order: bool = False, time_scale: float = 1.0
+) -> Workload:
+    """Return the traces of all ranks as one job: a machine and a process per rank.
+
+    Parameters
+    ----------
+    paths
+        A file per rank.
+    in_order
+        Ranks are in the order of the files, where these do not say it.
+    time_scale
+        Seconds of the traces per second of the job.
+
+    Raises DataError when a file is damaged, a rank is missing or there twice, or what
+    ranks did together differs.
+    """
+    traces = _by_rank(
+        [
+            RankTrace(path, place if in_order else None)
+            for place, path in enumerate(paths)
+        ],
+        in_order=in_order,
+    )
+    machines: list[Data] = [{"name": f"m{rank}"} for rank in range(len(traces))]
+    job = _Job(Workload(str(paths[0]), machines), traces, time_scale)
+    for rank, window in enumerate(job.common_steps()):
+        job.add_rank(rank, window)
+    job.check_clocks()
+    job.join()
+    job.describe()
+    return job.workload
+
+
+def _by_rank(traces: list[RankTrace], *, in_order: bool) -> list[RankTrace]:
+    """Return the traces of rank 0, 1, ...
+
+    Raises DataError as `read_traces`.
+    """
+    by_rank = dict[int, RankTrace]()
+    for place, trace in enumerate(traces):
+        rank = place if trace.rank is None else trace.rank
+        problem = ""
+        if trace.rank is None and len(traces) > 1:
+            problem = "does not say its rank: --in-order takes the order of the files"
+        elif in_order and rank != place:
+            problem = f"is of rank {rank}, and file {place} of --in-order"
+        elif rank in by_rank:
+            problem = f"is of rank {rank}, as {by_rank[rank].origin} is"
+        if problem:
+            raise DataError(problem, path=trace.origin)
+        by_rank[rank] = trace
+
+    world = max(*(trace.world for trace in traces), *(rank + 1 for rank in by_rank))
+    for rank in range(world):
+        if rank not in by_rank:
+            problem = f"is of a job of {world} ranks, and rank {rank} is missing: name "
+            raise DataError(f"{problem}the files of all", path=traces[0].origin)
+    return [by_rank[rank] for rank in range(world)]
+
+
+def find_waits(
+    busy: Sequence[Window],
+    exchanges: Sequence[Exchange],
+    step_ends: Sequence[float],
+    begin: float,
+) -> list[Wait]:
+    """Return where a rank waited, in order.
+
+    Parameters
+    ----------
+    busy
+        When it computed, in order.
+    exchanges
+        Its exchanges, in the order of their posts.
+    step_ends
+        Where what nobody is seen to wait for is waited for; the last is the end.
+    begin
+        Where the trace begins.
+    """
+    posts = [exchange.post for exchange in exchanges]
+    unseen = list[int]()
+    waits = list[Wait]()
+    for number in sorted(range(len(exchanges)), key=lambda n: exchanges[n].end):
+        exchange = exchanges[number]
+        since = waits[-1].end if waits else begin
+        idle = _idle_at_end(exchange, busy, posts, since)
+        if idle is not None:
+            had = [n for n in unseen if exchanges[n].group == exchange.group]
+            unseen = [n for n in unseen if n not in had]
+            waits.append(Wait(*idle, [*had, number]))
+        elif exchange.kind != "SEND":  # what was sent needs no wait
+            unseen.append(number)
+
+    for number in unseen:
+        place = bisect_left(step_ends, exchanges[number].end)
+        step_end = step_ends[min(place, len(step_ends) - 1)]
+        waits.append(Wait(step_end, step_end, [number]))
+    return sorted(waits)
+
+
+def _idle_at_end(
+    exchange: Exchange, busy: Sequence[Window], posts: Sequence[float], since: float
+) -> Window | None:
+    """Return when a rank waited for an exchange, None where it computed at its end.
+
+    A thread may go on before gloo's worker has noted the end: on an eighth of a core
+    10 ms before, after 2.5 s of waiting.
+    """
+    place = bisect_right(busy, exchange.end, key=lambda span: span[0])
+    idle_end = exchange.end
+    earliest = exchange.end - _LATE * (exchange.end - exchange.post)
+    longest: Window | None = None
+    shortest = _SHORTEST_WAIT
+    while idle_end >= max(earliest, since):
+        last_post = posts[bisect_right(posts, idle_end) - 1]
+        last_busy = busy[place - 1][1] if place else since
+        idle_begin = max(last_busy, last_post, since)
+        late = exchange.end - idle_end
+        if idle_end - idle_begin >= max(shortest, late / _LATE):
+            longest = (idle_begin, idle_end)
+            shortest = idle_end - idle_begin
+        if not place:
+            break
+        place -= 1
+        idle_end = busy[place][0]
+    return longest
+
+
+def count_repeats(exchanges: Sequence[Exchange]) -> int:
+    """Return how often the shortest sequence comes that all exchanges repeat."""
+    rows = [(row.kind, row.size, row.group) for row in exchanges]
+    for length in range(1, len(rows) + 1):
+        count, rest = divmod(len(rows), length)
+        if not rest and rows[:length] * count == rows:
+            return count
+    return 0
+
+
+class _Job:
+    """The ranks so far, and what they do together."""
+
+    def __init__(
+        self, workload: Workload, traces: Sequence[RankTrace], time_scale: float
+    ) -> None:
+        self.workload = workload
+        self._traces = traces
+        self._scale = time_scale
+        self._by_gloo = not traces[0].by_nccl
+        #: Of each group the parts of each rank, in the order of their posts.
+        self._groups = defaultdict[tuple[str, tuple[int, ...]], dict[int, list[_Part]]](
+            dict
+        )
+        #: By sender, receiver and tag: sends, receives.
+        self._messages = {
+            kind: defaultdict[tuple[int, ...], list[_Part]](list) for kind in MESSAGES
+        }
+        self._waited_sends = set[str]()
+        self._computing = 0.0
+        self._waiting = 0.0
+        self._unseen = 0
+        for trace in traces:
+            workload.left_out.update(trace.left_out)
+
+    def _refuse(self, problem: str) -> DataError:
+        return DataError(problem, path=self.workload.origin)
+
+    def common_steps(self) -> list[Window]:
+        """Return from when to when each trace is taken: the steps that all have.
+
+        Raises DataError when they have none in common.
+        """
+        steps = [set(trace.steps) for trace in self._traces]
+        common = set.intersection(*steps)
+        if not common:
+            rank = next(rank for rank, own in enumerate(steps) if own != steps[0])
+            raise self._refuse(
+                f"has steps from {min(steps[0])} to {max(steps[0])}, rank {rank} from "
+                f"{min(steps[rank])} to {max(steps[rank])}: none is of all"
+            )
+        for own in steps:
+            if own != common:
+                kind = "step that not every rank has"
+                self.workload.left_out[kind] += len(own - common)
+        first = min(common)
+        last = max(common)
+        self.workload.notes.append(f"steps {first} to {last}")
+        return [(trace.steps[first][0], trace.steps[last][1]) for trace in self._traces]
+
+    def add_rank(self, rank: int, window: Window) -> None:
+        """Add what a rank did within a window of its trace."""
+        begin, end = window
+        trace = self._traces[rank]
+        exchanges = [row for row in trace.exchanges if begin <= row.post <= end]
+        if outside := len(trace.exchanges) - len(exchanges):
+            self.workload.left_out["exchange outside the steps"] += outside
+        parts = [
+            self._add_part(f"r{rank}.x{number}", rank, exchange)
+            for number, exchange in enumerate(exchanges)
+        ]
+        step_ends = [stop for _, stop in trace.steps.values() if begin < stop < end]
+        waits = find_waits(trace.busy, exchanges, [*sorted(step_ends), end], begin)
+        self._add_computing(rank, parts, waits, window)
+        self.workload.places[f"r{rank}"] = f"m{rank}"
+
+    def _add_part(self, task: str, rank: int, exchange: Exchange) -> _Part:
+        """Add the tasks of an exchange on a rank, behind those of its group."""
+        part = _Part(task, rank, exchange, [])
+        self._add_task(task, 0, exchange.kind, rank)
+        self._add_task(f"{task}.done", 0, exchange.kind, rank)
+        self.workload.add_flow(task, f"{task}.done")
+        if exchange.kind in MESSAGES:
+            self._messages[exchange.kind][*exchange.ranks, exchange.root].append(part)
+            return part
+
+        if rank not in exchange.ranks:
+            raise self._refuse(
+                f"rank {rank} takes part in {exchange.kind} of ranks {exchange.ranks}"
+            )
+        before = self._groups[exchange.group, exchange.ranks].setdefault(rank, [])
+        at_once = _GLOO_AT_ONCE if self._by_gloo else 1
+        if len(before) >= at_once:
+            part.after.append(f"{before[-at_once].task}.done")
+        before.append(part)
+        return part
+
+    def _add_computing(
+        self,
+        rank: int,
+        parts: Sequence[_Part],
+        waits: Sequence[Wait],
+        window: Window,
+    ) -> None:
+        """Add the tasks between the cuts of a rank: its posts and waits."""
+        cuts: list[tuple[float, int, _Part | Wait]] = []
+        cuts += [(part.exchange.post, 0, part) for part in parts]
+        cuts += [(wait.begin, 1, wait) for wait in waits]
+        cuts.sort(key=lambda cut: cut[:2])
+        now, end = window
+        before = list[str]()
+        for number, (time, _, cut) in enumerate(cuts):
+            task = self._compute(rank, number, time - now, before)
+            now = max(now, time)
+            before = [task]
+            if isinstance(cut, _Part):
+                cut.after.append(task)
+                continue
+            waited = [parts[place].task for place in cut.exchanges]
+            before += [f"{name}.done" for name in waited]
+            self._waited_sends.update(waited)
+            self._waiting += cut.end - cut.begin
+            self._unseen += cut.end == cut.begin
+            now = max(now, cut.end)
+        self._compute(rank, len(cuts), end - now, before)
+
+    def _compute(
+        self, rank: int, number: int, seconds: float, before: Sequence[str]
+    ) -> str:
+        task = f"r{rank}.{number}"
+        self._computing += max(0.0, seconds)
+        self._add_task(task, max(0.0, seconds), "compute", rank)
+        for name in before:
+            self.workload.add_flow(name, task)
+        return task
+
+    def _add_task(self, name: str, seconds: float, kind: str, rank: int) -> None:
+        seconds /= self._scale
+        self.workload.add_task(name, seconds, kind=kind.lower(), process=f"r{rank}")
+
+    def check_clocks(self) -> None:
+        """Say how far clocks are apart, by the ends of collectives.
+
+        Raises DataError when these differ between ranks as in two runs.
+        """
+        widest = 0.0
+        for (_, ranks), parts in self._groups.items():
+            ends = {
+                rank: [p.exchange.end + self._traces[rank].zero for p in parts[rank]]
+                for rank in ranks
+                if len(parts.get(rank, ())) > 2
+            }
+            first = ends.get(ranks[0], [])
+            for rank, own in ends.items():
+                apart = [b - a for a, b in zip(first, own, strict=False)]
+                if not apart:
+                    continue
+                offset = statistics.median(apart)
+                drift = statistics.median(abs(each - offset) for each in apart)
+                widest = max(widest, abs(offset))
+                if drift > (own[-1] - own[0]) / len(own) / 4:
+                    raise self._refuse(
+                        f"and that of rank {rank} are of two runs: their collectives "
+                        f"end {drift:.3g} s apart, and by turns"
+                    )
+        if widest:
+            self.workload.notes.append(
+                f"clocks are {widest:.3g} s apart, by the ends of collectives: no time "
+                "of one rank is compared with that of another"
+            )
+
+    def join(self) -> None:
+        """Join the parts of collectives and messages.
+
+        Raises DataError when they differ between ranks.
+        """
+        for (_, ranks), parts in self._groups.items():
+            counts = [len(parts.get(rank, ())) for rank in ranks]
+            for rank, count in zip(ranks, counts, strict=True):
+                if count != counts[0]:
+                    raise self._refuse(
+                        f"rank {ranks[0]} takes part in {counts[0]} collectives, rank "
+                        f"{rank} of its group in {count}"
+                    )
+            for together in zip(*(parts[rank] for rank in ranks), strict=True):
+                self._join_collective(together)
+        sends, receives = (self._messages[kind] for kind in MESSAGES)
+        for key in {**sends, **receives}:
+            self._join_messages(sends[key], receives[key], key)
+
+    def _join_collective(self, together: Sequence[_Part]) -> None:
+        first = together[0]
+        workload = self.workload
+        for part in together[1:]:
+            self._check_same(first, part)
+        start = workload.add_gate(first.task, "start")
+        for part in together:
+            for name in part.after:
+                workload.add_flow(name, start)
+            workload.add_flow(start, part.task)
+
+        kind = first.exchange.kind
+        root = first.exchange.root % len(together)
+        size = together[root].exchange.size
+        if any(part.exchange.shares for part in together):
+            for part in together:
+                self._send_shares(part, together)
+        elif size and len(together) > 1:
+            workload.add_collective(
+                kind,
+                size,
+                [part.task for part in together],
+                root=root,
+                segments=_GLOO_AT_ONCE if self._by_gloo else 1,
+            )
+
+    def _check_same(self, first: _Part, part: _Part) -> None:
+        stated = [
+            (p.exchange.kind, p.exchange.root, p.exchange.size) for p in (first, part)
+        ]
+        may_differ = part.exchange.kind == "SCATTER"  # only the root brings something
+        may_differ |= bool(first.exchange.shares or part.exchange.shares)
+        known = 2 if may_differ else 3
+        if stated[0][:known] != stated[1][:known]:
+            raise self._refuse(
+                f"{first.task} is {first.exchange.kind} of {first.exchange.size:g} "
+                f"bytes, {part.task} beside it {part.exchange.kind} of "
+                f"{part.exchange.size:g}"
+            )
+
+    def _send_shares(self, part: _Part, together: Sequence[_Part]) -> None:
+        even = part.exchange.size / len(together)
+        shares = part.exchange.shares or (even,) * len(together)
+        for receiver, size in zip(together, shares, strict=True):
+            if receiver is not part:
+                self.workload.add_flow(part.task, f"{receiver.task}.done", size)
+
+    def _join_messages(
+        self, sends: list[_Part], receives: list[_Part], key: tuple[int, ...]
+    ) -> None:
+        source, destination, tag = key
+        if len(sends) != len(receives):
+            raise self._refuse(
+                f"rank {source} sends {len(sends)} messages of tag {tag} to rank "
+                f"{destination}, which receives {len(receives)}"
+            )
+        for send, receive in zip(sends, receives, strict=True):
+            for part in (send, receive):
+                for name in part.after:
+                    self.workload.add_flow(name, part.task)
+            size = send.exchange.size
+            if receive.exchange.size != size:
+                raise self._refuse(
+                    f"{receive.task} receives {receive.exchange.size:g} bytes of "
+                    f"{size:g} of {send.task}"
+                )
+            self.workload.add_flow(send.task, f"{receive.task}.done", size)
+            # Messages of two ranks go one after the other, on one connection.
+            self.workload.flows[-1]["channel"] = f"{source}-{destination}"
+            if send.task in self._waited_sends:  # it has ended when all has come
+                self.workload.add_flow(f"{receive.task}.done", f"{send.task}.done")
+
+    def describe(self) -> None:
+        """Say what was found."""
+        ranks = len(self._traces)
+        collectives = sum(
+            len(parts[members[0]]) for (_, members), parts in self._groups.items()
+        )
+        messages = sum(map(len, self._messages["SEND"].values()))
+        computing = self._computing / self._scale / ranks
+        waiting = self._waiting / self._scale / ranks
+        notes = self.workload.notes
+        notes.append(
+            f"{ranks} ranks, {collectives:,} collectives, {messages:,} messages; each "
+            f"rank computes {computing:.4g} s and waits {waiting:.4g} s, which the "
+            "network has to say"
+        )
+        first = self._traces[0]
+        repeats = count_repeats(first.exchanges)
+        if first.is_whole and repeats > 1:
+            notes.append(f"exchanges repeat {repeats:,} times, as iterations may do")
+        if self._unseen:
+            notes.append(
+                f"{self._unseen:,} times an exchange ended while its rank computed: "
+                "the end of its step waits for it"
+            )

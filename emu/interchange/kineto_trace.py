@@ -1,0 +1,501 @@
+"""One rank's trace of torch.profiler (Kineto): its steps, computing and exchanges.
+
+Kineto writes Chrome's trace events: ranges (``"ph": "X"``) have a category, begin and
+length in microseconds, and ``args``. With a GPU its kernels are what computes; without
+one, operators that call no other do. Exchanges are NCCL's kernels, with what
+``record_param_comms`` says of them, or the ranges ``gloo:...`` of the profiler.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from emu.errors import DataError
+from emu.host.input_file import MOST_TEXT, one_error, parse_json, read_json
+from emu.host.limits import limit
+from emu.interchange.accounted import Reading, read_mapping
+from emu.interchange.workload import Data
+
+#: Keys of the file that change no number.
+_ABOUT = [
+    "schemaVersion",
+    "deviceProperties",
+    "trace_id",
+    "host_name",
+    "displayTimeUnit",
+    "traceName",
+    "record_shapes",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "profile_memory",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+]
+#: Keys of a range, and arguments of an exchange, that are read or change no number.
+_OF_RANGES = ("ph", "cat", "pid", "tid", "args", "id", "bp")
+_OF_EXCHANGES = frozenset(
+    [
+        "Collective name",
+        "In msg nelems",
+        "Out msg nelems",
+        "dtype",
+        "Group size",
+        "Rank",
+        "Src Rank",
+        "Dst Rank",
+        "Process Group Name",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Seq",
+        "In split size",
+        "Out split size",
+        "Comms Id",
+        "Input Tensors start",
+        "Output Tensors start",
+        "External id",
+        "correlation",
+        "Input Dims",
+        "Input type",
+        "Input Strides",
+        "Concrete Inputs",
+        "Ev Idx",
+        "Record function id",
+        "Is asynchronized op",
+        "device",
+        "context",
+        "stream",
+        "grid",
+        "block",
+        "registers per thread",
+        "shared memory",
+        "blocks per SM",
+        "warps per SM",
+        "queued",
+        "priority",
+        "est. achieved occupancy %",
+        "Global rank start",
+        "Global rank stride",
+        "Sequence number",
+        "Fwd thread id",
+    ]
+)
+_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_LAUNCHES = ("cuda_runtime", "cuda_driver")
+_STEP = "ProfilerStep#"
+#: Operators that stand for an exchange, or wait for one: they do not compute.
+_CALLS = ("c10d::", "c10d_functional::", "_c10d_functional::", "record_param_comms")
+#: Kinds of exchanges by their names in torch, without `_WORDS`.
+_KINDS = {
+    "allreduce": "ALL_REDUCE", "allgather": "ALL_GATHER", "broadcast": "BROADCAST",
+    "reducescatter": "REDUCE_SCATTER", "alltoall": "ALL_TO_ALL", "reduce": "REDUCE",
+    "alltoallv": "ALL_TO_ALL", "gather": "GATHER", "scatter": "SCATTER",
+    "barrier": "BARRIER", "allreducebarrier": "BARRIER", "send": "SEND",
+    "recv": "RECV",
+}  # fmt: skip
+_WORDS = re.compile(r"^(nccl|gloo):|_|base|coalesced|into|tensor|single|oop")
+MESSAGES = ("SEND", "RECV")
+_ROOTED = ("BROADCAST", "REDUCE", "GATHER", "SCATTER", *MESSAGES)
+#: Bytes of a number by its type, as torch and as C++ call it.
+_WIDTHS = {
+    "double": 8, "long": 8, "long int": 8, "float": 4, "int": 4, "half": 2, "short": 2,
+    "short int": 2, "bfloat16": 2, "byte": 1, "unsigned char": 1, "char": 1,
+    "signed char": 1, "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
+}  # fmt: skip
+
+
+#: More would take their memory before the first missing file is named.
+_MOST_RANKS = 1_000_000
+
+
+class Range(NamedTuple):
+    """Something that took time."""
+
+    begin: float
+    end: float
+    """Seconds of the trace's clock."""
+    name: str
+    category: str
+    thread: str
+    args: Data
+
+    @property
+    def is_exchange(self) -> bool:
+        """True of a kernel of NCCL and a range of gloo."""
+        if self.category == "kernel":
+            return self.name.lower().startswith("nccl")
+        return self.category == "user_annotation" and self.name.startswith("gloo:")
+
+
+class Exchange(NamedTuple):
+    """Part of a rank in a collective, or one end of a message."""
+
+    post: float
+    """When the rank was ready for it."""
+    end: float
+    kind: str
+    """One of `COLLECTIVES` of Chakra, or of `MESSAGES`."""
+    size: float
+    """Bytes that the rank brings."""
+    group: str
+    ranks: tuple[int, ...]
+    """Ranks of the group; of a message, who sends and who receives."""
+    root: int = 0
+    """Place of the root in the group; of a message, its tag."""
+    shares: tuple[float, ...] = ()
+    """Bytes for each rank of the group, where they differ."""
+
+
+class RankTrace:
+    """Steps, computing and exchanges of one rank.
+
+    ``rank`` is taken where the file states none. Raises DataError when the file is
+    damaged, or does not say what an exchange moved, and between whom.
+    """
+
+    def __init__(self, path: Path, rank: int | None = None) -> None:
+        self.origin = str(path)
+        self.left_out = Counter[str]()
+        self.rank = rank
+        with one_error(path):
+            content = read_mapping(read_json(path, limit(MOST_TEXT)), "trace")
+            content.ignore(*_ABOUT)
+            #: Where its clock's zero is on the clock of the host, in seconds.
+            self.zero = content.number("baseTimeNanoseconds", 0) / 1e9
+            ranges = self._read_ranges(content["traceEvents"])
+            self._ranges = sorted(ranges, key=lambda row: row.begin)
+            self.uses_gpu = any(row.category in _ON_GPU for row in self._ranges)
+            exchanges = [row for row in self._ranges if row.is_exchange]
+            self.by_nccl = any(row.category == "kernel" for row in exchanges)
+            self._read_about(content.part("distributedInfo"))
+
+            #: Number of a step -> its begin and end; of a whole trace, step 0.
+            self.steps: dict[int, tuple[float, float]] = {}
+            #: Begin and end of what surely computed, in order, apart from each other.
+            self.busy = self._merge_busy()
+            #: In the order of their posts.
+            self.exchanges = sorted(
+                self._kernel_exchanges() if self.by_nccl else self._gloo_exchanges()
+            )
+            self._take_steps()
+            self._check_calls()
+            self._count_unused()
+            self.left_out.update(content.left_out())
+
+    def _read_ranges(self, events: list[Data]) -> Iterator[Range]:
+        for event in events:
+            if event.get("ph") != "X":
+                self.left_out[f"event of phase {event.get('ph')}"] += 1
+                continue
+            reading = Reading(event, "range")
+            reading.ignore(*_OF_RANGES)
+            begin = reading.number("ts") / 1e6
+            seconds = reading.number("dur") / 1e6
+            if seconds < 0:
+                raise ValueError(f"range {event.get('name')} takes {seconds} s")
+            yield Range(
+                begin=begin,
+                end=begin + seconds,
+                name=reading.text("name"),
+                category=str(event.get("cat", "none")),
+                thread=f"{event.get('pid')}/{event.get('tid')}",
+                args=event.get("args", {}),
+            )
+            self.left_out.update(reading.left_out())
+
+    def _read_about(self, about: Reading) -> None:
+        about.ignore("pg_count", "nccl_version", "rccl_version")
+        if "rank" in about:
+            self.rank = about.count("rank")
+        #: Number of ranks; 0 where the file does not say.
+        self.world = about.count("world_size", 0)
+        if self.world > _MOST_RANKS:
+            raise self._error(f"announces {self.world:,} ranks")
+        self._groups: dict[str, tuple[int, ...]] = {}
+        for row in about.parts("pg_config", "group"):
+            row.ignore("pg_desc", "backend_config", "pg_size")
+            self._groups[row.text("pg_name")] = tuple(row.get("ranks", ()))
+        #: Name of the library that exchanged, or of several.
+        self._backend = about.text("backend", "")
+
+    def _error(self, problem: str) -> DataError:
+        return DataError(problem, path=self.origin)
+
+    def _take_steps(self) -> None:
+        marks = [row for row in self._ranges if row.name.startswith(_STEP)]
+        # Kernels of a step come later than what launched them.
+        on_gpu = [row for row in marks if row.category == "gpu_user_annotation"]
+        own = [row for row in marks if row.category == "user_annotation"]
+        for row in own:
+            number = int(row.name.removeprefix(_STEP))
+            if number in self.steps:
+                raise self._error(f"has step {number} twice: export every cycle apart")
+            same = [mark for mark in on_gpu if mark.name == row.name] or [row]
+            begin = min(mark.begin for mark in same)
+            end = max(mark.end for mark in same)
+            self.steps[number] = (begin, end)
+
+        if not self.busy:
+            raise self._error("holds no range that computes")
+        #: True where no step is marked.
+        self.is_whole = not self.steps
+        if self.is_whole:
+            exchange_ends = [exchange.end for exchange in self.exchanges]
+            last = max(self.busy[-1][1], *exchange_ends, 0)
+            first = min(row.begin for row in self._ranges if row.end <= last)
+            self.left_out["mark of a step: the trace is taken whole"] += 1
+            self.steps[0] = (first, last)
+
+    def _check_calls(self) -> None:
+        """Refuse a trace that calls exchanges and has no range of any."""
+        calls = [row for row in self._ranges if row.name.startswith(_CALLS)]
+        if calls and self.world > 1 and not self.exchanges:
+            raise self._error(
+                f"calls {calls[0].name} by {self._backend or 'some library'}, and has "
+                "no kernel of NCCL nor range of gloo: trace with activities=[CPU, CUDA]"
+            )
+
+    def _count_unused(self) -> None:
+        used = (*_ON_GPU, *_LAUNCHES) if self.uses_gpu else ("cpu_op",)
+        for row in self._ranges:
+            is_known = row.name.startswith((_STEP, *_CALLS))
+            if not (is_known or row.category in used or row.is_exchange):
+                self.left_out[f"range of category {row.category}"] += 1
+            if row.is_exchange or row.name.startswith(_CALLS):
+                unknown = row.args.keys() - _OF_EXCHANGES
+                self.left_out.update(f"{key} of an exchange" for key in unknown)
+            elif row.args:
+                kind = "argument of a range that exchanges nothing"
+                self.left_out[kind] += len(row.args)
+
+    def _merge_busy(self) -> list[tuple[float, float]]:
+        merged: list[tuple[float, float]] = []
+        rows = self._kernels() if self.uses_gpu else self._operators()
+        for row in sorted(rows, key=lambda row: row.begin):
+            if merged and row.begin <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(row.end, merged[-1][1]))
+            else:
+                merged.append((row.begin, row.end))
+        return merged
+
+    def _kernels(self) -> Iterator[Range]:
+        for row in self._ranges:
+            if row.category in _ON_GPU and not row.is_exchange:
+                yield row
+
+    def _operators(self) -> Iterator[Range]:
+        """Yield operators that call no other, and are part of no exchange.
+
+        One that calls others may wait between them.
+        """
+        by_thread = defaultdict[str, list[Range]](list)
+        for row in self._ranges:
+            if row.category == "cpu_op" or row.is_exchange:
+                by_thread[row.thread].append(row)
+        for rows in by_thread.values():
+            rows.sort(key=lambda row: (row.begin, -row.end))
+            exchange_end = -math.inf
+            for row, following in zip(rows, [*rows[1:], rows[0]], strict=True):
+                if row.is_exchange:
+                    exchange_end = row.end
+                calls_others = row.begin <= following.begin < row.end
+                calls_others &= following is not rows[0]
+                is_part = row.begin < exchange_end or row.name.startswith(_CALLS)
+                if not calls_others and not is_part:
+                    yield row
+
+    def _gloo_exchanges(self) -> Iterator[Exchange]:
+        """Yield the ranges of gloo's workers, with what was called for each."""
+        rows = [row for row in self._ranges if row.is_exchange]
+        calls = [row for row in self._ranges if row.name.startswith("c10d::")]
+        groups = {tuple(sorted(ranks)) for ranks in self._groups.values()}
+        if rows and len(groups) > 1:
+            raise self._error(
+                f"has {len(groups)} groups of ranks, and gloo does not say whose its "
+                "ranges are"
+            )
+        ranks = next(iter(groups), tuple(range(self.world)))
+        ends: list[float] = []
+        for place, row in enumerate(rows):
+            # A worker that was not free took up later what had been posted.
+            called = calls[place].begin if len(calls) == len(rows) else row.begin
+            was_queued = any(called < end <= row.begin for end in ends)
+            ends.append(row.end)
+
+            kind = self._kind_of(row.name)
+            numbers = _numbers_of(kind, row, calls)
+            # Who gets a part of a scatter has no input, as a barrier has none.
+            is_given = kind == "SCATTER" and numbers[:1] != [self.rank]
+            brings = kind != "BARRIER" and not is_given
+            yield self._exchange(
+                kind,
+                numbers[0] if numbers else None,
+                Exchange(
+                    post=called if was_queued else row.begin,
+                    end=row.end,
+                    kind=kind,
+                    size=self._bytes_of(row) if brings else 0.0,
+                    group="gloo",
+                    ranks=ranks,
+                ),
+                tag=numbers[1] if len(numbers) > 1 else 0,
+            )
+
+    def _kernel_exchanges(self) -> Iterator[Exchange]:
+        """Yield NCCL's kernels, with what was recorded at their calls."""
+        records = self._records()
+        ready_time = self._ready_times()
+        for row in self._ranges:
+            if not row.is_exchange:
+                continue
+            about = records.get(row.args.get("External id"), {}) | row.args
+            if "Collective name" not in about:
+                raise self._error(
+                    f"{row.name:.40} states no bytes: trace CPU and CUDA, by torch 2.3 "
+                    "or later"
+                )
+            kind = self._kind_of(str(about["Collective name"]))
+            width = self._width_of(str(about.get("dtype")))
+            size = float(about["In msg nelems"]) * width if kind != "BARRIER" else 0.0
+            splits = _parse_list(about.get("In split size"))
+            is_uneven = kind == "ALL_TO_ALL" and len({*splits}) > 1
+
+            root = about.get("Dst Rank" if kind == "SEND" else "Src Rank")
+            yield self._exchange(
+                kind,
+                about.get("Rank") if root is None else root,
+                Exchange(
+                    post=min(row.begin, ready_time(row)),
+                    end=row.end,
+                    kind=kind,
+                    size=size,
+                    group=str(about.get("Process Group Name", "")),
+                    ranks=self._ranks_of(about),
+                    shares=tuple(size * n / sum(splits) for n in splits if is_uneven),
+                ),
+            )
+
+    def _records(self) -> dict[Any, Data]:
+        """Return what was recorded at calls of NCCL, by the number of the call."""
+        records = {}
+        unused = 0
+        for row in self._ranges:
+            number = row.args.get("External id")
+            if row.name == "record_param_comms" and "Collective name" in row.args:
+                records[number] = row.args
+                unused += 1
+            elif row.is_exchange:
+                unused -= number in records
+        if unused > 0:
+            self.left_out["record of an exchange without a kernel"] += unused
+        return records
+
+    def _ready_times(self) -> Callable[[Range], float]:
+        """Return a function that says when a kernel of NCCL could have begun.
+
+        It was launched, and what its caller had launched before had ended: NCCL's
+        stream waits for that, and for the exchange ahead.
+        """
+        launches = {
+            row.args.get("correlation"): row.begin
+            for row in self._ranges
+            if row.category in _LAUNCHES
+        }
+
+        def launch_of(row: Range) -> float:
+            number = row.args.get("correlation")
+            if number not in launches:
+                self.left_out["kernel whose launch is not there"] += 1
+            return launches.get(number, row.begin)
+
+        launched = sorted((launch_of(row), row.end) for row in self._kernels())
+        latest = [*accumulate((end for _, end in launched), max, initial=-math.inf)]
+
+        def ready_time(row: Range) -> float:
+            launch = launch_of(row)
+            return max(launch, latest[bisect_left(launched, (launch,))])
+
+        return ready_time
+
+    def _exchange(
+        self, kind: str, root: Any, exchange: Exchange, tag: int = 0
+    ) -> Exchange:
+        """Return an exchange with its root, or as a message to or from that rank."""
+        if not 0 <= exchange.size < math.inf:
+            raise self._error(f"has {kind} of {exchange.size:g} bytes")
+        if kind not in _ROOTED:
+            return exchange
+        if root is None:
+            raise self._error(f"does not say the root or peer of a {kind}")
+        if kind not in MESSAGES:
+            return exchange._replace(root=int(root))
+        own = self.rank or 0
+        ends = (own, int(root)) if kind == "SEND" else (int(root), own)
+        return exchange._replace(ranks=ends, root=tag)
+
+    def _kind_of(self, name: str) -> str:
+        word = _WORDS.sub("", name.lower())
+        if word not in _KINDS:
+            raise self._error(f"has an exchange {name!r:.40}, which is not read")
+        return _KINDS[word]
+
+    def _width_of(self, dtype: str) -> int:
+        word = dtype.rpartition("::")[2].lower()
+        if word not in _WIDTHS:
+            raise self._error(f"exchanges numbers of unknown type {dtype!r:.40}")
+        return _WIDTHS[word]
+
+    def _bytes_of(self, row: Range) -> float:
+        if "Input Dims" not in row.args:
+            raise self._error(
+                f"{row.name:.40} states no bytes: trace with torch.profiler."
+                "profile(record_shapes=True)"
+            )
+        types = row.args["Input type"]
+        shapes = row.args["Input Dims"]
+        return sum(
+            float(math.prod(shape) * self._width_of(dtype))
+            for shape, dtype in zip(shapes, types, strict=True)
+        )
+
+    def _ranks_of(self, about: Data) -> tuple[int, ...]:
+        group = str(about.get("Process Group Name", ""))
+        stated = _parse_list(about.get("Process Group Ranks"))
+        ranks = tuple(map(int, stated)) or self._groups.get(group, ())
+        size = int(about.get("Group size", len(ranks)))
+        if not ranks and size == self.world:
+            return tuple(range(size))
+        if len(ranks) != size:
+            raise self._error(f"names {len(ranks)} of {size} ranks of group {group!r}")
+        return ranks
+
+
+def _numbers_of(kind: str, row: Range, calls: list[Range]) -> list[int]:
+    """Return the whole numbers of the last call for an exchange: root or peer, tag."""
+    place = bisect_left(calls, row.begin, key=lambda call: call.begin)
+    for call in reversed(calls[:place]):
+        word = _WORDS.sub("", call.name.removeprefix("c10d::"))
+        if _KINDS.get(word) == kind:
+            words = map(str, call.args.get("Concrete Inputs", ()))
+            return [int(word) for word in words if word.isdecimal()]
+    return []
+
+
+def _parse_list(stated: Any) -> list[float]:
+    """Return a list that is stated as such or as text; none where it is cut short."""
+    try:
+        values = parse_json(stated) if isinstance(stated, str) else stated
+        return [*map(float, values)]
+    except (ValueError, TypeError):
+        return []

@@ -1,0 +1,170 @@
+"""One table of file formats: what a file is, and which command takes it.
+
+A row states how the file begins and what is done with it. Readers ask
+`refuse_other_formats` first, so that none of them blames a file of another format for
+not being its own; ``emu what FILE`` prints the row.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from emu.errors import DataError
+from emu.host.input_file import open_input
+
+#: Commands that take files of others, as a user writes them.
+IMPORT = "emu import FILE -o NAME"
+WORKLOAD = "emu import-workload FILE -o NAME.json"
+TOPOLOGY = "cluster: {topology: FILE} of a scenario"
+PROFILE = "emu profile SCENARIO OUT --from FILE"
+COMPARE = "emu compare RUN FILE"
+SCENARIO = "emu simulate FILE"
+#: Bytes of a file that are looked at.
+_HEAD = 1 << 18
+_GZIP = b"\x1f\x8b"
+#: A key of JSON at some depth, a bracket, or a text: what depths are counted by.
+_JSON_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]')
+#: Colours and underlines of a terminal.
+_ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_YAML_KEY = re.compile(r"^([A-Za-z_][\w .-]*?)\s*:(?:\s|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files: all that is stated of its beginning has to hold."""
+
+    name: str
+    """As in "is a SimGrid platform": with its article."""
+    commands: tuple[str, ...] = ()
+    """Those that take it."""
+    conversion: str = ""
+    """Command, option, or line of Python that makes of it what a command takes; beside
+    commands the options that they need."""
+    left_out: str = ""
+    """Parts of it that no command uses, for the documents."""
+    magic: bytes = b""
+    """First bytes."""
+    pattern: str = ""
+    """Regular expression that is found in the text of the beginning."""
+    keys: frozenset[str] = frozenset()
+    """Keys of the outermost mapping of JSON or YAML, all of which are there."""
+    inner: frozenset[str] = frozenset()
+    """Keys at any depth of JSON or YAML, all of which are there."""
+    suffixes: tuple[str, ...] = ()
+    """Ends of the file's name, one of which is there, ``.gz`` apart."""
+    holds: str = ""
+    """Pattern of a file that a folder of this format holds; files have none."""
+
+    @property
+    def way(self) -> str:
+        """Commands for such a file, or what converts it."""
+        commands = " or ".join(self.commands)
+        return ", ".join(part for part in (commands, self.conversion) if part)
+
+    def fits(self, sample: Sample) -> bool:
+        """Return True where a file begins, or a folder is filled, like this format."""
+        # A folder is known by what it holds alone, and a file never by that.
+        if self.holds or sample.path.is_dir():
+            return bool(self.holds) and any(sample.path.glob(self.holds))
+        name = sample.path.name.lower().removesuffix(".gz")
+        return (
+            sample.head.startswith(self.magic)
+            and (not self.suffixes or name.endswith(self.suffixes))
+            and self.keys <= sample.keys
+            and self.inner <= sample.inner_keys
+            and (not self.pattern or self._found(sample.text))
+        )
+
+    def _found(self, text: str) -> bool:
+        return re.search(self.pattern, text, re.MULTILINE) is not None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The beginning of a file."""
+
+    path: Path
+    head: bytes
+    """First bytes, unpacked where the file is packed by gzip."""
+
+    @cached_property
+    def text(self) -> str:
+        """The beginning as text, without colours; what is no UTF-8 is replaced."""
+        text = self.head.decode("utf-8", "replace").removeprefix("\ufeff")
+        return _ANSI.sub("", text)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Keys of the outermost mapping of JSON, or of YAML."""
+        if self.text.lstrip().startswith("{"):
+            return frozenset(key for key, depth in _json_keys(self.text) if depth == 1)
+        return frozenset(_YAML_KEY.findall(self.text))
+
+    @cached_property
+    def inner_keys(self) -> frozenset[str]:
+        """Keys at any depth."""
+        if self.text.lstrip()[:1] in ("{", "["):
+            return frozenset(key for key, _ in _json_keys(self.text))
+        words = re.findall(r"^[\s-]*([A-Za-z_]\w*)\s*:", self.text, re.MULTILINE)
+        return frozenset(words)
+
+
+def read_sample(path: Path) -> Sample:
+    """Return the beginning of a file; of a folder nothing.
+
+    Raises DataError when it cannot be read.
+    """
+    if path.is_dir():
+        return Sample(path, b"")
+    try:
+        with open_input(path) as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise DataError(error.strerror or "cannot be read", path=path) from error
+    return Sample(path, _unpack(head) if head.startswith(_GZIP) else head)
+
+
+def recognise(path: Path, formats: Iterable[Format]) -> Format | None:
+    """Return the first of some formats that a file has, None where it has none.
+
+    Raises DataError when it cannot be read.
+    """
+    sample = read_sample(path)
+    return next((row for row in formats if row.fits(sample)), None)
+
+
+def refuse_other_formats(path: Path, command: str, formats: Iterable[Format]) -> None:
+    """Say what a file is, and the way, where a command is none that takes it.
+
+    A file of no known format is let be. Raises DataError.
+    """
+    row = recognise(path, formats)
+    if row is not None and command not in row.commands:
+        way = row.way.replace("FILE", str(path))
+        raise DataError(f"is {row.name}: {way}", path=path)
+
+
+def _unpack(head: bytes) -> bytes:
+    """Return what the beginning of a gzip file holds; of a damaged one nothing."""
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        return unpacker.decompress(head, _HEAD)
+    except zlib.error:
+        return b""
+
+
+def _json_keys(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the keys of JSON, which may be cut short, and their depths from 1."""
+    depth = 0
+    for token in _JSON_TOKEN.finditer(text):
+        if token[0] in ("{", "["):
+            depth += 1
+        elif token[0] in ("}", "]"):
+            depth -= 1
+        elif token[2]:
+            yield token[1], depth

@@ -1,0 +1,61 @@
+"""Ways of the least cost through a graph of named places (Dijkstra)."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+
+@dataclass
+class Way:
+    """A way of the least cost."""
+
+    cost: int
+    places: list[str]
+    """From the start to the end, both included."""
+    is_tie: bool = False
+    """True where another way costs as much."""
+
+
+def shortest_ways(
+    start: str, costs: Mapping[tuple[str, str], int], last: Collection[str] = ()
+) -> dict[str, Way]:
+    """Return a way from a place to each that it reaches.
+
+    Of several ways of one cost the one found first is taken: places are looked at in
+    the order of their cost, edges in the order in which they are stated.
+
+    Parameters
+    ----------
+    costs
+        Of edges, from one place to another, from 0 on.
+    last
+        Places that ways end at and do not run through.
+    """
+    neighbours = defaultdict[str, list[str]](list)
+    for source, destination in costs:
+        neighbours[source].append(destination)
+
+    ways = {start: Way(0, [start])}
+    queue = [(0, 0, start)]
+    finished = set[str]()
+    while queue:
+        cost, _, place = heapq.heappop(queue)
+        if place in finished:
+            continue
+        finished.add(place)
+        # It is reached, and nothing is reached through it.
+        if place != start and place in last:
+            continue
+        for neighbour in neighbours[place]:
+            total = cost + costs[place, neighbour]
+            known = ways.get(neighbour)
+            if known is None or total < known.cost:
+                places = [*ways[place].places, neighbour]
+                ways[neighbour] = Way(total, places, is_tie=ways[place].is_tie)
+                heapq.heappush(queue, (total, len(queue) + len(finished), neighbour))
+            elif total == known.cost and neighbour not in finished:
+                known.is_tie = True
+    return ways

@@ -1,0 +1,340 @@
+"""Clusters of SimGrid: flat ones, tori, fat trees and dragonflies.
+
+Hosts are numbered from 0 in the order of ``radical``. Links come into being with the
+first route that crosses them. Routes are those of SimGrid 3.32 and 4.1 (TorusZone,
+FatTreeZone and DragonflyZone).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from typing_extensions import override
+
+from emu.interchange.simgrid_zones import Leg, Wires, Zone, Zones
+from emu.interchange.topology import Wire
+
+#: Position of a host or switch, a number per level or dimension.
+Place: TypeAlias = list[int]
+#: Any of the clusters.
+Grid: TypeAlias = "Torus | FatTree | Dragonfly"
+
+
+@dataclass(eq=False)
+class GridZone(Zone):
+    """A cluster whose hosts are joined by their numbers.
+
+    Parameters
+    ----------
+    wires
+        Of the whole platform; those of the cluster are added.
+    wire
+        What each of its links is like.
+    is_duplex
+        True where each link has both directions for itself.
+    limiter
+        Bytes per second of all that a host or switch passes on; 0 without a limit.
+    numbers
+        Number of every host.
+    """
+
+    wires: dict[str, Wire] = field(default_factory=dict)
+    wire: Wire = field(default_factory=lambda: Wire(0))
+    is_duplex: bool = True
+    limiter: float = 0.0
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    @override
+    def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
+        start = self.numbers.get(source)
+        end = self.numbers.get(destination)
+        if start is None or end is None:
+            return None  # its routers are joined to nothing
+        hops = self.cross(start, end)
+        return Leg([*dict.fromkeys(hops)])
+
+    @abstractmethod
+    def cross(self, source: int, destination: int) -> Wires:
+        """Return the links between two hosts, by their numbers."""
+
+    def use(self, name: str, *, up: bool, cables: int = 1) -> str:
+        """Return the wire of a link in one direction, of so many parallel cables."""
+        wire_name = f"{self.name}_{name}"
+        if self.is_duplex:
+            wire_name += "_UP" if up else "_DOWN"
+        rate = self.wire.rate * cables
+        self.wires[wire_name] = self.wire._replace(rate=rate)
+        return wire_name
+
+    def limit(self, place: str) -> Wires:
+        """Return the wire that limits a host or switch, where there are limits."""
+        if not self.limiter:
+            return []
+        name = f"{self.name}_{place}_limiter"
+        self.wires[name] = Wire(self.limiter)
+        return [name]
+
+
+@dataclass(eq=False)
+class Torus(GridZone):
+    """Hosts in rings along every dimension, the first dimension first."""
+
+    dimensions: Place = field(default_factory=list)
+
+    @override
+    def cross(self, source: int, destination: int) -> Wires:
+        wires = []
+        place = source
+        stride = 1
+        for dimension, size in enumerate(self.dimensions):
+            start = source // stride % size
+            end = destination // stride % size
+            forward = self._goes_forward(start, end, size)
+            step = 1 if forward else -1
+
+            position = start
+            while position != end:
+                next_position = (position + step) % size
+                next_place = place + (next_position - position) * stride
+                owner = place if forward else next_place
+                wires += self.limit(f"link_{place}")
+                wires.append(self.use(f"link_{owner}_{dimension}", up=forward))
+                position = next_position
+                place = next_place
+            stride *= size
+
+        wires += self.limit(f"link_{destination}")
+        return wires
+
+    def _goes_forward(self, start: int, end: int, size: int) -> bool:
+        """Return the way that SimGrid goes round a ring, which need not be shorter."""
+        half = size // 2
+        is_near = start < end <= start + half
+        wraps = start > half and (start + half) % size >= end
+        return is_near or wraps
+
+
+@dataclass(eq=False)
+class FatTree(GridZone):
+    """Hosts below levels of switches (d-mod-k routing).
+
+    Parameters
+    ----------
+    children, parents, cables
+        Of every level from below: nodes below a switch, switches above a node, and
+        parallel cables between the two.
+    """
+
+    children: Place = field(default_factory=list)
+    parents: Place = field(default_factory=list)
+    cables: Place = field(default_factory=list)
+
+    @override
+    def cross(self, source: int, destination: int) -> Wires:
+        place = self._label(source)
+        end = self._label(destination)
+        wires, level = self._climb(place, end, destination)
+
+        while level:
+            # As SimGrid does: ports are looked at on from the last one taken.
+            port = source % self.cables[level - 1] * self.children[level - 1]
+            while level and port < self._ports(level):
+                cable, child = divmod(port, self.children[level - 1])
+                if child == end[level - 1]:
+                    wires += self._step_down(place, end, level, cable)
+                    level -= 1
+                port += 1
+
+        host = self._node(0, end)
+        wires += self.limit(host)
+        return wires
+
+    def _ports(self, level: int) -> int:
+        """Return how many cables lead down from a switch."""
+        return self.children[level - 1] * self.cables[level - 1]
+
+    def _step_down(self, place: Place, end: Place, level: int, cable: int) -> Wires:
+        """Go to the switch or host below that is nearer to the end."""
+        upper = self._node(level, place)
+        place[level - 1] = end[level - 1]
+        lower = self._node(level - 1, place)
+        wire = self.use(f"{lower}_{upper}_{cable}", up=False)
+        return [wire, *self.limit(upper)]
+
+    def _climb(self, place: Place, end: Place, destination: int) -> tuple[Wires, int]:
+        """Go up until the destination is below; return the links and the level."""
+        wires = []
+        level = 0
+        rest = destination
+        while level == 0 or place[level:] != end[level:]:
+            parents = self.parents[level]
+            port = rest % (parents * self.cables[level])
+            rest //= parents
+
+            lower = self._node(level, place)
+            place[level] = port % parents
+            level += 1
+            upper = self._node(level, place)
+            cable = port // parents
+            wires += self.limit(lower)
+            wires.append(self.use(f"{lower}_{upper}_{cable}", up=True))
+        return wires, level
+
+    def _label(self, host: int) -> Place:
+        label = []
+        for count in self.children:
+            host, digit = divmod(host, count)
+            label.append(digit)
+        return label
+
+    def _node(self, level: int, label: Place) -> str:
+        return f"{level}:{'.'.join(map(str, label))}"
+
+
+@dataclass(eq=False)
+class Dragonfly(GridZone):
+    """Groups of chassis of blades, all joined to all at every level.
+
+    Parameters
+    ----------
+    counts
+        Groups, chassis of a group, blades of a chassis, hosts of a blade.
+    blue, black, green
+        Parallel cables between groups, chassis and blades.
+    """
+
+    counts: tuple[int, int, int, int] = (1, 1, 1, 1)
+    blue: int = 1
+    black: int = 1
+    green: int = 1
+
+    @override
+    def cross(self, source: int, destination: int) -> Wires:
+        *start, host = self._place(source)
+        *end, end_host = self._place(destination)
+        first_router = self._router(start)
+        last_router = self._router(end)
+        wires = self.limit(f"host_{source}")
+        wires.append(self.use(f"{first_router}_host_{host}", up=True))
+
+        group, chassis, blade = end
+        place = start
+        if place[0] != group:
+            hops, place = self._change_group(place, group)
+            wires += hops
+        if place[2] != blade:
+            beside = [group, place[1], blade]
+            wires += self._hop(place, beside, self.green)
+            place = [group, 0, blade]  # in SimGrid the first chassis is next
+        if place[1] != chassis:
+            wires += self._hop(place, end, self.black)
+
+        wires += self.limit(last_router)
+        wires.append(self.use(f"{last_router}_host_{end_host}", up=False))
+        wires += self.limit(f"host_{destination}")
+        return wires
+
+    def _change_group(self, place: Place, group: int) -> tuple[Wires, Place]:
+        """Return the links to another group, and the router that they lead to.
+
+        Of each group the router of the first chassis whose blade has the number of
+        another group has the link to it.
+        """
+        wires = []
+        own_group, chassis, blade = place
+        beside = [own_group, chassis, group]
+        if blade != group:
+            wires += self._hop(place, beside, self.green)
+        start = [own_group, 0, group]
+        if chassis:
+            wires += self._hop(beside, start, self.black)
+
+        end = [group, 0, own_group]
+        wires += self._hop(start, end, self.blue)
+        return wires, end
+
+    def _hop(self, start: Place, end: Place, cables: int) -> Wires:
+        """Return the limit of a router and its link to another, in this direction."""
+        first, second = sorted([start, end])
+        name = f"{self._router(first)}_{self._router(second)}"
+        is_up = start < end
+        wires = self.limit(self._router(start))
+        wires.append(self.use(name, up=is_up, cables=cables))
+        return wires
+
+    def _place(self, host: int) -> Place:
+        digits = []
+        for count in reversed(self.counts[1:]):
+            host, digit = divmod(host, count)
+            digits.append(digit)
+        return [host, *reversed(digits)]
+
+    def _router(self, place: Place) -> str:
+        return "router_" + ".".join(map(str, place))
+
+
+def build_grid(kind: str, parameters: str) -> Grid:
+    """Return the cluster of ``topology`` and ``topo_parameters``, without its links.
+
+    Raises ValueError when the parameters are not those of the kind.
+    """
+    parts = [_numbers(part) for part in parameters.split(";")]
+    lengths = [len(part) for part in parts]
+    if kind == "TORUS" and len(parts) == 1:
+        return Torus("", None, dimensions=parts[0])
+    levels = parts[0][0]
+    if kind == "FAT_TREE" and lengths == [1, levels, levels, levels]:
+        return FatTree(
+            "",
+            None,
+            children=parts[1],
+            parents=parts[2],
+            cables=parts[3],
+        )
+    if kind == "DRAGONFLY" and lengths == [2, 2, 2, 1]:
+        return _build_dragonfly(parts)
+
+    right = {
+        "TORUS": "one number per dimension: 3,2,2",
+        "FAT_TREE": "levels;nodes below;switches above;cables: 2;4,4;1,2;1,2",
+        "DRAGONFLY": "groups,cables;chassis,cables;blades,cables;hosts: 3,4;4,3;5,1;2",
+    }
+    problem = f"topo_parameters of a {kind} cluster are {parameters!r}, write "
+    raise ValueError(problem + right.get(kind, "FLAT, TORUS, FAT_TREE or DRAGONFLY"))
+
+
+def _build_dragonfly(parts: list[Place]) -> Dragonfly:
+    groups, blue = parts[0]
+    chassis, black = parts[1]
+    blades, green = parts[2]
+    (hosts,) = parts[3]
+    if groups > blades:
+        raise ValueError(f"{groups} groups need as many blades, {blades} are there")
+    return Dragonfly(
+        "",
+        None,
+        counts=(groups, chassis, blades, hosts),
+        blue=blue,
+        black=black,
+        green=green,
+    )
+
+
+def count_hosts(grid: Grid) -> int:
+    """Return the number of hosts that a cluster has by its parameters."""
+    if isinstance(grid, Torus):
+        return math.prod(grid.dimensions)
+    if isinstance(grid, FatTree):
+        return math.prod(grid.children)
+    return math.prod(grid.counts)
+
+
+def _numbers(text: str) -> Place:
+    words = text.split(",")
+    numbers = [int(word) for word in words if word.strip().isdecimal()]
+    if len(numbers) < len(words) or min(numbers) < 1:
+        raise ValueError(f"topo_parameters have {text!r}, write numbers from 1 on")
+    return numbers

@@ -1,0 +1,227 @@
+"""Zones of a SimGrid platform, and the route from any host to any other.
+
+A zone joins its hosts, its routers and the zones within it by routes of its own. A
+route into a zone ends at a gateway of it; from there on the zone itself knows the way.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import NamedTuple, TypeAlias
+
+from typing_extensions import override
+
+from emu.interchange.shortest_ways import Way, shortest_ways
+
+#: Names of links, in the order in which they are crossed.
+Wires: TypeAlias = list[str]
+
+
+class Leg(NamedTuple):
+    """A route between two members of a zone."""
+
+    wires: Wires
+    source_gateway: str = ""
+    """Where it begins, within the member that is a zone."""
+    destination_gateway: str = ""
+    """Where it ends, within the member that is a zone."""
+
+
+#: Two members of a zone, from the first to the second.
+Ends: TypeAlias = tuple[str, str]
+#: Routes by their two ends.
+Legs: TypeAlias = dict[Ends, Leg]
+
+
+@dataclass(eq=False)
+class Zone(ABC):
+    """A zone, and what is within it.
+
+    Parameters
+    ----------
+    name
+        Of the zone, as routes of the zone around it have it.
+    parent
+        The zone around it, None of the outermost.
+    bypasses
+        Routes that are taken instead of those of all zones below, by their ends.
+    """
+
+    name: str
+    parent: Zone | None
+    bypasses: Legs = field(default_factory=dict)
+
+    @abstractmethod
+    def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
+        """Return the route between two members, None where there is none."""
+
+    def add_leg(self, ends: Ends, leg: Leg) -> None:
+        """Add a stated route; raises ValueError where the routing has none."""
+        problem = f"zone {self.name} states a route of {len(leg.wires)} links, "
+        raise ValueError(f"{problem}{ends[0]} to {ends[1]}: its routing has none")
+
+    @property
+    def path(self) -> list[Zone]:
+        """Zones from the outermost to this one."""
+        around = self.parent.path if self.parent else []
+        return [*around, self]
+
+
+@dataclass(eq=False)
+class TableZone(Zone):
+    """A zone whose routes are stated one by one (Full, Floyd, Dijkstra, None)."""
+
+    legs: Legs = field(default_factory=dict)
+    joins_legs: bool = False
+    """True where routes join to the shortest way, by their number of links."""
+    ties: int = 0
+    """Ways that were found, beside which there are others as short."""
+    _ways: dict[str, dict[str, Way]] = field(default_factory=dict)
+
+    @override
+    def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
+        if not self.joins_legs:
+            return self.legs.get((source, destination))
+
+        way = self._ways_from(source).get(destination)
+        if way is None:
+            return None
+        self.ties += way.is_tie
+        hops = pairwise(way.places)
+        legs = [self.legs[hop] for hop in hops]
+        return self._join(legs, platform)
+
+    @override
+    def add_leg(self, ends: Ends, leg: Leg) -> None:
+        if ends in self.legs:
+            raise ValueError(f"the route {ends[0]} to {ends[1]} is stated twice")
+        self.legs[ends] = leg
+
+    def _ways_from(self, source: str) -> dict[str, Way]:
+        """Return the shortest ways from a member, which are found once."""
+        if source not in self._ways:
+            costs = {}
+            for ends, leg in self.legs.items():
+                costs[ends] = len(leg.wires)
+            self._ways[source] = shortest_ways(source, costs)
+        return self._ways[source]
+
+    def _join(self, legs: list[Leg], platform: Zones) -> Leg | None:
+        """Return one route of several, with the ways within zones between them."""
+        wires = [*legs[0].wires]
+        for leg, next_leg in pairwise(legs):
+            between = platform.find_route(
+                leg.destination_gateway, next_leg.source_gateway
+            )
+            if between is None:
+                return None
+            wires += between
+            wires += next_leg.wires
+        return Leg(
+            wires,
+            source_gateway=legs[0].source_gateway,
+            destination_gateway=legs[-1].destination_gateway,
+        )
+
+
+@dataclass(eq=False)
+class StarZone(Zone):
+    """A zone in which all is joined in the middle (Cluster)."""
+
+    ups: dict[str, Wires] = field(default_factory=dict)
+    """Links from a member to the middle, the backbone last."""
+    downs: dict[str, Wires] = field(default_factory=dict)
+
+    @override
+    def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
+        wires = [*self.ups.get(source, [])]
+        wires += self.downs.get(destination, [])
+        return Leg([*dict.fromkeys(wires)])  # the backbone is crossed once
+
+
+class Zones:
+    """All zones of a platform, and which of them each place is in."""
+
+    def __init__(self) -> None:
+        self._zone_of = dict[str, Zone]()
+        self._inner = dict[str, Zone]()
+
+    def add(self, zone: Zone) -> None:
+        """Add a zone; raises ValueError when its name is taken."""
+        if zone.parent is not None:
+            self.place(zone.name, zone.parent)
+        self._inner[zone.name] = zone
+
+    def place(self, name: str, zone: Zone) -> None:
+        """Put a host or router into a zone; raises ValueError when it is taken."""
+        if name in self._zone_of:
+            raise ValueError(f"two hosts, routers or zones are called {name!r}")
+        self._zone_of[name] = zone
+
+    def check_place(self, name: str, zone: Zone) -> None:
+        """Raise ValueError where a zone has no member of this name."""
+        if self._zone_of.get(name) is not zone:
+            raise ValueError(f"a route ends at {name!r}, which is not there")
+
+    def check_gateway(self, name: str, member: str) -> None:
+        """Raise ValueError where a gateway is not within the zone that it is of."""
+        zone = self._zone_of.get(name)
+        around = zone.path if zone else []
+        names = [zone.name for zone in around]
+        if member not in names or name in self._inner:
+            raise ValueError(f"{name!r} is no host or router within {member!r}")
+
+    def find_route(self, source: str, destination: str) -> Wires | None:
+        """Return the links from one host or router to another, None without a way."""
+        if source == destination:
+            return []
+
+        ancestor = self._common_zone(source, destination)
+        sources = self._around(source, ancestor)
+        destinations = self._around(destination, ancestor)
+        leg = _find_bypass(sources, destinations, ancestor)
+        if leg is None:
+            near = sources[-1]
+            far = destinations[-1]
+            leg = ancestor.find_leg(near, far, self)
+        if leg is None:
+            return None
+
+        # The ends of a leg lie deeper by a zone at least, so that this ends.
+        before = self.find_route(source, leg.source_gateway or source)
+        behind = self.find_route(leg.destination_gateway or destination, destination)
+        if before is None or behind is None:
+            return None
+        return [*before, *leg.wires, *behind]
+
+    def _common_zone(self, source: str, destination: str) -> Zone:
+        """Return the innermost zone that two places are in."""
+        destination_path = self._zone_of[destination].path
+        for zone in reversed(self._zone_of[source].path):
+            if zone in destination_path:
+                return zone
+        raise ValueError(f"{source} and {destination} are in no zone together")
+
+    def _around(self, name: str, ancestor: Zone) -> list[str]:
+        """Return a place and the zones around it, below an ancestor, inside out."""
+        zones = self._zone_of[name].path
+        below = zones[zones.index(ancestor) + 1 :]
+        names = [zone.name for zone in reversed(below)]
+        return [name, *names]
+
+
+def _find_bypass(
+    sources: list[str], destinations: list[str], ancestor: Zone
+) -> Leg | None:
+    """Return the bypass between two places, or between zones around them.
+
+    Of several, SimGrid takes the one that leaves the innermost zones.
+    """
+    levels = product(range(len(sources)), range(len(destinations)))
+    for near, far in sorted(levels, key=max):
+        ends = (sources[near], destinations[far])
+        if ends in ancestor.bypasses:
+            return ancestor.bypasses[ends]
+    return None

@@ -1,0 +1,155 @@
+"""Trees of switches of Slurm (topology.conf of topology/tree), their nodes below.
+
+The file has no rates: those of NICs, and of the links between switches, are answers. A
+route goes up to the lowest switch above both nodes, and down.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
+from typing import TypeAlias
+
+from emu.errors import DataError
+from emu.host.input_file import one_error, read_text
+from emu.interchange.topology import MOST_MACHINES, Answers, Topology, Wire
+
+#: Node or switch -> the switch above it.
+Above: TypeAlias = dict[str, str]
+
+#: A part of a hostlist: ``tux[0-5,12]``, with commas only within brackets.
+_PART = re.compile(r"(?:[^,\[\]]|\[[^\]]*\])+")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+def read_switches(path: Path, answers: Answers) -> Topology:
+    """Return the nodes of a cluster, and the links between them and their switches.
+
+    Raises DataError when a line is damaged, a node has no switch, or rates are missing.
+    """
+    with one_error(path):
+        topology = Topology(str(path))
+        above: Above = {}
+        lines = read_text(path).splitlines()
+        for number, line in enumerate(lines, 1):
+            try:
+                _read_line(line, topology, above)
+            except ValueError as error:
+                raise DataError(f"line {number}: {error}", path=path) from error
+        topology.check_size(len(topology.machines))
+
+        _add_wires(topology, above, answers)
+        paths = {}
+        for name in topology.machines:
+            paths[name] = _path(name, above)
+        for source, destination in permutations(topology.machines, 2):
+            route = _route(paths[source], paths[destination])
+            if route:
+                topology.routes[source, destination] = route
+        return topology
+
+
+def _read_line(line: str, topology: Topology, above: Above) -> None:
+    """Add the nodes or switches below a switch; raises ValueError as `_expand`."""
+    words = line.partition("#")[0].split()
+    if not words:
+        return
+    keys = {}
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign:
+            raise ValueError(f"found {word!r:.40}, write SwitchName=s0 Nodes=n[0-3]")
+        keys[key.lower()] = value
+    switch = keys.pop("switchname", "")
+    if not switch:
+        raise ValueError(f"{words[0]:.40} is no SwitchName")
+
+    nodes = [*_expand(keys.pop("nodes", ""))]
+    switches = [*_expand(keys.pop("switches", ""))]
+    for name in [*nodes, *switches]:
+        if name in above:
+            raise ValueError(f"{name} is below {above[name]}, and below {switch}")
+        above[name] = switch
+    topology.machines += nodes
+    for key in keys:
+        topology.left_out[f"{key} of a switch"] += 1
+
+
+def _expand(hostlist: str) -> Iterator[str]:
+    """Yield the names of ``tux[0-5,12],login``; zeros in front of numbers stay.
+
+    Raises ValueError when brackets do not hold ranges, or there are too many names.
+    """
+    count = 0
+    for part in _PART.findall(hostlist):
+        names = [""]
+        for text, ranges in re.findall(r"([^\[\]]*)(?:\[([^\]]*)\])?", part):
+            endings = [*_numbers(ranges)] if ranges else [""]
+            names = [f"{name}{text}{ending}" for name in names for ending in endings]
+            if len(names) > 2 * MOST_MACHINES:
+                raise ValueError(f"{part} are more machines than are read")
+        count += len(names)
+        yield from names
+    if hostlist and not count:
+        raise ValueError(f"found {hostlist!r:.40}, write names as tux[0-5,12]")
+
+
+def _numbers(ranges: str) -> Iterator[str]:
+    for text in ranges.split(","):
+        match = _RANGE.fullmatch(text)
+        if match is None:
+            raise ValueError(f"found [{ranges:.40}], write [0-5,12]")
+        first = int(match[1])
+        last = int(match[2] or match[1])
+        if last - first > 2 * MOST_MACHINES:
+            raise ValueError(f"[{ranges:.40}] are more machines than are read")
+        for number in range(first, last + 1):
+            yield str(number).zfill(len(match[1]))
+
+
+def _add_wires(topology: Topology, above: Above, answers: Answers) -> None:
+    """Add a link up and one down of each node and switch.
+
+    Raises DataError when their rates are not answered.
+    """
+    nodes = {*topology.machines}
+    missing = []
+    if not answers.nic:
+        missing.append("nic: 100 Gbit/s")
+    if above.keys() - nodes and not answers.uplink:
+        missing.append("uplink: 400 Gbit/s")
+    if missing:
+        problem = "is Slurm's topology.conf, which has no rates: write topology: "
+        answer = f"{{file: {Path(topology.origin).name}, {', '.join(missing)}}}"
+        raise DataError(problem + answer, path=topology.origin)
+
+    for name in above:
+        rate = answers.nic if name in nodes else answers.uplink
+        topology.wires[f"{name} up"] = Wire(rate)
+        topology.wires[f"{name} down"] = Wire(rate)
+
+
+def _path(name: str, above: Above) -> list[str]:
+    """Return a node and the switches above it; ValueError when they run in a circle."""
+    path = [name]
+    while path[-1] in above:
+        path.append(above[path[-1]])
+        if len(path) > len(above) + 1:
+            raise ValueError(f"switches above {name} run in a circle")
+    return path
+
+
+def _route(source: list[str], destination: list[str]) -> list[str]:
+    """Return the links up to the lowest switch above both, and down; none without."""
+    # Paths go up, so that the first that both have is the lowest.
+    shared = [name for name in source if name in destination]
+    if not shared:
+        return []
+    top = shared[0]
+    ups = source[: source.index(top)]
+    downs = destination[: destination.index(top)]
+    route = [f"{name} up" for name in ups]
+    route += [f"{name} down" for name in reversed(downs)]
+    return route

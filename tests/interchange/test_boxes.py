@@ -1,0 +1,239 @@
+"""Boxes, trees of switches and dimensions of NPUs: flows by hand in each."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.errors import ScenarioError
+from emu.interchange.slurm_switches import read_switches
+from emu.interchange.topology import Answers
+from tests.interchange.platforms import Flow, makespan
+
+#: Bytes that 18 NVLinks of 25 GB/s carry in a millisecond.
+SIZE = 450e6
+
+
+def matrix(gpus: int, word: str, nics: int = 2, above: str = "") -> str:
+    """Return a matrix in which GPUs of the first half are at NIC0, others at NIC1."""
+    names = [f"GPU{n}" for n in range(gpus)] + [f"NIC{n}" for n in range(nics)]
+    lines = [above, "\t" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity"]
+    for row, name in enumerate(names):
+        cells = []
+        for column in range(len(names)):
+            is_second_half = min(row, column) * 2 >= gpus
+            is_second_nic = max(row, column) > gpus
+            near = "PIX" if is_second_half == is_second_nic else "SYS"
+            is_gpus = max(row, column) < gpus
+            cells.append(" X " if row == column else word if is_gpus else near)
+        lines.append("\t".join([name, *cells, "0-55", "0"]))
+    return "\n".join([*lines, "", "Legend:", "", "  X    = Self"])
+
+
+@pytest.fixture
+def h100(tmp_path: Path) -> Path:
+    """Return the file of a box of eight GPUs with a switch between."""
+    path = tmp_path / "h100.txt"
+    path.write_text(matrix(8, "NV18"))
+    return path
+
+
+def all_to_all(gpus: int) -> list[Flow]:
+    pairs = permutations(range(gpus), 2)
+    return [(f"GPU{a}", f"GPU{b}", SIZE) for a, b in pairs]
+
+
+@pytest.mark.parametrize(
+    ("flows", "milliseconds"),
+    [
+        ([(f"GPU{n}", f"GPU{(n + 1) % 8}", SIZE) for n in range(8)], 1),
+        (all_to_all(8), 7),
+        ([(f"GPU{n}", "GPU0", SIZE) for n in range(1, 8)], 7),
+        # Down of GPU0 and up of GPU1 have nothing to do with each other.
+        ([("GPU1", "GPU0", SIZE), ("GPU0", "GPU1", 2 * SIZE)], 2),
+        ([("GPU0", f"GPU{n}", n * SIZE) for n in range(1, 8)], 28),
+    ],
+)
+def test_a_switch_has_one_link_up_and_one_down(
+    h100: Path, flows: list[Flow], milliseconds: float
+) -> None:
+    assert makespan(h100, flows) == pytest.approx(milliseconds / 1e3)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "word", "above", "milliseconds"),
+    [
+        # 18 lanes in all, as four H100 without a switch have: each pair has its own.
+        (4, "NV6", "", 3),
+        (4, "NV6", "Tesla V100-SXM3-32GB", 9),  # six in all: a switch
+        (8, "NV12", "", 7 * 450 / 300),
+        (8, "NV18", "NVIDIA B200", 3.5),
+        (8, "NV18", "root@box:~# nvidia-smi topo -m", 7),
+        (2, "NV4", "", 4.5),
+        (2, "SYS", "", 450 / 15.754),
+        (2, "SYS", "NVIDIA H100 PCIe", 450 / 63.015),
+    ],
+)
+def test_lanes_and_rates_are_those_of_the_gpu(
+    tmp_path: Path, gpus: int, word: str, above: str, milliseconds: float
+) -> None:
+    (tmp_path / "box.txt").write_text(matrix(gpus, word, above=above))
+    found = makespan(tmp_path / "box.txt", all_to_all(gpus))
+    assert found == pytest.approx(milliseconds / 1e3)
+
+
+def test_colours_and_prompts_are_read_past(tmp_path: Path) -> None:
+    text = matrix(3, "NV18").replace("GPU0", "\x1b[4mGPU0\x1b[0m", 1)
+    (tmp_path / "box.txt").write_text(f"$ nvidia-smi topo -m\n{text}\n$ exit\n")
+    assert makespan(tmp_path / "box.txt", all_to_all(3)) == pytest.approx(2e-3)
+
+
+def test_boxes_are_joined_by_the_nearest_nic(h100: Path) -> None:
+    topology = {"file": str(h100), "boxes": 2, "nic": "8 Gbit/s"}
+    # GPUs 0 to 3 share NIC0 of 1 GB/s, 4 to 7 share NIC1.
+    one = [("box0.GPU0", "box1.GPU0", 1e9)]
+    four = [(f"box0.GPU{n}", f"box1.GPU{n}", 1e9) for n in range(4)]
+    both = [("box0.GPU3", "box1.GPU3", 1e9), ("box0.GPU4", "box1.GPU4", 1e9)]
+    crossed = [("box0.GPU0", "box1.GPU7", 1e9), ("box0.GPU7", "box1.GPU6", 2e9)]
+
+    assert makespan(topology, one) == pytest.approx(1)
+    assert makespan(topology, four) == pytest.approx(4)
+    assert makespan(topology, both) == pytest.approx(1)
+    assert makespan(topology, crossed) == pytest.approx(3)  # down of NIC1
+    assert makespan(topology, [("box1.GPU0", "box1.GPU7", SIZE)]) == pytest.approx(1e-3)
+    with pytest.raises(
+        ScenarioError, match=r"has no rates of NICs: write topology: \{"
+    ):
+        makespan({"file": str(h100), "boxes": 2}, one)
+
+
+TREE = """\
+# two leaves, one of them with a switch more below
+SwitchName=s0 Nodes=tux[00-02]
+SwitchName=s1 Nodes=tux[03,05] Switches=s3 LinkSpeed=100
+switchname=s3 nodes=login
+SwitchName=s2 Switches=s[0-1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("flows", "seconds"),
+    [
+        ([("tux00", "tux02", 10e9)], 1),
+        ([("tux00", "tux05", 10e9)], 2),
+        ([("tux00", "tux05", 10e9), ("tux01", "login", 10e9)], 4),
+        ([("tux00", "tux05", 10e9), ("login", "tux01", 10e9)], 2),
+        ([("tux03", "tux05", 10e9), ("tux00", "tux01", 10e9)], 1),
+    ],
+)
+def test_routes_go_over_the_lowest_switch(
+    tmp_path: Path, flows: list[Flow], seconds: float
+) -> None:
+    (tmp_path / "topology.conf").write_text(TREE)
+    rates = {"nic": "80 Gbit/s", "uplink": "40 Gbit/s"}
+    topology: dict[str, object] = {"file": str(tmp_path / "topology.conf"), **rates}
+    assert makespan(topology, flows) == pytest.approx(seconds)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), min_size=1, max_size=4),
+    st.integers(0, 3),
+)
+def test_host_lists_are_expanded(ranges: list[tuple[int, int]], width: int) -> None:
+    texts = []
+    names = []
+    for number, (first, more) in enumerate(ranges):
+        start = str(first).zfill(width)
+        last = first + more
+        texts.append(f"r{number}n[{start}-{last}]x" if more else f"r{number}n{start}x")
+        names += [f"r{number}n{n:0{len(start)}}x" for n in range(first, last + 1)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "topology.conf"
+        path.write_text(f"SwitchName=s Nodes={','.join(texts)}\n")
+        topology = read_switches(path, Answers(nic=1.0))
+    assert topology.machines == names
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            TREE,
+            "has no rates: write topology: {file: topology.conf, nic: 100 Gbit/s, up",
+        ),
+        (
+            TREE + "SwitchName=s9 Nodes=tux00\n",
+            "line 6: tux00 is below s0, and below s9",
+        ),
+        (TREE + "SwitchName=s3 Switches=s2\n", "circle"),
+        (TREE.replace("[00-02]", "[00-x]"), "line 2: found [00-x], write [0-5,12]"),
+        (TREE.replace("[00-02]", "[0-99999999]"), "more machines than are read"),
+        ("SwitchName=s0 Nodes\n", "line 1: found 'Nodes'"),
+    ],
+)
+def test_a_tree_that_cannot_be(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "topology.conf"
+    path.write_text(text)
+    answers = (
+        {} if problem.startswith("has no") else {"nic": "1 GB/s", "uplink": "1 GB/s"}
+    )
+    with pytest.raises(ScenarioError) as caught:
+        makespan({"file": str(path), **answers}, [("tux00", "tux01", 1.0)])
+    assert problem in str(caught.value)
+
+
+NETWORK = """\
+topology: [ {} ]
+npus_count: [ {} ]
+bandwidth: [ {} ]  # GB/s
+latency: [ {} ]  # ns
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "flows", "seconds"),
+    [
+        (("Ring", "8", "1", "5e8"), [("npu0", "npu3", 1e9)], 1 + 1.5),
+        (("Ring", "8", "1", "5e8"), [("npu0", "npu6", 1e9)], 1 + 1.0),
+        (("Ring", "4", "1", "0"), [("npu0", "npu2", 1e9), ("npu1", "npu2", 1e9)], 2),
+        (("Ring", "4", "1", "0"), [("npu0", "npu1", 1e9), ("npu1", "npu0", 1e9)], 1),
+        (("Switch", "4", "2", "5e8"),
+         [("npu0", "npu1", 2e9), ("npu2", "npu1", 2e9)], 3),
+        (("FullyConnected", "4", "2", "0"),
+         [("npu0", "npu1", 2e9), ("npu2", "npu1", 2e9)], 1),
+        # npu0 to npu11 = 1 + 2 * 5: a hop of dimension 0, then up and down a switch.
+        (("Ring, Switch", "2, 6", "4, 1", "1e9, 1e8"), [("npu0", "npu11", 1e9)],
+         1 + 1.2),
+    ],
+)  # fmt: skip
+def test_dimensions_by_hand(
+    tmp_path: Path, row: tuple[str, str, str, str], flows: list[Flow], seconds: float
+) -> None:
+    (tmp_path / "network.yml").write_text(NETWORK.format(*row))
+    assert makespan(tmp_path / "network.yml", flows) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (("Ring", "4, 4", "1", "0"), "differ in length"),
+        (("Mesh", "4", "1", "0"), "topology has 'Mesh', write Ring"),
+        (
+            ("Ring", "4", "tbd", "0"),
+            "bandwidth of a dimension is 'tbd', write a number",
+        ),
+        (("Ring, Ring", "9000, 9000", "1, 1", "0, 0"), "has 81,000,000 machines"),
+    ],
+)
+def test_dimensions_that_cannot_be(
+    tmp_path: Path, row: tuple[str, str, str, str], problem: str
+) -> None:
+    (tmp_path / "network.yml").write_text(NETWORK.format(*row))
+    with pytest.raises(ScenarioError) as caught:
+        makespan(tmp_path / "network.yml", [("npu0", "npu1", 1.0)])
+    assert problem in str(caught.value)

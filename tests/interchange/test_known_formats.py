@@ -1,0 +1,225 @@
+"""Files of every known format are named, and commands refuse each other's."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli.app import app
+from emu.interchange.graph_formats import COMMON_FORMATS
+from emu.interchange.known_formats import FORMATS, describe
+from tests.interchange.platforms import BACKBONE
+from tests.interchange.test_boxes import TREE, matrix
+
+#: Name of the file, beginning, name of its format.
+SAMPLES: list[tuple[str, str | bytes, str]] = [
+    ("p.xml", BACKBONE, "a SimGrid platform"),
+    ("n.xml", '<system version="1">\n <cpu numaid="0">', "a topology of NCCL (XML)"),
+    (
+        "l.xml",
+        '<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology>',
+        "a topology of hwloc (lstopo)",
+    ),
+    (
+        "box.txt",
+        matrix(8, "NV18", above="NVIDIA H100"),
+        "a matrix of nvidia-smi topo -m",
+    ),
+    ("topology.conf", TREE, "a topology.conf of Slurm"),
+    (
+        "network.yml",
+        "topology: [ Ring ]\nnpus_count: [ 8 ]\n",
+        "a network.yml of ASTRA-sim",
+    ),
+    ("a.json", '{"topology-name": "Hierarchical"}', "a network of ASTRA-sim 1"),
+    (
+        "t.yaml",
+        "- topology: t1\n  tree:\n    switches:\n      - switch: s0\n",
+        "a topology.yaml of Slurm",
+    ),
+    ("i.yaml", "devices: []\ninstances: []\n", "an infrastructure of InfraGraph"),
+    (
+        "j.json",
+        '{"infrastructure": {"devices": []}}',
+        "an infrastructure of InfraGraph",
+    ),
+    (
+        "d.yaml",
+        "components:\n- choice: cpu\nedges: []\nname: server\n",
+        "an infrastructure of InfraGraph",
+    ),
+    (
+        "ib.txt",
+        "CA 'mlx5_0'\n\tCA type: MT4129\n\t\tRate: 400\n",
+        "the output of ibstat",
+    ),
+    ("net.txt", "#\nvendid=0x2c9\n", "the output of ibnetdiscover"),
+    (
+        "dev.txt",
+        "hca_id: mlx5_0\n transport: InfiniBand\n",
+        "the output of ibv_devinfo",
+    ),
+    ("f.topo", "Nodes 432\nTiers 3\nPodsize 36\n", "a topology file of htsim"),
+    (
+        "f.cm",
+        "Nodes 8\nConnections 2\n0->1 id 1 start 0 size 8\n",
+        "a connection matrix of htsim",
+    ),
+    (
+        "pod.yaml",
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n",
+        "a manifest of Kubernetes",
+    ),
+    ("c.yaml", "services:\n  a:\n    image: x\n", "a file of Docker Compose"),
+    ("b.cfg", "topology = mesh;\nk = 8;\n", "a network of BookSim"),
+    (
+        "m.csv",
+        "iteration,seconds\n0,1.5\n",
+        "measured seconds of iterations, or bytes of links",
+    ),
+    (
+        "k.json",
+        '{"schemaVersion": 1, "distributedInfo": {}, "traceEvents": []}',
+        "a trace of torch.profiler (Kineto)",
+    ),
+    (
+        "et.json",
+        '{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": []}',
+        "an execution trace of PyTorch that was not converted",
+    ),
+    (
+        "w.json",
+        '{"name": "w", "schemaVersion": "1.4", "workflow": {}}',
+        "a workflow of WfCommons",
+    ),
+    ("g.txt", "num_ranks 2\nrank 0 {\n}\n", "a GOAL schedule (LogGOPSim, ATLAHS)"),
+    (
+        "fb.txt",
+        "150 2\n1 0 1 3 1 4:1.0\n2 5 1 3 1 4:1.0\n",
+        "a trace of coflow-benchmark (Facebook's)",
+    ),
+    ("s.yaml", "cluster: {machines: []}\njob: {}\n", "a scenario of emu"),
+    (
+        "nl.json",
+        '{"directed": false, "nodes": [{"id": 1}], "links": []}',
+        "a node-link graph of networkx (JSON)",
+    ),
+    (
+        "part.json",
+        '{"graph_name": "g", "num_parts": 2, "part-0": {}}',
+        "a description of partitions of DistDGL",
+    ),
+    ("a.mtx", "%%MatrixMarket matrix coordinate real general\n3 3 1\n", "MatrixMarket"),
+    ("out.x", "% sym unweighted\n1 2\n", "an edge list of KONECT"),
+    (
+        "ca.txt",
+        "# Nodes: 3 Edges: 2\n# FromNodeId\tToNodeId\n1\t2\n",
+        "an edge list of SNAP",
+    ),
+    ("x.npz", b"PK\x03\x04", "arrays of NumPy (npz)"),
+    ("x.npy", b"\x93NUMPY\x01", "an array of NumPy (npy)"),
+    ("x.pt", b"PK\x03\x04", "a Data or HeteroData of PyTorch Geometric"),
+    ("x.parquet", b"PAR1\x15", "a table of Parquet"),
+    ("x.h5", b"\x89HDF\r\n", "HDF5"),
+    ("x.mat", b"MATLAB 5.0 MAT-file", "an array of MATLAB"),
+    ("x.sqlite", b"SQLite format 3\x00", "a database of SQLite"),
+    ("x.pkl", b"\x80\x04\x95", "a pickle of Python"),
+    ("x.graphml", '<?xml version="1.0"?>\n<graphml xmlns="x">', "GraphML"),
+    ("x.gexf", "<gexf>", "GEXF"),
+    ("x.gml", 'Creator "y"\ngraph\n[\n  directed 1\n', "GML"),
+    ("x.net", "*Network x\n*Vertices 3\n", "Pajek"),
+    ("x.dl", "dl n=4 format=edgelist1\nlabels embedded\n", "UCINET DL"),
+    ("x.gdf", "nodedef>name VARCHAR\n", "GDF of GUESS"),
+    ("x.gr", "c roads\np sp 3 2\na 1 2 4\n", "DIMACS of roads or flows"),
+    ("x.col", "c colours\np edge 3 2\ne 1 2\n", "DIMACS of colours"),
+    ("x.dot", "digraph g {\n a -> b\n", "DOT of Graphviz"),
+    ("x.g6", ">>graph6<<C~", "graph6 or sparse6"),
+    ("f.txt", "101:102,103\n102:\n103:101\n", "lists of neighbours (Friendster)"),
+    ("x.lgl", "# a\nb 1.0\nc 2.0\n# b\n", "LGL"),
+    (
+        "knows.csv",
+        "Person.id,Person.id,creationDate\n1,2,3\n",
+        "a table of LDBC's social network",
+    ),
+    ("r.csv", ":START_ID,:END_ID,:TYPE\n1,2,KNOWS\n", "a table of relations for Neo4j"),
+    ("x.nt", "<http://a> <http://b> <http://c> .\n", "triples of RDF"),
+    ("e.csv", "source,target\n1,2\n", "a table of edges"),
+    ("tij.dat", "20 1 2\n20 1 3\n40 2 3\n", "a table of edges"),
+    ("x.zip", b"PK\x03\x04", "an archive of zip"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), SAMPLES)
+def test_a_file_is_named(
+    tmp_path: Path, name: str, content: str | bytes, expected: str
+) -> None:
+    data = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / name).write_bytes(data)
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(data))
+    found = describe(tmp_path / name)
+
+    assert found["format"] == expected
+    assert found["way"]
+    assert describe(tmp_path / f"{name}.gz")["format"] == expected
+
+
+def test_most_formats_have_a_sample() -> None:
+    rows = {row.name for row in (*FORMATS, *COMMON_FORMATS)}
+    named = {name for _, _, name in SAMPLES}
+
+    assert named <= rows
+    assert len(named) >= 50
+
+
+@pytest.mark.parametrize("content", ["", "hello\n", "{}", "[]", "\x00\x01", "a,b"])
+def test_what_is_of_no_format_is_not_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "x").write_text(content)
+    assert describe(tmp_path / "x")["format"] == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "way"),
+    [
+        ("import FILE -o g", "k.json", "torch.profiler (Kineto): emu import-workload"),
+        ("import FILE -o g", "p.xml", "a SimGrid platform: cluster: {topology: "),
+        ("import FILE -o g", "et.json", "not converted: chakra_trace_link --rank 0"),
+        ("import-workload FILE -o w.json", "x.net", "is Pajek: python -c"),
+        (
+            "import-workload FILE -o w.json",
+            "topology.conf",
+            "Slurm: cluster: {topology",
+        ),
+        ("import-workload FILE -o w.json", "a.mtx", "is MatrixMarket: emu import "),
+        ("profile golden out.json --from FILE", "w.json", "emu import-workload"),
+        ("simulate own.yaml", "k.json", "emu import-workload"),
+    ],
+)
+def test_a_command_names_the_format_and_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, file: str, way: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = {name: content for name, content, _ in SAMPLES}[file]
+    data = content if isinstance(content, bytes) else content.encode()
+    Path(file).write_bytes(data)
+    Path("own.yaml").write_text(f"cluster: {{topology: {file}}}\njob: {{}}\n")
+    arguments = words.replace("FILE", file).split()
+    done = CliRunner().invoke(app, arguments)
+
+    assert done.exit_code in (2, 3)
+    assert way in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_said_for_machines_too(tmp_path: Path) -> None:
+    (tmp_path / "box.txt").write_text(matrix(2, "NV4"))
+    done = CliRunner().invoke(app, ["what", str(tmp_path / "box.txt"), "--json", "-"])
+    (row,) = json.loads(done.stdout)
+
+    assert row["format"] == "a matrix of nvidia-smi topo -m"
+    assert row["commands"] == [
+        f"cluster: {{topology: {tmp_path}/box.txt}} of a scenario"
+    ]
