@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from emu.errors import DataError
+from emu.host.input_file import one_error
 from emu.interchange.chakra_nodes import COLLECTIVES, Node, Trace, read_nodes
 from emu.interchange.workload import (
     Data,
@@ -107,11 +108,12 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
 
     job = _Job(workload, files)
     for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
-        trace = read_nodes(file, large=large)
-        needs = job.order_edges(trace.nodes, str(file))
-        ranks = range(size) if copies else [place]
-        for rank in ranks:
-            job.add_rank(rank, trace, needs)
+        with one_error(file):
+            trace = read_nodes(file, large=large)
+            needs = job.order_edges(trace.nodes, str(file))
+            ranks = range(size) if copies else [place]
+            for rank in ranks:
+                job.add_rank(rank, trace, needs)
     job.join_messages()
     job.join_collectives()
     for rank in range(size):
