@@ -195,8 +195,8 @@ def cases() -> dict[str, Case]:
         "wfcommons 1.2": Case(_old_workflow(), _json, r"type|description", _old_facts),
         "coflows": Case(_coflows(), _text, r"element ", _coflow_facts),
         "goal": Case(_goal(), _text, r"element (//.*|)", _goal_facts),
-        "chakra json": Case(_chakra(), _json, r"name", _chakra_facts),
-        "chakra": Case(_chakra(), _protobuf, r"name", _chakra_facts),
+        "chakra json": Case(_chakra("json"), _json, r"name", _chakra_facts),
+        "chakra": Case(_chakra("et"), _protobuf, r"name", _chakra_facts),
         "kineto gloo": Case(
             _kineto(_gloo_events), _json, r"name|pid|tid", _kineto_facts
         ),
@@ -359,7 +359,7 @@ def _goal_facts(files: Files) -> Facts:
     return Facts(sum(map(float, sizes)), sorted({*text.split("\n")}))
 
 
-def _chakra() -> Files:
+def _chakra(suffix: str) -> Files:
     def node(number: int, kind: int, micros: int, deps: list[int], **about: int) -> Any:
         attributes = [{"name": key, "int64Val": value} for key, value in about.items()]
         return {"id": number, "name": "n", "type": kind, "dataDeps": deps,
@@ -373,7 +373,7 @@ def _chakra() -> Files:
         [node(1, 6, 0, [], comm_src=0, **message), node(2, 4, 400, [1]),
          node(3, 7, 10, [2], **collective)],
     ]  # fmt: skip
-    return {f"t.{rank}.json": {"nodes": nodes} for rank, nodes in enumerate(ranks)}
+    return {f"t.{rank}.{suffix}": {"nodes": nodes} for rank, nodes in enumerate(ranks)}
 
 
 def _chakra_facts(files: Files) -> Facts:
