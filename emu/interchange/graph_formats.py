@@ -167,8 +167,14 @@ GRAPH_FORMATS = (
     ),
     Format(
         "LGL",
-        conversion=_IGRAPH.format("lgl"),
+        (IMPORT,),
+        left_out="weights",
         pattern=r"\A\s*# *\S+\s*\n\s*[^#\s]\S*( [\d.]+)?\s*\n",
+    ),
+    Format(
+        "lists of neighbours (Friendster)",
+        (IMPORT,),
+        pattern=r"\A\w+:(\w+(,\w+)*)?\s*\n\w+:(\w+(,\w+)*)?\s*\n",
     ),
     Format(
         "a table of LDBC's social network",

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise, product
-from typing import Any
+from itertools import chain, pairwise, product
+from typing import Any, TypeAlias
 
 from emu.errors import DataError
 from emu.interchange.accounted import (
@@ -23,6 +23,9 @@ from emu.interchange.accounted import (
     reading_errors,
 )
 from emu.interchange.topology import Topology, Wire
+
+#: What links are like, by their names; those without a rate have 0.
+Links: TypeAlias = dict[str, Wire]
 
 #: Bytes per second, or seconds, of one unit.
 _UNITS = {
@@ -38,7 +41,8 @@ _UNITS = {
 }
 #: Types of components that can be machines: the first of which there are two is.
 _MACHINES = ("npu", "xpu", "gpu", "cpu")
-_JOINTS = ("switch", "nic", "port", "device")
+#: Types of components that are of no use but to join, and those above.
+_KNOWN = {"npu", "xpu", "gpu", "switch", "nic", "port", "device"}
 #: Of a link without a rate, which many within a box are.
 _UNKNOWN = 64e9
 #: Places of all kinds: of each NPU of 400 machines some fifty are usual.
@@ -56,10 +60,12 @@ def read_infrastructure(content: Any, origin: str) -> Topology:
         if "infrastructure" in whole:
             reading = whole.part("infrastructure")
         reading.ignore("name", "description")
+
         topology = Topology(origin)
         builder = _Builder(topology, _read_devices(reading))
         builder.add_instances(reading)
-        builder.add_edges(reading)
+        if "components" not in reading:  # of a device alone the edges are its own
+            builder.add_edges(reading)
         builder.choose_machines()
         topology.left_out.update(whole.left_out())
         topology.join()
@@ -68,13 +74,13 @@ def read_infrastructure(content: Any, origin: str) -> Topology:
 
 @dataclass
 class _Device:
-    """A device, whose reading was taken for its own."""
+    """A device, and what it has of each component."""
 
     reading: Reading
     kinds: dict[str, str]
     """Type of every component, by its name."""
     counts: dict[str, int]
-    """How many there are of every component."""
+    """Number of every component."""
 
     @property
     def name(self) -> str:
@@ -92,9 +98,11 @@ class _Instance:
 
 def _read_devices(reading: Reading) -> dict[str, _Device]:
     """Return the devices of a document, by name; one, where it is of a device alone."""
-    stated = [*reading.parts("devices", "device"), *reading.parts("device", "device")]
+    stated = [*reading.parts("devices", "device")]
+    stated += reading.parts("device", "device")
     if "components" in reading:
         stated.append(reading)
+
     devices = {}
     for device in stated:
         device.ignore("description")
@@ -116,17 +124,21 @@ def _read_device(device: Reading) -> _Device:
             raise ValueError(f"two components are called {name!r}")
         if component.parts("components"):
             raise NotRead(f"has components within {name!r}, which are not read")
-        kind = component.text("choice", "") or component.text("type")
-        if kind == "custom":
-            kind = component.part(kind).text("type", kind)
-        elif kind in component:
-            component.ignore(kind)  # an empty mapping, by the schema
-        kinds[name] = kind
-        counts[name] = component.count("count", highest.get(name, 0) + 1)
+
+        kinds[name] = _kind_of(component)
+        counts[name] = component.count("count", highest[name] + 1)
     return _Device(device, kinds, counts)
 
 
-def _highest_numbers(device: Reading) -> dict[str, int]:
+def _kind_of(component: Reading) -> str:
+    """Return the type of a component; of one that is none of the usual, its own."""
+    kind = component.text("choice", "") or component.text("type")
+    if kind not in component:
+        return kind
+    return component.part(kind).text("type", kind)
+
+
+def _highest_numbers(device: Reading) -> Counter[str]:
     """Return the highest number of each component in ``connections``."""
     highest = Counter[str]()
     for text in device.get("connections", []):
@@ -144,6 +156,7 @@ class _Builder:
         self._topology = topology
         self._devices = devices
         self._instances = dict[str, _Instance]()
+        #: Instances of devices that are not in the file.
         self._missing = set[str]()
         #: Type of every place.
         self._kinds = dict[str, str]()
@@ -151,19 +164,20 @@ class _Builder:
     def add_instances(self, reading: Reading) -> None:
         """Add all instances, and what is within them.
 
-        Raises ValueError when none is there and no device can stand for one.
+        Raises DataError when none is there and no device can stand for one.
         """
         for instance in reading.parts("instances", "instance"):
             instance.ignore("description")
             name = instance.text("name")
             device = instance.text("device")
-            if device not in self._devices:
-                instance.ignore("count")
+            count = instance.count("count", 1)
+            if device in self._devices:
+                self._instances[name] = _Instance(device, count)
+            else:
                 self._missing.add(name)
                 kind = f"instance {name} of device {device}, which is not in the file"
                 self._topology.left_out[kind] += 1
-                continue
-            self._instances[name] = _Instance(device, instance.count("count", 1))
+
         if not self._instances:
             self._add_lone_device()
         for name, known in self._instances.items():
@@ -172,18 +186,16 @@ class _Builder:
 
     def add_edges(self, reading: Reading) -> None:
         """Add the edges between instances."""
-        if "components" in reading:
-            return  # a device alone, whose edges are its own
         links = _links(reading)
         for edge in reading.parts("edges", "edge"):
-            sides = [self._instance_ends(edge.part(key)) for key in ("ep1", "ep2")]
-            scheme = edge.text("scheme", "one2one")
-            if len(sides[0]) == len(sides[1]):
-                for parts in zip(*sides, strict=True):  # instance by instance
-                    self._connect_all([*parts], scheme, edge.text("link"), links)
+            near = self._instance_ends(edge.part("ep1"))
+            far = self._instance_ends(edge.part("ep2"))
+            if len(near) == len(far):  # instance by instance
+                for sides in zip(near, far, strict=True):
+                    self._add_edge(edge, *sides, links)
             else:
-                flat = [[place for part in side for place in part] for side in sides]
-                self._connect_all(flat, scheme, edge.text("link"), links)
+                self._add_edge(edge, [*chain(*near)], [*chain(*far)], links)
+
         for text in reading.get("connections", []):
             words = str(text).split(".")
             if len(words) != 9:
@@ -195,41 +207,43 @@ class _Builder:
                 continue
             source = ".".join(words[:4])
             destination = ".".join(words[5:])
-            self._connect(source, destination, self._wire(words[4], links))
+            wire = self._wire(words[4], links)
+            self._connect(source, destination, wire)
 
     def choose_machines(self) -> None:
         """Take the components of one type as machines; count those of no use.
 
         Raises DataError when there are not two of any such type.
         """
-        for kind in _MACHINES:
-            names = [name for name, found in self._kinds.items() if found == kind]
-            if len(names) > 1:
-                self._topology.machines = names
-                break
-        else:
+        counts = Counter(self._kinds.values())
+        kinds = [kind for kind in _MACHINES if counts[kind] > 1]
+        if not kinds:
             problem = f"has no two components of one type of {', '.join(_MACHINES)}"
             raise DataError(f"{problem}: nothing computes", path=self._topology.origin)
-        joined = {place for ends in self._topology.routes for place in ends}
+        for place, kind in self._kinds.items():
+            if kind == kinds[0]:
+                self._topology.machines.append(place)
+
+        joined = {*chain(*self._topology.routes)}
         for place, kind in self._kinds.items():
             if place not in joined:
                 self._topology.left_out[f"component {kind}, which nothing joins"] += 1
-        others = Counter(self._kinds.values())
-        for kind in sorted(others.keys() - {*_MACHINES[:3], *_JOINTS}):
-            count = others[kind]
-            self._topology.left_out[f"component {kind}, but for its links"] += count
+        for kind in sorted(counts.keys() - _KNOWN):
+            what = f"component {kind}, but for its links"
+            self._topology.left_out[what] += counts[kind]
 
     def _add_lone_device(self) -> None:
         """Let the one device that is in no other stand for an infrastructure."""
-        inner = {name for device in self._devices.values() for name in device.kinds}
+        inner = {*chain(*(device.kinds for device in self._devices.values()))}
         outer = [name for name in self._devices if name not in inner]
         if len(outer) != 1:
             names = ", ".join(self._devices) or "none"
             problem = f"has no instance of a device that it has ({names}): write "
             problem += "devices and instances of them into one file"
             raise DataError(problem, path=self._topology.origin)
-        self._instances[outer[0]] = _Instance(outer[0], 1)
-        self._topology.notes.append(f"no instances: one {outer[0]} is taken")
+        (name,) = outer
+        self._instances[name] = _Instance(name, count=1)
+        self._topology.notes.append(f"no instances: one {name} is taken")
 
     def _build(self, name: str, place: str) -> None:
         """Add the components of a device and the wires between them."""
@@ -248,22 +262,27 @@ class _Builder:
 
         links = _links(device.reading)
         for edge in device.reading.parts("edges", "edge"):
-            ends = [self._device_ends(edge.part(k), device) for k in ("ep1", "ep2")]
-            places = [[f"{place}.{part}" for part in side] for side in ends]
-            scheme = edge.text("scheme", "one2one")
-            self._connect_all(places, scheme, edge.text("link"), links)
+            near = self._device_ends(edge.part("ep1"), device)
+            far = self._device_ends(edge.part("ep2"), device)
+            sources = [f"{place}.{part}" for part in near]
+            destinations = [f"{place}.{part}" for part in far]
+            self._add_edge(edge, sources, destinations, links)
         for text in device.reading.get("connections", []):
             words = str(text).split(".")
             if len(words) != 5:
                 problem = f"connection {text!r} is not of five words: xpu.0.pcie.nic.0"
                 raise ValueError(problem)
-            source = f"{place}.{'.'.join(words[:2])}"
-            destination = f"{place}.{'.'.join(words[3:])}"
-            self._connect(source, destination, self._wire(words[2], links))
+            source = ".".join([place, *words[:2]])
+            destination = ".".join([place, *words[3:]])
+            wire = self._wire(words[2], links)
+            self._connect(source, destination, wire)
 
     def _device_ends(self, end: Reading, device: _Device) -> list[str]:
-        words = [end.text("device", ""), end.text("component")]
-        return self._parts(device, ".".join(word for word in words if word))
+        stated = end.text("component")
+        inner = end.text("device", "")
+        if inner:
+            stated = f"{inner}.{stated}"
+        return self._parts(device, stated)
 
     def _instance_ends(self, end: Reading) -> list[list[str]]:
         """Return the places of an end, for each instance that it names."""
@@ -288,20 +307,24 @@ class _Builder:
             device = self._devices.get(name, device)
         return [".".join(words) for words in product(*steps)]
 
-    def _connect_all(
-        self, sides: list[list[str]], scheme: str, link: str, links: dict[str, Wire]
+    def _add_edge(
+        self, edge: Reading, near: list[str], far: list[str], links: Links
     ) -> None:
-        """Add the wires of an edge between all places of its two ends."""
-        wire = self._wire(link, links)
+        """Add the wires of an edge between the places of its two ends."""
+        wire = self._wire(edge.text("link"), links)
+        scheme = edge.text("scheme", "one2one")
+        ends: Iterable[tuple[str, str]]
         if scheme == "many2many":
-            pairs = {frozenset(pair): pair for pair in product(*sides)}
+            ends = product(near, far)
         elif scheme == "one2one":
-            pairs = {frozenset(pair): pair for pair in zip(*sides, strict=False)}
-            if more := abs(len(sides[0]) - len(sides[1])):
-                kind = "component that is one too many for a one2one edge"
-                self._topology.left_out[kind] += more
+            ends = zip(near, far, strict=False)
+            kind = "component that is one too many for a one2one edge"
+            if len(near) != len(far):
+                self._topology.left_out[kind] += abs(len(near) - len(far))
         else:
             raise NotRead(f"has a scheme {scheme!r}, one2one and many2many are read")
+
+        pairs = {frozenset(pair): pair for pair in ends}  # both ways are one edge
         for source, destination in pairs.values():
             if source != destination:
                 self._connect(source, destination, wire)
@@ -312,7 +335,7 @@ class _Builder:
                 raise ValueError(f"an edge ends at {place!r}, which is not there")
         self._topology.connect(source, destination, wire)
 
-    def _wire(self, link: str, links: dict[str, Wire]) -> Wire:
+    def _wire(self, link: str, links: Links) -> Wire:
         if link not in links:
             problem = f"an edge names link {link!r}, which is not there"
             raise DataError(problem, path=self._topology.origin)
@@ -324,14 +347,15 @@ class _Builder:
         return wire._replace(rate=_UNKNOWN)
 
 
-def _links(reading: Reading) -> dict[str, Wire]:
+def _links(reading: Reading) -> Links:
     """Return the links of a device or infrastructure; those without a rate have 0."""
     links = {}
     for link in reading.parts("links", "link"):
         link.ignore("description")
         physical = link.part("physical") if "physical" in link else link
         rate = _amount(physical, "bandwidth")
-        links[link.text("name")] = Wire(rate, _amount(physical, "latency"))
+        latency = _amount(physical, "latency")
+        links[link.text("name")] = Wire(rate, latency)
     return links
 
 

@@ -46,7 +46,7 @@ class Format:
     """Command, option, or line of Python that makes of it what a command takes; beside
     commands the options that they need."""
     left_out: str = ""
-    """What of it no command uses, for the documents."""
+    """Parts of it that no command uses, for the documents."""
     magic: bytes = b""
     """First bytes."""
     pattern: str = ""
@@ -62,7 +62,7 @@ class Format:
 
     @property
     def way(self) -> str:
-        """What a user does with such a file."""
+        """Commands for such a file, or what converts it."""
         commands = " or ".join(self.commands)
         return ", ".join(part for part in (commands, self.conversion) if part)
 

@@ -90,7 +90,8 @@ class TableZone(Zone):
             return None
         self.ties += way.is_tie
         hops = pairwise(way.places)
-        return self._join([self.legs[hop] for hop in hops], platform)
+        legs = [self.legs[hop] for hop in hops]
+        return self._join(legs, platform)
 
     @override
     def add_leg(self, ends: Ends, leg: Leg) -> None:
@@ -182,7 +183,9 @@ class Zones:
         destinations = self._around(destination, ancestor)
         leg = _find_bypass(sources, destinations, ancestor)
         if leg is None:
-            leg = ancestor.find_leg(sources[-1], destinations[-1], self)
+            near = sources[-1]
+            far = destinations[-1]
+            leg = ancestor.find_leg(near, far, self)
         if leg is None:
             return None
 

@@ -29,7 +29,7 @@ class Wire(NamedTuple):
 
 @dataclass(frozen=True)
 class Answers:
-    """What some files of topologies leave open, as ``cluster.topology`` answers it."""
+    """Answers of ``cluster.topology`` to what some files of topologies leave open."""
 
     boxes: int = 1
     """Equal boxes that a file of one box stands for."""

@@ -180,7 +180,7 @@ class Placement:
             ]
             if len({names[task] for task in members}) > 1:
                 problems.append(f"process {process} stands on several machines")
-        problems += self._missing_routes(job, cluster)
+        problems += self.missing_routes(job, cluster)
         for pool in pools_of(cluster, job, self.machine_of):
             takes = sum(job.rounds[j] for j in pool.takers)
             frees = sum(job.rounds[j] for j in pool.freers)
@@ -193,7 +193,7 @@ class Placement:
                 )
         return problems
 
-    def _missing_routes(self, job: Job, cluster: Cluster) -> list[str]:
+    def missing_routes(self, job: Job, cluster: Cluster) -> list[str]:
         """Return the flows that go where no route leads."""
         if NO_ROUTE not in [link.name for link in cluster.shared_links]:
             return []

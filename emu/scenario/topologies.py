@@ -10,21 +10,23 @@ import functools
 import itertools
 import sys
 from pathlib import Path
+from typing import Any
 
 from emu.errors import DataError
+from emu.problem.fields.section import Trail
 from emu.scenario.document import Data, Document, read_document
 from emu.units import RATE
 
 _DEVICES = 8
-_NV2 = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
-_NV1 = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
-_LANES = {frozenset(pair): "nv2" for pair in _NV2}
-_LANES |= {frozenset(pair): "nv1" for pair in _NV1}
+#: Pairs of devices of a box that two lanes of NVLink join, and those that one joins.
+_TWO_LANES = "03 04 12 15 23 47 56 67"
+_ONE_LANE = "01 02 13 26 37 45 46 57"
 #: GB/s of NVLinks of two lanes and of one, PCIe, the link of the sockets, InfiniBand.
 _RATES = {"nv2": 48.35, "nv1": 24.22, "pcie": 11.13, "qpi": 9.56, "ib": 6.37}
 #: Word -> number of boxes, and whether they have NVLinks.
 _BOXES = {"dgx1": (1, True), "two_dgx1": (2, True), "pcie_8": (1, False)}
 _KNOWN = f"{', '.join(_BOXES)}, or a file of links and routes"
+_MOST_BOXES = 400
 _KEYS = ("machines", "links", "routes", "racks")
 _AT = ("cluster", "topology")
 
@@ -92,9 +94,7 @@ def _read_answers(document: Document, folder: Path) -> tuple[str, Data]:
     for key, value in answers.items():
         at = (*_AT, key)
         if key == "boxes":
-            is_count = isinstance(value, int) and not isinstance(value, bool)
-            if not is_count or value < 1:
-                raise document.error(at, f"found {value!r:.40}, write 1, 2, ...")
+            _check_count(document, at, value)
         elif key in ("nic", "uplink"):
             try:
                 answers[key] = RATE.parse(str(value))
@@ -104,6 +104,12 @@ def _read_answers(document: Document, folder: Path) -> tuple[str, Data]:
             problem = "is no key of a topology: file, boxes, nic, uplink are"
             raise document.error(at, problem)
     return word, answers
+
+
+def _check_count(document: Document, at: Trail, value: Any) -> None:
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    if not is_count or not 1 <= value <= _MOST_BOXES:
+        raise document.error(at, f"found {value!r:.40}, write 1 to {_MOST_BOXES}")
 
 
 def _check_file(document: Document, word: str) -> None:
@@ -167,30 +173,53 @@ def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
     into the receiver. Devices 0 to 3 of a box are on one socket, 4 to 7 on the other.
     """
     devices = range(boxes * _DEVICES)
-    links = {f"pcie{d} {way}": "pcie" for d in devices for way in ("up", "down")}
-    links |= {f"qpi{socket}": "qpi" for socket in range(2 * boxes)}
+    kinds = {}
+    for device in devices:
+        kinds[f"pcie{device} up"] = "pcie"
+        kinds[f"pcie{device} down"] = "pcie"
+    for socket in range(2 * boxes):
+        kinds[f"qpi{socket}"] = "qpi"
     if boxes > 1:
-        links |= {f"ib{b} {way}": "ib" for b in range(boxes) for way in ("out", "in")}
+        for box in range(boxes):
+            kinds[f"ib{box} out"] = "ib"
+            kinds[f"ib{box} in"] = "ib"
+
     routes = []
     for sender, receiver in itertools.permutations(devices, 2):
-        box, other_box = sender // _DEVICES, receiver // _DEVICES
-        pair = frozenset({sender % _DEVICES, receiver % _DEVICES})
-        through = [f"pcie{sender} up", f"pcie{receiver} down"]
-        lanes, socket = _LANES.get(pair) if nvlinks else None, sender * 2 // _DEVICES
-        if box != other_box:
-            through[1:1] = [f"ib{box} out", f"ib{other_box} in"]
-        elif lanes:
+        lanes = _lanes(sender, receiver) if nvlinks else ""
+        through = _cross(sender, receiver)
+        if lanes:
             through = [f"{lanes} {sender}-{receiver}"]
-            links[through[0]] = lanes
-        elif socket != receiver * 2 // _DEVICES:
-            through.insert(1, f"qpi{socket}")
+            kinds[through[0]] = lanes
         ends = {"from": f"d{sender}", "to": f"d{receiver}"}
         routes.append({**ends, "through": through})
-    return {
-        "machines": [{"name": f"d{device}", "nic": "none"} for device in devices],
-        "links": [
-            {"name": name, "bandwidth": f"{_RATES[kind]} GB/s"}
-            for name, kind in links.items()
-        ],
-        "routes": routes,
-    }
+
+    links = []
+    for name, kind in kinds.items():
+        links.append({"name": name, "bandwidth": f"{_RATES[kind]} GB/s"})
+    machines = [{"name": f"d{device}", "nic": "none"} for device in devices]
+    return {"machines": machines, "links": links, "routes": routes}
+
+
+def _lanes(sender: int, receiver: int) -> str:
+    """Return the NVLink between two devices, empty where there is none."""
+    if sender // _DEVICES != receiver // _DEVICES:
+        return ""
+    near, far = sorted([sender % _DEVICES, receiver % _DEVICES])
+    pair = f"{near}{far}"
+    if pair in _TWO_LANES.split():
+        return "nv2"
+    return "nv1" if pair in _ONE_LANE.split() else ""
+
+
+def _cross(sender: int, receiver: int) -> list[str]:
+    """Return the links between two devices that no NVLink joins."""
+    socket = sender * 2 // _DEVICES
+    box = sender // _DEVICES
+    other_box = receiver // _DEVICES
+    through = [f"pcie{sender} up"]
+    if box != other_box:
+        through += [f"ib{box} out", f"ib{other_box} in"]
+    elif socket != receiver * 2 // _DEVICES:
+        through.append(f"qpi{socket}")
+    return [*through, f"pcie{receiver} down"]

@@ -138,6 +138,7 @@ SAMPLES: list[tuple[str, str | bytes, str]] = [
     ("x.col", "c colours\np edge 3 2\ne 1 2\n", "DIMACS of colours"),
     ("x.dot", "digraph g {\n a -> b\n", "DOT of Graphviz"),
     ("x.g6", ">>graph6<<C~", "graph6 or sparse6"),
+    ("f.txt", "101:102,103\n102:\n103:101\n", "lists of neighbours (Friendster)"),
     ("x.lgl", "# a\nb 1.0\nc 2.0\n# b\n", "LGL"),
     (
         "knows.csv",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import emu
-from emu.errors import ScenarioError
+from emu.errors import PlacementError, ScenarioError
 
 
 def seconds(folder: Path, name: str, content: str, ends: str, size: str) -> float:
@@ -85,6 +85,26 @@ FABRIC: dict[str, Any] = {
                "ep2": {"instance": "sw[0]", "component": "port[0:4]"},
                "scheme": "one2one", "link": "wire"}],
 }  # fmt: skip
+LONE = {
+    "name": "lone",
+    "components": [{"name": "npu", "type": "npu"}, {"name": "sw", "type": "x"}],
+    "links": [{"name": "in", "bandwidth": {"giga_bytes_per_second": 0.01}}],
+    "connections": [f"npu.{number}.in.sw.0" for number in range(3)],
+}
+_SIDE = [{"name": "npu", "choice": "npu", "count": 2}]
+PAIRS = {
+    "devices": [
+        {"name": "server", "components": _SIDE, "links": [], "edges": []},
+        {"name": "switch", "components": [{"name": "sw", "choice": "switch"}]},
+    ],
+    "instances": [{"name": "host", "device": "server", "count": 1},
+                  {"name": "s", "device": "switch", "count": 1},
+                  {"name": "gone", "device": "not here"}],
+    "links": [{"name": "w", "physical": rate(0.005)}],
+    "edges": [{"ep1": {"instance": "host[0]", "component": "npu"},
+               "ep2": {"instance": "s[0]", "component": "sw"},
+               "scheme": "many2many", "link": "w"}],
+}  # fmt: skip
 MATRIX = """\
 \tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity
 GPU0\t X \tNV4\tSYS\tPXB\t0-23\t0
@@ -111,6 +131,12 @@ Legend:
         # Between the servers two wires of 5 MB/s; the others are faster.
         ("fabric.json", json.dumps(FABRIC), "host.0.npu.0 host.1.npu.1",
          "10 MB", 2.004),
+        # A device alone: two wires of 10 MB/s, as its connections number them.
+        ("device.json", json.dumps(LONE), "lone.0.npu.0 lone.0.npu.1", "10 MB", 1.0),
+        ("wrapped.json", json.dumps({"infrastructure": {"devices": [LONE]}}),
+         "lone.0.npu.2 lone.0.npu.0", "10 MB", 1.0),
+        # Instance by instance: of two servers each has a switch of its own.
+        ("pairs.json", json.dumps(PAIRS), "host.0.npu.0 host.0.npu.1", "10 MB", 2.0),
         ("fewest links", platform(HOSTS + LINKS + LONG + LEGS, "Floyd"), "A B",
          "10 MB", 2.011),
         ("matrix", MATRIX, "GPU0 GPU1", "1 GB", 0.01),
@@ -136,6 +162,35 @@ def test_what_is_left_out_is_said(
     assert "left out: route of a host to itself, 1 times" in said
 
 
+#: C is joined to B alone.
+STAR = platform(
+    '<host id="A"/><host id="B"/><host id="C"/><link id="1" bandwidth="5MBps"/>'
+    '<link id="2" bandwidth="2MBps"/><route src="A" dst="B"><link_ctn id="1"/></route>'
+    '<route src="C" dst="B"><link_ctn id="2"/></route>'
+)
+
+
+def test_a_pair_without_a_route_may_be_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A flow between the two is refused, and no search puts one there."""
+    assert seconds(tmp_path, "star", STAR, "A B", "10 MB") == pytest.approx(2)
+    assert seconds(tmp_path, "star", STAR, "B C", "10 MB") == pytest.approx(5)
+    assert "2 pairs of machines have no route, as A to C" in capsys.readouterr().err
+    with pytest.raises(PlacementError, match="no route leads from A to C"):
+        seconds(tmp_path, "star", STAR, "A C", "10 MB")
+
+    tasks = [
+        {"name": n, "time": "1 s", "pin": m} for n, m in zip("ab", "AB", strict=True)
+    ]
+    tasks.append({"name": "free", "time": "1 s"})
+    flow = {"from": "a", "to": "free", "volume": "10 MB"}
+    job = {"system": "custom", "iterations": 1, "tasks": tasks, "flows": [flow]}
+    cluster = {"topology": str(tmp_path / "star")}
+    placed = emu.place(emu.loads(json.dumps({"cluster": cluster, "job": job})))
+    assert placed.tasks["free"] != "C"
+
+
 LOOP = WAY.replace('<link_ctn id="2"/>', '<link_ctn id="2"/><link_ctn id="1"/>')
 
 
@@ -158,6 +213,15 @@ LOOP = WAY.replace('<link_ctn id="2"/>', '<link_ctn id="2"/><link_ctn id="1"/>')
         ("cut", platform(HOSTS)[:-20], "is damaged"),
         ("fabric.json", json.dumps(FABRIC | {"edges": []}), "are not joined"),
         ("fabric.json", json.dumps(FABRIC | {"links": []}), "link 'wire', which"),
+        ("fabric.json", json.dumps(FABRIC | {"devices": [SWITCH]}),
+         "there is no instance 'host' of a device in the file"),
+        ("fabric.json", json.dumps({"infrastructure": {"instances": []}}),
+         "has no instance of a device that it has"),
+        ("lone.json", json.dumps(LONE | {"connections": ["npu.0.sw.0"]}),
+         "is not of five words"),
+        ("lone.json", json.dumps(LONE).replace("npu", "fan"), "nothing computes"),
+        ("ring.json", json.dumps(PAIRS).replace("many2many", "ring"),
+         "has a scheme 'ring', one2one and many2many are read"),
         ("matrix", MATRIX.replace("NV4", "NV"), "GPU0 to GPU1 is 'NV'"),
         ("matrix", MATRIX.replace("GPU2\tSYS", "GPU9\tSYS"), "a row of GPU9"),
         ("matrix", MATRIX.replace("GPU2\tSYS\tPHB\t X \tSYS\t24-47\t1\n", ""),

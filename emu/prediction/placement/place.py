@@ -154,6 +154,9 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
     if fill(space, [*range(len(cluster.machines))]) is None:
         raise infeasibility(space)
     placement = space.placement([0] * len(space.units))  # gates, which stand nowhere
+    missing = placement.missing_routes(job, cluster)
+    if missing:
+        raise InfeasiblePlacement("; ".join(missing[:4]), key="cluster.routes")
     if placement.violations(job, cluster):
         raise InfeasiblePlacement(endless(cluster))
     problem = Problem(cluster, job, placement)

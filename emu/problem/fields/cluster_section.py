@@ -262,9 +262,9 @@ class TopologySection(Section):
     boxes: Few = 1
     """Equal boxes that the file of one box stands for; their NICs join them."""
     nic: Rate | None = None
-    """Of a NIC, each way, where the file has no rates (``nvidia-smi``, Slurm)."""
+    """Rate of a NIC, each way, where the file has none (``nvidia-smi``, Slurm)."""
     uplink: Rate | None = None
-    """Between a switch and the one above it, each way, where it has none (Slurm)."""
+    """Rate from a switch to the one above it, each way, where it has none (Slurm)."""
 
 
 class ClusterSection(Section):
