@@ -43,6 +43,7 @@ def read_workflow(path: Path) -> Workload:
             problem += f"{VERSIONS[-1]}, found {version!r:.20}"
             raise DataError(problem, path=path)
         content.ignore(*_ABOUT)
+
         workflow = _Workflow(content.part("workflow"), version, path)
         workflow.add_tasks()
         workflow.join()
@@ -53,12 +54,12 @@ def read_workflow(path: Path) -> Workload:
 class _Workflow:
     """The tasks, machines and files of a workflow."""
 
-    def __init__(self, whole: Reading, version: str, path: Path) -> None:
+    def __init__(self, content: Reading, version: str, path: Path) -> None:
         self._path = path
-        is_split = "specification" in whole
-        plan = whole.part("specification") if is_split else whole
-        execution = whole.part("execution") if "execution" in whole else whole
-        for part in (whole, execution):
+        is_split = "specification" in content
+        plan = content.part("specification") if is_split else content
+        execution = content.part("execution") if "execution" in content else content
+        for part in (content, execution):
             part.ignore("makespan", "makespanInSeconds", "executedAt")
 
         self._read_tasks(plan, "jobs" if version in VERSIONS[:3] else "tasks", version)
@@ -70,7 +71,7 @@ class _Workflow:
                 self._sizes[file.text("id")] = file.number("sizeInBytes")
 
         self._places: dict[str, str] = {}
-        owner = execution if "machines" in execution else whole
+        owner = execution if "machines" in execution else content
         rows = owner.parts("machines", "machine")
         machines = [self._read_machine(row) for row in rows]
         self.workload = Workload(str(path), machines or [{"name": "m0"}])
@@ -133,14 +134,14 @@ class _Workflow:
             if cores > 1:
                 left_out["cores of a task beyond one"] += cores - 1
 
-            about: Data = {"kind": "task"}
+            fields: Data = {"kind": "task"}
             place = self._place_of(key, run)
             if place:
-                about["pin"] = place
+                fields["pin"] = place
             number = int(place.removeprefix("m") or 0)
             if "slots" in self.workload.machines[number]:
-                about["slot"] = "core"
-            self.workload.add_task(plain_name(key), seconds, **about)
+                fields["slot"] = "core"
+            self.workload.add_task(plain_name(key), seconds, **fields)
 
     def _place_of(self, key: str, run: Reading) -> str:
         """Return the machine of a task; none where placement is to decide."""
@@ -155,6 +156,7 @@ class _Workflow:
             return "m0"
         if not names:
             return ""
+
         if names[0] not in self._places:
             problem = f"task {key} ran on {names[0]!r}, which is no machine of the file"
             raise self._error(problem)
@@ -195,11 +197,11 @@ class _Workflow:
         if file not in self._sizes:
             raise self._error(f"has no size of file {file!r}")
         left_out = self.workload.left_out
-        first, *others = makers.get(file, [""])
+        first, *later_makers = makers.get(file, [""])
         if not first:
             left_out["read of a file that no task makes"] += reads
-        if others:
-            left_out["maker of a file beyond the first"] += len(others)
+        if later_makers:
+            left_out["maker of a file beyond the first"] += len(later_makers)
         return first
 
     def _files_of(self, task: Reading) -> tuple[list[str], list[str]]:
