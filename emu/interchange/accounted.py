@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import reprlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -196,7 +197,8 @@ class Reading:
         return f"{article} {self.kind}"
 
     def _wrong(self, key: str, value: Any, right: str) -> ValueError:
-        return ValueError(f"{key} of {self._one} is {value!r:.40}, write {right}")
+        found = reprlib.repr(value)  # of aliases of aliases the whole has no end
+        return ValueError(f"{key} of {self._one} is {found:.40}, write {right}")
 
 
 def read_mapping(content: Any, kind: str) -> Reading:

@@ -7,6 +7,7 @@ in their order; round a ring it takes the shorter way, or that of rising numbers
 from __future__ import annotations
 
 import math
+import reprlib
 from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
@@ -40,15 +41,18 @@ def read_network(content: Any, origin: str) -> Topology:
         }
         for key, values in lists.items():
             if not isinstance(values, list) or not values:
-                raise DataError(f"{key} is {values!r:.40}, write a list", path=origin)
+                found = reprlib.repr(values)
+                raise DataError(f"{key} is {found:.40}, write a list", path=origin)
         if len({len(values) for values in lists.values()}) > 1:
             problem = f"its lists {', '.join(lists)} differ in length"
             raise DataError(problem, path=origin)
         dimensions = [_dimension(*row) for row in zip(*lists.values(), strict=True)]
+
         topology = Topology(origin)
         count = math.prod(dimension.size for dimension in dimensions)
         topology.check_size(count)
         topology.machines = [f"npu{number}" for number in range(count)]
+
         for source, destination in permutations(range(count), 2):
             ends = f"npu{source}", f"npu{destination}"
             topology.routes[ends] = _route(topology, dimensions, source, destination)
@@ -60,8 +64,9 @@ def read_network(content: Any, origin: str) -> Topology:
 
 
 def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimension:
-    if shape not in _SHAPES:
-        raise ValueError(f"topology has {shape!r:.40}, write {', '.join(_SHAPES)}")
+    if not isinstance(shape, str) or shape not in _SHAPES:
+        found = reprlib.repr(shape)
+        raise ValueError(f"topology has {found:.40}, write {', '.join(_SHAPES)}")
     values = read_mapping(
         {"npus_count": size, "bandwidth": bandwidth, "latency": latency}, "dimension"
     )

@@ -141,8 +141,8 @@ def _kind_of(component: Reading) -> str:
 def _highest_numbers(device: Reading) -> Counter[str]:
     """Return the highest number of each component in ``connections``."""
     highest = Counter[str]()
-    for text in device.get("connections", []):
-        words = str(text).split(".")
+    for text in _connections(device):
+        words = text.split(".")
         for name, number in pairwise(words):
             if number.isdecimal():
                 highest[name] = max(highest[name], int(number))
@@ -196,8 +196,8 @@ class _Builder:
             else:
                 self._add_edge(edge, [*chain(*near)], [*chain(*far)], links)
 
-        for text in reading.get("connections", []):
-            words = str(text).split(".")
+        for text in _connections(reading):
+            words = text.split(".")
             if len(words) != 9:
                 problem = f"connection {text!r} is not of nine words: "
                 raise ValueError(f"{problem}server.0.nic.0.eth.switch.0.port.0")
@@ -267,8 +267,8 @@ class _Builder:
             sources = [f"{place}.{part}" for part in near]
             destinations = [f"{place}.{part}" for part in far]
             self._add_edge(edge, sources, destinations, links)
-        for text in device.reading.get("connections", []):
-            words = str(text).split(".")
+        for text in _connections(device.reading):
+            words = text.split(".")
             if len(words) != 5:
                 problem = f"connection {text!r} is not of five words: xpu.0.pcie.nic.0"
                 raise ValueError(problem)
@@ -345,6 +345,17 @@ class _Builder:
         kind = f"bandwidth of link {link}, not stated: 64 GB/s"
         self._topology.left_out[kind] += 1
         return wire._replace(rate=_UNKNOWN)
+
+
+def _connections(reading: Reading) -> list[str]:
+    """Return the edges that are stated as text; TypeError when one is none."""
+    stated = reading.get("connections", [])
+    if not isinstance(stated, list):
+        raise TypeError("connections are no list, write xpu.0.pcie.nic.0 in it")
+    for text in stated:
+        if not isinstance(text, str):
+            raise TypeError("a connection is no text, write xpu.0.pcie.nic.0")
+    return stated
 
 
 def _links(reading: Reading) -> Links:

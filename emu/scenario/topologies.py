@@ -12,9 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 from emu.errors import DataError
+from emu.host.input_file import one_error, read_json, read_text
 from emu.problem.fields.section import Trail
-from emu.scenario.document import Data, Document, read_document
+from emu.scenario.document import MOST_YAML, Data, Document, read_document
 from emu.units import RATE
 
 _DEVICES = 8
@@ -135,7 +138,7 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
         row = recognise_topology(path)
         if row is None:
             return read_document(path).data
-        content = read_document(path).data if is_mapping(row) else None
+        content = _read_mapping(path) if is_mapping(row) else None
         topology = read_topology(path, row, Answers(**answers), content)
         keys = cluster_keys(topology)
     except DataError as error:
@@ -147,6 +150,18 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
     for line in lines:
         _say(f"emu: {path}: {line}")
     return keys
+
+
+def _read_mapping(path: Path) -> Any:
+    """Return what a YAML or JSON file of others has, nulls and long texts included.
+
+    Raises DataError when it is neither, or too long.
+    """
+    if path.suffix == ".json":
+        return read_json(path)
+    with one_error(path):
+        # Aliases are read as one object each, however often they stand somewhere.
+        return YAML(typ="safe").load(read_text(path, MOST_YAML))
 
 
 @functools.cache  # a scenario is read several times
