@@ -21,12 +21,22 @@ VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
 #: Keys that say who ran what when, and on which system: they change no number.
 _ABOUT = ("name", "description", "createdAt", "author", "wms", "runtimeSystem")
 _ABOUT_MACHINE = (
-    "system", "architecture", "release", "hashcode", "memory", "memoryInBytes",
-)  # fmt: skip
+    "system",
+    "architecture",
+    "release",
+    "hashcode",
+    "memory",
+    "memoryInBytes",
+)
 #: Bytes that flows say already, and what is of a task but of no number here.
 _ABOUT_TASK = (
-    "type", "category", "command", "arguments", "program", "launchDir",
-)  # fmt: skip
+    "type",
+    "category",
+    "command",
+    "arguments",
+    "program",
+    "launchDir",
+)
 
 
 def read_workflow(path: Path) -> Workload:
@@ -107,11 +117,13 @@ class _Workflow:
     def _read_machine(self, row: Reading) -> Data:
         row.ignore(*_ABOUT_MACHINE)
         name = row.text("nodeName")
-        place = self._places.setdefault(name, f"m{len(self._places)}")
+        number = len(self._places)
+        place = self._places.setdefault(name, f"m{number}")
         machine: Data = {"name": place}
         cpu = row.part("cpu")
         cpu.ignore("vendor")
-        cores = cpu.count("coreCount", cpu.count("count", 0))
+        cores = cpu.count("count", 0)
+        cores = cpu.count("coreCount", cores)
         if cores:
             machine["slots"] = {"core": cores}
         return machine
@@ -130,7 +142,8 @@ class _Workflow:
             seconds = run.number(stated) if stated else 0.0
             if stated is None:
                 left_out["task without a time, which takes 0 s"] += 1
-            cores = run.count("coreCount", run.count("cores", 1))
+            cores = run.count("cores", 1)
+            cores = run.count("coreCount", cores)
             if cores > 1:
                 left_out["cores of a task beyond one"] += cores - 1
 
@@ -145,7 +158,8 @@ class _Workflow:
 
     def _place_of(self, key: str, run: Reading) -> str:
         """Return the machine of a task; none where placement is to decide."""
-        stated = run.get("machines" if "machines" in run else "machine", [])
+        key = "machines" if "machines" in run else "machine"
+        stated = run.get(key, [])
         names = stated if isinstance(stated, list) else [stated]
         left_out = self.workload.left_out
         if len(names) > 1:
@@ -216,7 +230,8 @@ class _Workflow:
                 raise self._error(f"file {name!r} has link {link!r}: input or output")
             files[link].append(name)
 
-            size = file.number("sizeInBytes" if "sizeInBytes" in file else "size")
+            key = "sizeInBytes" if "sizeInBytes" in file else "size"
+            size = file.number(key)
             if self._sizes.setdefault(name, size) != size:
                 kind = "size of a file that another task stated otherwise"
                 self.workload.left_out[kind] += 1
