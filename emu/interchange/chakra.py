@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from emu.errors import DataError
+from emu.host.input_file import one_error
 from emu.interchange.chakra_nodes import COLLECTIVES, Node, Trace, read_nodes
 from emu.interchange.workload import (
     Data,
@@ -82,9 +83,10 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
     begin, _, end = match.groups()
     pattern = re.compile(rf"{re.escape(begin)}(\d+){re.escape(end)}")
     ranks = dict[int, Path]()
-    for other in path.parent.iterdir():
-        if found := pattern.fullmatch(other.name):
-            ranks[int(found[1])] = other
+    for entry in path.parent.iterdir():
+        if found := pattern.fullmatch(entry.name):
+            ranks[int(found[1])] = entry
+
     missing = [rank for rank in range(max(ranks)) if rank not in ranks]
     if missing:
         problem = f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is "
@@ -107,11 +109,12 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
 
     job = _Job(workload, files)
     for place, file in enumerate(dict.fromkeys(files)):  # copies are read once
-        trace = read_nodes(file, large=large)
-        needs = job.order_edges(trace.nodes, str(file))
-        ranks = range(size) if copies else [place]
-        for rank in ranks:
-            job.add_rank(rank, trace, needs)
+        with one_error(file):
+            trace = read_nodes(file, large=large)
+            needs = job.order_edges(trace.nodes, str(file))
+            ranks = range(size) if copies else [place]
+            for rank in ranks:
+                job.add_rank(rank, trace, needs)
     job.join_messages()
     job.join_collectives()
     for rank in range(size):
@@ -156,22 +159,25 @@ class _Job:
         for node in nodes:
             left_out.update(f"attribute {name}" for name in {*node.attributes} - _USED)
 
-    def _add_machine(self, rank: int, about: Data) -> None:
+    def _add_machine(self, rank: int, metadata: Data) -> None:
         """Take the machine of a rank as its metadata name it, with its NIC."""
-        name = str(about["machine"])
+        name = str(metadata["machine"])
         machines = self.workload.machines
         if all("nic" not in machine for machine in machines):
             machines.clear()
         self.workload.places[f"r{rank}"] = name
         if any(machine["name"] == name for machine in machines):
             return
-        if not float(about["nic_in"]) > 0:
+        if not float(metadata["nic_in"]) > 0:
             machines.append({"name": name, "nic": "none"})
             return
+
         nic: Data = {"latency": {}}
-        for way in ("in", "out"):
-            nic[way] = RATE.exact(float(about[f"nic_{way}"]))
-            nic["latency"][way] = DURATION.exact(float(about[f"latency_{way}"]))
+        for direction in ("in", "out"):
+            nic[direction] = RATE.exact(float(metadata[f"nic_{direction}"]))
+            nic["latency"][direction] = DURATION.exact(
+                float(metadata[f"latency_{direction}"])
+            )
         machines.append({"name": name, "nic": nic})
 
     def order_edges(self, nodes: list[Node], origin: str) -> list[tuple[int, int]]:
@@ -182,7 +188,7 @@ class _Job:
         left_out = self.workload.left_out
         places = {node.number: place for place, node in enumerate(nodes)}
         data = dict[tuple[int, int], None]()
-        every = dict[tuple[int, int], None]()
+        edges = dict[tuple[int, int], None]()
         for place, node in enumerate(nodes):
             for number in (*node.data, *node.control):
                 if number == node.number:
@@ -190,29 +196,29 @@ class _Job:
                 elif number not in places:
                     left_out["dependency on a node that is not there"] += 1
                 else:
-                    every[places[number], place] = None
+                    edges[places[number], place] = None
             for number in node.data:
                 if number in places:
                     data[places[number], place] = None
 
         names = [f"node {node.number}" for node in nodes]
         order_nodes(names, data, origin)
-        forward = [*every]
+        forward = [*edges]
         try:
-            order = order_nodes(names, every, origin)
+            order = order_nodes(names, edges, origin)
         except DataError:  # a converter's calls contradict its data
             numbers = [node.number for node in nodes]
             order = sorted(range(len(nodes)), key=numbers.__getitem__)
             forward = [
                 (source, destination)
-                for source, destination in every
+                for source, destination in edges
                 if numbers[source] < numbers[destination]
             ]
             kind = "dependency against the order of ids, where they contradict"
-            left_out[kind] += len(every) - len(forward)
+            left_out[kind] += len(edges) - len(forward)
         needs = reduce_edges(order, forward)
         self.workload.notes.append(
-            f"{Path(origin).name}: {len(nodes):,} nodes; {len(every):,} dependencies, "
+            f"{Path(origin).name}: {len(nodes):,} nodes; {len(edges):,} dependencies, "
             f"of which {len(needs):,} are taken: the others follow from them"
         )
         return needs
@@ -232,6 +238,7 @@ class _Job:
                 self.workload.left_out[kind] += 1
             else:
                 return self._add_exchange(rank, node)
+
         return self._add_timed(rank, node)
 
     def _add_exchange(self, rank: int, node: Node) -> str:
@@ -243,6 +250,7 @@ class _Job:
         kind = _collective_of(attributes["comm_type"], name)
         if kind in _ROOTED and "root" not in attributes:
             self.workload.left_out[f"root of a {kind}, taken to be the first"] += 1
+
         self._add_task(rank, name, node.kind, 0)
         self._add_task(rank, f"{name}.done", node.kind, 0)
         exchange = _Exchange(
@@ -325,11 +333,11 @@ class _Job:
                 problem = f"rank {source} sends {len(sends)} messages of tag {tag} to "
                 problem += f"rank {destination}, which receives {len(receives)}"
                 raise DataError(problem, path=self.workload.origin)
-            way = "-".join(map(str, key)) if len(sends) > 1 else ""
+            route = "-".join(map(str, key)) if len(sends) > 1 else ""
             for send, receive in zip(sends, receives, strict=True):
-                self._join_message(send, receive, way)
+                self._join_message(send, receive, route)
 
-    def _join_message(self, send: _Message, receive: _Message, way: str) -> None:
+    def _join_message(self, send: _Message, receive: _Message, route: str) -> None:
         workload = self.workload
         if receive.size not in (0, send.size):
             problem = f"{receive.task} receives {receive.size:g} bytes of "
@@ -340,8 +348,9 @@ class _Job:
             workload.add_flow(send.task, gate)
             workload.add_flow(gate, receive.task)
             return
+
         workload.add_flow(send.task, receive.task, send.size)
-        if channel := (send.channel or way):
+        if channel := (send.channel or route):
             workload.flows[-1]["channel"] = plain_name(channel)
 
     def join_collectives(self) -> None:
@@ -363,12 +372,13 @@ class _Job:
                 problem = f"rank {counts[few]} takes part in {few} collectives, rank "
                 problem += f"{counts[many]} of its group in {many}"
                 raise DataError(problem, path=self.workload.origin)
-            for together in zip(*ranks.values(), strict=True):
-                self._join_collective(together)
 
-    def _join_collective(self, together: Sequence[_Exchange]) -> None:
-        first = together[0]
-        for exchange in together:
+            for companions in zip(*ranks.values(), strict=True):
+                self._join_collective(companions)
+
+    def _join_collective(self, companions: Sequence[_Exchange]) -> None:
+        first = companions[0]
+        for exchange in companions:
             alike = exchange._replace(task=first.task)
             if alike != first:
                 problem = f"{first.task} is {first.kind} of {first.size:g} bytes, "
@@ -376,8 +386,8 @@ class _Job:
                 problem += f"{exchange.size:g}"
                 raise DataError(problem, path=self.workload.origin)
             self.workload.add_flow(exchange.task, f"{exchange.task}.done")
-        if len(together) > 1 and (first.size or first.kind == "BARRIER"):
-            tasks = [exchange.task for exchange in together]
+        if len(companions) > 1 and (first.size or first.kind == "BARRIER"):
+            tasks = [exchange.task for exchange in companions]
             self.workload.add_collective(first.kind, first.size, tasks, root=first.root)
 
 

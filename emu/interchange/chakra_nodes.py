@@ -50,13 +50,19 @@ _ATTRIBUTE: Schema = {
     **{number: ("value", kind) for number, kind in _KINDS_OF_VALUES.items()},
     **{n + 1: ("list", {1: ("values", k)}) for n, k in _KINDS_OF_VALUES.items()},
 }
+#: Start, inputs and outputs (None) are of no number here.
 _NODE: Schema = {
-    1: ("id", INTEGER), 2: ("name", TEXT), 3: ("type", INTEGER),
-    4: ("ctrldeps", INTEGER), 5: ("datadeps", INTEGER), 7: ("durationmicros", INTEGER),
+    1: ("id", INTEGER),
+    2: ("name", TEXT),
+    3: ("type", INTEGER),
+    4: ("ctrldeps", INTEGER),
+    5: ("datadeps", INTEGER),
+    7: ("durationmicros", INTEGER),
     10: ("attr", _ATTRIBUTE),
-    # Start, inputs and outputs: known, and of no number here.
-    6: ("starttimemicros", None), 8: ("inputs", None), 9: ("outputs", None),
-}  # fmt: skip
+    6: ("starttimemicros", None),
+    8: ("inputs", None),
+    9: ("outputs", None),
+}
 #: What parts two values of JSON.
 _GAP = re.compile(r"[\s,]*")
 #: Keys of an attribute's value, in protobuf, JSON of it, and PyTorch's own traces.

@@ -35,6 +35,7 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
         with whole_file(folder / f"task.{rank}.et") as partial:
             framed = [write_varint(len(message)) + message for message in messages]
             partial.write_bytes(b"".join(framed))
+
     counts = {
         "link between machines": len(problem.cluster.shared_links),
         "change of a machine": len(problem.cluster.changes),
@@ -95,9 +96,9 @@ def _nodes(
     A node's number is ``iteration * step`` and its place there, so that others know it.
     """
     job = problem.job
-    into = job.in_edges(task)
-    out = job.out_edges(task)
-    step = 1 + len(into) + len(out)
+    in_edges = job.in_edges(task)
+    out_edges = job.out_edges(task)
+    step = 1 + len(in_edges) + len(out_edges)
 
     def message_attributes(edge: int, iteration: int) -> dict[str, Any]:
         control = bool(job.control[edge])
@@ -112,20 +113,20 @@ def _nodes(
 
     for iteration in range(job.rounds[task]):
         first = iteration * step
-        work = first + len(into)
+        work = first + len(in_edges)
         # One iteration follows another, whatever else it waits for.
-        before = [work - step] if iteration else []
-        for place, edge in enumerate(into):
+        awaited = [work - step] if iteration else []
+        for place, edge in enumerate(in_edges):
             sent_in = iteration - job.edges[edge].lag
             if job.sends(edge, sent_in):
                 source = ranks[job.edges[edge].source]
                 attributes = {"comm_src": source} | message_attributes(edge, sent_in)
                 yield _node(first + place, _RECEIVE, (), 0.0, attributes)
-                before.append(first + place)
+                awaited.append(first + place)
 
         seconds = float(taken.times[task, iteration])
-        yield _node(work, _COMP, before, seconds, {"seconds": seconds})
-        for place, edge in enumerate(out, 1):
+        yield _node(work, _COMP, awaited, seconds, {"seconds": seconds})
+        for place, edge in enumerate(out_edges, 1):
             if job.sends(edge, iteration):
                 destination = ranks[job.edges[edge].destination]
                 attributes = {"comm_dst": destination}

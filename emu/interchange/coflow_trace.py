@@ -97,6 +97,7 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
         announced = int(row[3 + count])
     except (ValueError, IndexError) as error:
         raise DataError(f"{_no_coflow(number)} ({error})", path=path) from error
+
     if len(coflow.mappers) != count or len(reducers) != announced:
         raise DataError(f"{_no_coflow(number)}, found {len(row)} words", path=path)
     return coflow
@@ -123,6 +124,7 @@ def _check(coflows: Sequence[_Coflow], ports: range, path: Path) -> None:
             problem = f"is a second coflow {coflow.name}"
         elif not coflow.mappers or not coflow.sizes:
             problem = "has no mappers or no reducers"
+
         if problem:
             raise DataError(f"line {coflow.line} {problem}", path=path)
         names.add(coflow.name)

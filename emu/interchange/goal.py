@@ -100,9 +100,9 @@ class _Schedule:
             self._add_operation(match)
         elif match := _AFTER.fullmatch(line):
             task = self._task_of(match[1])
-            other = self._task_of(match[3])
+            needed = self._task_of(match[3])
             table = self._waits if match[2] == "requires" else self._starts
-            table[task].append(other)
+            table[task].append(needed)
         else:
             raise ValueError(f"{line:.40} is no calc, send, recv, (i)requires of GOAL")
 
@@ -114,10 +114,11 @@ class _Schedule:
             if rank not in self._ranks:
                 problem = f"announces {self._size} ranks, rank {rank} is missing"
                 raise self._error(problem)
+
         for task in {**self._waits, **self._starts}:
             self._add_order(task)
-        for way in {**self._sends, **self._receives}:
-            self._join(way, self._sends[way], self._receives[way])
+        for route in {**self._sends, **self._receives}:
+            self._join(route, self._sends[route], self._receives[route])
 
         workload = self.workload
         started = sum(map(len, self._starts.values()))
@@ -135,21 +136,23 @@ class _Schedule:
 
     def _add_order(self, task: str) -> None:
         """Add what a task waits for: also what those require that start before it."""
-        together = [task]
+        members = [task]
         waits: dict[str, None] = {}
-        for member in together:  # grows while it is walked
+        for member in members:  # grows while it is walked
             waits |= dict.fromkeys(self._waits[member])
-            for other in self._starts[member]:
-                if other not in together:
-                    together.append(other)
-        for other in waits:
-            self.workload.add_flow(other, task)
+            for needed in self._starts[member]:
+                if needed not in members:
+                    members.append(needed)
+        for needed in waits:
+            self.workload.add_flow(needed, task)
 
-    def _join(self, way: _Way, sends: Sequence[_End], receives: Sequence[_End]) -> None:
+    def _join(
+        self, route: _Way, sends: Sequence[_End], receives: Sequence[_End]
+    ) -> None:
         sent = [send.size for send in sends]
         received = [receive.size for receive in receives]
         if sent != received:
-            source, destination, tag = way
+            source, destination, tag = route
             raise self._error(
                 f"from rank {source} to {destination} with tag {tag} {len(sends)} "
                 f"sends and {len(receives)} receives differ in number or size"

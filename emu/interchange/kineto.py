@@ -74,6 +74,7 @@ def read_traces(
         ],
         in_order=in_order,
     )
+
     machines: list[Data] = [{"name": f"m{rank}"} for rank in range(len(traces))]
     job = _Job(Workload(str(paths[0]), machines), traces, time_scale)
     for rank, window in enumerate(job.common_steps()):
@@ -135,8 +136,8 @@ def find_waits(
     waits = list[Wait]()
     for number in sorted(range(len(exchanges)), key=lambda n: exchanges[n].end):
         exchange = exchanges[number]
-        since = waits[-1].end if waits else begin
-        idle = _idle_at_end(exchange, busy, posts, since)
+        last_end = waits[-1].end if waits else begin
+        idle = _idle_at_end(exchange, busy, posts, last_end)
         if idle is not None:
             had = [n for n in unseen if exchanges[n].group == exchange.group]
             unseen = [n for n in unseen if n not in had]
@@ -152,7 +153,7 @@ def find_waits(
 
 
 def _idle_at_end(
-    exchange: Exchange, busy: Sequence[Window], posts: Sequence[float], since: float
+    exchange: Exchange, busy: Sequence[Window], posts: Sequence[float], last_end: float
 ) -> Window | None:
     """Return when a rank waited for an exchange, None where it computed at its end.
 
@@ -164,10 +165,11 @@ def _idle_at_end(
     earliest = exchange.end - _LATE * (exchange.end - exchange.post)
     longest: Window | None = None
     shortest = _SHORTEST_WAIT
-    while idle_end >= max(earliest, since):
+
+    while idle_end >= max(earliest, last_end):
         last_post = posts[bisect_right(posts, idle_end) - 1]
-        last_busy = busy[place - 1][1] if place else since
-        idle_begin = max(last_busy, last_post, since)
+        last_busy = busy[place - 1][1] if place else last_end
+        idle_begin = max(last_busy, last_post, last_end)
         late = exchange.end - idle_end
         if idle_end - idle_begin >= max(shortest, late / _LATE):
             longest = (idle_begin, idle_end)
@@ -199,6 +201,7 @@ class _Job:
         self._traces = traces
         self._scale = time_scale
         self._by_gloo = not traces[0].by_nccl
+
         #: Of each group the parts of each rank, in the order of their posts.
         self._groups = defaultdict[tuple[str, tuple[int, ...]], dict[int, list[_Part]]](
             dict
@@ -225,15 +228,18 @@ class _Job:
         steps = [set(trace.steps) for trace in self._traces]
         common = set.intersection(*steps)
         if not common:
-            rank = next(rank for rank, own in enumerate(steps) if own != steps[0])
+            rank = next(
+                rank for rank, numbers in enumerate(steps) if numbers != steps[0]
+            )
             raise self._refuse(
                 f"has steps from {min(steps[0])} to {max(steps[0])}, rank {rank} from "
                 f"{min(steps[rank])} to {max(steps[rank])}: none is of all"
             )
-        for own in steps:
-            if own != common:
+        for numbers in steps:
+            if numbers != common:
                 kind = "step that not every rank has"
-                self.workload.left_out[kind] += len(own - common)
+                self.workload.left_out[kind] += len(numbers - common)
+
         first = min(common)
         last = max(common)
         self.workload.notes.append(f"steps {first} to {last}")
@@ -246,6 +252,7 @@ class _Job:
         exchanges = [row for row in trace.exchanges if begin <= row.post <= end]
         if outside := len(trace.exchanges) - len(exchanges):
             self.workload.left_out["exchange outside the steps"] += outside
+
         parts = [
             self._add_part(f"r{rank}.x{number}", rank, exchange)
             for number, exchange in enumerate(exchanges)
@@ -269,11 +276,11 @@ class _Job:
             raise self._refuse(
                 f"rank {rank} takes part in {exchange.kind} of ranks {exchange.ranks}"
             )
-        before = self._groups[exchange.group, exchange.ranks].setdefault(rank, [])
+        earlier = self._groups[exchange.group, exchange.ranks].setdefault(rank, [])
         at_once = _GLOO_AT_ONCE if self._by_gloo else 1
-        if len(before) >= at_once:
-            part.after.append(f"{before[-at_once].task}.done")
-        before.append(part)
+        if len(earlier) >= at_once:
+            part.after.append(f"{earlier[-at_once].task}.done")
+        earlier.append(part)
         return part
 
     def _add_computing(
@@ -288,30 +295,31 @@ class _Job:
         cuts += [(part.exchange.post, 0, part) for part in parts]
         cuts += [(wait.begin, 1, wait) for wait in waits]
         cuts.sort(key=lambda cut: cut[:2])
+
         now, end = window
-        before = list[str]()
+        awaited = list[str]()
         for number, (time, _, cut) in enumerate(cuts):
-            task = self._compute(rank, number, time - now, before)
+            task = self._compute(rank, number, time - now, awaited)
             now = max(now, time)
-            before = [task]
+            awaited = [task]
             if isinstance(cut, _Part):
                 cut.after.append(task)
                 continue
             waited = [parts[place].task for place in cut.exchanges]
-            before += [f"{name}.done" for name in waited]
+            awaited += [f"{name}.done" for name in waited]
             self._waited_sends.update(waited)
             self._waiting += cut.end - cut.begin
             self._unseen += cut.end == cut.begin
             now = max(now, cut.end)
-        self._compute(rank, len(cuts), end - now, before)
+        self._compute(rank, len(cuts), end - now, awaited)
 
     def _compute(
-        self, rank: int, number: int, seconds: float, before: Sequence[str]
+        self, rank: int, number: int, seconds: float, awaited: Sequence[str]
     ) -> str:
         task = f"r{rank}.{number}"
         self._computing += max(0.0, seconds)
         self._add_task(task, max(0.0, seconds), "compute", rank)
-        for name in before:
+        for name in awaited:
             self.workload.add_flow(name, task)
         return task
 
@@ -332,18 +340,19 @@ class _Job:
                 if len(parts.get(rank, ())) > 2
             }
             first = ends.get(ranks[0], [])
-            for rank, own in ends.items():
-                apart = [b - a for a, b in zip(first, own, strict=False)]
-                if not apart:
+            for rank, rank_ends in ends.items():
+                offsets = [b - a for a, b in zip(first, rank_ends, strict=False)]
+                if not offsets:
                     continue
-                offset = statistics.median(apart)
-                drift = statistics.median(abs(each - offset) for each in apart)
+                offset = statistics.median(offsets)
+                drift = statistics.median(abs(value - offset) for value in offsets)
                 widest = max(widest, abs(offset))
-                if drift > (own[-1] - own[0]) / len(own) / 4:
+                if drift > (rank_ends[-1] - rank_ends[0]) / len(rank_ends) / 4:
                     raise self._refuse(
                         f"and that of rank {rank} are of two runs: their collectives "
                         f"end {drift:.3g} s apart, and by turns"
                     )
+
         if widest:
             self.workload.notes.append(
                 f"clocks are {widest:.3g} s apart, by the ends of collectives: no time "
@@ -363,34 +372,35 @@ class _Job:
                         f"rank {ranks[0]} takes part in {counts[0]} collectives, rank "
                         f"{rank} of its group in {count}"
                     )
-            for together in zip(*(parts[rank] for rank in ranks), strict=True):
-                self._join_collective(together)
+            for companions in zip(*(parts[rank] for rank in ranks), strict=True):
+                self._join_collective(companions)
+
         sends, receives = (self._messages[kind] for kind in MESSAGES)
         for key in {**sends, **receives}:
             self._join_messages(sends[key], receives[key], key)
 
-    def _join_collective(self, together: Sequence[_Part]) -> None:
-        first = together[0]
+    def _join_collective(self, companions: Sequence[_Part]) -> None:
+        first = companions[0]
         workload = self.workload
-        for part in together[1:]:
+        for part in companions[1:]:
             self._check_same(first, part)
         start = workload.add_gate(first.task, "start")
-        for part in together:
+        for part in companions:
             for name in part.after:
                 workload.add_flow(name, start)
             workload.add_flow(start, part.task)
 
         kind = first.exchange.kind
-        root = first.exchange.root % len(together)
-        size = together[root].exchange.size
-        if any(part.exchange.shares for part in together):
-            for part in together:
-                self._send_shares(part, together)
-        elif size and len(together) > 1:
+        root = first.exchange.root % len(companions)
+        size = companions[root].exchange.size
+        if any(part.exchange.shares for part in companions):
+            for part in companions:
+                self._send_shares(part, companions)
+        elif size and len(companions) > 1:
             workload.add_collective(
                 kind,
                 size,
-                [part.task for part in together],
+                [part.task for part in companions],
                 root=root,
                 segments=_GLOO_AT_ONCE if self._by_gloo else 1,
             )
@@ -409,10 +419,10 @@ class _Job:
                 f"{part.exchange.size:g}"
             )
 
-    def _send_shares(self, part: _Part, together: Sequence[_Part]) -> None:
-        even = part.exchange.size / len(together)
-        shares = part.exchange.shares or (even,) * len(together)
-        for receiver, size in zip(together, shares, strict=True):
+    def _send_shares(self, part: _Part, companions: Sequence[_Part]) -> None:
+        equal_share = part.exchange.size / len(companions)
+        shares = part.exchange.shares or (equal_share,) * len(companions)
+        for receiver, size in zip(companions, shares, strict=True):
             if receiver is not part:
                 self.workload.add_flow(part.task, f"{receiver.task}.done", size)
 
@@ -425,6 +435,7 @@ class _Job:
                 f"rank {source} sends {len(sends)} messages of tag {tag} to rank "
                 f"{destination}, which receives {len(receives)}"
             )
+
         for send, receive in zip(sends, receives, strict=True):
             for part in (send, receive):
                 for name in part.after:
@@ -460,6 +471,7 @@ class _Job:
         repeats = count_repeats(first.exchanges)
         if first.is_whole and repeats > 1:
             notes.append(f"exchanges repeat {repeats:,} times, as iterations may do")
+
         if self._unseen:
             notes.append(
                 f"{self._unseen:,} times an exchange ended while its rank computed: "

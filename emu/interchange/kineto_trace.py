@@ -204,6 +204,7 @@ class RankTrace:
             seconds = reading.number("dur") / 1e6
             if seconds < 0:
                 raise ValueError(f"range {event.get('name')} takes {seconds} s")
+
             yield Range(
                 begin=begin,
                 end=begin + seconds,
@@ -214,20 +215,21 @@ class RankTrace:
             )
             self.left_out.update(reading.left_out())
 
-    def _read_about(self, about: Reading) -> None:
-        about.ignore("pg_count", "nccl_version", "rccl_version")
-        if "rank" in about:
-            self.rank = about.count("rank")
+    def _read_about(self, distributed: Reading) -> None:
+        distributed.ignore("pg_count", "nccl_version", "rccl_version")
+        if "rank" in distributed:
+            self.rank = distributed.count("rank")
         #: Number of ranks; 0 where the file does not say.
-        self.world = about.count("world_size", 0)
+        self.world = distributed.count("world_size", 0)
         if self.world > _MOST_RANKS:
             raise self._error(f"announces {self.world:,} ranks")
+
         self._groups: dict[str, tuple[int, ...]] = {}
-        for row in about.parts("pg_config", "group"):
+        for row in distributed.parts("pg_config", "group"):
             row.ignore("pg_desc", "backend_config", "pg_size")
             self._groups[row.text("pg_name")] = tuple(row.get("ranks", ()))
         #: Name of the library that exchanged, or of several.
-        self._backend = about.text("backend", "")
+        self._backend = distributed.text("backend", "")
 
     def _error(self, problem: str) -> DataError:
         return DataError(problem, path=self.origin)
@@ -236,8 +238,8 @@ class RankTrace:
         marks = [row for row in self._ranges if row.name.startswith(_STEP)]
         # Kernels of a step come later than what launched them.
         on_gpu = [row for row in marks if row.category == "gpu_user_annotation"]
-        own = [row for row in marks if row.category == "user_annotation"]
-        for row in own:
+        on_cpu = [row for row in marks if row.category == "user_annotation"]
+        for row in on_cpu:
             number = int(row.name.removeprefix(_STEP))
             if number in self.steps:
                 raise self._error(f"has step {number} twice: export every cycle apart")
@@ -303,6 +305,7 @@ class RankTrace:
         for row in self._ranges:
             if row.category == "cpu_op" or row.is_exchange:
                 by_thread[row.thread].append(row)
+
         for rows in by_thread.values():
             rows.sort(key=lambda row: (row.begin, -row.end))
             exchange_end = -math.inf
@@ -359,29 +362,29 @@ class RankTrace:
         for row in self._ranges:
             if not row.is_exchange:
                 continue
-            about = records.get(row.args.get("External id"), {}) | row.args
-            if "Collective name" not in about:
+            record = records.get(row.args.get("External id"), {}) | row.args
+            if "Collective name" not in record:
                 raise self._error(
                     f"{row.name:.40} states no bytes: trace CPU and CUDA, by torch 2.3 "
                     "or later"
                 )
-            kind = self._kind_of(str(about["Collective name"]))
-            width = self._width_of(str(about.get("dtype")))
-            size = float(about["In msg nelems"]) * width if kind != "BARRIER" else 0.0
-            splits = _parse_list(about.get("In split size"))
+            kind = self._kind_of(str(record["Collective name"]))
+            width = self._width_of(str(record.get("dtype")))
+            size = float(record["In msg nelems"]) * width if kind != "BARRIER" else 0.0
+            splits = _parse_list(record.get("In split size"))
             is_uneven = kind == "ALL_TO_ALL" and len({*splits}) > 1
 
-            root = about.get("Dst Rank" if kind == "SEND" else "Src Rank")
+            root = record.get("Dst Rank" if kind == "SEND" else "Src Rank")
             yield self._exchange(
                 kind,
-                about.get("Rank") if root is None else root,
+                record.get("Rank") if root is None else root,
                 Exchange(
                     post=min(row.begin, ready_time(row)),
                     end=row.end,
                     kind=kind,
                     size=size,
-                    group=str(about.get("Process Group Name", "")),
-                    ranks=self._ranks_of(about),
+                    group=str(record.get("Process Group Name", "")),
+                    ranks=self._ranks_of(record),
                     shares=tuple(size * n / sum(splits) for n in splits if is_uneven),
                 ),
             )
@@ -440,8 +443,8 @@ class RankTrace:
             raise self._error(f"does not say the root or peer of a {kind}")
         if kind not in MESSAGES:
             return exchange._replace(root=int(root))
-        own = self.rank or 0
-        ends = (own, int(root)) if kind == "SEND" else (int(root), own)
+        own_rank = self.rank or 0
+        ends = (own_rank, int(root)) if kind == "SEND" else (int(root), own_rank)
         return exchange._replace(ranks=ends, root=tag)
 
     def _kind_of(self, name: str) -> str:
@@ -469,11 +472,11 @@ class RankTrace:
             for shape, dtype in zip(shapes, types, strict=True)
         )
 
-    def _ranks_of(self, about: Data) -> tuple[int, ...]:
-        group = str(about.get("Process Group Name", ""))
-        stated = _parse_list(about.get("Process Group Ranks"))
+    def _ranks_of(self, record: Data) -> tuple[int, ...]:
+        group = str(record.get("Process Group Name", ""))
+        stated = _parse_list(record.get("Process Group Ranks"))
         ranks = tuple(map(int, stated)) or self._groups.get(group, ())
-        size = int(about.get("Group size", len(ranks)))
+        size = int(record.get("Group size", len(ranks)))
         if not ranks and size == self.world:
             return tuple(range(size))
         if len(ranks) != size:

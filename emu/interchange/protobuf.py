@@ -23,20 +23,20 @@ _WIDTHS = {_LONG: 8, _SHORT: 4}
 _FORMS = {(FIXED, 8): "<q", (FIXED, 4): "<i", (REAL, 8): "<d", (REAL, 4): "<f"}
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, place: int) -> tuple[int, int]:
     """Return a number of variable length and where it ends.
 
     Raises ValueError when it is cut short, or longer than eight bytes hold.
     """
     value = shift = 0
-    while at < len(data) and shift < 70:
-        byte = data[at]
+    while place < len(data) and shift < 70:
+        byte = data[place]
         value |= (byte & 0x7F) << shift
         shift += 7
-        at += 1
+        place += 1
         if byte < 0x80:
-            return value, at
-    raise ValueError(f"a number is cut short or too long at byte {at}")
+            return value, place
+    raise ValueError(f"a number is cut short or too long at byte {place}")
 
 
 def read_messages(data: bytes) -> Iterator[bytes]:
@@ -44,13 +44,13 @@ def read_messages(data: bytes) -> Iterator[bytes]:
 
     Raises ValueError when one is cut short.
     """
-    at = 0
-    while at < len(data):
-        size, at = read_varint(data, at)
-        if size > len(data) - at:
+    place = 0
+    while place < len(data):
+        size, place = read_varint(data, place)
+        if size > len(data) - place:
             raise ValueError(f"ends where {size} more bytes are announced")
-        yield data[at : at + size]
-        at += size
+        yield data[place : place + size]
+        place += size
 
 
 def decode(data: bytes, schema: Schema) -> dict[str, list[Any]]:
@@ -132,6 +132,7 @@ def encode(fields: Mapping[int, Any]) -> bytes:
                 parts.append(write_varint(number << 3))
                 parts.append(write_varint(single))
                 continue
+
             content = single.encode() if isinstance(single, str) else single
             parts.append(write_varint(number << 3 | _BYTES))
             parts.append(write_varint(len(content)))

@@ -21,12 +21,22 @@ VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
 #: Keys that say who ran what when, and on which system: they change no number.
 _ABOUT = ("name", "description", "createdAt", "author", "wms", "runtimeSystem")
 _ABOUT_MACHINE = (
-    "system", "architecture", "release", "hashcode", "memory", "memoryInBytes",
-)  # fmt: skip
+    "system",
+    "architecture",
+    "release",
+    "hashcode",
+    "memory",
+    "memoryInBytes",
+)
 #: Bytes that flows say already, and what is of a task but of no number here.
 _ABOUT_TASK = (
-    "type", "category", "command", "arguments", "program", "launchDir",
-)  # fmt: skip
+    "type",
+    "category",
+    "command",
+    "arguments",
+    "program",
+    "launchDir",
+)
 
 
 def read_workflow(path: Path) -> Workload:
@@ -43,6 +53,7 @@ def read_workflow(path: Path) -> Workload:
             problem += f"{VERSIONS[-1]}, found {version!r:.20}"
             raise DataError(problem, path=path)
         content.ignore(*_ABOUT)
+
         workflow = _Workflow(content.part("workflow"), version, path)
         workflow.add_tasks()
         workflow.join()
@@ -53,12 +64,12 @@ def read_workflow(path: Path) -> Workload:
 class _Workflow:
     """The tasks, machines and files of a workflow."""
 
-    def __init__(self, whole: Reading, version: str, path: Path) -> None:
+    def __init__(self, content: Reading, version: str, path: Path) -> None:
         self._path = path
-        is_split = "specification" in whole
-        plan = whole.part("specification") if is_split else whole
-        execution = whole.part("execution") if "execution" in whole else whole
-        for part in (whole, execution):
+        is_split = "specification" in content
+        plan = content.part("specification") if is_split else content
+        execution = content.part("execution") if "execution" in content else content
+        for part in (content, execution):
             part.ignore("makespan", "makespanInSeconds", "executedAt")
 
         self._read_tasks(plan, "jobs" if version in VERSIONS[:3] else "tasks", version)
@@ -70,7 +81,7 @@ class _Workflow:
                 self._sizes[file.text("id")] = file.number("sizeInBytes")
 
         self._places: dict[str, str] = {}
-        owner = execution if "machines" in execution else whole
+        owner = execution if "machines" in execution else content
         rows = owner.parts("machines", "machine")
         machines = [self._read_machine(row) for row in rows]
         self.workload = Workload(str(path), machines or [{"name": "m0"}])
@@ -106,11 +117,13 @@ class _Workflow:
     def _read_machine(self, row: Reading) -> Data:
         row.ignore(*_ABOUT_MACHINE)
         name = row.text("nodeName")
-        place = self._places.setdefault(name, f"m{len(self._places)}")
+        number = len(self._places)
+        place = self._places.setdefault(name, f"m{number}")
         machine: Data = {"name": place}
         cpu = row.part("cpu")
         cpu.ignore("vendor")
-        cores = cpu.count("coreCount", cpu.count("count", 0))
+        cores = cpu.count("count", 0)
+        cores = cpu.count("coreCount", cores)
         if cores:
             machine["slots"] = {"core": cores}
         return machine
@@ -129,22 +142,24 @@ class _Workflow:
             seconds = run.number(stated) if stated else 0.0
             if stated is None:
                 left_out["task without a time, which takes 0 s"] += 1
-            cores = run.count("coreCount", run.count("cores", 1))
+            cores = run.count("cores", 1)
+            cores = run.count("coreCount", cores)
             if cores > 1:
                 left_out["cores of a task beyond one"] += cores - 1
 
-            about: Data = {"kind": "task"}
+            fields: Data = {"kind": "task"}
             place = self._place_of(key, run)
             if place:
-                about["pin"] = place
+                fields["pin"] = place
             number = int(place.removeprefix("m") or 0)
             if "slots" in self.workload.machines[number]:
-                about["slot"] = "core"
-            self.workload.add_task(plain_name(key), seconds, **about)
+                fields["slot"] = "core"
+            self.workload.add_task(plain_name(key), seconds, **fields)
 
     def _place_of(self, key: str, run: Reading) -> str:
         """Return the machine of a task; none where placement is to decide."""
-        stated = run.get("machines" if "machines" in run else "machine", [])
+        key = "machines" if "machines" in run else "machine"
+        stated = run.get(key, [])
         names = stated if isinstance(stated, list) else [stated]
         left_out = self.workload.left_out
         if len(names) > 1:
@@ -155,6 +170,7 @@ class _Workflow:
             return "m0"
         if not names:
             return ""
+
         if names[0] not in self._places:
             problem = f"task {key} ran on {names[0]!r}, which is no machine of the file"
             raise self._error(problem)
@@ -195,11 +211,11 @@ class _Workflow:
         if file not in self._sizes:
             raise self._error(f"has no size of file {file!r}")
         left_out = self.workload.left_out
-        first, *others = makers.get(file, [""])
+        first, *later_makers = makers.get(file, [""])
         if not first:
             left_out["read of a file that no task makes"] += reads
-        if others:
-            left_out["maker of a file beyond the first"] += len(others)
+        if later_makers:
+            left_out["maker of a file beyond the first"] += len(later_makers)
         return first
 
     def _files_of(self, task: Reading) -> tuple[list[str], list[str]]:
@@ -214,7 +230,8 @@ class _Workflow:
                 raise self._error(f"file {name!r} has link {link!r}: input or output")
             files[link].append(name)
 
-            size = file.number("sizeInBytes" if "sizeInBytes" in file else "size")
+            key = "sizeInBytes" if "sizeInBytes" in file else "size"
+            size = file.number(key)
             if self._sizes.setdefault(name, size) != size:
                 kind = "size of a file that another task stated otherwise"
                 self.workload.left_out[kind] += 1

@@ -44,7 +44,7 @@ class Workload:
     left_out: Counter[str] = field(default_factory=Counter)
     """Name of what a custom job has no word for -> how often it was there."""
 
-    def add_task(self, name: str, seconds: float, **more: Any) -> None:
+    def add_task(self, name: str, seconds: float, **fields: Any) -> None:
         """Add a task that takes so long.
 
         Raises DataError when the time is negative.
@@ -52,7 +52,7 @@ class Workload:
         if not 0 <= seconds < math.inf:
             raise DataError(f"{name} would take {seconds} s", path=self.origin)
         task = {"name": name, "time": DURATION.exact(seconds)}
-        self.tasks.append(task | more)
+        self.tasks.append(task | fields)
 
     def add_flow(self, source: str, destination: str, size: float = 0) -> None:
         """Add a flow of ``size`` bytes; of none, an order.
@@ -100,6 +100,7 @@ class Workload:
         root %= len(ranks)
         tasks = [*ranks[root:], *ranks[:root]]
         ends = [f"{task}.done" for task in tasks]
+
         if kind == "BARRIER":
             gate = self.add_gate(tasks[0], "barrier")
             for task, end in zip(tasks, ends, strict=True):
@@ -237,18 +238,18 @@ def reduce_edges(
     for first in range(0, len(order), _BLOCK):
         ancestors = [0] * len(order)
         for node in range(first, len(order)):
-            around = 0
+            indirect = 0
             direct = 0
             for source in sources[node]:
-                around |= ancestors[source]
+                indirect |= ancestors[source]
                 if first <= source < first + _BLOCK:
                     direct |= 1 << source - first
-            ancestors[node] = around | direct
+            ancestors[node] = indirect | direct
 
-            alone = direct & ~around
-            while alone:
-                lowest = alone & -alone
+            needed = direct & ~indirect
+            while needed:
+                lowest = needed & -needed
                 source = first + lowest.bit_length() - 1
                 direct_edges.append((order[source], order[node]))
-                alone ^= lowest
+                needed ^= lowest
     return direct_edges

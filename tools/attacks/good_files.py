@@ -32,6 +32,16 @@ from emu.scenario.workload_file import ProfileFile, write_profile
 from emu.systems.dgcl.planner import Needs, Topology
 from emu.systems.dgcl.plans import make_plan, write_plans
 from emu.testing import two_machine_example
+from tools.attacks.workload_mutations import cases
+
+
+def imported_files(folder: Path) -> Path:
+    """Write a workload of every format of others, each in a folder of its own."""
+    for name, case in cases().items():
+        (folder / name).mkdir()
+        for file, content in case.files.items():
+            (folder / name / file).write_bytes(case.write(content))
+    return folder
 
 
 def trace_files(folder: Path) -> Path:

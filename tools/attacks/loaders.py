@@ -26,6 +26,7 @@ from emu.graph_data.readers.text_table import TableOptions
 from emu.graph_data.readers.vertex_table import read_features, read_labels
 from emu.graph_data.whole_graph import open_whole_graph
 from emu.host.input_file import one_error
+from emu.interchange.workload_formats import read_workload
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.iterations import fit_iterations
 from emu.report.explanation_tables import explanation_tables
@@ -101,6 +102,9 @@ def loaders(folder: Path) -> dict[str, Loader]:
         "prepared": read_prepared,
         "plan": read_plan_files,
         "hosts": read_hosts_file,
+        "imported": lambda path: read_workload(
+            *(sorted(path.parent.glob("rank*")) or [path])
+        ),
     }
     return _with_files(folder, kinds)
 

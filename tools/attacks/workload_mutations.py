@@ -62,24 +62,25 @@ def find_problem(case: Case, folder: Path, rng: Generator) -> str:
     said = _change(files[name], rng)
     if files == case.files or not _can_write(case, files):
         return ""
-    before = _outcome(case, case.files, folder)
-    after = _outcome(case, files, folder)
-    if isinstance(after, str):
-        is_one_line = after and "\n" not in after
-        is_blamed = "is damaged" in after and not after.partition("is damaged: ")[2]
-        return "" if is_one_line and not is_blamed else f"{name}: {said}: {after!r}"
+    first_outcome = _outcome(case, case.files, folder)
+    outcome = _outcome(case, files, folder)
+    if isinstance(outcome, str):
+        is_one_line = outcome and "\n" not in outcome
+        is_blamed = "is damaged" in outcome and not outcome.partition("is damaged: ")[2]
+        return "" if is_one_line and not is_blamed else f"{name}: {said}: {outcome!r}"
     try:
         facts = case.facts(files)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         return f"{name}: {said}: read, and the count fails: {error!r}"
+
     key = said.partition(" ")[2]
     is_same = facts == case.facts(case.files) and not key.endswith(("x", "added"))
-    if after == before and not is_same and not re.fullmatch(case.free, key):
+    if outcome == first_outcome and not is_same and not re.fullmatch(case.free, key):
         return f"{name}: {said}: nothing shows it"
-    own = facts.size
-    found = _bytes_of(after[0])
-    if abs(own - found) > 1e-6 * max(1.0, own):
-        return f"{name}: {said}: {found:g} bytes, {own:g} by another count"
+    counted = facts.size
+    found = _bytes_of(outcome[0])
+    if abs(counted - found) > 1e-6 * max(1.0, counted):
+        return f"{name}: {said}: {found:g} bytes, {counted:g} by another count"
     return ""
 
 
@@ -126,25 +127,26 @@ def _change(content: Any, rng: Generator) -> str:
     """Change one thing of JSON or lines in place; return what was done to which key."""
     places = [*_places(content)]
     container, key = places[int(rng.integers(len(places)))]
+
     value = container[key]
     name = key if isinstance(container, dict) else _kind_of(value)
-    how = str(rng.choice(["drop", "rename", "change", "add", "double"]))
-    if how == "drop":
+    action = str(rng.choice(["drop", "rename", "change", "add", "double"]))
+    if action == "drop":
         del container[key]
-    elif how == "rename" and isinstance(container, dict):
+    elif action == "rename" and isinstance(container, dict):
         name = f"{key}x"
         container[name] = container.pop(key)
-    elif how == "add" and isinstance(container, dict):
+    elif action == "add" and isinstance(container, dict):
         container["added"] = 7
         name = "added"
-    elif how == "double" and isinstance(container, list):
+    elif action == "double" and isinstance(container, list):
         container.insert(key, deepcopy(value))
     elif isinstance(value, str | int | float | bool):
         container[key] = _changed(value, rng)
     else:
-        how = "drop"
+        action = "drop"
         del container[key]
-    return f"{how} {name}"
+    return f"{action} {name}"
 
 
 def _kind_of(value: Any) -> str:
@@ -166,16 +168,17 @@ def _changed(value: Any, rng: Generator) -> Any:
         return not value
     if isinstance(value, int | float):
         return value * 2 + 1
+
     words = value.split()
     if not words:
         return "x"
     place = int(rng.integers(len(words)))
-    how = rng.integers(4)
-    if how == 0:
+    action = rng.integers(4)
+    if action == 0:
         del words[place]
-    elif how == 1:
+    elif action == 1:
         words.insert(place, words[place])
-    elif how == 2:
+    elif action == 2:
         words[place] = f"{words[place]}x"
     else:
         numbers = re.sub(r"\d+", lambda part: str(int(part[0]) * 2 + 1), words[place])
@@ -195,8 +198,8 @@ def cases() -> dict[str, Case]:
         "wfcommons 1.2": Case(_old_workflow(), _json, r"type|description", _old_facts),
         "coflows": Case(_coflows(), _text, r"element ", _coflow_facts),
         "goal": Case(_goal(), _text, r"element (//.*|)", _goal_facts),
-        "chakra json": Case(_chakra(), _json, r"name", _chakra_facts),
-        "chakra": Case(_chakra(), _protobuf, r"name", _chakra_facts),
+        "chakra json": Case(_chakra("json"), _json, r"name", _chakra_facts),
+        "chakra": Case(_chakra("et"), _protobuf, r"name", _chakra_facts),
         "kineto gloo": Case(
             _kineto(_gloo_events), _json, r"name|pid|tid", _kineto_facts
         ),
@@ -359,9 +362,13 @@ def _goal_facts(files: Files) -> Facts:
     return Facts(sum(map(float, sizes)), sorted({*text.split("\n")}))
 
 
-def _chakra() -> Files:
-    def node(number: int, kind: int, micros: int, deps: list[int], **about: int) -> Any:
-        attributes = [{"name": key, "int64Val": value} for key, value in about.items()]
+def _chakra(suffix: str) -> Files:
+    def node(
+        number: int, kind: int, micros: int, deps: list[int], **attributes_of: int
+    ) -> Any:
+        attributes = [
+            {"name": key, "int64Val": value} for key, value in attributes_of.items()
+        ]
         return {"id": number, "name": "n", "type": kind, "dataDeps": deps,
                 "durationMicros": micros, "attr": attributes}  # fmt: skip
 
@@ -373,26 +380,26 @@ def _chakra() -> Files:
         [node(1, 6, 0, [], comm_src=0, **message), node(2, 4, 400, [1]),
          node(3, 7, 10, [2], **collective)],
     ]  # fmt: skip
-    return {f"t.{rank}.json": {"nodes": nodes} for rank, nodes in enumerate(ranks)}
+    return {f"t.{rank}.{suffix}": {"nodes": nodes} for rank, nodes in enumerate(ranks)}
 
 
 def _chakra_facts(files: Files) -> Facts:
     total = 0.0
-    others = []
+    decisive = []
     for content in files.values():
         for node in content["nodes"]:
-            about = {
+            stated = {
                 row["name"]: row.get("int64Val", 0) for row in node.get("attr", [])
             }
-            about.pop("is_cpu_op", None)  # it is counted, whatever its value
+            stated.pop("is_cpu_op", None)  # it is counted, whatever its value
             kind = node.get("type")
             if kind in (5, 7):
-                total += about.get("comm_size", 0)
+                total += stated.get("comm_size", 0)
             micros = node.get("durationMicros") if kind == 4 else 0
             number = node.get("id", 0)
             needs = {*node.get("dataDeps", [])} - {number}
-            others.append((number, kind, micros, about, needs))
-    return Facts(total, others)
+            decisive.append((number, kind, micros, stated, needs))
+    return Facts(total, decisive)
 
 
 def _range(begin: float, end: float, name: str, kind: str, **args: Any) -> Any:
@@ -418,13 +425,13 @@ def _gloo_events(rank: int) -> list[Any]:
 
 
 def _nccl_events(rank: int) -> list[Any]:
-    about = {"Collective name": "allreduce", "In msg nelems": 2000, "dtype": "Half",
+    record = {"Collective name": "allreduce", "In msg nelems": 2000, "dtype": "Half",
              "Group size": 2, "Process Group Name": "0", "External id": 5,
              "Process Group Ranks": "[0, 1]"}  # fmt: skip
     numbers = [{"correlation": n} for n in range(3)]
     return [
         _range(0, 60, "ProfilerStep#3", "user_annotation"),
-        _range(1, 2, "record_param_comms", "cpu_op", **about),
+        _range(1, 2, "record_param_comms", "cpu_op", **record),
         *(_range(n, n + 0.5, "cudaLaunchKernel", "cuda_runtime", **numbers[n])
           for n in range(3)),
         _range(4, 10 + rank, "gemm", "kernel", **numbers[0]),
@@ -449,24 +456,24 @@ def _kineto(events: Callable[[int], list[Any]]) -> Files:
 
 def _kineto_facts(files: Files) -> Facts:
     total = 0.0
-    others = []
+    decisive = []
     for content in files.values():
-        others.append(content["distributedInfo"].get("rank"))
+        decisive.append(content["distributedInfo"].get("rank"))
         events = content["traceEvents"]
         kernels = sum(event["name"].startswith("nccl") for event in events)
         for event in events:
-            about = event.get("args", {})
+            stated = event.get("args", {})
             name = event["name"]
             if name == "record_param_comms" and kernels:
                 kernels -= 1
-                total += about["In msg nelems"] * (
-                    4 if about["dtype"] == "Float" else 2
+                total += stated["In msg nelems"] * (
+                    4 if stated["dtype"] == "Float" else 2
                 )
             if name.startswith("gloo:"):
-                total += 4 * float(np.prod(about["Input Dims"]))
+                total += 4 * float(np.prod(stated["Input Dims"]))
             if name.startswith(("gloo:", "nccl", "Profiler")):
-                others.append((event["ts"], event["dur"]))
-    return Facts(total, others)
+                decisive.append((event["ts"], event["dur"]))
+    return Facts(total, decisive)
 
 
 def main() -> int:
@@ -477,6 +484,7 @@ def main() -> int:
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
     problems = Counter[str]()
+
     with tempfile.TemporaryDirectory() as folder:
         named = [*cases().items()]
         for number in range(options.count):
