@@ -28,7 +28,7 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     job, machine_of = experiment.problem.job, experiment.tasks
     scale = experiment.scenario.emulation.stated_byte_scale
     real, transfers = defaultdict[str, float](float), list_transfers(job)
-    owners = experiment.scenario.job.ranks(experiment.scenario.cluster.names)
+    owners = experiment.scenario.job.owners(experiment.scenario.cluster.names)
     dataset, settings = open_for(job.settings), job.settings
     itemsize, width = np.dtype(settings["precision"]).itemsize, 0
     if "batch_size" not in settings:  # rows of every layer stay for its gradients

@@ -278,6 +278,8 @@ def chosen_system(
     spread = spread and isinstance(plain.job, TrainingSection) and not per_machine
     if machines is not None:
         return _on(source, plain, machines, spread=spread)
+    if variant.alone:
+        plain = _owning_all(plain, name)
     is_chosen = variant.alone or (free and (plain.placed_by == "best" or spread))
     if not (is_chosen and (spread or per_machine)):
         return plain
@@ -305,6 +307,16 @@ def chosen_system(
     if variant.alone and best is plain and refusal is not None:
         raise refusal
     return best
+
+
+def _owning_all(scenario: Scenario, row: str) -> Scenario:
+    """Return the scenario whose one machine owns the graph; refuse stores apart."""
+    if getattr(scenario.job, "has_stores_apart", False):
+        advice = f"systems: {{{row}: {{stores: auto}}}} lets it"
+        problem = f"one machine would own all of the graph: {advice}"
+        raise ScenarioError(problem, key="job.stores")
+    stores = getattr(scenario.job, "stores", None)
+    return load(scenario, {"job.stores": None}) if stores else scenario
 
 
 #: Sets of machines that are tried of a system with a worker per machine; of one that

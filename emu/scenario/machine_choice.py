@@ -2,7 +2,8 @@
 
 A graph store on a slow NIC may take longer to ask than its share of the graph is worth.
 What the file states stays; what depends on the machines is chosen with them: the number
-of graph stores, and so of parts of the graph.
+of graph stores, and so of parts of the graph. Of ``job.stores``, a number, the machines
+of the stores alone are chosen.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def promising(
     reference times.
     """
     everything = tuple(machine.name for machine in cluster.machines)
-    if on_machines(scenario, everything) is None:
+    size = scenario.job.chosen_count
+    first = everything if size is None else scenario.job.owners(everything)
+    if on_machines(scenario, first) is None:
         return [scenario]
     times = _short_searches(scenario, job, cluster, realization)
     ranking = sorted(times, key=lambda names: (times[names], len(names)))
@@ -80,11 +83,14 @@ def _short_searches(
     scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
 ) -> dict[Names, float]:
     """Return the makespan that a short search finds on every set of machines to try."""
+    everything = tuple(machine.name for machine in cluster.machines)
     whole = without_copies(job)
     short = replace(whole, iterations=min(_ITERATIONS, job.iterations))
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
     most = affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS)
-    sets = machine_sets(whole, cluster, most, {*scenario.placement.tasks.values()})
+    held, size = {*scenario.placement.tasks.values()}, scenario.job.chosen_count
+    pool = cluster.only(scenario.job.choice_pool(everything))
+    sets = machine_sets(whole, pool, most, held, size)
     columns = np.linspace(0, job.iterations - 1, short.iterations).astype(np.int64)
     run = realization.of(whole)
     run = Realization(run.times[:, columns], run.volumes[:, columns])
@@ -96,9 +102,15 @@ def _short_searches(
         try:
             part = without_copies(fewer.to_job(train_vertices=1))
             part = replace(part, iterations=short.iterations)
-            what = part, cluster.only(names), shared_evenly(short, run, part), rates
-            most = affordable(part, rates, FLOWS // _SHARE // len(sets))
-            outcome = best_placement(*what, seed=scenario.seed, transfers=most)
+            there = cluster.only(fewer.job.movable_on or everything)
+            outcome = best_placement(
+                part,
+                there,
+                shared_evenly(short, run, part),
+                rates,
+                seed=scenario.seed,
+                transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
+            )
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
         times[names] = outcome.makespan or 0.0

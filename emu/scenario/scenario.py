@@ -156,6 +156,16 @@ class Scenario(sections.FileSection):
             self.__dict__["cluster"] = whole  # the model is frozen from now on
         return self
 
+    @model_validator(mode="after")
+    def _with_jobs_on_cluster(self) -> Self:
+        """Let jobs know the machines that a number of theirs is of."""
+        self.__dict__["job"] = self.job.on_cluster(self.cluster)
+        self.__dict__["jobs"] = tuple(
+            item.model_copy(update={"job": item.job.on_cluster(self.cluster)})
+            for item in self.jobs
+        )
+        return self
+
     def parts(self) -> tuple[tuple[sections.JobsItemSection, Scenario], ...]:
         """Return each of several jobs with the scenario of it alone; none of one."""
         alone: dict[str, Any] = {"jobs": (), "on_failure": "abort"}

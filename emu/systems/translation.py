@@ -7,7 +7,7 @@ it. Times of what is done to a mini-batch are in proportion to its seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.systems import Keys
-from emu.systems.cache_section import CachedSection
+from emu.systems.stores_section import StoresSection
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
@@ -69,6 +69,17 @@ class CommonJob:
     """True where machines state gpus."""
     cache: Keys = field(default_factory=dict)
     """Key ``cache`` of systems that pull features, as stated, if it is."""
+    owners: Keys = field(default_factory=dict)
+    """Key ``stores`` of systems with graph stores, likewise."""
+
+    @property
+    def has_stores_apart(self) -> bool:
+        """True where machines that compute may own no part of the graph."""
+        return bool(self.owners.get("stores", "auto") != "auto")
+
+    def stores_on(self, machines: Sequence[str]) -> int:
+        """Return the number of stores where these machines take part."""
+        return self.stores if self.has_stores_apart else len(machines)
 
     def spread(self, workers: int, stores: int) -> CommonJob:
         """Return as many seeds per iteration, rounded, over such workers and stores."""
@@ -142,13 +153,16 @@ def read_replicas(
 ) -> Keys:
     """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
+    of_stores: Keys = {"cache": {}, "owners": {}}
+    if isinstance(job, StoresSection):
+        of_stores: Keys = {"cache": job.cache_keys, "owners": job.store_keys}
     demands = {kind: amounts.amounts() for kind, amounts in job.demands}
     return {
         "workers": len(ranks),
         "machines": ranks,
-        "stores": len(ranks),
+        "stores": len(job.owners(cluster.names)),
         "by_hops": by_hops,
-        "cache": job.cache_keys if isinstance(job, CachedSection) else {},
+        **of_stores,
         "demands": {**demands, "replica": demands["worker"]},
         "step": 0.0,
     }
@@ -196,16 +210,27 @@ def machines_key(common: CommonJob) -> Keys:
     return {"machines": [*common.machines]}
 
 
+def refuse_stores(common: CommonJob, system: str) -> None:
+    """Raise ScenarioError where graph stores stand apart; the system has none."""
+    if common.has_stores_apart:
+        problem = (
+            f"{system} has no graph stores: systems: {{{system}: {{stores: auto}}}} "
+            "lets each machine own a part"
+        )
+        raise ScenarioError(problem, key="job.stores")
+
+
 #: Keys of a mini-batch job that a system has which trains on the whole graph.
 _WHOLE_KEYS = ("dataset", "optimizer", "precision", "rates", "coflow")
 
 
-def write_whole_graph(common: CommonJob, *kinds: str) -> Keys:
+def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
     """Return the keys of a job that trains on the whole graph, as many epochs.
 
     ``kinds`` are those of its models. Neighbours are averaged, as in mini-batches.
-    Raises ScenarioError when it has no such model, or times are stated.
+    Raises ScenarioError when it has no such model, times or stores are stated.
     """
+    refuse_stores(common, system)
     model, rates = common.same["model"], common.same.get("rates")
     if (kind := model.get("kind", "sage")) not in kinds:
         problem = f"trains {' or '.join(kinds)} on the whole graph, not {kind}"
