@@ -40,7 +40,7 @@ from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
-from emu.systems.cache_section import settle_caches
+from emu.systems.cache_section import leave_room, settle_caches
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 from emu.units import format_duration
 
@@ -76,6 +76,7 @@ def place(
     cluster is too small; ScenarioError, DataError as `realize`.
     """
     section, job_of_file, job = scenario.placement, job, without_copies(job)
+    whole, cluster = cluster, leave_room(job, cluster)
     copies = copy_names(job_of_file)
     tasks = {task: at for task, at in section.tasks.items() if task not in copies}
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
@@ -102,7 +103,7 @@ def place(
         profile = repeat(job, (realization or realize(scenario, job_of_file)).of(job))
     options |= {"seed": scenario.seed, "tasks": tasks, "progress": progress}
     outcome = place_by(section.policy, job, cluster, profile=profile, **options)
-    placement = _with_peers(scenario, job_of_file, cluster, outcome.placement)
+    placement = _with_peers(scenario, job_of_file, whole, outcome.placement)
     return replace(outcome, placement=placement)
 
 

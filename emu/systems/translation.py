@@ -155,7 +155,7 @@ def read_replicas(
     ranks = job.ranks(cluster.names)
     of_stores: Keys = {"cache": {}, "owners": {}}
     if isinstance(job, StoresSection):
-        of_stores: Keys = {"cache": job.cache_keys, "owners": job.store_keys}
+        of_stores = {"cache": job.cache_keys, "owners": job.store_keys}
     demands = {kind: amounts.amounts() for kind, amounts in job.demands}
     return {
         "workers": len(ranks),
