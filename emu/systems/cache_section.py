@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -83,8 +83,9 @@ class CachedSection(TrainingSection):
     def reserve(self, job: Job, cluster: Cluster) -> Job:
         """Return the job with the memory of caches among what graph stores demand.
 
-        On machines without a store `leave_room` keeps it free. Raises ScenarioError where a cache holds no row or more than a machine, or looks
-        beyond the job; DataError where the data set is missing or damaged.
+        On machines without a store `leave_room` keeps it free. Raises ScenarioError
+        where a cache holds no row or more than a machine, or looks beyond the job;
+        DataError where the data set is missing or damaged.
         """
         if self.cache is None:
             return job

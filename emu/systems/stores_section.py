@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr
 from typing_extensions import override
 
-from emu.problem.fields.cluster_section import ClusterSection, MachineSection
+from emu.errors import ScenarioError
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources
 from emu.systems import Edit, Keys, Problems
@@ -90,23 +91,18 @@ class StoresSection(CachedSection):
 
     @override
     def on_cluster(self, cluster: ClusterSection) -> Self:
-        if not isinstance(self.stores, int):
+        if not self.has_stores_apart:
             return self
         sections = cluster.by_name
         names = [name for name in self.candidates(cluster.names) if name in sections]
         without_gpu = [name for name in names if not sections[name].gpu]
-        if self.stores <= len(without_gpu):
+        if isinstance(self.stores, int) and self.stores <= len(without_gpu):
             names = without_gpu
-        names.sort(key=lambda name: self._lacks_room(sections[name]))
+        roomy = cluster.roomy(self._store.amounts())
+        names.sort(key=lambda name: name not in roomy)
         job = self.model_copy()
         job._pool = (*names,)  # noqa: SLF001 - its own class
         return job
-
-    def _lacks_room(self, machine: MachineSection) -> bool:
-        """Return True where a store finds no room on an empty machine."""
-        offers = machine.amounts()
-        needs = self._store.amounts()
-        return any(offers.get(key, math.inf) < needs[key] for key in needs)
 
     def with_stores(self, names: Sequence[str], memory: float | None) -> Self:
         """Return the job with stores on these machines, of so much memory each."""
@@ -148,6 +144,12 @@ class StoresSection(CachedSection):
         if memory is None:
             return {}
         return {"job.demands.graph_store.memory": SIZE.exact(memory)}
+
+    def check_parts(self, stores: int, vertices: int) -> None:
+        """Raise ScenarioError where some of the stores would own nothing."""
+        if stores > vertices:
+            problem = f"{stores} graph stores for {vertices:,} vertices: write fewer"
+            raise ScenarioError(problem, key="job.stores")
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import ScenarioError
@@ -180,19 +179,18 @@ def roomy_machines(
     Of more, those on which a worker takes the least time, then with the fastest NIC.
     One that states no gpu has none where others do.
     """
-    gpus = cluster.has_gpus
-    needed = {"gpu": 1.0, **needed} if gpus else needed
+    needed = {"gpu": 1.0, **needed} if cluster.has_gpus else needed
     time = job.times.by_kind().get("worker", 0.0)
     if job.rates is not None:  # workers multiply most
         time = job.rates.multiply
-    built, candidates = cluster.build().machines, []
-    for number, (name, position) in enumerate(cluster.names_and_positions()):
-        machine = cluster.machines[position]
-        rooms = {"gpu": 0.0} | machine.amounts() if gpus else machine.amounts()
-        roomy = all(rooms.get(r, inf) >= amount for r, amount in needed.items())
-        if roomy and name in among:
-            seconds = time_on(time, machine.device or DEFAULT_DEVICE)
-            candidates.append((seconds, -built[number].bandwidth_in, number, name))
+    built = {machine.name: machine for machine in cluster.build().machines}
+    numbers = {name: number for number, name in enumerate(cluster.names)}
+    candidates = []
+    for name in cluster.roomy(needed):
+        if name in among:
+            device = cluster.by_name[name].device or DEFAULT_DEVICE
+            nic = -built[name].bandwidth_in
+            candidates.append((time_on(time, device), nic, numbers[name], name))
     if not candidates:
         raise ScenarioError(
             "no machine has room for a worker with its samplers, which are one process "

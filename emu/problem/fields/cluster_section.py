@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_serializer
@@ -291,6 +292,20 @@ class ClusterSection(Section):
     def has_gpus(self) -> bool:
         """True where a machine has a ``gpu``; those that state none then have none."""
         return any(machine.gpu for machine in self.machines)
+
+    def roomy(self, needed: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the machines that offer as much, each empty, in their order.
+
+        One that states no gpu has none where others do; else what is not stated is not
+        limited.
+        """
+        unstated = {"gpu": 0.0} if self.has_gpus else {}
+        names = []
+        for name, machine in self.by_name.items():
+            offers = unstated | machine.amounts()
+            if all(offers.get(key, inf) >= amount for key, amount in needed.items()):
+                names.append(name)
+        return (*names,)
 
     def build(self) -> Cluster:
         """Return the cluster; raise ValueError as `Cluster` and `Links`."""

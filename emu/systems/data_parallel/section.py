@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
+from pydantic import PrivateAttr
 from typing_extensions import override
 
 from emu.problem import Job, Task
@@ -88,17 +89,33 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     partitioner: Literal["metis", "metis-dgl", "hash"] = "hash"
     """Which machine owns which vertex."""
 
+    _roomy: tuple[str, ...] | None = PrivateAttr(default=None)
+    """Machines with room for a worker, where a cluster is known."""
+
     @override
     def default_epoch(self, placed_by: str) -> str:
         return "replicate" if self.partitioner == "hash" else "local"
 
     @override
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
-        """Return the machines with a worker: by default those without a store apart."""
+        """Return the machines with a worker.
+
+        Where stores stand apart, by default the others with room for one.
+        """
         if self.machines is not None or not self.has_stores_apart:
             return super().ranks(machines)
+        roomy = machines if self._roomy is None else self._roomy
         owners = self.owners(machines)
-        return tuple(name for name in machines if name not in owners)
+        return tuple(name for name in roomy if name not in owners)
+
+    @override
+    def on_cluster(self, cluster: ClusterSection) -> Self:
+        job = super().on_cluster(cluster)
+        if job is not self:
+            needs = self.demands.worker.amounts()
+            needs = {"gpu": 1.0, **needs} if cluster.has_gpus else needs
+            job._roomy = cluster.roomy(needs)  # noqa: SLF001 - its own class
+        return job
 
     @override
     def candidates(self, machines: Sequence[str]) -> tuple[str, ...]:
@@ -114,7 +131,10 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
         if not self.ranks(cluster.names):
-            problem = "no machine is left for a worker: write fewer, or job.machines"
+            problem = (
+                "no machine without a store has room for a worker: write fewer, or "
+                "smaller demands, or job.machines"
+            )
             yield ("job", "stores"), problem
 
     @override

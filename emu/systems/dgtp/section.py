@@ -168,7 +168,10 @@ class PullingSection(StoresSection):
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
-        volumes = realize_volumes(job, open_for(job.settings))
+        dataset = open_for(job.settings)
+        if self.has_stores_apart:
+            self.check_parts(job.settings["parts"], dataset.vertices)
+        volumes = realize_volumes(job, dataset)
         return Realization(dgtp_times(job, times), volumes)
 
 
