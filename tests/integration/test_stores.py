@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emu.scenario import load, prepare
-from tests.integration.scenarios import carried_out, check_training, written
+from tests.integration.scenarios import carried_out, check_training, emu, written
 from tests.systems.stores_apart import counted, drawn_pool, sent
 
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
@@ -40,12 +41,17 @@ def test_bytes_over_sockets_are_those_counted(
 
 def test_a_store_apart_that_dies_is_there_again(tmp_path: Path) -> None:
     cache = {"policy": "lru", "size": "40 kB"}
-    document = drawn_pool(4, "dgtp", iterations=ROUNDS, cache=cache)
+    document = drawn_pool(4, "dgtp", iterations=8, cache=cache)
+    document["job"]["credit_window"] = 1
     document |= {
         "checkpoint": {"every": "1 iterations", "to": "disk"},
         "on_failure": "restart",
         "recovery": "10 ms",
         "events": [{"at": {"task": "w0", "iteration": 2}, "kill": "g0"}],
     }
-    run = carried_out(written(document, tmp_path), tmp_path)
-    assert run.result["restarts"] == 1
+    done = emu("run", written(document, tmp_path), cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    (file,) = (tmp_path / "runs").glob("*/result.json")
+    (attempt,) = json.loads(file.read_text())["recovery"]["attempts"]
+    assert "process g0 was killed by SIGKILL" in attempt["error"]
+    assert emu("audit", file.parent, cwd=tmp_path).returncode == 0
