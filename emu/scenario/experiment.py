@@ -310,7 +310,8 @@ class Experiment:
 
         Events that change nothing, a kill that ends the job, a latency longer than it.
         """
-        long, late = list[str](), float(self.problem.latencies.max(initial=0.0))
+        long = [*self.scenario.cluster.remarks()]
+        late = float(self.problem.latencies.max(initial=0.0))
         if late:
             cluster = self.problem.cluster.with_latencies(0.0)
             without = replace(self.problem, cluster=cluster)

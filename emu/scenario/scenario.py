@@ -411,10 +411,7 @@ def json_schema() -> dict[str, Any]:
     cluster["anyOf"] = [{"required": cluster.pop("required")}]
     cluster["anyOf"] += [{"required": ["topology"]}]
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
-        ("MachineSection", "nic"): {
-            "anyOf": [quantities.text_schema(RATE, "50 Gbit/s"), {"const": "none"}],
-            "examples": ["50 Gbit/s"],
-        },
+        ("MachineSection", "nic"): _short_nic(schema),
         ("RackSection", "uplink"): quantities.text_schema(RATE, "40 Gbit/s"),
         ("MachineNic", "latency"): quantities.text_schema(DURATION, "50 us"),
         ("RackSection", "latency"): quantities.text_schema(DURATION, "5 us"),
@@ -435,6 +432,14 @@ def json_schema() -> dict[str, Any]:
         properties = schema["$defs"][section]["properties"]
         properties[key] = {"anyOf": [short, properties[key]]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _short_nic(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of ``nic`` as a rate, ``none`` or a list."""
+    rate = quantities.text_schema(RATE, "50 Gbit/s")
+    section = schema["$defs"]["MachineSection"]["properties"]["nic"]
+    several = {"type": "array", "items": {"anyOf": [rate, section]}, "minItems": 1}
+    return {"anyOf": [rate, {"const": "none"}, several], "examples": ["50 Gbit/s"]}
 
 
 def file_schema() -> dict[str, Any]:
