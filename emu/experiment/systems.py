@@ -357,7 +357,11 @@ def _on(
     if whole and stated.job.system == job.system:  # its file says all but these
         return load(plain, {"job.machines": [*machines]})
     roomy = machines if whole else _roomy(stated)
-    if without := [name for name in machines if name not in roomy]:
+    without = [name for name in machines if name not in roomy]
+    if without and getattr(stated.job, "has_stores_apart", False):  # those of stores
+        machines = [name for name in machines if name in roomy]
+        without = [] if machines else without
+    if without:
         problem = f"{', '.join(without)} has no room for a worker with its samplers"
         raise ScenarioError(problem, key="job.machines")
     # As many stores as machines, each of which takes what the file states of one.

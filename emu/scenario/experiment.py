@@ -169,7 +169,8 @@ def place_one_by_one(
             offers = machine.resources.items()
             rest = {name: amount - load.get(name, 0.0) for name, amount in offers}
             machines.append(replace(machine, resources=rest))
-        free = replace(free, machines=tuple(machines))
+        places = dict(zip((task.name for task in part.tasks), here, strict=True))
+        free = leave_room(part, replace(free, machines=tuple(machines)), places)
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = part_placement.machine_of[members[0]]
     placement = Placement(tuple(machine_of[task.process_name] for task in job.tasks))

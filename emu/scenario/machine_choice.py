@@ -19,7 +19,7 @@ from emu.errors import PlacementError
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
 from emu.prediction.placement.place import FLOWS
-from emu.problem import Cluster, Job, Realization, Task
+from emu.problem import Cluster, Job, Problem, Realization, Task
 from emu.problem.workloads import copies_of, without_copies
 
 if TYPE_CHECKING:
@@ -141,6 +141,27 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     return Realization(
         np.array([times[end(task)] for task in fewer.tasks]),
         np.array([sums[key] / counts[key] for key in keys]),
+    )
+
+
+def apart_words(scenario: Scenario, problem: Problem) -> str:
+    """Return how stores keep off machines with gpus; empty where it is no question.
+
+    A file that states no ``job.stores`` may mean a pool of storage, as GiGL has it.
+    """
+    if getattr(scenario.job, "stores", "") is not None:
+        return ""
+    machines = scenario.stated_cluster.by_name
+    storage = [name for name, machine in machines.items() if not machine.gpu]
+    tasks = [task for task in problem.job.tasks if task.kind == "graph_store"]
+    homes = [problem.machine_of_task[task.name] for task in tasks]
+    beside_gpus = [name for name in homes if machines[name].gpu]
+    if not storage or not beside_gpus:
+        return ""
+    names = ", ".join(beside_gpus[:_NAMES])
+    return (
+        f"graph stores stand on {names}, too, which compute: job.stores: "
+        f"{len(storage)} keeps them on machines without a gpu"
     )
 
 

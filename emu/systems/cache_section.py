@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from typing_extensions import override
 
-from emu.errors import ScenarioError
+from emu.errors import InfeasiblePlacement, ScenarioError
 from emu.problem import Cluster, Job, Machine, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Count, Size
@@ -140,11 +140,14 @@ def _without_store(tasks: Sequence[Task], cluster: Cluster) -> list[str]:
     return [n for n in names if n not in stores and (None in pins or n in pins)]
 
 
-def leave_room(job: Job, cluster: Cluster) -> Cluster:
+def leave_room(
+    job: Job, cluster: Cluster, places: Mapping[str, str] | None = None
+) -> Cluster:
     """Return the cluster without the memory of caches on machines that own no part.
 
-    Where a store is, its demands have it (`CachedSection.reserve`). Raises DataError
-    where the data set is missing or damaged.
+    Where a store is, its demands have it (`CachedSection.reserve`). ``places``: machine
+    of every task; without it samplers may stand on any. Raises InfeasiblePlacement where
+    that is more than there is; DataError where the data set is missing or damaged.
     """
     from emu.graph_data import CachePlan, open_for  # noqa: PLC0415 - 60 ms
 
@@ -157,6 +160,8 @@ def leave_room(job: Job, cluster: Cluster) -> Cluster:
         assert plan is not None  # noqa: S101 - for mypy
         size = settings["cache"]["size"] + _ID_BYTES * plan.rows
         tasks = [task for task in job.tasks if task.job_name == name]
+        if places is not None:
+            tasks = [replace(task, pinned=places[task.name]) for task in tasks]
         for machine in _without_store(tasks, cluster):
             taken[machine] = taken.get(machine, 0.0) + size
 
@@ -164,6 +169,12 @@ def leave_room(job: Job, cluster: Cluster) -> Cluster:
         resources = dict(machine.resources)
         if machine.name in taken and "memory" in resources:
             resources["memory"] -= taken[machine.name]
+            if (lacking := -resources["memory"]) > 0:
+                problem = (
+                    f"caches of jobs need {SIZE.format(lacking)} more memory than "
+                    f"machine {machine.name} has left"
+                )
+                raise InfeasiblePlacement(problem, resource="memory", shortfall=lacking)
         return replace(machine, resources=resources)
 
     if not taken:
