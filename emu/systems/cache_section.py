@@ -146,8 +146,8 @@ def leave_room(
     """Return the cluster without the memory of caches on machines that own no part.
 
     Where a store is, its demands have it (`CachedSection.reserve`). ``places``: machine
-    of every task; without it samplers may stand on any. Raises InfeasiblePlacement where
-    that is more than there is; DataError where the data set is missing or damaged.
+    of every task; without it samplers may stand on any. Raises InfeasiblePlacement
+    where that is more than there is; DataError where the data set is missing, damaged.
     """
     from emu.graph_data import CachePlan, open_for  # noqa: PLC0415 - 60 ms
 

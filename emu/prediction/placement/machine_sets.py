@@ -16,6 +16,7 @@ from emu.problem import Cluster, Job
 from emu.problem.placement import slowness
 
 Names = tuple[str, ...]
+Numbers = tuple[int, ...]
 
 #: Sets up to which all are tried that differ in the kinds of their machines.
 MOST_SETS = 32
@@ -37,85 +38,126 @@ def machine_sets(
     racks, and prefixes within them.
 
     ``job``: its tasks say how slow every machine is. ``most``: how many, at least 1; of
-    more those are left whose sizes are spread evenly. ``size``: of each, all machines
-    not among them; among the prefixes are those of the slowest devices then.
+    more those are left whose sizes are spread evenly. ``size``: of each; all machines
+    are not among these.
     """
+    sets = _list_sets(job, cluster, size)
+    if size is None:
+        chosen = _with_everything(sets, cluster, most, held)
+    else:
+        chosen = _spread_evenly(sorted(sets), most)
+
+    names = [machine.name for machine in cluster.machines]
+    return [tuple(names[number] for number in numbers) for numbers in chosen]
+
+
+def _with_everything(
+    sets: set[Numbers], cluster: Cluster, most: int, held: Collection[str]
+) -> list[Numbers]:
+    """Return all machines, then sets of any size, each with those that are held."""
     everything = (*range(len(cluster.machines)),)
-    unique = _list_sets(job, cluster, held, size)
-    rest = sorted(unique - {everything}, key=lambda one: (len(one), one))
-    if size is not None:
-        rest = sorted(unique)
-        most += 1
-    if len(rest) > most - 1:
-        places = np.linspace(0, len(rest) - 1, max(most - 1, 0)).round()
-        rest = [rest[int(place)] for place in dict.fromkeys(places.tolist())]
-    chosen = [everything, *rest] if size is None else rest
-    return [tuple(cluster.machines[m].name for m in numbers) for numbers in chosen]
+    must = {cluster.index(name) for name in held}
+    unique = {tuple(sorted({*numbers} | must)) for numbers in sets}
+    unique.discard(everything)
+
+    by_number = sorted(unique)
+    by_size = sorted(by_number, key=len)
+    return [everything, *_spread_evenly(by_size, most - 1)]
 
 
-def _list_sets(
-    job: Job, cluster: Cluster, held: Collection[str], size: int | None
-) -> set[tuple[int, ...]]:
-    """Return the sets by position, all that are worth a try."""
-    must = {cluster.index(name) for name in held} if size is None else set[int]()
+def _spread_evenly(sets: list[Numbers], most: int) -> list[Numbers]:
+    """Return so many of the sets at most, from the first to the last."""
+    if len(sets) <= most:
+        return sets
+    places = np.linspace(0, len(sets) - 1, max(most, 0)).round()
+    return [sets[int(place)] for place in dict.fromkeys(places.tolist())]
+
+
+def _list_sets(job: Job, cluster: Cluster, size: int | None) -> set[Numbers]:
+    """Return the sets that are worth a try, by position, none of them empty."""
     factors = slowness(job, cluster)
-    slow = factors.mean(axis=0) if len(factors) else np.ones(len(cluster.machines))
-    order = sorted(range(len(slow)), key=lambda m: (-_nic(cluster, m), float(slow[m])))
+    slow = np.ones(len(cluster.machines))
+    if len(factors):
+        slow = factors.mean(axis=0)
+
+    def speed(number: int) -> tuple[float, float]:
+        machine = cluster.machines[number]
+        slower_way = min(machine.bandwidth_in, machine.bandwidth_out)
+        return -slower_way, float(slow[number])
+
+    order = sorted(range(len(slow)), key=speed)
     members = _by_kind(cluster, factors, order)
+    if size is None:
+        # All numbers but none of any kind are sets.
+        mixtures = _mixtures(members, MOST_SETS + 1)
+    else:
+        mixtures = _of_size(_mixtures(members, _MOST_MIXTURES), size)
 
-    # So many machines of each kind, for all such numbers.
-    possible = prod(len(group) + 1 for group in members)
-    mixtures = list[Sequence[int]]()
-    if possible <= (MOST_SETS + 1 if size is None else _MOST_MIXTURES):
-        for counts in product(*(range(len(group) + 1) for group in members)):
-            if size is None or sum(counts) == size:
-                pairs = zip(members, counts, strict=True)
-                mixtures.append([m for group, n in pairs for m in group[:n]])
-    if possible > MOST_SETS + 1 and not 0 < len(mixtures) <= MOST_SETS:
-        mixtures = [*_prefixes(cluster, order, slow, size)]
-
-    unique = {tuple(sorted({*mixture} | must)) for mixture in mixtures if mixture}
-    return {one for one in unique if size is None or len(one) == size}
+    if not 0 < len(mixtures) <= MOST_SETS:
+        mixtures = [*_prefixes(cluster, order, slow)]
+        if size is not None:
+            mixtures = _of_size(mixtures, size)
+    return {tuple(sorted(numbers)) for numbers in mixtures}
 
 
-def _nic(cluster: Cluster, machine: int) -> float:
-    """Return the rate of a machine's NIC, of the slower direction."""
-    there = cluster.machines[machine]
-    return min(there.bandwidth_in, there.bandwidth_out)
+def _of_size(mixtures: list[Sequence[int]], size: int) -> list[Sequence[int]]:
+    return [numbers for numbers in mixtures if len(numbers) == size]
 
 
 def _by_kind(
     cluster: Cluster, factors: Floats, order: Sequence[int]
 ) -> list[list[int]]:
     """Return the machines of each kind, alike in all that a job may notice."""
-    changing = {c.link.rpartition(" ")[0] for c in cluster.changes}
+    changing = {change.link.rpartition(" ")[0] for change in cluster.changes}
     changing |= {change.machine for change in cluster.speed_changes}
+
     members = dict[object, list[int]]()
-    for m in order:
-        machine = cluster.machines[m]
+    for number in order:
+        machine = cluster.machines[number]
         kind = (
             machine.name if machine.name in changing else "",
             str(sorted(machine.resources.items())),
             str(sorted(machine.slots.items())),
-            (machine.bandwidth_in, machine.bandwidth_out),
-            (machine.latency_in, machine.latency_out),
+            machine.bandwidth_in,
+            machine.bandwidth_out,
+            machine.latency_in,
+            machine.latency_out,
             machine.speed,
-            int(cluster.links.zone[m]),
-            tuple(factors[:, m]) if len(factors) else (),
+            int(cluster.links.zone[number]),
+            tuple(factors[:, number]) if len(factors) else (),
         )
-        members.setdefault(kind, []).append(m)
+        members.setdefault(kind, []).append(number)
     return [*members.values()]
 
 
+def _mixtures(members: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
+    """Return so many machines of each kind, for all such numbers; none of too many."""
+    numbers_of_kinds = [range(len(group) + 1) for group in members]
+    possible = prod(map(len, numbers_of_kinds))
+    if possible > most:
+        return []
+
+    mixtures = list[Sequence[int]]()
+    for counts in product(*numbers_of_kinds):
+        numbers = list[int]()
+        for group, count in zip(members, counts, strict=True):
+            numbers += group[:count]
+        if numbers:
+            mixtures.append(numbers)
+    return mixtures
+
+
 def _prefixes(
-    cluster: Cluster, order: Sequence[int], slow: Floats, size: int | None
+    cluster: Cluster, order: Sequence[int], slow: Floats
 ) -> Iterator[Sequence[int]]:
     """Yield prefixes of the orders, and whole racks after each other."""
     zone = cluster.links.zone
-    racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
-    ways = [order, sorted(order, key=slow.__getitem__), *racks]
-    if size is not None:
-        ways.append(sorted(order, key=lambda m: -slow[m]))
-    for way in ways:
-        yield from accumulate([m] for m in way)
+    racks = [
+        [number for number in order if zone[number] == rack]
+        for rack in dict.fromkeys(zone[order])
+    ]
+    fastest_first = sorted(order, key=slow.__getitem__)
+
+    for numbers in (order, fastest_first, *racks):
+        yield from accumulate([number] for number in numbers)
     yield from accumulate(racks)
