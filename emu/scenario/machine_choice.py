@@ -63,49 +63,67 @@ def promising(
     reference times.
     """
     everything = tuple(machine.name for machine in cluster.machines)
-    size = scenario.job.chosen_count
-    first = everything if size is None else scenario.job.owners(everything)
+    first = everything
+    if scenario.job.chosen_count is not None:
+        first = scenario.job.owners(everything)
     if on_machines(scenario, first) is None:
         return [scenario]
+
     times = _short_searches(scenario, job, cluster, realization)
     ranking = sorted(times, key=lambda names: (times[names], len(names)))
     least = min(times.values(), default=0.0)
-    finalists = [one for one in ranking if times[one] <= least * _MARGIN][:_FINALISTS]
-    if times.get(everything, np.inf) <= least * _MARGIN_OF_ALL:
-        finalists.append(everything)
-    variants = (on_machines(scenario, one) for one in finalists if one != everything)
-    scenarios = [one for one in variants if one is not None]
-    whole = [scenario] if everything in finalists or not scenarios else []
-    return whole + scenarios
+    near_best = [names for names in ranking if times[names] <= least * _MARGIN]
+    finalists = near_best[:_FINALISTS]
+    is_whole_good = times.get(everything, np.inf) <= least * _MARGIN_OF_ALL
+
+    scenarios = []
+    for names in finalists:
+        variant = on_machines(scenario, names)
+        if variant is not None and names != everything:
+            scenarios.append(variant)
+    if is_whole_good or everything in finalists or not scenarios:
+        scenarios.insert(0, scenario)
+    return scenarios
 
 
 def _short_searches(
     scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
 ) -> dict[Names, float]:
     """Return the makespan that a short search finds on every set of machines to try."""
-    everything = tuple(machine.name for machine in cluster.machines)
     whole = without_copies(job)
     short = replace(whole, iterations=min(_ITERATIONS, job.iterations))
-    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
-    most = affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS)
-    held, size = {*scenario.placement.tasks.values()}, scenario.job.chosen_count
-    pool = cluster.only(scenario.job.choice_pool(everything))
-    sets = machine_sets(whole, pool, most, held, size)
+    rates = scenario.schedule.rule
+    rates = "oes" if rates == "portfolio" else rates
     columns = np.linspace(0, job.iterations - 1, short.iterations).astype(np.int64)
     run = realization.of(whole)
     run = Realization(run.times[:, columns], run.volumes[:, columns])
+
+    everything = tuple(machine.name for machine in cluster.machines)
+    sets = machine_sets(
+        whole,
+        cluster.only(scenario.job.choice_pool(everything)),
+        affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS),
+        held={*scenario.placement.tasks.values()},
+        size=scenario.job.chosen_count,
+    )
+    if len(sets) == 1:  # no choice, but for names in place of a number
+        sets = [] if scenario.job.chosen_count is None else sets
+
     times: dict[Names, float] = {}
     least = 2 if copies_of(job) else 1  # a peer is another machine
-    for names in sets if len(sets) > 1 else ():
-        if len(names) < least or (fewer := on_machines(scenario, names)) is None:
+    for names in sets:
+        fewer = on_machines(scenario, names)
+        if fewer is None:
+            continue
+        standing = fewer.job.movable_on or everything
+        if len(standing) < least:
             continue
         try:
             part = without_copies(fewer.to_job(train_vertices=1))
             part = replace(part, iterations=short.iterations)
-            there = cluster.only(fewer.job.movable_on or everything)
             outcome = best_placement(
                 part,
-                there,
+                cluster.only(standing),
                 shared_evenly(short, run, part),
                 rates,
                 seed=scenario.seed,

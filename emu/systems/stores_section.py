@@ -21,18 +21,18 @@ from emu.systems.cache_section import CachedSection
 from emu.systems.job_section import name_problems
 from emu.units import SIZE
 
-_NOT_STORES = "write names of machines, how many there are, or auto"
-
 
 def _checked(found: Any) -> Any:
-    """Refuse in one line what none of the three forms is."""
-    if found is None or found == "auto" or isinstance(found, tuple):
+    """Return names, a number or a word; refuse all else in one line."""
+    if found is None or found == "auto":
         return found
-    if isinstance(found, list) and found and all(isinstance(n, str) for n in found):
+    if type(found) is int and found > 0:
         return found
-    if isinstance(found, int) and not isinstance(found, bool) and found > 0:
+    is_list = isinstance(found, list | tuple) and bool(found)
+    if is_list and all(isinstance(name, str) for name in found):
         return found
-    raise ValueError(f"found {found!r}, {_NOT_STORES}")
+    problem = "write names of machines, how many there are, or auto"
+    raise ValueError(f"found {found!r}, {problem}")
 
 
 class StoresSection(CachedSection):
@@ -43,10 +43,10 @@ class StoresSection(CachedSection):
         BeforeValidator(_checked),
     ] = Field(default=None, examples=[["s0", "s1"]])
     """Machines with a graph store, by name, or how many; the others that take part own
-    nothing. Of a number ``placement: best`` chooses which, of those without a gpu where
-    as many are beside machines with one, else of all; another policy takes the first
-    with room. With ``auto`` best chooses the number, too, of all. By default each that
-    takes part has one."""
+    nothing. Of a number ``placement: best`` chooses which, of those with room and no
+    gpu where these are enough, else of all; another policy takes the first of them.
+    With ``auto`` best chooses the number, too, of all. By default each that takes part
+    has one."""
 
     _pool: tuple[str, ...] = PrivateAttr(default=())
     """Machines of which a number is, those with room for a store first."""
@@ -54,7 +54,8 @@ class StoresSection(CachedSection):
     @property
     def _store(self) -> Resources:
         """Resources that one store needs."""
-        store: Resources = getattr(self.demands, "graph_store")  # noqa: B009 - for mypy
+        demands: Any = self.demands
+        store: Resources = demands.graph_store
         return store
 
     @property
@@ -95,11 +96,13 @@ class StoresSection(CachedSection):
             return self
         sections = cluster.by_name
         names = [name for name in self.candidates(cluster.names) if name in sections]
-        without_gpu = [name for name in names if not sections[name].gpu]
-        if isinstance(self.stores, int) and self.stores <= len(without_gpu):
-            names = without_gpu
-        roomy = cluster.roomy(self._store.amounts())
-        names.sort(key=lambda name: name not in roomy)
+        with_room = cluster.roomy(self._store.amounts())
+        names.sort(key=lambda name: name not in with_room)
+
+        storage = [name for name in names if name in with_room]
+        storage = [name for name in storage if not sections[name].gpu]
+        if isinstance(self.stores, int) and self.stores <= len(storage):
+            names = storage
         job = self.model_copy()
         job._pool = (*names,)  # noqa: SLF001 - its own class
         return job

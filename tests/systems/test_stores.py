@@ -220,3 +220,21 @@ def test_a_document_of_stores_is_written_as_it_was_read() -> None:
         content = json.loads(json.dumps(scenario.to_json()))
         assert content["job"]["stores"] == stores
         assert read_pool(content) == scenario
+
+
+def test_a_number_is_of_machines_with_room_first_of_those_without_gpus() -> None:
+    document = drawn_pool(2, "dgtp", stores=1)
+    document["job"]["demands"] = {"graph_store": {"memory": "8 GB"}}
+    machines = document["cluster"]["machines"]
+    small = ["s0", machines[-1]["name"]]
+    for machine in machines:
+        machine["memory"] = "4 GB" if machine["name"] in small else "16 GB"
+    for policy in ("ifs", "best"):
+        document["placement"] = {"policy": policy, "iterations": 20}
+        ready = prepare(read_pool(document))
+        assert owners_of(ready)[0] in {"s1", "s2", "s3"}
+    for machine in machines:
+        is_storage = machine["name"].startswith("s")
+        machine["memory"] = "4 GB" if is_storage else "16 GB"
+    ready = prepare(read_pool(document))
+    assert owners_of(ready)[0].startswith("c")
