@@ -338,9 +338,7 @@ def place(
     job = problem.job, experiment.policy, of.job.credit_window, of.pins
     length = format_duration(makespan, 10)
     console.print(f"\n{of.name}: makespan {length}, {words.job_line(*job)}")
-    words.print_placing(experiment.placing, console)
-    if hint := apart_words(of, problem):
-        console.print(hint)
+    words.print_placing(experiment.placing, console, apart_words(of, problem))
     placing = experiment.placed
     if placing is not None and placing.start_makespan is not None:
         before, after = placing.start_makespan or 0.0, placing.makespan or 0.0

@@ -92,11 +92,8 @@ def _short_searches(
     """Return the makespan that a short search finds on every set of machines to try."""
     whole = without_copies(job)
     short = replace(whole, iterations=min(_ITERATIONS, job.iterations))
-    rates = scenario.schedule.rule
-    rates = "oes" if rates == "portfolio" else rates
-    columns = np.linspace(0, job.iterations - 1, short.iterations).astype(np.int64)
-    run = realization.of(whole)
-    run = Realization(run.times[:, columns], run.volumes[:, columns])
+    run = _shortened(realization.of(whole), short.iterations)
+    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
 
     everything = tuple(machine.name for machine in cluster.machines)
     sets = machine_sets(
@@ -106,8 +103,8 @@ def _short_searches(
         held={*scenario.placement.tasks.values()},
         size=scenario.job.chosen_count,
     )
-    if len(sets) == 1:  # no choice, but for names in place of a number
-        sets = [] if scenario.job.chosen_count is None else sets
+    if len(sets) == 1 and scenario.job.chosen_count is None:
+        return {}  # no choice; of a number the names are stated
 
     times: dict[Names, float] = {}
     least = 2 if copies_of(job) else 1  # a peer is another machine
@@ -133,6 +130,13 @@ def _short_searches(
             continue
         times[names] = outcome.makespan or 0.0
     return times
+
+
+def _shortened(run: Realization, iterations: int) -> Realization:
+    """Return so many iterations of a run, spread evenly over it."""
+    last = run.times.shape[1] - 1
+    columns = np.linspace(0, last, iterations).astype(np.int64)
+    return Realization(run.times[:, columns], run.volumes[:, columns])
 
 
 def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
