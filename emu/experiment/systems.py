@@ -349,23 +349,22 @@ def _on(
     """Return ``plain``, a translation of ``stated``, on some machines alone."""
     count, job = len(plain.cluster.names_and_positions()), plain.job
     whole = isinstance(job, WholeGraphSection)
+    has_stores = getattr(stated.job, "stores", None) is not None
     if not (spread or _has_part_per_machine(job)):
-        fewer = job.on_machines(machines, count)
+        fewer = None if has_stores else job.on_machines(machines, count)
         if fewer is None or len(machines) == count:
             return plain
         return load(plain, fewer.machine_keys())
     if whole and stated.job.system == job.system:  # its file says all but these
         return load(plain, {"job.machines": [*machines]})
     roomy = machines if whole else _roomy(stated)
-    without = [name for name in machines if name not in roomy]
-    if without and getattr(stated.job, "has_stores_apart", False):  # those of stores
-        machines = [name for name in machines if name in roomy]
-        without = [] if machines else without
-    if without:
+    if has_stores:  # others take part, too, and own the graph
+        machines = [name for name in machines if name in roomy] or machines
+    if without := [name for name in machines if name not in roomy]:
         problem = f"{', '.join(without)} has no room for a worker with its samplers"
         raise ScenarioError(problem, key="job.machines")
     # As many stores as machines, each of which takes what the file states of one.
-    fewer = stated.job.on_machines(machines, count)
+    fewer = None if has_stores else stated.job.on_machines(machines, count)
     stated = load(stated, {} if fewer is None else fewer.machine_keys())
     target = _translation(job.system)
     common = replace(_common(stated, target), machines=tuple(machines))
@@ -375,7 +374,7 @@ def _on(
     if whole:
         keys = ["machines", "parameter_servers"]
     elif spread:
-        common = common.spread(len(machines), len(machines))
+        common = common.spread(len(machines), common.stores_on(machines))
         keys.append("workers")
     keys_of_system = target.write(common)
     fields = [key for key in keys if key in type(job).model_fields]

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.advice import Terms, advise
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import write_rows
 from emu.prediction.simulation import makespan
 from emu.scenario import Experiment, Scenario, load, prepare
+from emu.scenario.machine_choice import apart_words
 from emu.scenario.setup import setup_bytes
 from emu.systems.cache_section import CACHED
 from tests.systems.stores_apart import counted, drawn_pool, read_pool, sent
@@ -173,6 +175,23 @@ def test_systems_without_stores_are_refused_by_name(
         if isinstance(stores, list):
             assert owners_of(ready) == stores
         assert len(owners_of(ready)) == 2
+        assert all(name.startswith("s") for name in owners_of(ready))
+
+
+@pytest.mark.parametrize("stores", [2, "auto"])
+def test_advice_keeps_a_number_among_storage_and_chooses_it_where_it_may(
+    stores: Any,
+) -> None:
+    document = drawn_pool(0, "dgtp", stores=stores)
+    document["job"]["demands"] = {"graph_store": {"memory": "40 GB"}}
+    for machine in document["cluster"]["machines"]:
+        machine["memory"] = "32 GB" if "gpu" in machine else "900 GB"
+
+    advice = advise(read_pool(document), Terms(seeds=1))
+    by_system = {one.system: one for one in (advice.best, *advice.others)}
+    owners = owners_of(by_system["dgtp"].ready)
+    assert {name[0] for name in owners} == {"s"}  # the others have no room
+    assert stores == "auto" or len(owners) == stores
 
 
 def refused(**job: Any) -> str:
@@ -238,3 +257,14 @@ def test_a_number_is_of_machines_with_room_first_of_those_without_gpus() -> None
         machine["memory"] = "4 GB" if is_storage else "16 GB"
     ready = prepare(read_pool(document))
     assert owners_of(ready)[0].startswith("c")
+
+
+def test_stores_beside_gpus_are_spoken_of_where_none_are_stated() -> None:
+    document = drawn_pool(1, "dgtp", stores=None)
+    storage = sum("gpu" not in one for one in document["cluster"]["machines"])
+    for stated, text in ((None, f"job.stores: {storage} keeps them"), (storage, "")):
+        document["job"]["stores"] = stated
+        ready = prepare(read_pool(document))
+        hint = apart_words(ready.scenario, ready.problem)
+        assert text in hint
+        assert bool(text) == bool(hint)

@@ -486,12 +486,10 @@ def _write(common: CommonJob) -> Keys:
 
 def _take_part(common: CommonJob) -> Keys:
     """Return the machines that the file states, with those of stores beside them."""
-    owners = common.owners.get("stores")
-    if common.stated is None or isinstance(owners, int):
-        return {}  # of a number, others than these may be chosen
-    names = {*common.stated}
-    if isinstance(owners, list):
-        names |= {*owners}
+    owners = common.owners.get("stores", [])
+    if common.stated is None or not isinstance(owners, list):
+        return {}  # others than these may be chosen for stores
+    names = {*common.stated, *owners}
     return {"machines": [name for name in common.everywhere if name in names]}
 
 
