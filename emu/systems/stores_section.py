@@ -49,7 +49,7 @@ class StoresSection(CachedSection):
     has one."""
 
     _pool: tuple[str, ...] = PrivateAttr(default=())
-    """Machines of which a number is, those with room for a store first."""
+    """Machines of which some are chosen, those with room for a store first."""
 
     @property
     def _store(self) -> Resources:
@@ -92,17 +92,19 @@ class StoresSection(CachedSection):
 
     @override
     def on_cluster(self, cluster: ClusterSection) -> Self:
-        if not self.has_stores_apart:
+        if self.stores is None:
             return self
         sections = cluster.by_name
         names = [name for name in self.candidates(cluster.names) if name in sections]
         with_room = cluster.roomy(self._store.amounts())
         names.sort(key=lambda name: name not in with_room)
 
-        storage = [name for name in names if name in with_room]
-        storage = [name for name in storage if not sections[name].gpu]
+        roomy = [name for name in names if name in with_room]
+        storage = [name for name in roomy if not sections[name].gpu]
         if isinstance(self.stores, int) and self.stores <= len(storage):
             names = storage
+        elif self.stores == "auto" and roomy:
+            names = roomy
         job = self.model_copy()
         job._pool = (*names,)  # noqa: SLF001 - its own class
         return job
