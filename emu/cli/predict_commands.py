@@ -38,6 +38,7 @@ from emu.report.terminal import terminal
 from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.experiment import cost_of, count_failures, refuse_deaths, with_deaths
+from emu.scenario.machine_choice import apart_words
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
 from emu.scenario.setup import setup_rows
@@ -337,7 +338,7 @@ def place(
     job = problem.job, experiment.policy, of.job.credit_window, of.pins
     length = format_duration(makespan, 10)
     console.print(f"\n{of.name}: makespan {length}, {words.job_line(*job)}")
-    words.print_placing(experiment.placing, console)
+    words.print_placing(experiment.placing, console, apart_words(of, problem))
     placing = experiment.placed
     if placing is not None and placing.start_makespan is not None:
         before, after = placing.start_makespan or 0.0, placing.makespan or 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict
 from enum import StrEnum
 from itertools import groupby
@@ -28,7 +29,7 @@ from emu.lab.setup import find_lab_errors
 from emu.names import file_part
 from emu.problem.fields.suggestion import nearest
 from emu.report.terminal import plain_table, terminal
-from emu.scenario import find_errors, load, scenario_file
+from emu.scenario import Scenario, find_errors, load, scenario_file
 from emu.scenario.document import MOST_VALUES
 from emu.scenario.own_rules import is_program
 from emu.scenario.realize import model_programs
@@ -111,18 +112,23 @@ def validate(
     if emit(json_target, report):
         for good in [file for file in files if not errors[str(file)]]:
             typer.echo(f"{good}: good")
-            if scenario_file.is_lab(good, overrides or []):  # a lab is such code
-                continue
-            scenario = load(good, overrides or [])
-            programs = [model.program for model in model_programs(scenario)]
-            if is_program(rule := scenario.schedule.policy):
-                programs.insert(0, rule)
-            for program in programs:
-                typer.echo(f"{good}: code of others, not run: {program}", err=True)
+            if not scenario_file.is_lab(good, overrides or []):  # a lab is such code
+                for note in _notes(load(good, overrides or [])):
+                    typer.echo(f"{good}: {note}", err=True)
     for wrong in problems:
         typer.echo(f"emu: {wrong}", err=True)
     if problems:
         raise typer.Exit(ScenarioError.exit_code)
+
+
+def _notes(scenario: Scenario) -> Iterator[str]:
+    """Yield what a good scenario means, and whose code simulating it would run."""
+    yield from scenario.cluster.remarks()
+    programs = [model.program for model in model_programs(scenario)]
+    if is_program(rule := scenario.schedule.policy):
+        programs.insert(0, rule)
+    for program in programs:
+        yield f"code of others, not run: {program}"
 
 
 @app.command()

@@ -354,8 +354,8 @@ def find_crossover(
     if between[0] == between[1]:
         raise ScenarioError("write two systems", file=f"--between {','.join(between)}")
     if getattr(scenario.job, "machines", ()) is None:  # both stand on all of them
-        names = [name for name, _ in scenario.cluster.names_and_positions()]
-        scenario = load(scenario, {"job.machines": names, "expect": None})
+        names = scenario.job.ranks(scenario.cluster.names)
+        scenario = load(scenario, {"job.machines": [*names], "expect": None})
     search = _Search(scenario, key, between, values)
     low, high = search.bisect(lambda side: side.best == between[0])
     below, above = search.at(low), search.at(high)

@@ -28,7 +28,7 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     job, machine_of = experiment.problem.job, experiment.tasks
     scale = experiment.scenario.emulation.stated_byte_scale
     real, transfers = defaultdict[str, float](float), list_transfers(job)
-    owners = experiment.scenario.job.ranks(experiment.scenario.cluster.names)
+    owners = experiment.scenario.job.owners(experiment.scenario.cluster.names)
     dataset, settings = open_for(job.settings), job.settings
     itemsize, width = np.dtype(settings["precision"]).itemsize, 0
     if "batch_size" not in settings:  # rows of every layer stay for its gradients
@@ -37,11 +37,15 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     if not any(one.cause == COLUMNS for one in transfers):
         width += dataset.feature_length
     counts = np.bincount(dataset.owner, minlength=len(owners)).tolist()
+    for name, count in zip(owners, counts, strict=True):
+        real[name] += count * width * itemsize
     cache = settings.get("cache", {})
-    for home, (name, count) in enumerate(zip(owners, counts, strict=True)):
-        others = (dataset.vertices - count) * dataset.feature_length * itemsize
-        kept = min(cache["size"], others) if home in cache.get("homes", ()) else 0.0
-        real[name] += count * width * itemsize + kept
+    samplers = [task.name for task in job.tasks if task.kind == "sampler"]
+    homes = dict(zip(cache.get("homes", ()), samplers, strict=False))
+    for home, sampler in homes.items():
+        own = counts[home] if home < len(counts) else 0
+        others = (dataset.vertices - own) * dataset.feature_length * itemsize
+        real[machine_of[sampler]] += min(cache["size"], others)
     states = {name: float(sizes.max()) for name, sizes in state_bytes(job).items()}
     weights = {(name, machine_of[name], size) for name, size in states.items()}
     kinds = {task.name: task.kind for task in job.tasks}

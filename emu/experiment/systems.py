@@ -278,6 +278,8 @@ def chosen_system(
     spread = spread and isinstance(plain.job, TrainingSection) and not per_machine
     if machines is not None:
         return _on(source, plain, machines, spread=spread)
+    if variant.alone:
+        plain = _owning_all(plain, name)
     is_chosen = variant.alone or (free and (plain.placed_by == "best" or spread))
     if not (is_chosen and (spread or per_machine)):
         return plain
@@ -305,6 +307,16 @@ def chosen_system(
     if variant.alone and best is plain and refusal is not None:
         raise refusal
     return best
+
+
+def _owning_all(scenario: Scenario, row: str) -> Scenario:
+    """Return the scenario whose one machine owns the graph; refuse stores apart."""
+    if getattr(scenario.job, "has_stores_apart", False):
+        advice = f"systems: {{{row}: {{stores: auto}}}} lets it"
+        problem = f"one machine would own all of the graph: {advice}"
+        raise ScenarioError(problem, key="job.stores")
+    stores = getattr(scenario.job, "stores", None)
+    return load(scenario, {"job.stores": None}) if stores else scenario
 
 
 #: Sets of machines that are tried of a system with a worker per machine; of one that
@@ -337,19 +349,22 @@ def _on(
     """Return ``plain``, a translation of ``stated``, on some machines alone."""
     count, job = len(plain.cluster.names_and_positions()), plain.job
     whole = isinstance(job, WholeGraphSection)
+    has_stores = getattr(stated.job, "stores", None) is not None
     if not (spread or _has_part_per_machine(job)):
-        fewer = job.on_machines(machines, count)
+        fewer = None if has_stores else job.on_machines(machines, count)
         if fewer is None or len(machines) == count:
             return plain
         return load(plain, fewer.machine_keys())
     if whole and stated.job.system == job.system:  # its file says all but these
         return load(plain, {"job.machines": [*machines]})
     roomy = machines if whole else _roomy(stated)
+    if has_stores:  # others take part, too, and own the graph
+        machines = [name for name in machines if name in roomy] or machines
     if without := [name for name in machines if name not in roomy]:
         problem = f"{', '.join(without)} has no room for a worker with its samplers"
         raise ScenarioError(problem, key="job.machines")
     # As many stores as machines, each of which takes what the file states of one.
-    fewer = stated.job.on_machines(machines, count)
+    fewer = None if has_stores else stated.job.on_machines(machines, count)
     stated = load(stated, {} if fewer is None else fewer.machine_keys())
     target = _translation(job.system)
     common = replace(_common(stated, target), machines=tuple(machines))
@@ -359,7 +374,7 @@ def _on(
     if whole:
         keys = ["machines", "parameter_servers"]
     elif spread:
-        common = common.spread(len(machines), len(machines))
+        common = common.spread(len(machines), common.stores_on(machines))
         keys.append("workers")
     keys_of_system = target.write(common)
     fields = [key for key in keys if key in type(job).model_fields]

@@ -165,9 +165,14 @@ def write_loss(lost: Mapping[str, float]) -> str:
     return ", ".join(f"{format_duration(time)} {kind}" for kind, time in lost.items())
 
 
-def print_placing(placing: Row, console: Console) -> None:
-    """Print how tasks were placed; a warning of resources in vain to standard error."""
+def print_placing(placing: Row, console: Console, hint: str = "") -> None:
+    """Print how tasks were placed, and a hint where there is one.
+
+    A warning of resources in vain goes to standard error.
+    """
     console.print(placing_line(placing))
+    if hint:
+        console.print(hint)
     if not console.quiet:
         warn_unclaimed({"": placing})
 

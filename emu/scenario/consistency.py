@@ -277,6 +277,9 @@ def _structure(scenario: Scenario) -> Problems:
     yield from problems
     if problems:
         return
+    is_auto = getattr(scenario.job, "stores", None) == "auto"
+    if is_auto and scenario.placed_by == "best":
+        return  # on fewer machines there may be room
     pinned = pin(job, scenario.placement.tasks)
     found = defaultdict[Trail, list[str]](list)
     space = Space(pinned, scenario.cluster.build(), apart=True)

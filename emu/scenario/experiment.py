@@ -40,7 +40,7 @@ from emu.problem.workloads.copies import copy_names, with_peers
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
 from emu.scenario.realize import build_job, realize
-from emu.systems.cache_section import settle_caches
+from emu.systems.cache_section import leave_room, settle_caches
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 from emu.units import format_duration
 
@@ -76,6 +76,7 @@ def place(
     cluster is too small; ScenarioError, DataError as `realize`.
     """
     section, job_of_file, job = scenario.placement, job, without_copies(job)
+    whole, cluster = cluster, leave_room(job, cluster)
     copies = copy_names(job_of_file)
     tasks = {task: at for task, at in section.tasks.items() if task not in copies}
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
@@ -102,7 +103,7 @@ def place(
         profile = repeat(job, (realization or realize(scenario, job_of_file)).of(job))
     options |= {"seed": scenario.seed, "tasks": tasks, "progress": progress}
     outcome = place_by(section.policy, job, cluster, profile=profile, **options)
-    placement = _with_peers(scenario, job_of_file, cluster, outcome.placement)
+    placement = _with_peers(scenario, job_of_file, whole, outcome.placement)
     return replace(outcome, placement=placement)
 
 
@@ -168,7 +169,8 @@ def place_one_by_one(
             offers = machine.resources.items()
             rest = {name: amount - load.get(name, 0.0) for name, amount in offers}
             machines.append(replace(machine, resources=rest))
-        free = replace(free, machines=tuple(machines))
+        places = dict(zip((task.name for task in part.tasks), here, strict=True))
+        free = leave_room(part, replace(free, machines=tuple(machines)), places)
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = part_placement.machine_of[members[0]]
     placement = Placement(tuple(machine_of[task.process_name] for task in job.tasks))
@@ -309,7 +311,8 @@ class Experiment:
 
         Events that change nothing, a kill that ends the job, a latency longer than it.
         """
-        long, late = list[str](), float(self.problem.latencies.max(initial=0.0))
+        long = [*self.scenario.cluster.remarks()]
+        late = float(self.problem.latencies.max(initial=0.0))
         if late:
             cluster = self.problem.cluster.with_latencies(0.0)
             without = replace(self.problem, cluster=cluster)

@@ -2,7 +2,8 @@
 
 A graph store on a slow NIC may take longer to ask than its share of the graph is worth.
 What the file states stays; what depends on the machines is chosen with them: the number
-of graph stores, and so of parts of the graph.
+of graph stores, and so of parts of the graph. Of ``job.stores``, a number, the machines
+of the stores alone are chosen.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from emu.errors import PlacementError
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
 from emu.prediction.placement.place import FLOWS
-from emu.problem import Cluster, Job, Realization, Task
+from emu.problem import Cluster, Job, Problem, Realization, Task
 from emu.problem.workloads import copies_of, without_copies
 
 if TYPE_CHECKING:
@@ -62,18 +63,27 @@ def promising(
     reference times.
     """
     everything = tuple(machine.name for machine in cluster.machines)
-    if on_machines(scenario, everything) is None:
+    first = everything
+    if scenario.job.chosen_count is not None:
+        first = scenario.job.owners(everything)
+    if on_machines(scenario, first) is None:
         return [scenario]
+
     times = _short_searches(scenario, job, cluster, realization)
     ranking = sorted(times, key=lambda names: (times[names], len(names)))
     least = min(times.values(), default=0.0)
-    finalists = [one for one in ranking if times[one] <= least * _MARGIN][:_FINALISTS]
-    if times.get(everything, np.inf) <= least * _MARGIN_OF_ALL:
-        finalists.append(everything)
-    variants = (on_machines(scenario, one) for one in finalists if one != everything)
-    scenarios = [one for one in variants if one is not None]
-    whole = [scenario] if everything in finalists or not scenarios else []
-    return whole + scenarios
+    near_best = [names for names in ranking if times[names] <= least * _MARGIN]
+    finalists = near_best[:_FINALISTS]
+    is_whole_good = times.get(everything, np.inf) <= least * _MARGIN_OF_ALL
+
+    scenarios = []
+    for names in finalists:
+        variant = on_machines(scenario, names)
+        if variant is not None and names != everything:
+            scenarios.append(variant)
+    if is_whole_good or everything in finalists or not scenarios:
+        scenarios.insert(0, scenario)
+    return scenarios
 
 
 def _short_searches(
@@ -82,27 +92,51 @@ def _short_searches(
     """Return the makespan that a short search finds on every set of machines to try."""
     whole = without_copies(job)
     short = replace(whole, iterations=min(_ITERATIONS, job.iterations))
+    run = _shortened(realization.of(whole), short.iterations)
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
-    most = affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS)
-    sets = machine_sets(whole, cluster, most, {*scenario.placement.tasks.values()})
-    columns = np.linspace(0, job.iterations - 1, short.iterations).astype(np.int64)
-    run = realization.of(whole)
-    run = Realization(run.times[:, columns], run.volumes[:, columns])
+
+    everything = tuple(machine.name for machine in cluster.machines)
+    sets = machine_sets(
+        whole,
+        cluster.only(scenario.job.choice_pool(everything)),
+        affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS),
+        held={*scenario.placement.tasks.values()},
+        size=scenario.job.chosen_count,
+    )
+    if len(sets) == 1 and scenario.job.chosen_count is None:
+        return {}  # no choice; of a number the names are stated
+
     times: dict[Names, float] = {}
     least = 2 if copies_of(job) else 1  # a peer is another machine
-    for names in sets if len(sets) > 1 else ():
-        if len(names) < least or (fewer := on_machines(scenario, names)) is None:
+    for names in sets:
+        fewer = on_machines(scenario, names)
+        if fewer is None:
+            continue
+        standing = fewer.job.movable_on or everything
+        if len(standing) < least:
             continue
         try:
             part = without_copies(fewer.to_job(train_vertices=1))
             part = replace(part, iterations=short.iterations)
-            what = part, cluster.only(names), shared_evenly(short, run, part), rates
-            most = affordable(part, rates, FLOWS // _SHARE // len(sets))
-            outcome = best_placement(*what, seed=scenario.seed, transfers=most)
+            outcome = best_placement(
+                part,
+                cluster.only(standing),
+                shared_evenly(short, run, part),
+                rates,
+                seed=scenario.seed,
+                transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
+            )
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
         times[names] = outcome.makespan or 0.0
     return times
+
+
+def _shortened(run: Realization, iterations: int) -> Realization:
+    """Return so many iterations of a run, spread evenly over it."""
+    last = run.times.shape[1] - 1
+    columns = np.linspace(0, last, iterations).astype(np.int64)
+    return Realization(run.times[:, columns], run.volumes[:, columns])
 
 
 def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
@@ -129,6 +163,27 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     return Realization(
         np.array([times[end(task)] for task in fewer.tasks]),
         np.array([sums[key] / counts[key] for key in keys]),
+    )
+
+
+def apart_words(scenario: Scenario, problem: Problem) -> str:
+    """Return how stores keep off machines with gpus; empty where it is no question.
+
+    A file that states no ``job.stores`` may mean a pool of storage, as GiGL has it.
+    """
+    if getattr(scenario.job, "stores", "") is not None:
+        return ""
+    machines = scenario.stated_cluster.by_name
+    storage = [name for name, machine in machines.items() if not machine.gpu]
+    tasks = [task for task in problem.job.tasks if task.kind == "graph_store"]
+    homes = [problem.machine_of_task[task.name] for task in tasks]
+    beside_gpus = [name for name in homes if machines[name].gpu]
+    if not storage or not beside_gpus:
+        return ""
+    names = ", ".join(beside_gpus[:_NAMES])
+    return (
+        f"graph stores stand on {names}, too, which compute: job.stores: "
+        f"{len(storage)} keeps them on machines without a gpu"
     )
 
 

@@ -156,6 +156,16 @@ class Scenario(sections.FileSection):
             self.__dict__["cluster"] = whole  # the model is frozen from now on
         return self
 
+    @model_validator(mode="after")
+    def _with_jobs_on_cluster(self) -> Self:
+        """Let jobs know the machines that a number of theirs is of."""
+        self.__dict__["job"] = self.job.on_cluster(self.cluster)
+        self.__dict__["jobs"] = tuple(
+            item.model_copy(update={"job": item.job.on_cluster(self.cluster)})
+            for item in self.jobs
+        )
+        return self
+
     def parts(self) -> tuple[tuple[sections.JobsItemSection, Scenario], ...]:
         """Return each of several jobs with the scenario of it alone; none of one."""
         alone: dict[str, Any] = {"jobs": (), "on_failure": "abort"}
@@ -401,10 +411,7 @@ def json_schema() -> dict[str, Any]:
     cluster["anyOf"] = [{"required": cluster.pop("required")}]
     cluster["anyOf"] += [{"required": ["topology"]}]
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
-        ("MachineSection", "nic"): {
-            "anyOf": [quantities.text_schema(RATE, "50 Gbit/s"), {"const": "none"}],
-            "examples": ["50 Gbit/s"],
-        },
+        ("MachineSection", "nic"): _short_nic(schema),
         ("RackSection", "uplink"): quantities.text_schema(RATE, "40 Gbit/s"),
         ("MachineNic", "latency"): quantities.text_schema(DURATION, "50 us"),
         ("RackSection", "latency"): quantities.text_schema(DURATION, "5 us"),
@@ -425,6 +432,14 @@ def json_schema() -> dict[str, Any]:
         properties = schema["$defs"][section]["properties"]
         properties[key] = {"anyOf": [short, properties[key]]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _short_nic(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of ``nic`` as a rate, ``none`` or a list."""
+    rate = quantities.text_schema(RATE, "50 Gbit/s")
+    section = schema["$defs"]["MachineSection"]["properties"]["nic"]
+    several = {"type": "array", "items": {"anyOf": [rate, section]}, "minItems": 1}
+    return {"anyOf": [rate, {"const": "none"}, several], "examples": ["50 Gbit/s"]}
 
 
 def file_schema() -> dict[str, Any]:

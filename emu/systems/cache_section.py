@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from typing_extensions import override
 
-from emu.errors import ScenarioError
-from emu.problem import Cluster, Job, Schedule, Task
+from emu.errors import InfeasiblePlacement, ScenarioError
+from emu.problem import Cluster, Job, Machine, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Count, Size
 from emu.problem.fields.section import Section
@@ -44,7 +44,7 @@ class CachedSection(TrainingSection):
     cache: CacheSection | None = None
     """Rows that every machine keeps of those that others own, which they do not send
     again; whose rows are others' is decided by where a sampler stands. Searches for a
-    placement take sampler s for one on machine s * machines // samplers."""
+    placement take sampler s for one beside store s * stores // samplers."""
 
     @property
     def cache_keys(self) -> Keys:
@@ -83,8 +83,9 @@ class CachedSection(TrainingSection):
     def reserve(self, job: Job, cluster: Cluster) -> Job:
         """Return the job with the memory of caches among what graph stores demand.
 
-        Raises ScenarioError where a cache holds no row or more than a machine, or looks
-        beyond the job; DataError where the data set is missing or damaged.
+        On machines without a store `leave_room` keeps it free. Raises ScenarioError
+        where a cache holds no row or more than a machine, or looks beyond the job;
+        DataError where the data set is missing or damaged.
         """
         if self.cache is None:
             return job
@@ -104,18 +105,23 @@ class CachedSection(TrainingSection):
             problem = f"holds {plan.rows} rows for {least} samplers, write {needs}"
             raise ScenarioError(f"{problem} or more", key="job.cache.size")
 
+        def check_room(machine: str, needs: float) -> None:
+            if (lacking := lacking_memory(cluster, machine, needs)) > 0:
+                problem = (
+                    f"{plan.rows:,} rows with their numbers are {SIZE.format(size)}, "
+                    f"{SIZE.format(lacking)} more than {machine} has room for"
+                )
+                raise ScenarioError(problem, key="job.cache.size")
+
         def reserve(task: Task) -> Task:
             if task.kind != "graph_store" or task.pinned is None:
                 return task
             needs = size + task.demands.get("memory", 0.0)
-            if (lacking := lacking_memory(cluster, task.pinned, needs)) > 0:
-                problem = (
-                    f"{plan.rows:,} rows with their numbers are {SIZE.format(size)}, "
-                    f"{SIZE.format(lacking)} more than {task.pinned} has room for"
-                )
-                raise ScenarioError(problem, key="job.cache.size")
+            check_room(task.pinned, needs)
             return replace(task, demands={**task.demands, "memory": needs})
 
+        for machine in _without_store(job.tasks, cluster):
+            check_room(machine, size)
         return replace(job, tasks=tuple(map(reserve, job.tasks)))
 
 
@@ -124,6 +130,56 @@ def _beyond(window: int | None, iterations: int | None) -> str:
     if window is None or iterations is None or window <= iterations:
         return ""
     return f"found {window} for a job of {iterations} batches: write {iterations}"
+
+
+def _without_store(tasks: Sequence[Task], cluster: Cluster) -> list[str]:
+    """Return the machines on which samplers of a job may stand, and no store does."""
+    stores = {task.pinned for task in tasks if task.kind == "graph_store"}
+    pins = {task.pinned for task in tasks if task.kind == "sampler"}
+    names = [machine.name for machine in cluster.machines]
+    return [n for n in names if n not in stores and (None in pins or n in pins)]
+
+
+def leave_room(
+    job: Job, cluster: Cluster, places: Mapping[str, str] | None = None
+) -> Cluster:
+    """Return the cluster without the memory of caches on machines that own no part.
+
+    Where a store is, its demands have it (`CachedSection.reserve`). ``places``: machine
+    of every task; without it samplers may stand on any. Raises InfeasiblePlacement
+    where that is more than there is; DataError where the data set is missing, damaged.
+    """
+    from emu.graph_data import CachePlan, open_for  # noqa: PLC0415 - 60 ms
+
+    taken = dict[str, float]()
+    for name in job.job_names:
+        settings = job.settings_of(name)
+        if not isinstance(settings.get("cache"), Mapping):
+            continue
+        plan = CachePlan.from_settings(settings, open_for(settings).feature_length)
+        assert plan is not None  # noqa: S101 - for mypy
+        size = settings["cache"]["size"] + _ID_BYTES * plan.rows
+        tasks = [task for task in job.tasks if task.job_name == name]
+        if places is not None:
+            tasks = [replace(task, pinned=places[task.name]) for task in tasks]
+        for machine in _without_store(tasks, cluster):
+            taken[machine] = taken.get(machine, 0.0) + size
+
+    def keep_free(machine: Machine) -> Machine:
+        resources = dict(machine.resources)
+        if machine.name in taken and "memory" in resources:
+            resources["memory"] -= taken[machine.name]
+            if (lacking := -resources["memory"]) > 0:
+                problem = (
+                    f"caches of jobs need {SIZE.format(lacking)} more memory than "
+                    f"machine {machine.name} has left"
+                )
+                raise InfeasiblePlacement(problem, resource="memory", shortfall=lacking)
+        return replace(machine, resources=resources)
+
+    if not taken:
+        return cluster
+    return replace(cluster, machines=tuple(map(keep_free, cluster.machines)))
 
 
 def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Job:
@@ -142,7 +198,10 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
         at = [(task.kind, machine_of[task.name]) for task in own]
         stores = [machine for kind, machine in at if kind == "graph_store"]
         places = {machine: store for store, machine in enumerate(stores)}
-        homes = [places.get(machine, -1) for kind, machine in at if kind == "sampler"]
+        samplers = [machine for kind, machine in at if kind == "sampler"]
+        for machine in samplers:  # without a store: numbers behind those of all stores
+            places.setdefault(machine, len(places))
+        homes = [places[machine] for machine in samplers]
         plan = {**cache, "homes": homes, "first": first}
         by_name[name] = {**settings, "cache": plan}
     if "jobs" in job.settings:
@@ -161,10 +220,14 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     if cache is None or cache.policy not in FIXED:
         return
     plan = BatchPlan.from_settings(settings)
-    stores = [task.name for task in job.tasks if task.kind == "graph_store"]
+    machines = [task.name for task in job.tasks if task.kind == "graph_store"]
+    samplers = [task.name for task in job.tasks if task.kind == "sampler"]
+    for sampler, home in zip(samplers, cache.homes, strict=True):
+        if home == len(machines):  # the first on a machine without a store
+            machines.append(sampler)
     row = dataset.feature_length * number_bytes(settings)
-    reads = [choose_rows(dataset, plan, cache, home) for home in range(len(stores))]
-    yield from ghost_features(stores, reads, dataset.owner, row, cause=CACHED)
+    reads = [choose_rows(dataset, plan, cache, home) for home in range(len(machines))]
+    yield from ghost_features(machines, reads, dataset.owner, row, cause=CACHED)
 
 
 def cache_figures(schedule: Schedule) -> dict[str, Any]:

@@ -158,6 +158,23 @@ class JobSection(Section):
         """Return the machines that take part, out of those of the cluster."""
         return tuple(machines) if self.machines is None else self.machines
 
+    def owners(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines that own a part of the data, in the parts' order."""
+        return self.ranks(machines)
+
+    @property
+    def chosen_count(self) -> int | None:
+        """Number of machines that `on_machines` takes; None for any."""
+        return None
+
+    def choice_pool(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines of which `on_machines` takes some."""
+        return tuple(machines)
+
+    def on_cluster(self, cluster: ClusterSection) -> Self:
+        """Return the job, with what follows from the machines of its cluster."""
+        return self
+
     @property
     def length(self) -> str:
         """Number of iterations or epochs, in words."""
@@ -383,13 +400,7 @@ class JobSection(Section):
 
     def rank_problems(self, cluster: ClusterSection) -> Problems:
         """Yield what is wrong with ``job.machines``: unknown, or there twice."""
-        names, counts = cluster.names, Counter(self.machines or ())
-        for position, name in enumerate(self.machines or ()):
-            trail: Trail = ("job", "machines", position)
-            if name not in names:
-                yield trail, f"no machine {name!r}, {nearest(name, names)}"
-            elif counts[name] > 1:
-                yield trail, f"{name!r} occurs {counts[name]} times"
+        yield from name_problems("machines", self.machines or (), cluster.names)
 
     def device_problems(self, cluster: ClusterSection) -> Problems:
         """Yield devices with times that no machine has, and what would be right."""
@@ -402,6 +413,17 @@ class JobSection(Section):
                     none = "no machine has a device"
                     hint = nearest(device, devices) if devices else none
                     yield (*trail, device), f"no machine has device {device!r}, {hint}"
+
+
+def name_problems(key: str, stated: Sequence[str], machines: Sequence[str]) -> Problems:
+    """Yield what is wrong with machines under a key of ``job``."""
+    counts = Counter(stated)
+    for position, name in enumerate(stated):
+        trail: Trail = ("job", key, position)
+        if name not in machines:
+            yield trail, f"no machine {name!r}, {nearest(name, machines)}"
+        elif counts[name] > 1:
+            yield trail, f"{name!r} occurs {counts[name]} times"
 
 
 def whole_kinds(tasks: Mapping[str, str], wanted: set[str]) -> set[str]:

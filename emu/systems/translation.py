@@ -7,16 +7,15 @@ it. Times of what is done to a mini-batch are in proportion to its seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.systems import Keys
-from emu.systems.cache_section import CachedSection
+from emu.systems.stores_section import StoresSection
 from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
 from emu.units import DURATION, SIZE
 
@@ -69,6 +68,17 @@ class CommonJob:
     """True where machines state gpus."""
     cache: Keys = field(default_factory=dict)
     """Key ``cache`` of systems that pull features, as stated, if it is."""
+    owners: Keys = field(default_factory=dict)
+    """Key ``stores`` of systems with graph stores, likewise."""
+
+    @property
+    def has_stores_apart(self) -> bool:
+        """True where machines that compute may own no part of the graph."""
+        return bool(self.owners.get("stores", "auto") != "auto")
+
+    def stores_on(self, machines: Sequence[str]) -> int:
+        """Return the number of stores where these machines take part."""
+        return self.stores if self.has_stores_apart else len(machines)
 
     def spread(self, workers: int, stores: int) -> CommonJob:
         """Return as many seeds per iteration, rounded, over such workers and stores."""
@@ -142,13 +152,16 @@ def read_replicas(
 ) -> Keys:
     """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
+    of_stores: Keys = {"cache": {}, "owners": {}}
+    if isinstance(job, StoresSection):
+        of_stores = {"cache": job.cache_keys, "owners": job.store_keys}
     demands = {kind: amounts.amounts() for kind, amounts in job.demands}
     return {
         "workers": len(ranks),
         "machines": ranks,
-        "stores": len(ranks),
+        "stores": len(job.owners(cluster.names)),
         "by_hops": by_hops,
-        "cache": job.cache_keys if isinstance(job, CachedSection) else {},
+        **of_stores,
         "demands": {**demands, "replica": demands["worker"]},
         "step": 0.0,
     }
@@ -166,19 +179,18 @@ def roomy_machines(
     Of more, those on which a worker takes the least time, then with the fastest NIC.
     One that states no gpu has none where others do.
     """
-    gpus = cluster.has_gpus
-    needed = {"gpu": 1.0, **needed} if gpus else needed
+    needed = {"gpu": 1.0, **needed} if cluster.has_gpus else needed
     time = job.times.by_kind().get("worker", 0.0)
     if job.rates is not None:  # workers multiply most
         time = job.rates.multiply
-    built, candidates = cluster.build().machines, []
-    for number, (name, position) in enumerate(cluster.names_and_positions()):
-        machine = cluster.machines[position]
-        rooms = {"gpu": 0.0} | machine.amounts() if gpus else machine.amounts()
-        roomy = all(rooms.get(r, inf) >= amount for r, amount in needed.items())
-        if roomy and name in among:
-            seconds = time_on(time, machine.device or DEFAULT_DEVICE)
-            candidates.append((seconds, -built[number].bandwidth_in, number, name))
+    built = {machine.name: machine for machine in cluster.build().machines}
+    numbers = {name: number for number, name in enumerate(cluster.names)}
+    candidates = []
+    for name in cluster.roomy(needed):
+        if name in among:
+            device = cluster.by_name[name].device or DEFAULT_DEVICE
+            nic = -built[name].bandwidth_in
+            candidates.append((time_on(time, device), nic, numbers[name], name))
     if not candidates:
         raise ScenarioError(
             "no machine has room for a worker with its samplers, which are one process "
@@ -196,16 +208,27 @@ def machines_key(common: CommonJob) -> Keys:
     return {"machines": [*common.machines]}
 
 
+def refuse_stores(common: CommonJob, system: str) -> None:
+    """Raise ScenarioError where graph stores stand apart; the system has none."""
+    if common.has_stores_apart:
+        problem = (
+            f"{system} has no graph stores: systems: {{{system}: {{stores: auto}}}} "
+            "lets each machine own a part"
+        )
+        raise ScenarioError(problem, key="job.stores")
+
+
 #: Keys of a mini-batch job that a system has which trains on the whole graph.
 _WHOLE_KEYS = ("dataset", "optimizer", "precision", "rates", "coflow")
 
 
-def write_whole_graph(common: CommonJob, *kinds: str) -> Keys:
+def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
     """Return the keys of a job that trains on the whole graph, as many epochs.
 
     ``kinds`` are those of its models. Neighbours are averaged, as in mini-batches.
-    Raises ScenarioError when it has no such model, or times are stated.
+    Raises ScenarioError when it has no such model, times or stores are stated.
     """
+    refuse_stores(common, system)
     model, rates = common.same["model"], common.same.get("rates")
     if (kind := model.get("kind", "sage")) not in kinds:
         problem = f"trains {' or '.join(kinds)} on the whole graph, not {kind}"

@@ -92,6 +92,7 @@ class WholeGraphSection(JobSection):
     foreign: ClassVar[dict[str, str]] = {
         "fanouts": f"nothing is sampled: {_SAMPLED}",
         "batch_size": f"there are no mini-batches: {_SAMPLED}",
+        "stores": "each machine that takes part owns a part: write machines",
         "iterations": "an iteration is an epoch here: write epochs",
     }
 

@@ -5,23 +5,31 @@ Must not know: scenarios, systems.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, product
 from math import prod
 
 import numpy as np
 
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.problem import Cluster, Job
 from emu.problem.placement import slowness
 
 Names = tuple[str, ...]
+Numbers = tuple[int, ...]
 
 #: Sets up to which all are tried that differ in the kinds of their machines.
 MOST_SETS = 32
+#: Numbers of machines by kind that are looked through for those of one size: 0.1 s.
+_MOST_MIXTURES = 50_000
 
 
 def machine_sets(
-    job: Job, cluster: Cluster, most: int, held: Collection[str] = ()
+    job: Job,
+    cluster: Cluster,
+    most: int,
+    held: Collection[str] = (),
+    size: int | None = None,
 ) -> list[Names]:
     """Return sets of machines to try, by name in the cluster's order, all of it first.
 
@@ -30,43 +38,126 @@ def machine_sets(
     racks, and prefixes within them.
 
     ``job``: its tasks say how slow every machine is. ``most``: how many, at least 1; of
-    more those are left whose sizes are spread evenly.
+    more those are left whose sizes are spread evenly. ``size``: of each; all machines
+    are not among these.
     """
-    factors = slowness(job, cluster)
-    slow = factors.mean(axis=0) if len(factors) else np.ones(len(cluster.machines))
-    changing = {c.link.rpartition(" ")[0] for c in cluster.changes}
-    changing |= {change.machine for change in cluster.speed_changes}
-    zone, kind_of, speed = cluster.links.zone, list[object](), []
-    for m, machine in enumerate(cluster.machines):
-        alone = machine.name if machine.name in changing else ""
-        rooms = sorted(machine.resources.items()), sorted(machine.slots.items())
-        nic = machine.bandwidth_in, machine.bandwidth_out
-        latency = machine.latency_in, machine.latency_out
-        takes = tuple(factors[:, m]) if len(factors) else ()
-        kind = alone, str(rooms), nic, latency, machine.speed, int(zone[m]), takes
-        kind_of.append(kind)
-        speed.append((-min(nic), float(slow[m]), m))
-    # By NIC, then device, the fastest first.
-    order = sorted(range(len(speed)), key=speed.__getitem__)
-    kinds = list(dict.fromkeys(kind_of[m] for m in order))
-    members = [[m for m in order if kind_of[m] == kind] for kind in kinds]
-    names = [machine.name for machine in cluster.machines]
-    if prod(len(group) + 1 for group in members) - 1 <= MOST_SETS:
-        # So many machines of each kind, for all such numbers.
-        mixtures: list[Sequence[int]] = [
-            [m for group, n in zip(members, counts, strict=True) for m in group[:n]]
-            for counts in product(*(range(len(group) + 1) for group in members))
-        ]
+    sets = _list_sets(job, cluster, size)
+    if size is None:
+        chosen = _with_everything(sets, cluster, most, held)
     else:
-        racks = [[m for m in order if zone[m] == z] for z in dict.fromkeys(zone[order])]
-        ways = order, sorted(order, key=slow.__getitem__), *racks
-        mixtures = [some for way in ways for some in accumulate([m] for m in way)]
-        mixtures += accumulate(racks)
-    must = {names.index(name) for name in held}
-    unique = dict.fromkeys(tuple(sorted({*one} | must)) for one in mixtures if one)
-    everything = (*range(len(names)),)
-    rest = sorted(unique.keys() - {everything}, key=lambda one: (len(one), one))
-    if len(rest) > most - 1:
-        places = np.linspace(0, len(rest) - 1, max(most - 1, 0)).round()
-        rest = [rest[int(place)] for place in dict.fromkeys(places.tolist())]
-    return [tuple(names[m] for m in one) for one in (everything, *rest)]
+        chosen = _spread_evenly(sorted(sets), most)
+
+    names = [machine.name for machine in cluster.machines]
+    return [tuple(names[number] for number in numbers) for numbers in chosen]
+
+
+def _with_everything(
+    sets: set[Numbers], cluster: Cluster, most: int, held: Collection[str]
+) -> list[Numbers]:
+    """Return all machines, then sets of any size, each with those that are held."""
+    everything = (*range(len(cluster.machines)),)
+    must = {cluster.index(name) for name in held}
+    unique = {tuple(sorted({*numbers} | must)) for numbers in sets}
+    unique.discard(everything)
+
+    by_number = sorted(unique)
+    by_size = sorted(by_number, key=len)
+    return [everything, *_spread_evenly(by_size, most - 1)]
+
+
+def _spread_evenly(sets: list[Numbers], most: int) -> list[Numbers]:
+    """Return so many of the sets at most, from the first to the last."""
+    if len(sets) <= most:
+        return sets
+    places = np.linspace(0, len(sets) - 1, max(most, 0)).round()
+    return [sets[int(place)] for place in dict.fromkeys(places.tolist())]
+
+
+def _list_sets(job: Job, cluster: Cluster, size: int | None) -> set[Numbers]:
+    """Return the sets that are worth a try, by position, none of them empty."""
+    factors = slowness(job, cluster)
+    slow = np.ones(len(cluster.machines))
+    if len(factors):
+        slow = factors.mean(axis=0)
+
+    def speed(number: int) -> tuple[float, float]:
+        machine = cluster.machines[number]
+        slower_way = min(machine.bandwidth_in, machine.bandwidth_out)
+        return -slower_way, float(slow[number])
+
+    order = sorted(range(len(slow)), key=speed)
+    members = _by_kind(cluster, factors, order)
+    if size is None:
+        # All numbers but none of any kind are sets.
+        mixtures = _mixtures(members, MOST_SETS + 1)
+    else:
+        mixtures = _of_size(_mixtures(members, _MOST_MIXTURES), size)
+
+    if not 0 < len(mixtures) <= MOST_SETS:
+        mixtures = [*_prefixes(cluster, order, slow)]
+        if size is not None:
+            mixtures = _of_size(mixtures, size)
+    return {tuple(sorted(numbers)) for numbers in mixtures}
+
+
+def _of_size(mixtures: list[Sequence[int]], size: int) -> list[Sequence[int]]:
+    return [numbers for numbers in mixtures if len(numbers) == size]
+
+
+def _by_kind(
+    cluster: Cluster, factors: Floats, order: Sequence[int]
+) -> list[list[int]]:
+    """Return the machines of each kind, alike in all that a job may notice."""
+    changing = {change.link.rpartition(" ")[0] for change in cluster.changes}
+    changing |= {change.machine for change in cluster.speed_changes}
+
+    members = dict[object, list[int]]()
+    for number in order:
+        machine = cluster.machines[number]
+        kind = (
+            machine.name if machine.name in changing else "",
+            str(sorted(machine.resources.items())),
+            str(sorted(machine.slots.items())),
+            machine.bandwidth_in,
+            machine.bandwidth_out,
+            machine.latency_in,
+            machine.latency_out,
+            machine.speed,
+            int(cluster.links.zone[number]),
+            tuple(factors[:, number]) if len(factors) else (),
+        )
+        members.setdefault(kind, []).append(number)
+    return [*members.values()]
+
+
+def _mixtures(members: Sequence[Sequence[int]], most: int) -> list[Sequence[int]]:
+    """Return so many machines of each kind, for all such numbers; none of too many."""
+    numbers_of_kinds = [range(len(group) + 1) for group in members]
+    possible = prod(map(len, numbers_of_kinds))
+    if possible > most:
+        return []
+
+    mixtures = list[Sequence[int]]()
+    for counts in product(*numbers_of_kinds):
+        numbers = list[int]()
+        for group, count in zip(members, counts, strict=True):
+            numbers += group[:count]
+        if numbers:
+            mixtures.append(numbers)
+    return mixtures
+
+
+def _prefixes(
+    cluster: Cluster, order: Sequence[int], slow: Floats
+) -> Iterator[Sequence[int]]:
+    """Yield prefixes of the orders, and whole racks after each other."""
+    zone = cluster.links.zone
+    racks = [
+        [number for number in order if zone[number] == rack]
+        for rack in dict.fromkeys(zone[order])
+    ]
+    fastest_first = sorted(order, key=slow.__getitem__)
+
+    for numbers in (order, fastest_first, *racks):
+        yield from accumulate([number] for number in numbers)
+    yield from accumulate(racks)

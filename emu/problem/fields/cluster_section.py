@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_serializer
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_serializer,
+)
 
 from emu.problem import Cluster, Link, Machine, Route
 from emu.problem.fields.quantities import Duration, Few, Name, Positive, Price, Rate
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
+from emu.units import RATE
 
 
 def both_directions(found: Any) -> Any:
@@ -51,10 +60,15 @@ class MachineNic(Nic):
     """``50 us`` for each direction, or ``{in: ..., out: ...}``: the last byte of a flow
     arrives so much after it was sent; the next flow does not wait for that."""
 
+    _stripes: tuple[MachineNic, ...] = PrivateAttr(default=())
+    """NICs that the file lists, of which this is the sum."""
+
     @model_serializer(mode="wrap")
     def _write(self, write: Callable[[MachineNic], dict[str, Any]]) -> Any:
         if self is NO_NIC:
             return "none"
+        if self._stripes:
+            return [one.model_dump(mode="json") for one in self._stripes]
         content = write(self)
         if self.latency == _NO_LATENCY:
             content.pop("latency", None)
@@ -65,9 +79,27 @@ class MachineNic(Nic):
 NO_NIC = MachineNic.model_construct(inward=0.0, outward=0.0, latency=_NO_LATENCY)
 
 
-def nic_or_none(found: Any) -> Any:
-    """Take ``none`` for a machine without a NIC."""
-    return NO_NIC if found == "none" else both_directions(found)
+def read_nic(found: Any, read: ValidatorFunctionWrapHandler) -> MachineNic:
+    """Return a machine's interface: ``none``, one NIC, or the sum of several."""
+    if found == "none":
+        return NO_NIC
+    if not isinstance(found, list):
+        nic: MachineNic = read(both_directions(found))
+        return nic
+    if not found:
+        raise ValueError("found no NIC, write none for a machine without one")
+
+    stripes: list[MachineNic] = [read(both_directions(one)) for one in found]
+    if any(one.latency != stripes[0].latency for one in stripes):
+        raise ValueError("bytes of a flow use all NICs: write one latency for each")
+    nic = stripes[0].model_copy(
+        update={
+            "inward": sum(one.inward for one in stripes),
+            "outward": sum(one.outward for one in stripes),
+        }
+    )
+    nic._stripes = (*stripes,)  # noqa: SLF001 - its own module
+    return nic
 
 
 _Machines = Annotated[
@@ -222,9 +254,9 @@ class MachineSection(Resources):
     """With a count the machines are called name0, name1, ...; default m0, m1, ..."""
     count: Few = 1
     """Number of equal machines."""
-    nic: Annotated[MachineNic, BeforeValidator(nic_or_none)]
+    nic: Annotated[MachineNic, WrapValidator(read_nic)]
     """``50 Gbit/s`` for both directions, ``{in: ..., out: ..., latency: 50 us}``, or
-    ``none``."""
+    ``none``; a list of NICs is striped: a flow uses all of them, as one of the sum."""
 
     speed: Positive = 1.0
     """Speed over this computer's: a task takes its measured CPU seconds over this.
@@ -305,6 +337,35 @@ class ClusterSection(Section):
     def has_gpus(self) -> bool:
         """True where a machine has a ``gpu``; those that state none then have none."""
         return any(machine.gpu for machine in self.machines)
+
+    def remarks(self) -> Iterator[str]:
+        """Yield a line on machines with several NICs."""
+        for machine in self.machines:
+            stripes = machine.nic._stripes  # noqa: SLF001 - its own module
+            if len(stripes) < 2:
+                continue
+            inward = RATE.format(machine.nic.inward)
+            outward = RATE.format(machine.nic.outward)
+            rate = inward if inward == outward else f"{inward} in, {outward} out"
+            yield (
+                f"{len(stripes)} NICs of {machine.name or 'a machine'} are striped, as "
+                f"one of {rate}: where each has flows of its own, write links, and "
+                "routes through them"
+            )
+
+    def roomy(self, needed: Mapping[str, float]) -> tuple[str, ...]:
+        """Return the machines that offer as much, each empty, in their order.
+
+        One that states no gpu has none where others do; else what is not stated is not
+        limited.
+        """
+        unstated = {"gpu": 0.0} if self.has_gpus else {}
+        names = []
+        for name, machine in self.by_name.items():
+            offers = unstated | machine.amounts()
+            if all(offers.get(key, inf) >= amount for key, amount in needed.items()):
+                names.append(name)
+        return (*names,)
 
     def build(self) -> Cluster:
         """Return the cluster; raise ValueError as `Cluster` and `Links`."""

@@ -1,9 +1,9 @@
 """Section ``job`` of ``system: data_parallel``, which P3 is measured against (DGL).
 
 Features are pulled from their owners, gradients summed; the bytes are those of DGTP's
-jobs (`dgtp_volumes`). Per machine m a store ``g0``, a
-sampler ``s0`` and a worker ``w0``, which share the worker's process, and the steps of
-its ring all-reduce, ``w0.ring0``, ...
+jobs (`dgtp_volumes`). Per machine that owns a part a store ``g0``; per machine that
+computes a sampler ``s0`` and a worker ``w0``, which share the worker's process, and the
+steps of its ring all-reduce, ``w0.ring0``, ...
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
+from pydantic import PrivateAttr
 from typing_extensions import override
 
 from emu.problem import Job, Task
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import (
     NamedEdge,
     all_reduce_edge_count,
@@ -23,7 +25,7 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
 )
-from emu.systems import Keys, translation
+from emu.systems import Keys, Problems, translation
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.dgtp.section import PullingSection
 from emu.systems.job_section import BuildContext
@@ -31,37 +33,52 @@ from emu.systems.training_section import ReplicaSection
 from emu.systems.translation import CommonJob, Translation
 
 
-def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator[Task]:
-    demands = section.demands
-    for rank, machine in enumerate(machines):
-        store = Task(
-            f"g{rank}",
-            "graph_store",
-            demands=demands.graph_store.amounts(),
-            pinned=machine,
-            program=PROGRAMS["graph_store"],
-            settings={"store": rank},
-        )
-        worker = replace(
-            store,
-            name=f"w{rank}",
-            kind="worker",
-            demands=demands.worker.amounts(),
-            process=f"w{rank}",
-            program=PROGRAMS["replica"],
-            settings={"worker": rank},
-            takes="gpu",
-        )
-        sampler = replace(
-            worker,
-            name=f"s{rank}",
-            kind="sampler",
-            demands={},
-            program=PROGRAMS["sampler"],
-            settings={"sampler": rank, "worker": rank},
-            takes="",
-        )
-        yield from (store, sampler, worker)
+def _tasks(
+    section: DataParallelJobSection, owners: Sequence[str], machines: Sequence[str]
+) -> Iterator[Task]:
+    """Yield the store, sampler and worker of every rank, and the stores beyond."""
+    for rank in range(max(len(owners), len(machines))):
+        if rank < len(owners):
+            yield _store(section, rank, owners[rank])
+        if rank < len(machines):
+            yield from _replica(section, rank, machines[rank])
+
+
+def _store(section: DataParallelJobSection, number: int, machine: str) -> Task:
+    return Task(
+        f"g{number}",
+        "graph_store",
+        demands=section.demands.graph_store.amounts(),
+        pinned=machine,
+        program=PROGRAMS["graph_store"],
+        settings={"store": number},
+    )
+
+
+def _replica(
+    section: DataParallelJobSection, rank: int, machine: str
+) -> tuple[Task, Task]:
+    """Return the sampler and the worker of a rank, which are one process."""
+    worker = Task(
+        f"w{rank}",
+        "worker",
+        demands=section.demands.worker.amounts(),
+        pinned=machine,
+        process=f"w{rank}",
+        program=PROGRAMS["replica"],
+        settings={"worker": rank},
+        takes="gpu",
+    )
+    sampler = replace(
+        worker,
+        name=f"s{rank}",
+        kind="sampler",
+        demands={},
+        program=PROGRAMS["sampler"],
+        settings={"sampler": rank, "worker": rank},
+        takes="",
+    )
+    return sampler, worker
 
 
 class DataParallelJobSection(ReplicaSection, PullingSection):
@@ -72,24 +89,64 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     partitioner: Literal["metis", "metis-dgl", "hash"] = "hash"
     """Which machine owns which vertex."""
 
+    _roomy: tuple[str, ...] | None = PrivateAttr(default=None)
+    """Machines with room for a worker, where a cluster is known."""
+
     @override
     def default_epoch(self, placed_by: str) -> str:
         return "replicate" if self.partitioner == "hash" else "local"
 
     @override
+    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines with a worker.
+
+        Where stores stand apart, by default the others with room for one.
+        """
+        if self.machines is not None or not self.has_stores_apart:
+            return super().ranks(machines)
+        roomy = machines if self._roomy is None else self._roomy
+        owners = self.owners(machines)
+        return tuple(name for name in roomy if name not in owners)
+
+    @override
+    def on_cluster(self, cluster: ClusterSection) -> Self:
+        job = super().on_cluster(cluster)
+        if job is not self:
+            needs = self.demands.worker.amounts()
+            needs = {"gpu": 1.0, **needs} if cluster.has_gpus else needs
+            job._roomy = cluster.roomy(needs)  # noqa: SLF001 - its own class
+        return job
+
+    @override
+    def candidates(self, machines: Sequence[str]) -> tuple[str, ...]:
+        return tuple(machines)  # also beside those of the workers
+
+    @override
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
-        return ranks * (ranks + 1) + all_reduce_edge_count(ranks)
+        stores = len(self.owners(machines))
+        return ranks * (stores + 1) + all_reduce_edge_count(ranks)
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        yield from super().problems(cluster)
+        if not self.ranks(cluster.names):
+            problem = (
+                "no machine without a store has room for a worker: write fewer, or "
+                "smaller demands, or job.machines"
+            )
+            yield ("job", "stores"), problem
 
     @override
     def build(self, context: BuildContext) -> Job:
         """Edges: store -> sampler (store-major), sampler -> worker, ring, credits."""
-        tasks = [*_tasks(self, self.ranks(context.machines))]
+        owners = self.owners(context.machines)
+        tasks = [*_tasks(self, owners, self.ranks(context.machines))]
         workers = [task for task in tasks if task.kind == "worker"]
         names = [worker.name for worker in workers]
         ranks = range(len(names))
         edges = [
-            *(NamedEdge(f"g{store}", f"s{rank}") for store in ranks for rank in ranks),
+            *(NamedEdge(f"g{s}", f"s{r}") for s in range(len(owners)) for r in ranks),
             *(NamedEdge(f"s{rank}", f"w{rank}") for rank in ranks),
             *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
         ]
@@ -98,14 +155,15 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
             edges,
             self.count_batches(context),
             self.replica_settings(context)
-            | self.cache_settings(len(ranks), len(ranks))
-            | {"partitioner": self.partitioner},
+            | self.cache_settings(len(owners), len(ranks))
+            | {"partitioner": self.partitioner, "parts": len(owners)},
             window=context.window,
         )
 
 
 def _write(common: CommonJob) -> Keys:
-    common = common.spread(len(common.machines), len(common.machines))
+    stores = common.stores_on(common.machines)
+    common = common.spread(len(common.machines), stores)
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
     times |= {
         k: translation.add_times(times[k], common.step)
@@ -115,6 +173,7 @@ def _write(common: CommonJob) -> Keys:
     return {
         "partitioner": "hash" if by_import else common.partitioner,
         **translation.machines_key(common),
+        **common.owners,
         **common.cache,
         **translation.write_common(common, times, "replica", "graph_store"),
     }

@@ -276,7 +276,10 @@ class DgclJobSection(DgclKeys):
 
 
 def _write(common: CommonJob) -> Keys:
-    return {**write_whole_graph(common, "gcn", "sage", "gin"), "plan": "best_of"}
+    return {
+        **write_whole_graph(common, "dgcl", "gcn", "sage", "gin"),
+        "plan": "best_of",
+    }
 
 
 TRANSLATION = Translation(None, _write, counts_epochs=True)

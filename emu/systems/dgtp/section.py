@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
@@ -35,12 +34,11 @@ from emu.problem.workloads.all_reduce import (
 )
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import Edit, Keys, Problems, Settings, Times, translation
-from emu.systems.cache_section import CachedSection
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.job_section import BuildContext
+from emu.systems.stores_section import StoresSection
 from emu.systems.training_section import number_bytes
 from emu.systems.translation import CommonJob, Translation
-from emu.units import SIZE
 
 
 def _edge_bytes(
@@ -119,7 +117,7 @@ def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:
     return np.repeat(column[:, None], job.iterations, axis=1)
 
 
-class PullingSection(CachedSection):
+class PullingSection(StoresSection):
     """Jobs of stores, samplers and workers: their operations, times and bytes."""
 
     @override
@@ -170,7 +168,10 @@ class PullingSection(CachedSection):
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
-        volumes = realize_volumes(job, open_for(job.settings))
+        dataset = open_for(job.settings)
+        if self.has_stores_apart:
+            self.check_parts(job.settings["parts"], dataset.vertices)
+        volumes = realize_volumes(job, dataset)
         return Realization(dgtp_times(job, times), volumes)
 
 
@@ -204,8 +205,8 @@ class DgtpJobSection(PullingSection):
     """Sum of gradients, by parameter servers or an all-reduce of the workers
     (``halving_doubling``: 2, 4, 8, ... of them)."""
     machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
-    """Machines that take part: a graph store on each, and all other tasks. By default
-    all, of which ``placement: best`` may leave some out."""
+    """Machines that take part: a graph store on each, or on ``stores`` among them, and
+    all other tasks. By default all, of which ``placement: best`` may leave some out."""
     ring: Literal["rank", "placed"] = "rank"
     """Order of the workers in ``sync: ring``, by number or ``placed``: with the fewest
     neighbours across a NIC or slow link. Searches judge by number."""
@@ -225,7 +226,7 @@ class DgtpJobSection(PullingSection):
 
     def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
-        stores = len(self.ranks(context.machines))
+        stores = len(self.owners(context.machines))
         samplers = self.workers * self.samplers_per_worker
         return {
             **self.training_settings(context),
@@ -243,7 +244,7 @@ class DgtpJobSection(PullingSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         samplers = self.workers * self.samplers_per_worker
         rounds = 1 if self.sampling == "oneshot" else 2 * (self.hops + 1)
-        fetches = (len(self.ranks(machines)) * rounds + 1) * samplers
+        fetches = (len(self.owners(machines)) * rounds + 1) * samplers
         if self.sync == "parameter_server":
             return fetches + 2 * self.workers * self.parameter_servers
         return fetches + all_reduce_edge_count(self.workers, self.sync)
@@ -261,26 +262,21 @@ class DgtpJobSection(PullingSection):
         is spread over fewer stores, so each needs more memory than the file states of
         one of ``count``. An imported ownership has as many parts as it came with.
         """
-        if self.machines is not None or self.partitioner == "imported":
+        if self.partitioner == "imported" and self.chosen_count is None:
             return None
-        store = self.demands.graph_store
-        if store.memory is not None:
-            more = math.ceil(store.memory * count / len(names))
-            store = store.model_copy(update={"memory": more})
-        demands = self.demands.model_copy(update={"graph_store": store})
-        return self.model_copy(update={"machines": (*names,), "demands": demands})
+        if self.stores is not None:
+            return super().on_machines(names, count)
+        if self.machines is not None:
+            return None
+        fewer = self.with_stores(names, self.memory_of_each(names, count))
+        return fewer.model_copy(update={"machines": fewer.stores, "stores": None})
 
     @override
     def machine_keys(self) -> Edit:
+        keys = super().machine_keys()
         if self.machines is None:
-            return {}
-        memory = self.demands.graph_store.memory
-        keys = (
-            {}
-            if memory is None
-            else {"job.demands.graph_store.memory": SIZE.exact(memory)}
-        )
-        return {"job.machines": [*self.machines], **keys}
+            return keys
+        return {"job.machines": [*self.machines], **self.memory_key, **keys}
 
     @property
     @override
@@ -313,6 +309,11 @@ class DgtpJobSection(PullingSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
         yield from self.rank_problems(cluster)
+        for position, name in enumerate(self.owners(cluster.names)):
+            if self.machines is not None and name not in self.machines:
+                among = ", ".join(self.machines)
+                problem = f"{name!r} takes no part, job.machines: {among}"
+                yield ("job", "stores", position), problem
         if self.batch_size % (samplers := self.samplers_per_worker):
             each = self.batch_size // samplers
             even = [str(n * samplers) for n in (each, each + 1) if n]
@@ -334,21 +335,22 @@ class DgtpJobSection(PullingSection):
 
     @override
     def build(self, context: BuildContext) -> Job:
-        machines = self.ranks(context.machines)
+        owners = self.owners(context.machines)
         return build_named_job(
-            dgtp_tasks(self, machines),
-            dgtp_edges(self, len(machines)),
+            dgtp_tasks(self, owners),
+            dgtp_edges(self, len(owners)),
             self.count_batches(context),
             self.settings(context),
             window=context.window,
         )
 
 
-def dgtp_tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Task]:
+def dgtp_tasks(section: DgtpJobSection, owners: Sequence[str]) -> Iterator[Task]:
     """Yield the tasks, whose settings tell a program its place.
 
-    They are ``store``, ``sampler`` and ``worker`` (of a sampler: the worker it serves),
-    ``server``; a hop task also its ``hop``, from 1.
+    Settings are ``store``, ``sampler`` and ``worker`` (of a sampler: the worker it
+    serves), ``server``; a hop task also its ``hop``, from 1. ``owners``: machines with
+    a store.
     """
     demands = {kind: amounts.amounts() for kind, amounts in section.demands}
     by_server = section.sync == "parameter_server"
@@ -358,7 +360,7 @@ def dgtp_tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Tas
         demand = demands[kind]
         return Task(name, kind, demands=demand, program=program, settings=settings)
 
-    for i, machine in enumerate(machines):
+    for i, machine in enumerate(owners):
         store = replace(of_kind("graph_store", f"g{i}", store=i), pinned=machine)
         yield store
         yield from _rounds(store, "graph_store_hop", section)
@@ -396,8 +398,8 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
     )
 
 
-def dgtp_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
-    """Yield the edges of a job on so many machines.
+def dgtp_edges(section: DgtpJobSection, count: int) -> Iterator[NamedEdge]:
+    """Yield the edges of a job with so many stores.
 
     Every g -> s (store-major), s -> its w, every w -> ps (worker-major), every ps -> w
     with lag 1 (server-major), or those of the all-reduce (`all_reduce_edges`, which
@@ -405,7 +407,7 @@ def dgtp_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
     g.hop (sampler-major) and its answers g.hop -> s (store-major), then every
     s.fetch -> g.
     """
-    stores = [f"g{i}" for i in range(machines)]
+    stores = [f"g{i}" for i in range(count)]
     samplers = [f"s{i}" for i in range(section.workers * section.samplers_per_worker)]
     workers = [f"w{i}" for i in range(section.workers)]
     yield from (NamedEdge(g, s) for g, s in product(stores, samplers))
@@ -434,7 +436,10 @@ def dgtp_edges(section: DgtpJobSection, machines: int) -> Iterator[NamedEdge]:
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     """Return the values particular to dgtp: servers step, samplers are processes."""
     demands = {kind: amounts.amounts() for kind, amounts in job.demands}
-    ranks, times = job.ranks(cluster.names), job.times.by_kind()
+    owners, times = job.owners(cluster.names), job.times.by_kind()
+    ranks = job.ranks(cluster.names)
+    if job.has_stores_apart:
+        ranks = tuple(name for name in ranks if name not in owners) or ranks
     worker, sampler = demands["worker"], demands["sampler"]
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
@@ -446,7 +451,8 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
         "machines": translation.roomy_machines(
             job, cluster, replica, job.workers, ranks
         ),
-        "stores": len(ranks),
+        "stores": len(owners),
+        "owners": job.store_keys,
         "by_hops": job.sampling == "multiround",
         "cache": job.cache_keys,
         "demands": {**demands, "replica": replica},
@@ -458,8 +464,8 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
 
 
 def _write(common: CommonJob) -> Keys:
-    stores = common.stated or common.everywhere
-    common = common.spread(common.workers, len(stores))
+    machines = common.stated or common.everywhere
+    common = common.spread(common.workers, common.stores_on(machines))
     kinds = ("graph_store", "sampler", "worker", "parameter_server")
     times = {"graph_store": 0.0, "parameter_server": 0.0, **common.times_of(*kinds)}
     if common.by_hops:
@@ -469,12 +475,22 @@ def _write(common: CommonJob) -> Keys:
         }
     return {
         "workers": common.workers,
-        **({"machines": [*common.stated]} if common.stated else {}),
+        **_take_part(common),
+        **common.owners,
         **common.cache,
         "partitioner": common.partitioner,
         "sampling": "multiround" if common.by_hops else "oneshot",
         **translation.write_common(common, times, "worker", "graph_store"),
     }
+
+
+def _take_part(common: CommonJob) -> Keys:
+    """Return the machines that the file states, with those of stores beside them."""
+    owners = common.owners.get("stores", [])
+    if common.stated is None or not isinstance(owners, list):
+        return {}  # others than these may be chosen for stores
+    names = {*common.stated, *owners}
+    return {"machines": [name for name in common.everywhere if name in names]}
 
 
 TRANSLATION = Translation(_read, _write)

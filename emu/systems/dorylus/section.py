@@ -333,7 +333,7 @@ _INTERVALS = 2
 
 
 def _write(common: CommonJob) -> Keys:
-    keys = write_whole_graph(common, "gcn", "gat")
+    keys = write_whole_graph(common, "dorylus", "gcn", "gat")
     if keys["model"]["kind"] == "gat":
         del keys["model"]["activation"]
     fastest = next(name for name in common.by_nic if name in keys["machines"])

@@ -438,6 +438,9 @@ class P3JobSection(ReplicaSection):
     """``even``, or shares of the columns of each machine of a group; one with 0
     computes no part of layer 1."""
 
+    foreign: ClassVar[dict[str, str]] = {
+        "stores": "each machine that takes part has columns: write machines"
+    }
     unprofiled: ClassVar[str] = (
         "a profile knows no cycles of a pipeline, write job.times instead"
     )
@@ -555,6 +558,7 @@ class P3JobSection(ReplicaSection):
 def _write(common: CommonJob) -> Keys:
     if "program" in common.same["model"]:
         raise ScenarioError(_NO_PROGRAM, key="job.model.program")
+    translation.refuse_stores(common, "p3")
     common = common.spread(len(common.machines), len(common.machines))
     times = common.times_of(
         "sampler", "all_reduce", *(translation.HOPS if common.by_hops else ())
