@@ -95,19 +95,28 @@ class RatesSection(Section):
     sample: RatePerDevice = Field(examples=["30 ns"])
     """Draw one edge of a mini-batch."""
     collect: RatePerDevice = Field(examples=["200 ps"])
-    """Collect one byte of rows that lie apart, for whoever needs them."""
+    """Collect one byte of rows that lie apart in memory of the host."""
     step: RatePerDevice = Field(examples=["0.5 ns"])
     """Step one parameter, or add one gradient to a sum."""
     launch: RatePerDevice = Field(examples=["50 us"])
     """Begin the pass of one layer."""
+    collect_device: RatePerDevice | None = None
+    """Collect one byte of rows that lie in memory of a device (``features: device``);
+    default is ``collect``."""
+
+    @property
+    def stated(self) -> dict[str, float | dict[str, float]]:
+        """Operation -> rate, or a rate per device, of those that the file states."""
+        return {name: rate for name, rate in self if rate is not None}
 
     def on(self, device: str) -> dict[str, float]:
         """Return operation -> seconds on a device."""
-        return {name: time_on(rate, device) for name, rate in self}
+        rates = {name: time_on(rate, device) for name, rate in self.stated.items()}
+        return {"collect_device": rates["collect"], **rates}
 
     def device_rates(self) -> Iterator[tuple[Trail, str, Times]]:
         """Yield (where, operation, device -> seconds) of those that differ."""
-        for name, rate in self:
+        for name, rate in self.stated.items():
             if isinstance(rate, dict):
                 yield ("job", "rates", name), name, rate
 

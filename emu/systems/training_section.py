@@ -261,6 +261,8 @@ class TrainingSection(JobSection):
     """A job that trains on sampled mini-batches."""
 
     trains: ClassVar[bool] = True
+    usual_features: ClassVar[str] = "host"
+    """Where features lie by default."""
 
     if TYPE_CHECKING:  # each system has kinds of process of its own
         demands: Section
@@ -286,6 +288,14 @@ class TrainingSection(JobSection):
     """Neighbours sampled per hop, the last for the seeds; ``all``: every neighbour."""
     batch_size: Count = Field(examples=[100])
     """Seeds per worker and iteration, shared evenly by its samplers."""
+    samplers_per_worker: Few = 1
+    """Sampling processes of each worker, beside its own process: sampler s serves
+    worker s // samplers_per_worker."""
+    features: Literal["host", "device"] | None = None
+    """Memory that rows or columns of features lie in. ``host``: the CPU collects them
+    beside the GPU, at rate ``collect``; ``device``: the GPU, which does nothing else
+    then, at ``collect_device``. Default is ``device`` for p3, as in its paper, else
+    ``host``."""
     times: TimesSection = TimesSection()
     """Profiled times; a ``profile`` replaces them."""
     rates: RatesSection | None = None
@@ -313,7 +323,19 @@ class TrainingSection(JobSection):
     @property
     def sampler_batch(self) -> int:
         """Seeds per sampler and iteration, B_s."""
-        return self.batch_size
+        return self.batch_size // self.samplers_per_worker
+
+    @property
+    def place_of_features(self) -> str:
+        """``host`` or ``device``: `features`, or the system's default."""
+        return self.features or self.usual_features
+
+    @property
+    def collecting(self) -> str:
+        """Operation that collects features: by a rate of the device where one is."""
+        on_device = self.place_of_features == "device"
+        has_rate = self.rates is not None and self.rates.collect_device is not None
+        return "collect_device" if on_device and has_rate else "collect"
 
     @property
     def hops(self) -> int:
@@ -329,8 +351,8 @@ class TrainingSection(JobSection):
         return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
 
     def samplers(self, machines: Sequence[str]) -> int:
-        """Return the number of samplers: one per machine that takes part."""
-        return len(self.ranks(machines))
+        """Return the number of samplers on these machines of the cluster."""
+        raise NotImplementedError
 
     @override
     def of_steps(self, steps: int) -> Self:
@@ -401,9 +423,35 @@ class TrainingSection(JobSection):
                 "write one per layer"
             )
             yield ("job", "fanouts"), problem
+        if problem := self._sharing_problem():
+            yield ("job", "batch_size"), problem
+        if problem := self._device_problem(cluster):
+            yield ("job", "features"), problem
         if (self.iterations is None) == (self.epochs is None):
             which = "neither" if self.iterations is None else "both"
             yield ("job",), f"found {which} of iterations and epochs, write one of them"
+
+    def _sharing_problem(self) -> str:
+        """Return what is wrong with a batch that samplers cannot share, if anything."""
+        samplers = self.samplers_per_worker
+        each, left = divmod(self.batch_size, samplers)
+        if not left:
+            return ""
+        even = [str(number * samplers) for number in (each, each + 1) if number]
+        return (
+            f"{self.batch_size} seeds cannot be shared evenly by {samplers} samplers "
+            f"(job.samplers_per_worker), write batch_size: {' or '.join(even)}"
+        )
+
+    def _device_problem(self, cluster: ClusterSection) -> str:
+        """Return what is wrong with features in memory of devices, if anything."""
+        if self.features != "device" or not cluster.has_gpus:
+            return ""
+        machines = cluster.by_name
+        names = [name for name in self.ranks(cluster.names) if name in machines]
+        without = [name for name in names if not machines[name].gpu]
+        hint = "write host, or machines that have one (job.machines)"
+        return f"{', '.join(without)} has no gpu: {hint}" if without else ""
 
     @override
     def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
@@ -502,13 +550,15 @@ class ReplicaDemandsSection(Section):
     """Resources that one process of each kind needs."""
 
     worker: Resources = Resources()
-    """Needs of a machine's process that samples and trains."""
+    """Needs of a machine's worker with its samplers."""
     graph_store: Resources = Resources()
-    """Needs of a graph store; P3 has none."""
+    """Needs of a graph store; P3 has one where ``features: host``."""
 
 
 class ReplicaSection(TrainingSection):
     """One replica of the model per machine, whose gradients are summed in a ring."""
+
+    grows_with: ClassVar[tuple[str, ...]] = ("samplers_per_worker",)
 
     machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
     """Machines that take part, rank by rank; default is all of them."""
@@ -521,6 +571,10 @@ class ReplicaSection(TrainingSection):
     def default_epoch(self, placed_by: str) -> str:
         return "replicate"
 
+    @override
+    def samplers(self, machines: Sequence[str]) -> int:
+        return len(self.ranks(machines)) * self.samplers_per_worker
+
     def replica_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
         ranks = len(self.ranks(context.machines))
@@ -530,7 +584,7 @@ class ReplicaSection(TrainingSection):
             "partitioner": "metis" if self.epoch == "local" else "hash",
             "parts": ranks,
             "workers": ranks,
-            "samplers_per_worker": 1,
+            "samplers_per_worker": self.samplers_per_worker,
             "sampling": "oneshot",
         }
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 #: Keys that mean the same in every system that has them.
 SAME_KEYS = (
-    "dataset", "model", "fanouts", "epoch", "credit_window", "optimizer", "precision",
-    "rates", "coflow",
+    "dataset", "model", "fanouts", "samplers_per_worker", "features", "epoch",
+    "credit_window", "optimizer", "precision", "rates", "coflow",
 )  # fmt: skip
 HOPS = ("sampler_hop", "graph_store_hop")
 
@@ -71,8 +71,13 @@ class CommonJob:
     """Key ``cache`` of systems that pull features, as stated, if it is."""
 
     def spread(self, workers: int, stores: int) -> CommonJob:
-        """Return as many seeds per iteration, rounded, over such workers and stores."""
-        batch = max(1, round(self.workers * self.batch_size / workers))
+        """Return as many seeds per iteration over such workers and stores.
+
+        They are rounded to what the samplers of a worker can share evenly.
+        """
+        samplers = self.same.get("samplers_per_worker", 1)
+        each = self.workers * self.batch_size / (workers * samplers)
+        batch = samplers * max(1, round(each))
         factors = {
             "graph_store": self.stores / stores,
             "parameter_server": 1.0,

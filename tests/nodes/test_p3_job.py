@@ -116,6 +116,13 @@ def test_unpipelined_equals_one_process(machines: int) -> None:
     "overrides",
     [
         ["job.push=derived"],
+        ["job.samplers_per_worker=2"],
+        ["job.samplers_per_worker=3", "job.push=derived", "job.features=host"],
+        ["job.samplers_per_worker=2", "job.structure=hashed", "job.pipeline=A"],
+        ["job.samplers_per_worker=2", "job.columns=[2,0,1]", "job.push=derived"],
+        ["job.samplers_per_worker=2", "job.model={kind: gat, hidden: 6, layers: 2}"],
+        ["job.features=host", "job.cache=1", "job.columns=[1]"],
+        ["job.features=host", "job.columns=[0,3,1]", "job.pipeline=B"],
         ["job.structure=hashed", "job.credit_window=1"],
         ["job.structure=hashed", "job.pipeline=A", "job.cache=1"],
         ["job.cache=1"],
@@ -145,21 +152,43 @@ def test_pipelines_equal_delayed_descent(pipeline: str, cache: int) -> None:
     assert max(kept) == {"A": 3, "B": 3}[pipeline]
 
 
-def test_data_parallel_equals_one_process() -> None:
-    check("job.system=data_parallel", "job.pipeline=null")
+@pytest.mark.parametrize("samplers", [1, 3])
+def test_data_parallel_equals_one_process(samplers: int) -> None:
+    each = f"job.samplers_per_worker={samplers}"
+    check("job.system=data_parallel", "job.pipeline=null", each)
+
+
+@pytest.mark.parametrize("samplers", [2, 3])
+def test_samplers_give_every_system_the_same_weights(samplers: int) -> None:
+    """The walk is the same: batches of 12 in shares, the last of an epoch short."""
+    common = [f"job.samplers_per_worker={samplers}", "job.batch_size=36"]
+    common += ["job.iterations=8"]
+    dgtp = ["job.system=dgtp", "job.workers=3", "job.pipeline=null"]
+    kinds = ("graph_store", "sampler", "worker", "parameter_server")
+    dgtp += [f"job.times={{{', '.join(f'{kind}: 0 s' for kind in kinds)}}}"]
+    pulled = ["job.system=data_parallel", "job.pipeline=null"]
+    jobs = [loads(TEXT, [*common, *own]).to_job() for own in (dgtp, pulled, [])]
+    found = [
+        systems()[job.settings["system"]].trained(
+            job, {name: one.result() for name, one in drive(job).programs.items()}
+        )
+        for job in jobs
+    ]
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-12, atol=1e-12)
 
 
 def test_no_row_of_features_travels() -> None:
     """Ids, edges and activations do, each under its name."""
     run = drive(loads(TEXT, ["job.pipeline=A", "job.iterations=3"]).to_job())
     kinds = {
-        name: array.shape[1:]
+        name.rstrip("0123456789").rstrip("."): array.shape[1:]
         for payload in run.payloads.values()
         for name, array in payload.items()
     }
 
     assert kinds == {
-        "outputs": (), "inputs": (), "source": (), "destination": (),
+        "vertices": (), "source": (), "destination": (), "outputs": (), "inputs": (),
         "partial": (6,), "of_sum": (6,), "part": (),
     }  # fmt: skip
     assert kinds_of(run) == {"structure", "activations", "gradients"}

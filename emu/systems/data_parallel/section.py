@@ -1,15 +1,14 @@
 """Section ``job`` of ``system: data_parallel``, which P3 is measured against (DGL).
 
 Features are pulled from their owners, gradients summed; the bytes are those of DGTP's
-jobs (`dgtp_volumes`). Per machine m a store ``g0``, a
-sampler ``s0`` and a worker ``w0``, which share the worker's process, and the steps of
-its ring all-reduce, ``w0.ring0``, ...
+jobs (`dgtp_volumes`). Per machine a store ``g0``, samplers
+``s0``, ... and a worker ``w0``, each a process, and the steps of its ring all-reduce in
+the worker's process, ``w0.ring0``, ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -32,36 +31,36 @@ from emu.systems.translation import CommonJob, Translation
 
 
 def _tasks(section: DataParallelJobSection, machines: Sequence[str]) -> Iterator[Task]:
+    """Yield the tasks of machine after machine; samplers are processes of their own."""
     demands = section.demands
+    each = section.samplers_per_worker
     for rank, machine in enumerate(machines):
-        store = Task(
+        yield Task(
             f"g{rank}",
             "graph_store",
             demands=demands.graph_store.amounts(),
             pinned=machine,
             program=PROGRAMS["graph_store"],
             settings={"store": rank},
+            takes=section.pools.get("graph_store", ""),
         )
-        worker = replace(
-            store,
-            name=f"w{rank}",
-            kind="worker",
+        for sampler in range(rank * each, (rank + 1) * each):
+            yield Task(
+                f"s{sampler}",
+                "sampler",
+                pinned=machine,
+                program=PROGRAMS["sampler"],
+                settings={"sampler": sampler, "worker": rank},
+            )
+        yield Task(
+            f"w{rank}",
+            "worker",
             demands=demands.worker.amounts(),
-            process=f"w{rank}",
+            pinned=machine,
             program=PROGRAMS["replica"],
             settings={"worker": rank},
             takes="gpu",
         )
-        sampler = replace(
-            worker,
-            name=f"s{rank}",
-            kind="sampler",
-            demands={},
-            program=PROGRAMS["sampler"],
-            settings={"sampler": rank, "worker": rank},
-            takes="",
-        )
-        yield from (store, sampler, worker)
 
 
 class DataParallelJobSection(ReplicaSection, PullingSection):
@@ -79,7 +78,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
-        return ranks * (ranks + 1) + all_reduce_edge_count(ranks)
+        return self.samplers(machines) * (ranks + 1) + all_reduce_edge_count(ranks)
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -87,10 +86,11 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         tasks = [*_tasks(self, self.ranks(context.machines))]
         workers = [task for task in tasks if task.kind == "worker"]
         names = [worker.name for worker in workers]
-        ranks = range(len(names))
+        stores = [task.name for task in tasks if task.kind == "graph_store"]
+        samplers = [task for task in tasks if task.kind == "sampler"]
         edges = [
-            *(NamedEdge(f"g{store}", f"s{rank}") for store in ranks for rank in ranks),
-            *(NamedEdge(f"s{rank}", f"w{rank}") for rank in ranks),
+            *(NamedEdge(store, to.name) for store in stores for to in samplers),
+            *(NamedEdge(one.name, names[one.settings["worker"]]) for one in samplers),
             *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
         ]
         return build_named_job(
@@ -98,7 +98,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
             edges,
             self.count_batches(context),
             self.replica_settings(context)
-            | self.cache_settings(len(ranks), len(ranks))
+            | self.cache_settings(len(stores), len(samplers))
             | {"partitioner": self.partitioner},
             window=context.window,
         )

@@ -122,14 +122,37 @@ def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:
 class PullingSection(CachedSection):
     """Jobs of stores, samplers and workers: their operations, times and bytes."""
 
+    @property
+    def pools(self) -> Mapping[str, str]:
+        """Kind of task -> pool of its machine that it needs a slot of.
+
+        Stores whose rows lie in memory of a device collect them on it, in turn with
+        what trains there.
+        """
+        on_device = self.place_of_features == "device"
+        return dict.fromkeys(("graph_store", "worker"), "gpu") if on_device else {}
+
+    @override
+    def with_machines(self, cluster: ClusterSection) -> ClusterSection:
+        """Return the cluster with a slot per GPU, where its tasks take turns."""
+        if not self.pools:
+            return cluster
+        machines = []
+        for machine in cluster.machines:
+            slots = {"gpu": max(int(machine.gpu or 1), 1), **machine.slots}
+            machines.append(machine.model_copy(update={"slots": slots}))
+        return cluster.model_copy(update={"machines": tuple(machines)})
+
     @override
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
         """Return the operations of stores, samplers and workers.
 
-        Stores collect the rows that they send; who draws an edge is a sampler that has
-        all structure, else the store that answers.
+        Stores collect the rows that they send, samplers those that their caches have in
+        memory of the host.
+        Who draws an edge is a sampler that has all structure, else the store that
+        answers.
         """
         settings, dataset = job.settings, open_for(job.settings)
         itemsize = number_bytes(settings)
@@ -137,15 +160,18 @@ class PullingSection(CachedSection):
         sizes = settings["model"], dataset.feature_length, dataset.classes
         parameters = parameter_count(*sizes)
         servers = sum(task.kind == "parameter_server" for task in job.tasks)
+        row = itemsize * dataset.feature_length
         operations = Operations(job)
-        operations.add_bytes(job, volumes, "graph_store")
+        operations.add_bytes(job, volumes, "graph_store", operation=self.collecting)
         operations.add_gradients(job, volumes, itemsize, "parameter_server")
         for t, task in enumerate(job.tasks):
             place = task.settings
             match task.kind:
-                case "sampler" if settings["sampling"] == "oneshot":
-                    edges = [one.edges for one in counts[place["sampler"]]]
-                    operations.add(t, {"sample": edges})
+                case "sampler":
+                    own = counts[place["sampler"]]
+                    operations.add(t, {"collect": [row * sum(one.hits) for one in own]})
+                    if settings["sampling"] == "oneshot":
+                        operations.add(t, {"sample": [one.edges for one in own]})
                 case "graph_store_hop":
                     store, hop = place["store"], place["hop"] - 1
                     answers = [
@@ -198,8 +224,6 @@ class DgtpJobSection(PullingSection):
     (DistDGL)."""
     workers: Few = 1
     """Workers of the job."""
-    samplers_per_worker: Few = 1
-    """Sampler s serves worker s // samplers_per_worker."""
     sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
     """Sum of gradients, by parameter servers or an all-reduce of the workers
     (``halving_doubling``: 2, 4, 8, ... of them)."""
@@ -300,11 +324,6 @@ class DgtpJobSection(PullingSection):
         demands = self.demands.model_copy(update={"worker": worker})
         return self.model_copy(update={"demands": demands})
 
-    @property
-    @override
-    def sampler_batch(self) -> int:
-        return self.batch_size // self.samplers_per_worker
-
     @override
     def samplers(self, machines: Sequence[str]) -> int:
         return self.workers * self.samplers_per_worker
@@ -313,15 +332,6 @@ class DgtpJobSection(PullingSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
         yield from self.rank_problems(cluster)
-        if self.batch_size % (samplers := self.samplers_per_worker):
-            each = self.batch_size // samplers
-            even = [str(n * samplers) for n in (each, each + 1) if n]
-            problem = (
-                f"{self.batch_size} seeds cannot be shared evenly by {samplers} "
-                "samplers (job.samplers_per_worker), write batch_size: "
-                f"{' or '.join(even)}"
-            )
-            yield ("job", "batch_size"), problem
         if self.sync == "halving_doubling" and self.workers & (self.workers - 1):
             problem = (
                 f"halving and doubling needs 2, 4, 8, ... workers, found "
@@ -355,8 +365,14 @@ def dgtp_tasks(section: DgtpJobSection, machines: Sequence[str]) -> Iterator[Tas
 
     def of_kind(kind: str, name: str, **settings: int) -> Task:
         program = PROGRAMS["replica" if kind == "worker" and not by_server else kind]
-        demand = demands[kind]
-        return Task(name, kind, demands=demand, program=program, settings=settings)
+        return Task(
+            name,
+            kind,
+            demands=demands[kind],
+            program=program,
+            settings=settings,
+            takes=section.pools.get(kind, ""),
+        )
 
     for i, machine in enumerate(machines):
         store = replace(of_kind("graph_store", f"g{i}", store=i), pinned=machine)
@@ -391,6 +407,7 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
         kind=kind,
         demands={},
         process=main.name,
+        takes="",
         program=PROGRAMS[kind],
         settings={**main.settings, **settings},
     )

@@ -27,15 +27,17 @@ from emu.problem.workloads.all_reduce import (
     build_named_job,
     part_elements,
 )
-from emu.problem.workloads.operations import (
-    LayerWork,
-    Operations,
-    count_layer,
-    count_layers,
-)
+from emu.problem.workloads.operations import Operations
 from emu.systems import Keys, Problems, Times, translation
 from emu.systems.job_section import BuildContext
-from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
+from emu.systems.p3.job import (
+    ENTRIES,
+    PHASES,
+    PIPELINES,
+    PROGRAMS,
+    column_blocks,
+)
+from emu.systems.p3.operations import FEATURE_BYTES, count_phases
 from emu.systems.training_section import (
     ModelProgramSection,
     ReplicaSection,
@@ -45,7 +47,6 @@ from emu.systems.training_section import (
 from emu.systems.translation import CommonJob, Translation
 from emu.units import SIZE
 
-_FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 #: Of machines and features.
 _TOO_FEW = (
     "{0} machines cannot share {1} features, write {1} or fewer of them, or shares of "
@@ -71,6 +72,8 @@ class P3Builder:
     hops
         Hops that a sampler asks the owners of the vertices for; 0: the whole structure
         is on every machine.
+    entry
+        Name, without its rank, of the task that collects the columns of a mini-batch.
     """
 
     def __init__(self, section: P3JobSection, context: BuildContext) -> None:
@@ -82,6 +85,7 @@ class P3Builder:
         self.members = section.cache or len(self.machines)
         self.groups = len(self.machines) // self.members
         self.hops = section.hops if section.structure == "hashed" else 0
+        self.entry = ENTRIES[section.place_of_features]
 
     def share(self, rank: int) -> float:
         """Return a machine's share of the columns over an even share."""
@@ -97,8 +101,8 @@ class P3Builder:
     def job(self, settings: Mapping[str, Any]) -> Job:
         """Return the job.
 
-        Edges rank by rank: questions and answers of its sampler, if it asks, what
-        travels for its batches, the order of its phases, the credits of its sampler;
+        Edges rank by rank: questions and answers of its samplers, if they ask, what
+        travels for its batches, the order of its phases, the credits of its samplers;
         then the rings. An edge of a process's own tasks carries nothing: they share its
         memory.
 
@@ -106,39 +110,80 @@ class P3Builder:
         """
         return build_named_job(self.tasks(), self.edges(), self.cycles, settings)
 
+    def samplers_of(self, rank: int) -> range:
+        """Return the numbers of a machine's samplers."""
+        each = self.section.samplers_per_worker
+        return range(rank * each, (rank + 1) * each)
+
     def tasks(self) -> Iterator[Task]:
         """Yield the tasks, machine by machine, then those of the rings."""
         for rank, machine in enumerate(self.machines):
-            here = Task("", "", pinned=machine, process=f"w{rank}")
-            for name, kind in {"s": "sampler", **PHASES}.items():
-                sampler = kind == "sampler"
-                yield replace(
-                    here,
-                    name=f"{name}{rank}",
-                    kind=kind,
-                    phase="sampling" if sampler else "training",
-                    behind=self.pipeline.behind_of(kind),
-                    demands=self.section.demands.worker.amounts() if sampler else {},
-                    program=PROGRAMS[kind],
-                    settings={"rank": rank},
-                    takes="" if sampler else "gpu",
-                )
-            for hop, (name, role) in itertools.product(
-                range(1, self.hops + 1), (("s", "sampler"), ("g", "store"))
-            ):
-                kind = "sampler_hop" if role == "sampler" else "graph_store_hop"
-                yield replace(
-                    here,
-                    name=f"{name}{rank}.hop{hop}",
-                    kind=kind,
-                    program=PROGRAMS[kind],
-                    settings={role: rank, "hop": hop},
-                    iterations=self.batches,
-                )
+            yield from self._sampling_tasks(rank, machine)
+            yield from self._phases(rank, machine)
         yield from all_reduce_tasks(self._ranks("w", "data_backward"))
         of_rows = self._ranks("v", "model_backward")
         for member in range(self.members if self.groups > 1 else 0):
             yield from all_reduce_tasks(of_rows[member :: self.members])
+
+    def _sampling_tasks(self, rank: int, machine: str) -> Iterator[Task]:
+        """Yield the samplers of a machine, each a process, with their hops."""
+        for number in self.samplers_of(rank):
+            sampler = Task(
+                f"s{number}",
+                "sampler",
+                pinned=machine,
+                phase="sampling",
+                program=PROGRAMS["sampler"],
+                settings={"sampler": number, "rank": rank},
+            )
+            yield sampler
+            for hop in range(1, self.hops + 1):
+                yield replace(
+                    sampler,
+                    name=f"s{number}.hop{hop}",
+                    kind="sampler_hop",
+                    phase="",
+                    process=sampler.name,
+                    program=PROGRAMS["sampler_hop"],
+                    settings={"sampler": number, "hop": hop},
+                    iterations=self.batches,
+                )
+
+    def _phases(self, rank: int, machine: str) -> Iterator[Task]:
+        """Yield the tasks of a machine's worker, which share its process."""
+        demands = self.section.demands
+        worker = Task("", "", pinned=machine, process=f"w{rank}")
+        if self.entry == "g":
+            yield replace(
+                worker,
+                name=f"g{rank}",
+                kind="graph_store",
+                phase="sampling",
+                demands=demands.graph_store.amounts(),
+                program=PROGRAMS["graph_store"],
+                settings={"rank": rank},
+            )
+        for name, kind in PHASES.items():
+            yield replace(
+                worker,
+                name=f"{name}{rank}",
+                kind=kind,
+                phase="training",
+                behind=self.pipeline.behind_of(kind),
+                demands=demands.worker.amounts() if name == "Mf" else {},
+                program=PROGRAMS[kind],
+                settings={"rank": rank},
+                takes="gpu",
+            )
+        for hop in range(1, self.hops + 1):
+            yield replace(
+                worker,
+                name=f"g{rank}.hop{hop}",
+                kind="graph_store_hop",
+                program=PROGRAMS["graph_store_hop"],
+                settings={"store": rank, "hop": hop},
+                iterations=self.batches,
+            )
 
     def _ranks(self, letter: str, after: str) -> list[Task]:
         """Return the ranks of a ring that sums what a phase leaves."""
@@ -158,21 +203,13 @@ class P3Builder:
         order, pipeline = self.pipeline.order, self.pipeline
         ranks = range(len(self.machines))
         for rank in ranks:
-            hops = (f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1))
-            asks = [*hops, f"s{rank}"]
-            for (hop, asker), store in itertools.product(
-                enumerate(asks[:-1], 1), ranks
-            ):
-                owner, place = f"g{store}.hop{hop}", (rank, store, hop)
-                yield NamedEdge(asker, owner, carries="frontier", place=place)
-                yield NamedEdge(owner, asks[hop], carries="answer", place=place)
+            for sampler in self.samplers_of(rank):
+                yield from self._hop_edges(sampler)
             yield from self._batch_edges(rank)
             for phase, then in itertools.pairwise(order):
                 yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
             yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
-            if self._window is not None:
-                for peer in self.group_of(rank):
-                    yield NamedEdge(f"Mf{peer}", asks[0], self._window, credit=True)
+            yield from self._credits(rank)
         forward = [f"Mf{rank}" for rank in ranks]
         yield from all_reduce_edges(
             [f"w{rank}" for rank in ranks],
@@ -192,26 +229,65 @@ class P3Builder:
                 about=(member,),
             )
 
+    def derived_by(self, sampler: int) -> list[int]:
+        """Return the samplers of peers whose batches a sampler draws as well."""
+        each = self.section.samplers_per_worker
+        rank, number = divmod(sampler, each)
+        peers = self.group_of(rank) if self.section.push == "derived" else ()
+        return [peer * each + number for peer in peers if peer != rank]
+
     def group_of(self, rank: int) -> range:
         """Return the machines of a machine's group."""
         first = rank - rank % self.members
         return range(first, first + self.members)
 
+    def _hop_edges(self, sampler: int) -> Iterator[NamedEdge]:
+        """Yield the questions of a sampler to all owners, and their answers."""
+        hops = [f"s{sampler}.hop{hop}" for hop in range(1, self.hops + 1)]
+        for hop, (asker, then) in enumerate(
+            itertools.pairwise([*hops, f"s{sampler}"]), 1
+        ):
+            for store in range(len(self.machines)):
+                owner = f"g{store}.hop{hop}"
+                place = (sampler, store, hop)
+                yield NamedEdge(asker, owner, carries="frontier", place=place)
+                yield NamedEdge(owner, then, carries="answer", place=place)
+
+    def _credits(self, rank: int) -> Iterator[NamedEdge]:
+        """Yield what holds the samplers of a machine back, of its whole group.
+
+        The first task of batch n waits for the end of cycle n - window.
+        """
+        if self._window is None:
+            return
+        first = ".hop1" if self.hops else ""
+        for sampler, peer in itertools.product(
+            self.samplers_of(rank), self.group_of(rank)
+        ):
+            end = f"{self.pipeline.order[-1]}{peer}"
+            yield NamedEdge(end, f"s{sampler}{first}", self._window, credit=True)
+
     def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
         """Yield the edges of the data for the batches of one machine."""
         _, forward, loss, end = self.pipeline.behind
-        yield NamedEdge(f"s{rank}", f"Mf{rank}")
-        for peer in self.group_of(rank):
-            if peer == rank:
-                continue
-            place = (rank, peer % self.members)
-            if self.section.push == "shipped":
-                yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
-            for source, to, lag in (
-                (f"Mf{peer}", f"Df{rank}", forward),
-                (f"Db{rank}", f"Mb{peer}", end - loss),
-            ):
-                yield NamedEdge(source, to, lag, carries="pull", place=place)
+        peers = [peer for peer in self.group_of(rank) if peer != rank]
+        for sampler in self.samplers_of(rank):
+            name, place = f"s{sampler}", (sampler, rank)
+            yield NamedEdge(name, f"{self.entry}{rank}", carries="batch", place=place)
+            for peer in peers if self.section.push == "shipped" else ():
+                place = (sampler, peer)
+                to = f"{self.entry}{peer}"
+                yield NamedEdge(name, to, carries="push", place=place)
+        if self.entry == "g":
+            yield NamedEdge(f"g{rank}", f"Mf{rank}")
+        for peer in peers:
+            place = (rank, peer)
+            yield NamedEdge(
+                f"Mf{peer}", f"Df{rank}", forward, carries="pull", place=place
+            )
+            yield NamedEdge(
+                f"Db{rank}", f"Mb{peer}", end - loss, carries="pull", place=place
+            )
 
 
 @dataclass(frozen=True)
@@ -270,152 +346,68 @@ def p3_realization(
     tasks, edges = [*builder.tasks()], [*builder.edges()]
     seconds = np.zeros((len(tasks), builder.cycles))
     for row, task in zip(seconds, tasks, strict=True):
-        by_columns = task.kind.startswith("model")
+        by_columns = task.kind.startswith("model") or task.kind == "graph_store"
         work = builder.share(task.settings["rank"]) if by_columns else 1.0
         first = task.behind
         row[first : first + builder.batches] = times.get(task.kind, 0.0) * work
     volumes = np.zeros((len(edges), builder.cycles))
-    blocks = builder.blocks(model.feature_length)
     behind = {task.name: task.behind for task in tasks}
     for row, edge in zip(volumes, edges, strict=True):
         first = behind[edge.source]
         batches = slice(first, first + builder.batches)
-        if edge.carries in {"upper", "first_layer"}:
-            summed = model.upper
-            if edge.carries == "first_layer":
-                summed = model.first_width * blocks[edge.place[-1]]
-            row[batches] = model.itemsize * part_elements(summed, edge.place)
-        elif edge.carries:
-            row[batches] = [
-                _bytes_of(edge, blocks, one, model)
-                for one in counts[edge.place[0]][: builder.batches]
-            ]
+        row[batches] = _bytes_of(builder, edge, counts, model)
     return Realization(seconds, volumes)
 
 
 def _bytes_of(
-    edge: NamedEdge, blocks: Sequence[int], counts: SampleCounts, model: SplitModel
-) -> int:
-    """Return the bytes on an edge for a mini-batch of such counts."""
+    builder: P3Builder,
+    edge: NamedEdge,
+    counts: Sequence[Sequence[SampleCounts]],
+    model: SplitModel,
+) -> float | list[int]:
+    """Return the bytes on an edge, of all mini-batches or of each."""
+    blocks = builder.blocks(model.feature_length)
+
+    def block_of(rank: int) -> int:
+        return blocks[rank % builder.members]
+
     match edge.carries, edge.place:
-        case "frontier", (_, store, hop):
-            return model_shapes.VERTEX_ID_BYTES * counts.frontier_owned[hop - 1][store]
-        case "answer", (_, store, hop):
-            return model_shapes.ANSWERED_EDGE_BYTES * counts.answered[hop - 1][store]
-        case _, (_, block) if not blocks[block]:
-            return 0
-        case "push", _:  # ids and edges of layer 1's structure
-            structure = model_shapes.BLOCK_EDGE_BYTES * counts.first_edges
-            return model_shapes.VERTEX_ID_BYTES * counts.inputs + structure
-        case _:
-            return model.pull_bytes(counts)
+        case "", _:
+            return 0.0
+        case "upper", place:
+            return model.itemsize * part_elements(model.upper, place)
+        case "first_layer", place:
+            weights = model.first_width * blocks[place[-1]]
+            return model.itemsize * part_elements(weights, place)
+        case "pull", (rank, peer):
+            samplers = builder.samplers_of(rank) if block_of(peer) else range(0)
+            sizes = [[model.pull_bytes(one) for one in counts[s]] for s in samplers]
+        case "batch", (sampler, rank):
+            sizes = [[_structure_bytes(one, one.edges) for one in counts[sampler]]]
+            derived = builder.derived_by(sampler) if block_of(rank) else ()
+            sizes += [[_first_bytes(one) for one in counts[s]] for s in derived]
+        case "push", (sampler, peer):
+            pushed = (sampler,) if block_of(peer) else ()
+            sizes = [[_first_bytes(one) for one in counts[s]] for s in pushed]
+        case "frontier", (sampler, store, hop):
+            owned = [one.frontier_owned[hop - 1][store] for one in counts[sampler]]
+            sizes = [[model_shapes.VERTEX_ID_BYTES * number for number in owned]]
+        case _, (sampler, store, hop):
+            answered = [one.answered[hop - 1][store] for one in counts[sampler]]
+            sizes = [[model_shapes.ANSWERED_EDGE_BYTES * number for number in answered]]
+    totals = [sum(of_batch) for of_batch in zip(*sizes, strict=True)]
+    return totals[: builder.batches] or 0.0
 
 
-def split_layer(
-    kind: str, widths: tuple[int, int], counts: Sequence[SampleCounts]
-) -> tuple[LayerWork, LayerWork]:
-    """Return the operations of layer 1 on some columns, and of the rest of layer 1.
-
-    Attention and the second matrix of ``gin`` are of the rest, which takes the sum over
-    all columns. ``kind``: of the model; ``widths``: number of columns, and width of the
-    layer; ``counts``: of each mini-batch of a machine.
-    """
-    columns, width = widths
-    edges, inputs, outputs = np.array(
-        [(one.first_edges, one.inputs, one.outputs) for one in counts], float
-    ).T
-    if kind == "gat":
-        linear = LayerWork(0.0, inputs * columns * width, narrows=True)
-        return linear, LayerWork((edges + outputs) * width, 0.0, narrows=True)
-    layer = count_layer(kind, widths, edges, inputs, outputs)
-    rest = LayerWork(0.0, 0.0, narrows=False, outer=layer.outer)
-    return replace(layer, outer=0.0), rest
+def _structure_bytes(counts: SampleCounts, edges: int) -> int:
+    """Return the bytes of the ids of S_0, and of so many edges of blocks."""
+    ids = model_shapes.VERTEX_ID_BYTES * counts.inputs
+    return ids + model_shapes.BLOCK_EDGE_BYTES * edges
 
 
-def count_phases(
-    builder: P3Builder, job: Job, steps: tuple[int, int], volumes: NDArray[np.float64]
-) -> Operations:
-    """Return the operations of the job that ``builder`` builds.
-
-    ``steps``: parameters of a column of layer 1, and the upper ones; ``volumes``: real
-    bytes of (edge, cycle).
-    """
-    settings, dataset = job.settings, open_for(job.settings)
-    phases = _Phases(
-        builder=builder,
-        model=settings["model"],
-        sizes=(dataset.feature_length, dataset.classes),
-        counts=count_job(settings, dataset, builder.batches),
-        steps=steps,
-    )
-    operations = Operations(job)
-    operations.add_gradients(job, volumes, number_bytes(settings))
-    for t, task in enumerate(job.tasks):
-        when = slice(task.behind, task.behind + builder.batches)
-        for amounts in phases.of_task(task):
-            operations.add(t, amounts, when)
-    return operations
-
-
-@dataclass(frozen=True)
-class _Phases:
-    """Amounts of the tasks of all mini-batches, by operation."""
-
-    builder: P3Builder
-    model: Mapping[str, Any]
-    sizes: tuple[int, int]
-    counts: Sequence[Sequence[SampleCounts]]
-    steps: tuple[int, int]
-
-    def _split(
-        self, columns: int, counts: Sequence[SampleCounts]
-    ) -> tuple[LayerWork, LayerWork]:
-        width = self.model["hidden"] if self.model["layers"] > 1 else self.sizes[1]
-        return split_layer(self.model.get("kind", "sage"), (columns, width), counts)
-
-    def of_task(self, task: Task) -> Iterator[dict[str, Any]]:
-        match task.kind:
-            case "graph_store_hop":
-                store, hop = task.settings["store"], task.settings["hop"] - 1
-                each = [[one.answered[hop][store] for one in of] for of in self.counts]
-                yield {"sample": np.sum(each, axis=0)}
-            case "sampler" if not self.builder.hops:
-                rank = task.settings["rank"]
-                derives = self.builder.section.push == "derived"
-                for peer in self.builder.group_of(rank) if derives else (rank,):
-                    yield {"sample": [one.edges for one in self.counts[peer]]}
-            case "data_forward" | "data_backward":
-                yield from self._of_data(task.settings["rank"], task.kind)
-            case "model_forward" | "model_backward":
-                yield from self._of_columns(task.settings["rank"], task.kind)
-            case _:
-                pass
-
-    def _of_data(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
-        own = self.counts[rank]
-        _, rest = self._split(self.sizes[0], own)
-        for layer in (rest, *count_layers(self.model, *self.sizes, own)[1:]):
-            forward = kind == "data_forward"
-            yield layer.forward if forward else layer.backward(first=False)
-        if kind == "data_backward":
-            yield {"step": float(self.steps[1])}
-
-    def _of_columns(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
-        columns = self.builder.blocks(self.sizes[0])[rank % self.builder.members]
-        if not columns:
-            return
-        for of in (self.counts[peer] for peer in self.builder.group_of(rank)):
-            linear, _ = self._split(columns, of)
-            # The group's batches are one pass.
-            if kind == "model_forward":
-                rows = np.array([one.inputs for one in of], float)
-                yield linear.forward | {"launch": 0.0}
-                yield {"collect": rows * columns * _FEATURE_BYTES}
-            else:
-                yield linear.backward(first=True) | {"launch": 0.0}
-        yield {"launch": 1.0}
-        if kind == "model_backward":
-            yield {"step": float(self.steps[0] * columns)}
+def _first_bytes(counts: SampleCounts) -> int:
+    """Return the bytes of the structure of layer 1."""
+    return _structure_bytes(counts, counts.first_edges)
 
 
 class P3JobSection(ReplicaSection):
@@ -438,6 +430,7 @@ class P3JobSection(ReplicaSection):
     """``even``, or shares of the columns of each machine of a group; one with 0
     computes no part of layer 1."""
 
+    usual_features: ClassVar[str] = "device"
     unprofiled: ClassVar[str] = (
         "a profile knows no cycles of a pipeline, write job.times instead"
     )
@@ -451,9 +444,10 @@ class P3JobSection(ReplicaSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         members = min(self.cache or ranks, ranks)
-        pushes = 2 * self.hops * ranks if self.structure == "hashed" else 0
+        asks = 2 * self.hops * ranks if self.structure == "hashed" else 0
         rings = all_reduce_edge_count(ranks)
-        return ranks * (2 * (members - 1) + pushes + 4) + rings
+        of_samplers = self.samplers_per_worker * (asks + 1)
+        return ranks * (2 * (members - 1) + of_samplers + 3) + rings
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
@@ -505,6 +499,7 @@ class P3JobSection(ReplicaSection):
             "structure": self.structure,
             "groups": builder.groups,
             "columns": list(self.columns),
+            "features": self.place_of_features,
         }
         return builder.job(settings)
 
@@ -531,7 +526,7 @@ class P3JobSection(ReplicaSection):
         blocks = builder.blocks(length)
         for rank, name in enumerate(builder.machines):
             columns = blocks[rank % builder.members]
-            size = dataset.vertices * columns * _FEATURE_BYTES
+            size = dataset.vertices * columns * FEATURE_BYTES
             lacking = lacking_memory(cluster, name, size + needs.get("memory", 0.0))
             if lacking > 0:
                 problem = (
