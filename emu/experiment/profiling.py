@@ -353,15 +353,13 @@ def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
     keys = {} if stated is None else stated.model_dump(mode="json", exclude_none=True)
     for name, rate in fitted.rates.items():
         keys[name] = DURATION.exact(float(f"{rate or 1e-18:.4g}"))
-    fields = RatesSection.model_fields
-    needed = [name for name in OPERATIONS if fields[name].is_required()]
-    if missing := [name for name in needed if name not in keys]:
+    if missing := [name for name in OPERATIONS if name not in keys]:
         problem = (
             "no task of this job tells it: state job.rates, of which those that are "
             "measured are replaced"
         )
         raise ScenarioError(problem, key=f"job.rates.{missing[0]}")
-    return {name: keys[name] for name in OPERATIONS if name in keys}
+    return {name: keys[name] for name in RatesSection.model_fields if name in keys}
 
 
 @dataclass(frozen=True)

@@ -263,7 +263,8 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
             shares[f"path {name}"] += long
         else:
             device = experiment.scenario.cluster.by_name[name].device
-            of_device = rates.on(device or DEFAULT_DEVICE)
+            task = job.tasks[link.task]
+            of_device = section.rates_of(task, device or DEFAULT_DEVICE)
             each = counts[:, link.task, link.iteration]
             seconds = each * [of_device[operation] for operation in OPERATIONS]
             for operation, part in zip(OPERATIONS, seconds.tolist(), strict=True):

@@ -85,7 +85,7 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     totals = {}
     operations = section.count_operations(plain, context, volumes)
     for device in {*context.devices.values()}:
-        every = [rates.on(device)] * len(plain.tasks)
+        every = [section.rates_of(task, device) for task in plain.tasks]
         totals[device] = operations.seconds(every).sum(axis=1)
     whole = realization.times.sum(axis=1)
     tasks, devices = {task.name: task for task in job.tasks}, context.devices.items()

@@ -206,6 +206,11 @@ class JobSection(Section):
         """Return the operations of every task, from real bytes of (edge, iteration)."""
         raise NotImplementedError
 
+    def rates_of(self, task: Task, device: str) -> dict[str, float]:
+        """Return operation -> seconds of a task on a device, of job.rates."""
+        assert self.operation_rates is not None  # noqa: S101 - for mypy
+        return self.operation_rates.on(device)
+
     def rate_tasks(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> NDArray[np.float64]:
@@ -214,11 +219,11 @@ class JobSection(Section):
         A task that is pinned has the rates of its machine's device, others the default
         ones, of which ``Task.slowness`` is a multiple.
         """
-        rates = self.operation_rates
-        assert rates is not None  # noqa: S101 - for mypy
-        devices = {"": DEFAULT_DEVICE, **context.devices}
-        on = {machine: rates.on(device) for machine, device in devices.items()}
-        of_tasks = [on.get(task.pinned or "", on[""]) for task in job.tasks]
+        devices = context.devices
+        of_tasks = [
+            self.rates_of(task, devices.get(task.pinned or "", DEFAULT_DEVICE))
+            for task in job.tasks
+        ]
         return self.count_operations(job, context, volumes).seconds(of_tasks)
 
     def least_edges(self, machines: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from typing_extensions import override
 from emu.errors import DataError, ScenarioError
 from emu.host.foreign_code import class_problem
 from emu.host.input_file import read_text
-from emu.problem import Cluster, Job, Realization
+from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
@@ -330,12 +330,13 @@ class TrainingSection(JobSection):
         """``host`` or ``device``: `features`, or the system's default."""
         return self.features or self.usual_features
 
-    @property
-    def collecting(self) -> str:
-        """Operation that collects features: by a rate of the device where one is."""
-        on_device = self.place_of_features == "device"
-        has_rate = self.rates is not None and self.rates.collect_device is not None
-        return "collect_device" if on_device and has_rate else "collect"
+    @override
+    def rates_of(self, task: Task, device: str) -> dict[str, float]:
+        """Return its rates: what a GPU collects lies in its own memory."""
+        rates = super().rates_of(task, device)
+        if self.place_of_features == "device" and task.takes == "gpu":
+            rates["collect"] = rates["collect_device"]
+        return rates
 
     @property
     def hops(self) -> int:

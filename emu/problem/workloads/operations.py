@@ -21,12 +21,9 @@ from emu.problem.workloads.all_reduce import ALL_REDUCE, RECEIVE, steps_of
 from emu.problem.workloads.model_shapes import SampleCounts
 
 #: Operations that have a rate: an edge's number that is added up, a multiplication with
-#: its addition, an edge that is drawn, a byte that is collected from scattered rows in
-#: memory of the host, a parameter's step or gradient that is added, a layer's pass that
-#: is begun, and a byte that is collected in memory of a device.
-OPERATIONS = (
-    "aggregate", "multiply", "sample", "collect", "step", "launch", "collect_device",
-)  # fmt: skip
+#: its addition, an edge that is drawn, a byte that is collected from scattered rows, a
+#: parameter's step or gradient that is added, and a layer's pass that is begun.
+OPERATIONS = ("aggregate", "multiply", "sample", "collect", "step", "launch")
 
 
 class Operations:
@@ -47,15 +44,9 @@ class Operations:
             row = self.counts[OPERATIONS.index(name), task, when]
             row += np.asarray(amount, float)
 
-    def add_bytes(
-        self,
-        job: Job,
-        volumes: NDArray[np.float64],
-        *kinds: str,
-        operation: str = "collect",
-    ) -> None:
+    def add_bytes(self, job: Job, volumes: NDArray[np.float64], *kinds: str) -> None:
         """Count the real bytes of (edge, iteration) that kinds send as collected."""
-        counts = self.counts[OPERATIONS.index(operation)]
+        counts = self.counts[OPERATIONS.index("collect")]
         for edge, row in zip(job.edges, volumes, strict=True):
             if job.tasks[edge.source].kind in kinds:
                 counts[edge.source] += row

@@ -162,7 +162,7 @@ class PullingSection(CachedSection):
         servers = sum(task.kind == "parameter_server" for task in job.tasks)
         row = itemsize * dataset.feature_length
         operations = Operations(job)
-        operations.add_bytes(job, volumes, "graph_store", operation=self.collecting)
+        operations.add_bytes(job, volumes, "graph_store")
         operations.add_gradients(job, volumes, itemsize, "parameter_server")
         for t, task in enumerate(job.tasks):
             place = task.settings

@@ -119,12 +119,11 @@ class _Phases:
 
     def _collected(self, rank: int) -> dict[str, Any]:
         """Return the bytes of a machine's columns of all vertices of the group."""
-        operation = self.builder.section.collecting
         rows = sum(
             np.array([one.inputs for one in batches], float)
             for batches in self._of_group(rank)
         )
-        return {operation: rows * self._columns_of(rank) * FEATURE_BYTES}
+        return {"collect": rows * self._columns_of(rank) * FEATURE_BYTES}
 
     def _of_data(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
         for sampler in self.builder.samplers_of(rank):

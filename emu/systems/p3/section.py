@@ -366,37 +366,48 @@ def _bytes_of(
     model: SplitModel,
 ) -> float | list[int]:
     """Return the bytes on an edge, of all mini-batches or of each."""
-    blocks = builder.blocks(model.feature_length)
-
-    def block_of(rank: int) -> int:
-        return blocks[rank % builder.members]
-
-    match edge.carries, edge.place:
-        case "", _:
-            return 0.0
-        case "upper", place:
-            return model.itemsize * part_elements(model.upper, place)
-        case "first_layer", place:
-            weights = model.first_width * blocks[place[-1]]
-            return model.itemsize * part_elements(weights, place)
-        case "pull", (rank, peer):
-            samplers = builder.samplers_of(rank) if block_of(peer) else range(0)
-            sizes = [[model.pull_bytes(one) for one in counts[s]] for s in samplers]
-        case "batch", (sampler, rank):
-            sizes = [[_structure_bytes(one, one.edges) for one in counts[sampler]]]
-            derived = builder.derived_by(sampler) if block_of(rank) else ()
-            sizes += [[_first_bytes(one) for one in counts[s]] for s in derived]
-        case "push", (sampler, peer):
-            pushed = (sampler,) if block_of(peer) else ()
-            sizes = [[_first_bytes(one) for one in counts[s]] for s in pushed]
-        case "frontier", (sampler, store, hop):
-            owned = [one.frontier_owned[hop - 1][store] for one in counts[sampler]]
-            sizes = [[model_shapes.VERTEX_ID_BYTES * number for number in owned]]
-        case _, (sampler, store, hop):
-            answered = [one.answered[hop - 1][store] for one in counts[sampler]]
-            sizes = [[model_shapes.ANSWERED_EDGE_BYTES * number for number in answered]]
+    if not edge.carries:
+        return 0.0
+    if edge.carries in {"upper", "first_layer"}:
+        summed = model.upper
+        if edge.carries == "first_layer":
+            block = builder.blocks(model.feature_length)[edge.place[-1]]
+            summed = model.first_width * block
+        return model.itemsize * part_elements(summed, edge.place)
+    sizes = [*_sampled_bytes(builder, edge, counts, model)]
     totals = [sum(of_batch) for of_batch in zip(*sizes, strict=True)]
     return totals[: builder.batches] or 0.0
+
+
+def _sampled_bytes(
+    builder: P3Builder,
+    edge: NamedEdge,
+    counts: Sequence[Sequence[SampleCounts]],
+    model: SplitModel,
+) -> Iterator[list[int]]:
+    """Yield the bytes of all mini-batches, by sampler whose batch is on the edge."""
+    blocks = builder.blocks(model.feature_length)
+    match edge.carries, edge.place:
+        case "frontier", (sampler, store, hop):
+            owned = [one.frontier_owned[hop - 1][store] for one in counts[sampler]]
+            yield [model_shapes.VERTEX_ID_BYTES * number for number in owned]
+        case "answer", (sampler, store, hop):
+            answered = [one.answered[hop - 1][store] for one in counts[sampler]]
+            yield [model_shapes.ANSWERED_EDGE_BYTES * number for number in answered]
+        case "batch", (sampler, rank):
+            yield [_structure_bytes(one, one.edges) for one in counts[sampler]]
+            holds = blocks[rank % builder.members]
+            for drawn in builder.derived_by(sampler) if holds else ():
+                yield [_first_bytes(one) for one in counts[drawn]]
+        case _, (_, peer) if not blocks[peer % builder.members]:
+            return
+        case "push", (sampler, _):
+            yield [_first_bytes(one) for one in counts[sampler]]
+        case _, (rank, _):
+            for sampler in builder.samplers_of(rank):
+                yield [model.pull_bytes(one) for one in counts[sampler]]
+        case _:
+            raise ValueError(f"an edge that carries {edge.carries!r} is none of P3")
 
 
 def _structure_bytes(counts: SampleCounts, edges: int) -> int:

@@ -32,7 +32,7 @@ class Group:
         self.ranks: int = settings["workers"]
         self.groups: int = settings["groups"]
         self._samplers: int = settings["samplers_per_worker"]
-        self._members = self.ranks // self.groups
+        self._members: int = self.ranks // self.groups
 
         first = rank - rank % self._members
         self.machines = range(first, first + self._members)
@@ -48,7 +48,7 @@ class Group:
 
     def holds(self, rank: int) -> bool:
         """Return True where a machine holds any columns."""
-        return bool(self.blocks[rank % self._members])
+        return self.blocks[rank % self._members] > 0
 
     def samplers_of(self, rank: int) -> range:
         """Return the numbers of a machine's samplers."""
