@@ -88,6 +88,8 @@ class SystemResult:
     """Accuracy over time until the target, by seed; of all there was where refused."""
     memory: Mapping[str, float] = field(default_factory=dict)
     """Bytes at most, by machine that takes part (`memory_by_machine`)."""
+    gpu_memory: Mapping[str, float] = field(default_factory=dict)
+    """Likewise of its GPUs, where machines state that."""
     busy: float | None = None
     """Share of the makespan that what trains computes; None where nothing does."""
     weights: str = ""
@@ -172,6 +174,7 @@ class SystemResult:
             "busiest_link": self.busiest_link,
             "busiest": dict(zip(("port", "used"), self.busiest, strict=True)),
             "memory": dict(self.memory),
+            "gpu_memory": dict(self.gpu_memory),
             "busy": self.busy,
             "bytes": self.moved,
             "cost": self.cost,
@@ -299,10 +302,14 @@ def limits_table(results: Sequence[SystemResult]) -> Table:
         setup = format_duration(one.setup["seconds"], 3) if one.setup else ""
         cells = [format_size(one.moved), setup]
         cells += [f"{link} {share:.0%}" if one.moved else "", one.limit]
-        cells.append(format_size(max(one.memory.values())) if one.memory else "")
+        memories = filter(None, (one.memory, one.gpu_memory))
+        fullest = [format_size(max(sizes.values())) for sizes in memories]
+        cells.append(" + ".join(fullest))
         cells += [] if one.busy is None else [f"{one.busy:.0%}"]
         table.add_row(one.system, *cells)
-    table.caption = "memory: of the fullest machine; busy: what trains, the mean"
+    on_gpus = ", and of its GPUs" if any(one.gpu_memory for one in results) else ""
+    memory = f"memory: of the fullest machine{on_gpus}"
+    table.caption = f"{memory}; busy: what trains, the mean"
     return table
 
 

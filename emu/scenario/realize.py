@@ -63,10 +63,11 @@ def build_job(scenario: Scenario) -> Job:
     if isinstance(section, CachedSection):
         job = section.reserve(job, scenario.to_cluster())
     job = _with_rated_devices(scenario, job)
-    if (figures := model_figures(scenario)) is None:
-        return job
-    model = {**job.settings["model"], "parameters": figures.parameters}
-    return replace(job, settings={**job.settings, "model": model})
+    if (figures := model_figures(scenario)) is not None:
+        model = {**job.settings["model"], "parameters": figures.parameters}
+        job = replace(job, settings={**job.settings, "model": model})
+    context = scenario.build_context()
+    return section.reserve_devices(job, context, scenario.to_cluster())
 
 
 def _with_rated_devices(scenario: Scenario, job: Job) -> Job:

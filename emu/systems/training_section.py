@@ -23,7 +23,6 @@ from emu.problem.fields.quantities import (
     Few,
     FileName,
     FilePath,
-    Name,
     Positive,
     Seed,
     Window,
@@ -33,6 +32,7 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import Edit, Problems, Settings, Times
+from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 from emu.systems.job_section import (
     BuildContext,
     JobSection,
@@ -487,6 +487,24 @@ class TrainingSection(JobSection):
             seconds = self.rate_tasks(job, context, volumes)
         return Realization(seconds, volumes / context.byte_scale)
 
+    def device_memory(self, _job: Job, _context: BuildContext) -> Mapping[str, Parts]:
+        """Return what each task keeps in memory of a GPU, in real bytes.
+
+        Raises DataError when the data set is missing or damaged.
+        """
+        return {}
+
+    def reserve_devices(self, job: Job, context: BuildContext, cluster: Cluster) -> Job:
+        """Return the job with `device_memory` demanded, where machines state theirs.
+
+        Raises ScenarioError where it does not fit; DataError as `device_memory`.
+        """
+        if not any(RESOURCE in one.resources for one in cluster.machines):
+            return job
+        train = open_fitting(job.settings).train_count
+        parts = self.device_memory(job, replace(context, train_vertices=train))
+        return demand_devices(job, cluster, parts, context.byte_scale)
+
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
@@ -538,58 +556,3 @@ def lacking_memory(cluster: Cluster, machine: str, size: float) -> float:
     """Return the bytes of ``size`` that a machine has no memory for, if above 0."""
     there = cluster.machines[cluster.index(machine)].resources.get("memory", math.inf)
     return size - there
-
-
-class ReplicaTimesSection(TimesSection):
-    """Execution time of one task of each kind; machines collect features at once."""
-
-    graph_store: DurationPerDevice = 0.0
-    """Data parallel: collect the features of one iteration for all workers."""
-
-
-class ReplicaDemandsSection(Section):
-    """Resources that one process of each kind needs."""
-
-    worker: Resources = Resources()
-    """Needs of a machine's worker with its samplers."""
-    graph_store: Resources = Resources()
-    """Needs of a graph store; P3 has one where ``features: host``."""
-
-
-class ReplicaSection(TrainingSection):
-    """One replica of the model per machine, whose gradients are summed in a ring."""
-
-    grows_with: ClassVar[tuple[str, ...]] = ("samplers_per_worker",)
-
-    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
-    """Machines that take part, rank by rank; default is all of them."""
-    demands: ReplicaDemandsSection = ReplicaDemandsSection()
-    """Resources per process."""
-    times: ReplicaTimesSection = ReplicaTimesSection()
-    """Profiled times."""
-
-    @override
-    def default_epoch(self, placed_by: str) -> str:
-        return "replicate"
-
-    @override
-    def samplers(self, machines: Sequence[str]) -> int:
-        return len(self.ranks(machines)) * self.samplers_per_worker
-
-    def replica_settings(self, context: BuildContext) -> Settings:
-        """Return the settings of node programs that follow from these keys."""
-        ranks = len(self.ranks(context.machines))
-        return {
-            **self.training_settings(context),
-            # Features go by columns under P3: owners say whose a seed is.
-            "partitioner": "metis" if self.epoch == "local" else "hash",
-            "parts": ranks,
-            "workers": ranks,
-            "samplers_per_worker": self.samplers_per_worker,
-            "sampling": "oneshot",
-        }
-
-    @override
-    def problems(self, cluster: ClusterSection) -> Problems:
-        yield from super().problems(cluster)
-        yield from self.rank_problems(cluster)

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
+from emu.problem.fields.section import SIZES
 from emu.systems import Keys
 from emu.systems.cache_section import CachedSection
-from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
+from emu.systems.replica_section import ReplicaSection
+from emu.systems.training_section import PHASES, TrainingSection
 from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
@@ -235,7 +237,7 @@ def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) 
     """Return the keys that all systems have, as a scenario states them."""
     demands = {
         "worker" if kind == "replica" else kind: {
-            name: SIZE.exact(amount) if name == "memory" else amount
+            name: SIZE.exact(amount) if name in SIZES else amount
             for name, amount in common.demands.get(kind, {}).items()
         }
         for kind in demanding

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emu.graph_data import open_for
 from emu.prediction.simulation import simulate
@@ -176,6 +178,36 @@ def test_samplers_give_every_system_the_same_weights(samplers: int) -> None:
     ]
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_drawn_shapes_equal_one_process(data: st.DataObject) -> None:
+    machines = data.draw(st.integers(1, 4))
+    members = data.draw(st.sampled_from([n for n in (1, 2, 3, 4) if machines % n == 0]))
+    columns = data.draw(st.lists(st.integers(0, 2), min_size=members, max_size=members))
+    samplers = data.draw(st.integers(1, 3))
+    push, structure = data.draw(
+        st.sampled_from(
+            [
+                ("derived", "replicated"),
+                ("shipped", "replicated"),
+                ("shipped", "hashed"),
+            ]
+        )
+    )
+    check(
+        f"cluster.machines[0].count={machines}",
+        f"job.cache={members}",
+        f"job.columns={columns if any(columns) else 'even'}",
+        f"job.samplers_per_worker={samplers}",
+        f"job.batch_size={samplers * data.draw(st.integers(1, 5))}",
+        f"job.push={push}",
+        f"job.structure={structure}",
+        f"job.features={data.draw(st.sampled_from(['host', 'device']))}",
+        f"job.pipeline={data.draw(st.sampled_from(['none', 'A', 'B']))}",
+        f"job.credit_window={data.draw(st.integers(1, 4))}",
+    )
 
 
 def test_no_row_of_features_travels() -> None:

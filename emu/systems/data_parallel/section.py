@@ -26,7 +26,7 @@ from emu.systems import Keys, translation
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.dgtp.section import PullingSection
 from emu.systems.job_section import BuildContext
-from emu.systems.training_section import ReplicaSection
+from emu.systems.replica_section import ReplicaSection
 from emu.systems.translation import CommonJob, Translation
 
 

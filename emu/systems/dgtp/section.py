@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
-from emu.graph_data import Dataset, count_job, open_for
+from emu.graph_data import (
+    BatchPlan,
+    Dataset,
+    count_job,
+    count_samples,
+    open_for,
+)
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
@@ -36,6 +42,13 @@ from emu.problem.workloads.all_reduce import (
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import Edit, Keys, Problems, Settings, Times, translation
 from emu.systems.cache_section import CachedSection
+from emu.systems.device_memory import (
+    ROWS,
+    Parts,
+    batch_bytes,
+    most_of_batches,
+    weight_bytes,
+)
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.job_section import BuildContext
 from emu.systems.training_section import number_bytes
@@ -191,6 +204,41 @@ class PullingSection(CachedSection):
                 case _:
                     pass
         return operations
+
+    @override
+    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+        """Return that of workers, as much as the fullest of them, and of stores.
+
+        A worker has one mini-batch at a time there; the next wait in memory of the
+        host.
+        """
+        settings, dataset = job.settings, open_for(job.settings)
+        model, number = settings["model"], number_bytes(settings)
+        row = number * dataset.feature_length
+        plan = BatchPlan.from_settings(settings)
+        counts = count_samples(dataset, plan, job.iterations)
+        sizes = [
+            [batch_bytes(one, model, dataset.classes, row, number) for one in batches]
+            for batches in counts
+        ]
+        each = settings["samplers_per_worker"]
+        shares = [sizes[first : first + each] for first in range(0, len(sizes), each)]
+        steps = not any(task.kind == "parameter_server" for task in job.tasks)
+        parameters = parameter_count(model, dataset.feature_length, dataset.classes)
+        of_worker = {
+            "weights": weight_bytes(settings, parameters, steps=steps),
+            "a mini-batch": max(map(most_of_batches, shares)),
+        }
+        parts: dict[str, Parts] = {
+            task.name: of_worker for task in job.tasks if task.kind == "worker"
+        }
+        if self.place_of_features == "device":
+            owned = np.bincount(dataset.owner, minlength=dataset.parts)
+            for task in job.tasks:
+                if task.kind == "graph_store":
+                    rows = float(owned[task.settings["store"]])
+                    parts[task.name] = {ROWS: rows * row}
+        return parts
 
     @override
     def realize_sampled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,8 @@ from emu.problem.workloads.operations import (
     count_layer,
     count_layers,
 )
+from emu.systems.p3.builder import P3Builder
 from emu.systems.training_section import number_bytes
-
-if TYPE_CHECKING:
-    from emu.systems.p3.section import P3Builder
 
 FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 
@@ -111,11 +109,9 @@ class _Phases:
         blocks = self.builder.blocks(self.sizes[0])
         return blocks[rank % self.builder.members]
 
-    def _of_group(self, rank: int) -> Iterator[Sequence[SampleCounts]]:
-        """Yield the counts of every sampler of a machine's group."""
-        for peer in self.builder.group_of(rank):
-            for sampler in self.builder.samplers_of(peer):
-                yield self.counts[sampler]
+    def _of_group(self, rank: int) -> list[Sequence[SampleCounts]]:
+        """Return the counts of every sampler of a machine's group."""
+        return [self.counts[one] for one in self.builder.samplers_of_group(rank)]
 
     def _collected(self, rank: int) -> dict[str, Any]:
         """Return the bytes of a machine's columns of all vertices of the group."""
