@@ -1,4 +1,4 @@
-"""Memory of devices that a training on mini-batches takes: ``gpu_memory`` of machines.
+"""Memory of devices that a training takes: ``gpu_memory`` of machines.
 
 Counted are rows or columns of features that lie there, parameters with what their
 optimizer keeps, and mini-batches: the features and edges of a batch, and what each

@@ -26,6 +26,7 @@ from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
 from emu.systems import Edit, Problems, Times
+from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
@@ -191,6 +192,23 @@ class JobSection(Section):
         set; DataError when the data set is missing or damaged.
         """
         raise NotImplementedError
+
+    def device_memory(self, _job: Job, _context: BuildContext) -> Mapping[str, Parts]:
+        """Return what each task keeps in memory of a GPU, in real bytes.
+
+        Raises DataError when the data set is missing or damaged.
+        """
+        return {}
+
+    def reserve_devices(self, job: Job, context: BuildContext, cluster: Cluster) -> Job:
+        """Return the job with `device_memory` demanded, where machines state theirs.
+
+        Raises ScenarioError where it does not fit; DataError as `device_memory`.
+        """
+        if not any(RESOURCE in one.resources for one in cluster.machines):
+            return job
+        parts = self.device_memory(job, context)
+        return demand_devices(job, cluster, parts, context.byte_scale)
 
     def rate_problems(self) -> Problems:
         """Yield what is wrong with rates beside times, or beside a program's model."""

@@ -20,7 +20,8 @@ class ReplicaTimesSection(TimesSection):
     """Execution time of one task of each kind; machines collect features at once."""
 
     graph_store: DurationPerDevice = 0.0
-    """Data parallel: collect the features of one iteration for all workers."""
+    """Collect the features of one iteration, for all workers; of P3 with ``features:
+    host``."""
 
 
 class ReplicaDemandsSection(Section):

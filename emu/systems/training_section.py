@@ -32,7 +32,6 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import Edit, Problems, Settings, Times
-from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 from emu.systems.job_section import (
     BuildContext,
     JobSection,
@@ -310,8 +309,8 @@ class TrainingSection(JobSection):
     (``local``, as DistDGL): the default of placement ``distdgl`` and of data_parallel
     with METIS; else ``replicate``."""
     credit_window: Window = DEFAULT_WINDOW
-    """Batches under way: the first task of batch n waits for the worker's batch n - K;
-    ``unlimited`` for no limit."""
+    """Batches under way: the first task of batch n waits for the worker's batch n - K,
+    of P3 for the end of cycle n - K; ``unlimited`` for no limit."""
     optimizer: AnyOptimizer = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
@@ -486,24 +485,6 @@ class TrainingSection(JobSection):
         if self.rates is not None:
             seconds = self.rate_tasks(job, context, volumes)
         return Realization(seconds, volumes / context.byte_scale)
-
-    def device_memory(self, _job: Job, _context: BuildContext) -> Mapping[str, Parts]:
-        """Return what each task keeps in memory of a GPU, in real bytes.
-
-        Raises DataError when the data set is missing or damaged.
-        """
-        return {}
-
-    def reserve_devices(self, job: Job, context: BuildContext, cluster: Cluster) -> Job:
-        """Return the job with `device_memory` demanded, where machines state theirs.
-
-        Raises ScenarioError where it does not fit; DataError as `device_memory`.
-        """
-        if not any(RESOURCE in one.resources for one in cluster.machines):
-            return job
-        train = open_fitting(job.settings).train_count
-        parts = self.device_memory(job, replace(context, train_vertices=train))
-        return demand_devices(job, cluster, parts, context.byte_scale)
 
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster

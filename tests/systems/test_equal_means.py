@@ -14,7 +14,14 @@ import pytest
 
 from emu.errors import ScenarioError
 from emu.experiment.systems import as_variant, chosen_system
-from emu.graph_data import BatchPlan, Dataset, SampledBatch, SamplerCache, open_for
+from emu.graph_data import (
+    BatchPlan,
+    Dataset,
+    SampledBatch,
+    SamplerCache,
+    open_for,
+    open_layers,
+)
 from emu.graph_data.caches import CachePlan
 from emu.problem import Job
 from emu.problem.workloads.operations import OPERATIONS
@@ -263,3 +270,16 @@ def test_memory_of_a_device_by_hand() -> None:
     assert devices_of(load(base, {"job.features": "device"}))["m0"] == host + rows
     stated = {"job.demands": {"worker": {"gpu_memory": "5 MB"}}}
     assert devices_of(load(base, stated))["m0"] == 5e6
+
+
+def test_memory_of_dgcls_devices() -> None:
+    """All rows that a device reads, and what layers compute twice; 8 hidden columns."""
+    whole = load(as_variant(scenario_of(2), "dgcl"), {"job.plan": "peer_to_peer"})
+    dataset, graphs = open_layers(build_job(whole).settings)
+    parameters = 8 * (dataset.feature_length + 1) + dataset.classes * (8 + 1)
+    needs = devices_of(whole)
+    for rank, name in enumerate(("m0", "m1")):
+        part = graphs[0].part(rank)
+        numbers = len(part.vertices) * (dataset.feature_length + 2 * 8)
+        numbers += len(part.local) * 2 * dataset.classes + 4 * parameters
+        assert needs[name] == 4 * numbers

@@ -86,8 +86,8 @@ class Resources(Section):
     memory: Size | None = None
     """Size with its unit."""
     gpu_memory: Size | None = None
-    """Memory of all of its GPUs; what trains on mini-batches is counted, unless its
-    demands state it."""
+    """Memory of all GPUs of a machine. What a training keeps there is counted, unless
+    its demands state it."""
 
     def amounts(self) -> dict[str, float]:
         """Return resource -> amount, of those that are stated."""

@@ -124,6 +124,10 @@ P3 = System(
     vectors=_vectors,
     setup=_list_setup,
     variants={f"p3.{p}": Variant("p3", {"job.pipeline": p}) for p in ("none", "A")},
-    knobs={"push": ("shipped", "derived")},
+    knobs={
+        "push": ("shipped", "derived"),
+        "samplers_per_worker": (1, 2),
+        "features": ("device", "host"),
+    },
     translation=on_demand("emu.systems.p3.section:TRANSLATION"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,9 +14,7 @@ from emu.errors import ScenarioError
 from emu.graph_data import count_job, open_for
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.workloads.all_reduce import (
-    all_reduce_edge_count,
-)
+from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.operations import Operations
 from emu.systems import Keys, Problems, Times, translation
 from emu.systems.device_memory import Parts
@@ -135,6 +134,7 @@ class P3JobSection(P3Keys):
         dataset, itemsize = open_for(job.settings), number_bytes(job.settings)
         sizes = dataset.feature_length, dataset.classes
         split = split_model(job.settings["model"], *sizes, itemsize)
+        context = replace(context, train_vertices=dataset.train_count)
         return count_memory(P3Builder(self, context), job, split)
 
     @override
