@@ -121,10 +121,12 @@ def test_a_batch_that_samplers_cannot_share_is_refused(system: str) -> None:
     with pytest.raises(ScenarioError, match="write batch_size: 20 or 25"):
         load(base, {"job.samplers_per_worker": 5})
     shared = load(base, {"job.samplers_per_worker": 3})
-    assert as_variant(shared, "dgtp").job.samplers_per_worker == 3
+    job: Any = as_variant(shared, "dgtp").job
+    assert job.samplers_per_worker == 3
     # Of 48 seeds on three machines each sampler of six gets as many.
     spread = chosen_system(scenario_of(2, samplers_per_worker=2), system, None, ("m0",))
-    assert spread.job.batch_size == 48
+    job = spread.job
+    assert job.batch_size == 48
 
 
 def hits_by_hand(
@@ -206,10 +208,12 @@ def test_features_of_the_host_are_collected_beside_the_gpu(row: str) -> None:
 def test_where_features_lie_by_default() -> None:
     """On the device under P3, as in its paper; what a file states holds for all."""
     base = scenario_of(2)
-    places = {row: as_variant(base, row).job.place_of_features for row in ROWS}
+    jobs: dict[str, Any] = {row: as_variant(base, row).job for row in ROWS}
+    places = {row: job.place_of_features for row, job in jobs.items()}
     assert {row for row, place in places.items() if place == "device"} == {"p3.none"}
     stated = load(base, {"job.features": "host"})
-    assert as_variant(stated, "p3.none").job.place_of_features == "host"
+    job: Any = as_variant(stated, "p3.none").job
+    assert job.place_of_features == "host"
 
 
 def test_rows_on_a_device_take_one() -> None:

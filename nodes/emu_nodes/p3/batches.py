@@ -1,4 +1,4 @@
-"""What P3's samplers draw, as it travels, and which machines need it."""
+"""Batches of P3's samplers as they travel, and the machines that need them."""
 
 from __future__ import annotations
 
