@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -28,67 +29,84 @@ Parts = Mapping[str, float]
 
 
 def batch_bytes(
-    counts: SampleCounts, model: Mapping[str, Any], classes: int, row: int, number: int
+    counts: SampleCounts,
+    model: Mapping[str, Any],
+    classes: int,
+    row: int,
+    number: int,
 ) -> float:
     """Return the bytes of one sampler's batch and of what a model computes of it.
 
     ``row``, ``number``: bytes of an input vertex's features, and of a number. Of a
     program nobody knows what it computes: its batch alone is counted.
     """
+    features = row * counts.inputs
     edges = model_shapes.BLOCK_EDGE_BYTES * counts.edges
-    inputs = float(row * counts.inputs + edges)
     if "program" in model:
-        return inputs
+        return float(features + edges)
+
     hidden: int = model["hidden"]
-    widths = [hidden] * (model["layers"] - 1) + [classes]
-    vertices = counts.block_vertices[1:]
-    pairs = zip(vertices, widths, strict=True)
-    numbers = sum(2 * count * width for count, width in pairs)
-    return inputs + number * numbers
+    widths = [hidden] * (model["layers"] - 1)
+    widths.append(classes)
+    outputs = counts.block_vertices[1:]
+    computed = sum(map(mul, outputs, widths))
+    # Each number has a gradient beside it.
+    return float(features + edges + 2 * number * computed)
 
 
 def most_of_batches(sizes: Sequence[Sequence[float]]) -> float:
     """Return the most bytes of an iteration, from those of each sampler's batches."""
-    return float(np.sum(np.array(sizes, float), axis=0).max())
+    totals = np.sum(np.array(sizes, float), axis=0)
+    return float(totals.max())
 
 
 def weight_bytes(settings: Mapping[str, Any], parameters: int, *, steps: bool) -> float:
     """Return the bytes of parameters, their gradients, and moments of who steps."""
-    moments = 2 if steps and settings["optimizer"]["name"] == "adam" else 0
+    vectors = 2
+    if steps and settings["optimizer"]["name"] == "adam":
+        vectors += 2
     itemsize = np.dtype(settings["precision"]).itemsize
-    return float((2 + moments) * parameters * itemsize)
+    return float(vectors * parameters * itemsize)
 
 
 def demand_devices(
-    job: Job, cluster: Cluster, parts: Mapping[str, Parts], scale: float
+    job: Job,
+    cluster: Cluster,
+    parts: Mapping[str, Parts],
+    byte_scale: float,
 ) -> Job:
     """Return the job with what its tasks take among their demands of ``gpu_memory``.
 
-    ``parts``: task -> real bytes; ``scale``: real bytes per emulated byte. What a file
-    states for a kind of task holds in place of what is counted. Raises ScenarioError
-    where it does not fit.
+    ``parts``: task -> real bytes; ``byte_scale``: real bytes per emulated byte. What a
+    file states for a kind of task holds in place of what is counted. Raises
+    ScenarioError where it does not fit.
     """
-    counted: dict[str, Parts] = {
-        task.name: {what: size / scale for what, size in parts[task.name].items()}
-        for task in job.tasks
-        if task.name in parts and RESOURCE not in task.demands
-    }
-    tasks = [_with_demand(task, counted.get(task.name)) for task in job.tasks]
+    counted: dict[str, Parts] = {}
+    tasks = []
+    for task in job.tasks:
+        if task.name in parts and RESOURCE not in task.demands:
+            sizes = parts[task.name]
+            scaled = {what: size / byte_scale for what, size in sizes.items()}
+            counted[task.name] = scaled
+            tasks.append(_with_demand(task, sum(scaled.values())))
+        else:
+            tasks.append(task)
+
     for where, room, together in _groups(tasks, cluster):
-        if problem := _lack_of(where, room, together, counted):
+        problem = _lack_of(where, room, together, counted)
+        if problem:
             raise ScenarioError(problem, key="cluster.machines")
     return replace(job, tasks=tuple(tasks))
 
 
-def _with_demand(task: Task, parts: Parts | None) -> Task:
-    if parts is None:
-        return task
-    return replace(task, demands={**task.demands, RESOURCE: sum(parts.values())})
+def _with_demand(task: Task, size: float) -> Task:
+    demands = {**task.demands, RESOURCE: size}
+    return replace(task, demands=demands)
 
 
 def _groups(
     tasks: Sequence[Task], cluster: Cluster
-) -> Iterator[tuple[str, float, list[Task]]]:
+) -> Iterator[tuple[str, float, Sequence[Task]]]:
     """Yield (machines, their room, tasks that need it wherever others are placed).
 
     Those are the tasks pinned to a machine; where every machine has bounds, also each
@@ -100,32 +118,40 @@ def _groups(
         if RESOURCE in machine.resources
     }
     for name, room in rooms.items():
-        yield name, room, [task for task in tasks if task.pinned == name]
+        pinned = [task for task in tasks if task.pinned == name]
+        yield name, room, pinned
     if len(rooms) < len(cluster.machines):
         return
+
     roomiest = max(rooms, key=rooms.__getitem__)
     for task in tasks:
         if task.pinned is None:
             yield roomiest, rooms[roomiest], [task]
-    yield ", ".join(rooms), sum(rooms.values()), [*tasks]
+    yield ", ".join(rooms), sum(rooms.values()), tasks
 
 
 def _lack_of(
-    where: str, room: float, tasks: Sequence[Task], counted: Mapping[str, Parts]
+    where: str,
+    room: float,
+    tasks: Sequence[Task],
+    counted: Mapping[str, Parts],
 ) -> str:
     """Return what devices of some machines have no room for, if anything."""
     needed = sum(task.demands.get(RESOURCE, 0.0) for task in tasks)
     if needed <= room:
         return ""
+
     totals = defaultdict[str, float](float)
     for task in tasks:
-        for what, size in counted.get(task.name, {}).items():
+        sizes = counted.get(task.name, {})
+        for what, size in sizes.items():
             totals[what] += size
-    resident = sum(size for what, size in totals.items() if what in (ROWS, COLUMNS))
-    fits = resident and needed - resident <= room
-    hint = "; job.features: host keeps features elsewhere" if fits else ""
-    words = ", ".join(f"{format_size(size)} of {what}" for what, size in totals.items())
+    words = [f"{format_size(size)} of {what}" for what, size in totals.items()]
+
+    movable = totals.get(ROWS, 0.0) + totals.get(COLUMNS, 0.0)
+    would_fit = movable > 0 and needed - movable <= room
+    hint = "; job.features: host keeps features elsewhere" if would_fit else ""
     return (
         f"{format_size(needed)} of gpu_memory are needed on {where}, "
-        f"{format_size(needed - room)} more than there are: {words}{hint}"
+        f"{format_size(needed - room)} more than there are: {', '.join(words)}{hint}"
     )

@@ -34,12 +34,14 @@ def split_layer(
     layer; ``counts``: of each mini-batch of a sampler.
     """
     columns, width = widths
-    edges, inputs, outputs = np.array(
-        [(one.first_edges, one.inputs, one.outputs) for one in counts], float
-    ).T
+    edges = np.array([batch.first_edges for batch in counts], float)
+    inputs = np.array([batch.inputs for batch in counts], float)
+    outputs = np.array([batch.outputs for batch in counts], float)
     if kind == "gat":
         linear = LayerWork(0.0, inputs * columns * width, narrows=True)
-        return linear, LayerWork((edges + outputs) * width, 0.0, narrows=True)
+        attention = LayerWork((edges + outputs) * width, 0.0, narrows=True)
+        return linear, attention
+
     layer = count_layer(kind, widths, edges, inputs, outputs)
     rest = LayerWork(0.0, 0.0, narrows=False, outer=layer.outer)
     return replace(layer, outer=0.0), rest
@@ -53,20 +55,23 @@ def count_phases(
     ``steps``: parameters of a column of layer 1, and the upper ones; ``volumes``: real
     bytes of (edge, cycle).
     """
-    settings, dataset = job.settings, open_for(job.settings)
+    settings = job.settings
+    dataset = open_for(settings)
     phases = _Phases(
         builder=builder,
         model=settings["model"],
-        sizes=(dataset.feature_length, dataset.classes),
+        feature_length=dataset.feature_length,
+        classes=dataset.classes,
         counts=count_job(settings, dataset, builder.batches),
         steps=steps,
     )
+
     operations = Operations(job)
     operations.add_gradients(job, volumes, number_bytes(settings))
-    for t, task in enumerate(job.tasks):
+    for number, task in enumerate(job.tasks):
         when = slice(task.behind, task.behind + builder.batches)
         for amounts in phases.of_task(task):
-            operations.add(t, amounts, when)
+            operations.add(number, amounts, when)
     return operations
 
 
@@ -76,72 +81,93 @@ class _Phases:
 
     builder: P3Builder
     model: Mapping[str, Any]
-    sizes: tuple[int, int]
+    feature_length: int
+    classes: int
     counts: Sequence[Sequence[SampleCounts]]
     steps: tuple[int, int]
 
-    def _split(
-        self, columns: int, counts: Sequence[SampleCounts]
-    ) -> tuple[LayerWork, LayerWork]:
-        width = self.model["hidden"] if self.model["layers"] > 1 else self.sizes[1]
-        return split_layer(self.model.get("kind", "sage"), (columns, width), counts)
-
     def of_task(self, task: Task) -> Iterator[dict[str, Any]]:
+        place = task.settings
         match task.kind:
             case "graph_store_hop":
-                store, hop = task.settings["store"], task.settings["hop"] - 1
-                each = [[one.answered[hop][store] for one in of] for of in self.counts]
-                yield {"sample": np.sum(each, axis=0)}
+                yield self._answered(place["store"], place["hop"])
             case "sampler" if not self.builder.hops:
-                sampler = task.settings["sampler"]
-                for drawn in (sampler, *self.builder.derived_by(sampler)):
-                    yield {"sample": [one.edges for one in self.counts[drawn]]}
+                yield from self._drawn(task)
             case "graph_store":
-                yield self._collected(task.settings["rank"])
-            case "data_forward" | "data_backward":
-                yield from self._of_data(task.settings["rank"], task.kind)
-            case "model_forward" | "model_backward":
-                yield from self._of_columns(task.settings["rank"], task.kind)
+                yield self._collected(place["rank"])
+            case "model_forward":
+                yield from self._of_columns(place["rank"], forward=True)
+            case "data_forward":
+                yield from self._of_data(place["rank"], forward=True)
+            case "data_backward":
+                yield from self._of_data(place["rank"], forward=False)
+            case "model_backward":
+                yield from self._of_columns(place["rank"], forward=False)
             case _:
                 pass
 
-    def _columns_of(self, rank: int) -> int:
-        blocks = self.builder.blocks(self.sizes[0])
-        return blocks[rank % self.builder.members]
+    def _answered(self, store: int, hop: int) -> dict[str, Any]:
+        """Return the edges that a store draws for one hop of every sampler."""
+        edges = [
+            [one.answered[hop - 1][store] for one in batches] for batches in self.counts
+        ]
+        return {"sample": np.sum(edges, axis=0)}
 
-    def _of_group(self, rank: int) -> list[Sequence[SampleCounts]]:
-        """Return the counts of every sampler of a machine's group."""
-        return [self.counts[one] for one in self.builder.samplers_of_group(rank)]
+    def _drawn(self, task: Task) -> Iterator[dict[str, Any]]:
+        """Yield the edges of a sampler's batches, and of those that it derives."""
+        sampler = task.settings["sampler"]
+        samplers = [sampler]
+        if self._columns_of(task.settings["rank"]):
+            samplers += self.builder.derived_by(sampler)
+        for drawn in samplers:
+            edges = [one.edges for one in self.counts[drawn]]
+            yield {"sample": edges}
 
     def _collected(self, rank: int) -> dict[str, Any]:
         """Return the bytes of a machine's columns of all vertices of the group."""
-        rows = sum(
-            np.array([one.inputs for one in batches], float)
-            for batches in self._of_group(rank)
-        )
-        return {"collect": rows * self._columns_of(rank) * FEATURE_BYTES}
+        rows = [
+            [one.inputs for one in self.counts[sampler]]
+            for sampler in self.builder.samplers_of_group(rank)
+        ]
+        row = FEATURE_BYTES * self._columns_of(rank)
+        return {"collect": row * np.sum(rows, axis=0)}
 
-    def _of_data(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
+    def _columns_of(self, rank: int) -> int:
+        blocks = self.builder.blocks(self.feature_length)
+        return blocks[rank % self.builder.members]
+
+    def _split(
+        self, columns: int, batches: Sequence[SampleCounts]
+    ) -> tuple[LayerWork, LayerWork]:
+        is_only = self.model["layers"] == 1
+        width = self.classes if is_only else self.model["hidden"]
+        kind = self.model.get("kind", "sage")
+        return split_layer(kind, (columns, width), batches)
+
+    def _of_data(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
+        """Yield the work of a machine's own mini-batches behind layer 1's sum."""
         for sampler in self.builder.samplers_of(rank):
             own = self.counts[sampler]
-            _, rest = self._split(self.sizes[0], own)
-            for layer in (rest, *count_layers(self.model, *self.sizes, own)[1:]):
-                forward = kind == "data_forward"
+            _, rest_of_first = self._split(self.feature_length, own)
+            layers = count_layers(self.model, self.feature_length, self.classes, own)
+            layers[0] = rest_of_first
+            for layer in layers:
                 yield layer.forward if forward else layer.backward(first=False)
-        if kind == "data_backward":
+        if not forward:
             yield {"step": float(self.steps[1])}
 
-    def _of_columns(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
+    def _of_columns(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
+        """Yield the work of a machine on its columns, for all of its group."""
         columns = self._columns_of(rank)
         if not columns:
             return
-        for batches in self._of_group(rank):
-            linear, _ = self._split(columns, batches)
-            forward = kind == "model_forward"
+
+        yield {"launch": 1.0}  # the group's batches are one pass
+        for sampler in self.builder.samplers_of_group(rank):
+            linear, _ = self._split(columns, self.counts[sampler])
             work = linear.forward if forward else linear.backward(first=True)
-            yield work | {"launch": 0.0}  # the group's batches are one pass
-        yield {"launch": 1.0}
-        if kind == "model_backward":
+            yield work | {"launch": 0.0}
+        if not forward:
             yield {"step": float(self.steps[0] * columns)}
         elif self.builder.entry == "Mf":
             yield self._collected(rank)

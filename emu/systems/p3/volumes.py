@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.problem import Realization
 from emu.problem.workloads import SampleCounts, model_shapes
 from emu.problem.workloads.all_reduce import NamedEdge, part_elements
 from emu.systems.p3.builder import P3Builder
+
+#: Kinds of task whose stated time is that of an even share of the columns.
+_BY_COLUMNS = ("graph_store", "model_forward", "model_backward")
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,15 @@ def split_model(
     """Return the sizes of a model of ``Job.settings``."""
     kind = model.get("kind", "sage")
     first, *_ = model_shapes.layer_shapes(model, feature_length, classes)
-    widths = [shape[0] for shape in first[: model_shapes.SPLIT_WEIGHTS[kind]]]
+    matrices = first[: model_shapes.SPLIT_WEIGHTS[kind]]
+    widths = [matrix[0] for matrix in matrices]
+    first_width = sum(widths)
+    parameters = model_shapes.parameter_count(model, feature_length, classes)
+
     return SplitModel(
         feature_length=feature_length,
-        first_width=sum(widths),
-        upper=model_shapes.parameter_count(model, feature_length, classes)
-        - sum(widths) * feature_length,
+        first_width=first_width,
+        upper=parameters - first_width * feature_length,
         pulled_width=widths[0],
         pulls="inputs" if kind == "gat" else "outputs",
         itemsize=itemsize,
@@ -67,71 +74,96 @@ def p3_realization(
     ``times``: kind of task -> seconds; those of layer 1 are for an even share of the
     columns; ``counts``: of each machine, of each of its mini-batches.
     """
-    tasks, edges = [*builder.tasks()], [*builder.edges()]
+    tasks = [*builder.tasks()]
     seconds = np.zeros((len(tasks), builder.cycles))
     for row, task in zip(seconds, tasks, strict=True):
-        by_columns = task.kind.startswith("model") or task.kind == "graph_store"
-        work = builder.share(task.settings["rank"]) if by_columns else 1.0
-        first = task.behind
-        row[first : first + builder.batches] = times.get(task.kind, 0.0) * work
+        time = times.get(task.kind, 0.0)
+        if task.kind in _BY_COLUMNS:
+            time *= builder.share(task.settings["rank"])
+        row[task.behind : task.behind + builder.batches] = time
+
+    edges = [*builder.edges()]
     volumes = np.zeros((len(edges), builder.cycles))
     behind = {task.name: task.behind for task in tasks}
+    sizes = _EdgeSizes(builder, counts, model)
     for row, edge in zip(volumes, edges, strict=True):
         first = behind[edge.source]
-        batches = slice(first, first + builder.batches)
-        row[batches] = _bytes_of(builder, edge, counts, model)
+        row[first : first + builder.batches] = sizes.of_edge(edge)
     return Realization(seconds, volumes)
 
 
-def _bytes_of(
-    builder: P3Builder,
-    edge: NamedEdge,
-    counts: Sequence[Sequence[SampleCounts]],
-    model: SplitModel,
-) -> float | list[int]:
-    """Return the bytes on an edge, of all mini-batches or of each."""
-    if not edge.carries:
-        return 0.0
-    if edge.carries in {"upper", "first_layer"}:
-        summed = model.upper
+@dataclass(frozen=True)
+class _EdgeSizes:
+    """Bytes on the edges of a job, of all mini-batches or of each."""
+
+    builder: P3Builder
+    counts: Sequence[Sequence[SampleCounts]]
+    model: SplitModel
+
+    def of_edge(self, edge: NamedEdge) -> float | NDArray[Any]:
+        if not edge.carries:
+            return 0.0
+        if edge.carries == "upper":
+            return self._part(self.model.upper, edge)
         if edge.carries == "first_layer":
-            block = builder.blocks(model.feature_length)[edge.place[-1]]
-            summed = model.first_width * block
-        return model.itemsize * part_elements(summed, edge.place)
-    sizes = [*_sampled_bytes(builder, edge, counts, model)]
-    totals = [sum(of_batch) for of_batch in zip(*sizes, strict=True)]
-    return totals[: builder.batches] or 0.0
+            columns = self._columns_of(edge.place[-1])
+            return self._part(self.model.first_width * columns, edge)
 
+        sizes = [*self._of_samplers(edge)]
+        if not sizes:
+            return 0.0
+        totals = np.sum(sizes, axis=0)
+        return np.asarray(totals[: self.builder.batches])
 
-def _sampled_bytes(
-    builder: P3Builder,
-    edge: NamedEdge,
-    counts: Sequence[Sequence[SampleCounts]],
-    model: SplitModel,
-) -> Iterator[list[int]]:
-    """Yield the bytes of all mini-batches, by sampler whose batch is on the edge."""
-    blocks = builder.blocks(model.feature_length)
-    match edge.carries, edge.place:
-        case "frontier", (sampler, store, hop):
-            owned = [one.frontier_owned[hop - 1][store] for one in counts[sampler]]
-            yield [model_shapes.VERTEX_ID_BYTES * number for number in owned]
-        case "answer", (sampler, store, hop):
-            answered = [one.answered[hop - 1][store] for one in counts[sampler]]
-            yield [model_shapes.ANSWERED_EDGE_BYTES * number for number in answered]
-        case "batch", (sampler, rank):
-            yield [_structure_bytes(one, one.edges) for one in counts[sampler]]
-            holds = blocks[rank % builder.members]
-            for drawn in builder.derived_by(sampler) if holds else ():
-                yield [_first_bytes(one) for one in counts[drawn]]
-        case _, (_, peer) if not blocks[peer % builder.members]:
+    def _part(self, summed: int, edge: NamedEdge) -> float:
+        """Return the bytes of a rank's part of what a ring sums."""
+        elements = part_elements(summed, edge.place)
+        return float(self.model.itemsize * elements)
+
+    def _columns_of(self, rank: int) -> int:
+        blocks = self.builder.blocks(self.model.feature_length)
+        return blocks[rank % self.builder.members]
+
+    def _of_samplers(self, edge: NamedEdge) -> Iterator[list[int]]:
+        """Yield the bytes by mini-batch, of each sampler whose batch is on an edge."""
+        if edge.carries == "pull":
+            yield from self._of_pull(*edge.place)
             return
-        case "push", (sampler, _):
-            yield [_first_bytes(one) for one in counts[sampler]]
-        case _, (rank, _):
-            for sampler in builder.samplers_of(rank):
-                yield [model.pull_bytes(one) for one in counts[sampler]]
-        case _:
-            raise ValueError(f"an edge that carries {edge.carries!r} is none of P3")
+
+        sampler, *place = edge.place
+        batches = self.counts[sampler]
+        match edge.carries, place:
+            case "frontier", (store, hop):
+                asked = [batch.frontier_owned[hop - 1] for batch in batches]
+                yield [model_shapes.VERTEX_ID_BYTES * owned[store] for owned in asked]
+            case "answer", (store, hop):
+                answers = [batch.answered[hop - 1] for batch in batches]
+                size = model_shapes.ANSWERED_EDGE_BYTES
+                yield [size * edges[store] for edges in answers]
+            case "batch", (rank,):
+                yield [_structure_bytes(batch, batch.edges) for batch in batches]
+                yield from self._of_derived(sampler, rank)
+            case "push", (peer,):
+                if self._columns_of(peer):
+                    yield [_first_bytes(batch) for batch in batches]
+            case _:
+                raise ValueError(f"an edge that carries {edge.carries} is none of P3")
+
+    def _of_pull(self, rank: int, peer: int) -> Iterator[list[int]]:
+        """Yield the bytes of a peer's part of layer 1, or of its gradient."""
+        if not self._columns_of(peer):
+            return
+        for sampler in self.builder.samplers_of(rank):
+            batches = self.counts[sampler]
+            yield [self.model.pull_bytes(batch) for batch in batches]
+
+    def _of_derived(self, sampler: int, rank: int) -> Iterator[list[int]]:
+        """Yield the bytes of what a sampler draws of its machine's peers."""
+        if not self._columns_of(rank):
+            return
+        for derived in self.builder.derived_by(sampler):
+            batches = self.counts[derived]
+            yield [_first_bytes(batch) for batch in batches]
 
 
 def _structure_bytes(counts: SampleCounts, edges: int) -> int:
