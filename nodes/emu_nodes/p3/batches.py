@@ -54,6 +54,13 @@ class Group:
         """Return the numbers of a machine's samplers."""
         return range(rank * self._samplers, (rank + 1) * self._samplers)
 
+    @property
+    def pushing(self) -> list[int]:
+        """Samplers of peers that push what they draw to this machine."""
+        if self.derives or not self.holds(self.rank):
+            return []
+        return [sampler for peer in self.peers for sampler in self.samplers_of(peer)]
+
     def derived_by(self, sampler: int) -> list[int]:
         """Return the samplers of peers whose batches a sampler draws as well."""
         if not (self.derives and self.holds(self.rank)):

@@ -8,21 +8,20 @@ that of its samplers: each draws a share of the seeds.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.graph_data import GrowingBatch, SampledBatch, open_columns
-from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
-from emu.systems.p3.column_split import ColumnSplit, ForwardPass
-from emu.systems.p3.job import ENTRIES, PIPELINES
-from emu.training import initial_parameters, make_optimizer
+from emu.graph_data import GrowingBatch, SampledBatch
+from emu.systems.p3.job import ENTRIES
+from emu.training import make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgtp.programs import JobData, add_replies
 from emu_nodes.p3.batches import FirstLayer, Group, batch_tensors, read_batch
+from emu_nodes.p3.machine import P3Machine
 from emu_nodes.program import (
     EdgeSpec,
     Inputs,
@@ -45,8 +44,8 @@ class P3Sampler(TaskProgram):
         super().__init__(brief, process)
         settings = brief.job_settings
         self._data = JobData(brief, process)
-        rank, length = brief.settings["rank"], self._data.dataset.feature_length
-        self._group = Group(settings, length, rank)
+        length = self._data.dataset.feature_length
+        self._group = Group(settings, length, brief.settings["rank"])
         self._sampler: int = brief.settings["sampler"]
         self._asks = settings["structure"] == "hashed"
         self._batches = range(brief.first, settings["batches"])
@@ -59,22 +58,23 @@ class P3Sampler(TaskProgram):
         self._figures = {}
         if iteration not in self._batches:
             return {}
+
         batch = self._draw(iteration, inputs)
-        self._figures = {
-            "input_vertices": float(batch.sizes[0]),
-            "edges": float(len(batch.edges[0][0])),
-        }
         whole = batch_tensors(batch)
         for sampler in self._group.derived_by(self._sampler):
-            of_peer = FirstLayer.of_batch(self._data.batch(sampler, iteration))
-            whole |= of_peer.tensors(f"_{sampler}")
-        pushed = FirstLayer.of_batch(batch).tensors()
-        to_peers = {
-            f"{self._entry}{peer}": pushed
-            for peer in self._group.peers
-            if self._group.holds(peer)
+            derived = self._data.batch(sampler, iteration)
+            whole |= FirstLayer.of_batch(derived).tensors(f"_{sampler}")
+        payloads = {f"{self._entry}{self._group.rank}": whole}
+
+        first_layer = FirstLayer.of_batch(batch)
+        for peer in self._group.peers:
+            if self._group.holds(peer):
+                payloads[f"{self._entry}{peer}"] = first_layer.tensors()
+        self._figures = {
+            "input_vertices": float(len(batch.vertices)),
+            "edges": float(len(first_layer.block.source)),
         }
-        return {f"{self._entry}{self._group.rank}": whole, **to_peers}
+        return payloads
 
     def _draw(self, iteration: int, inputs: Inputs) -> SampledBatch:
         if not self._asks:
@@ -88,178 +88,6 @@ class P3Sampler(TaskProgram):
         self, output: EdgeSpec, iteration: int, made: dict[str, Payload]
     ) -> Payload:
         return made.get(output.peer, {})
-
-
-class P3Machine:
-    """Columns, weights and mini-batches under way, which a machine's tasks share.
-
-    With ``compute: timed`` nothing is learnt and torch is not loaded: what is sent are
-    zeros of the right size. Raises DataError when the data set or the columns cannot be
-    used.
-    """
-
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        settings = brief.job_settings
-        self._data = JobData(brief, process)
-        self.rank: int = brief.settings["rank"]
-        length = self._data.dataset.feature_length
-        self.group = Group(settings, length, self.rank)
-        self.samplers = self.group.samplers_of(self.rank)
-        self.pipeline = PIPELINES[settings["pipeline"]]
-        self.batches: int = settings["batches"]
-        self.layers: int = settings["model"]["layers"]
-        self.learns: bool = settings["compute"] != "timed"
-        self._computes = self.learns and self.group.holds(self.rank)
-        """True where it computes a part of layer 1, which takes columns."""
-        self._precision = np.dtype(settings["precision"])
-        self._load(settings)
-        self.structures: dict[tuple[int, int], FirstLayer] = {}
-        """By sampler and mini-batch; what it collects of them likewise."""
-        self._rows: dict[tuple[int, int], NDArray[Any]] = {}
-        self.parts: dict[int, NDArray[Any]] = {}
-        self.of_sums: dict[int, NDArray[Any]] = {}
-        self.gradients: tuple[dict[int, NDArray[Any]], ...] = ({}, {})
-        """Summed over all machines, of the `_PARTS` of the parameters by mini-batch."""
-        self._sampled: dict[tuple[int, int], SampledBatch] = {}
-        self.begun_with: dict[int, NDArray[Any]] = {}
-        """Upper parameters that a mini-batch is learnt with: updates that come before
-        its forward pass must not change what it learns from."""
-        self._forward: dict[int, list[ForwardPass]] = {}
-        self._first = brief.first
-        self._rehearse()
-
-    def _load(self, settings: Mapping[str, Any]) -> None:
-        dataset, block = self._data.dataset, self.group.block
-        blocks = self.group.blocks
-        self._columns = open_columns(dataset, blocks).array(f"columns_{block}")
-        self._split = ColumnSplit(settings, dataset, blocks, block)
-        flat = initial_parameters(settings, dataset)
-        self.own, self.upper = self._split.own(flat), self._split.upper(flat)
-        model = settings["model"]
-        weights, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
-        kind = model.get("kind", "sage")
-        self._width = weights[: SPLIT_WEIGHTS[kind]][0][0]
-        self._pulls_inputs = kind == "gat"
-
-    def _rehearse(self) -> None:
-        """Open every array and load every library before the start barrier."""
-        for sampler in self.samplers:
-            self.keep(sampler, 0, self._data.batch(sampler, 0))
-        self.collect(0)
-        _ = self._data.dataset.labels
-        if self.learns:
-            import torch
-
-            torch.set_num_threads(1)
-            if self._computes:
-                part = self.partial(self.rank, 0)
-                self.begun_with[0] = self.upper.copy()
-                self.forward(0, [part])
-                _, of_sum = self.backward(0)
-                self.own_gradient(0, {self.rank: of_sum})
-        self.structures.clear()
-        self._rows.clear()
-        self._sampled.clear()
-
-    def has(self, batch: int) -> bool:
-        """Return True for mini-batches of the job that were not done before a cut."""
-        return self._first <= batch < self.batches
-
-    def keep(self, sampler: int, batch: int, sampled: SampledBatch) -> None:
-        """Keep what one of this machine's samplers has drawn."""
-        self._sampled[sampler, batch] = sampled
-        self.structures[sampler, batch] = FirstLayer.of_batch(sampled)
-
-    def collect(self, batch: int) -> None:
-        """Collect this machine's columns of a mini-batch of the whole group."""
-        if not self._computes:
-            return
-        for rank in self.group.machines:
-            for sampler in self.group.samplers_of(rank):
-                layer = self.structures.get((sampler, batch))
-                if layer is not None:  # in a rehearsal there is none of peers
-                    self._rows[sampler, batch] = self._columns[layer.vertices]
-
-    def partial(self, rank: int, batch: int) -> NDArray[Any]:
-        """Return the part of layer 1 of a mini-batch from this machine's columns."""
-        parts = []
-        for sampler in self.group.samplers_of(rank):
-            layer = self.structures[sampler, batch]
-            if self.learns:
-                rows = self._rows[sampler, batch]
-                part = self._split.partial(self.own, layer.block, rows)
-            else:
-                part = np.zeros((self._rows_of(layer), self._width), self._precision)
-            parts.append(part)
-        return np.concatenate(parts)
-
-    def _rows_of(self, layer: FirstLayer) -> int:
-        """Return the rows of a part of layer 1, or of its gradient."""
-        return layer.block.outer if self._pulls_inputs else layer.block.inner
-
-    def _shares(self, rank: int, batch: int, rows: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return the rows of each of a machine's samplers, of those of all."""
-        samplers = self.group.samplers_of(rank)
-        counts = [self._rows_of(self.structures[s, batch]) for s in samplers]
-        return np.split(rows, np.cumsum(counts)[:-1])
-
-    def forward(self, batch: int, parts: Sequence[NDArray[Any]]) -> dict[str, float]:
-        """Sum the parts of layer 1 and finish the forward pass; return its figures."""
-        begun_with = self.begun_with.pop(batch)
-        if not self.learns:
-            return {}
-        total = parts[0].copy()
-        for part in parts[1:]:
-            total += part
-        own = [self._sampled[sampler, batch] for sampler in self.samplers]
-        seeds = sum(len(one.seeds) for one in own)
-        passes = []
-        for one, rows in zip(own, self._shares(self.rank, batch, total), strict=True):
-            labels = self._data.dataset.labels[one.seeds]
-            share = len(one.seeds) / seeds
-            passes.append(
-                self._split.forward(
-                    begun_with, one.sizes, one.edges, rows, labels, share
-                )
-            )
-        self._forward[batch] = passes
-        return {
-            "loss": sum(one.loss for one in passes),
-            "accuracy": sum(one.accuracy for one in passes),
-        }
-
-    def backward(self, batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the gradients of the upper parameters and of layer 1's sum."""
-        if not self.learns:
-            layers = [self.structures[sampler, batch] for sampler in self.samplers]
-            rows = sum(map(self._rows_of, layers))
-            of_sum = np.zeros((rows, self._width), self._precision)
-            return np.zeros_like(self.upper), of_sum
-        both = [one.backward() for one in self._forward.pop(batch)]
-        of_upper = np.sum([upper for upper, _ in both], axis=0)
-        return of_upper, np.concatenate([of_sum for _, of_sum in both])
-
-    def own_gradient(
-        self, batch: int, of_sums: Mapping[int, NDArray[Any]]
-    ) -> NDArray[Any]:
-        """Return the sum over the group of the gradients of this machine's weights."""
-        total = np.zeros_like(self.own)
-        ranks = [rank for rank in self.group.machines if rank in of_sums]
-        for rank in ranks if self._computes else ():
-            samplers = self.group.samplers_of(rank)
-            shares = self._shares(rank, batch, of_sums[rank])
-            for sampler, of_rows in zip(samplers, shares, strict=True):
-                block = self.structures[sampler, batch].block
-                rows = self._rows[sampler, batch]
-                total += self._split.own_gradient(block, rows, of_rows)
-        self._forget(batch)
-        return total
-
-    def _forget(self, batch: int) -> None:
-        """Let go of what was kept of a mini-batch."""
-        for kept in (self._sampled, self.structures, self._rows):
-            for key in [key for key in kept if key[1] == batch]:
-                del kept[key]
 
 
 class _P3Task(TaskProgram):
@@ -319,18 +147,17 @@ class _Entry(_P3Task):
 
     def _collect(self, batch: int) -> None:
         """Keep the structure of the group's mini-batch, and collect its columns."""
-        machine, group = self._machine, self._machine.group
+        machine = self._machine
         for sampler in machine.samplers:
             payload, sender = self._from(f"s{sampler}")
             machine.keep(sampler, batch, read_batch(payload, sender, machine.layers))
-            for other in group.derived_by(sampler):
-                layer = FirstLayer.of(payload, sender, f"_{other}")
-                machine.structures[other, batch] = layer
-        pushes = group.holds(machine.rank) and not group.derives
-        for rank in group.peers if pushes else ():
-            for sampler in group.samplers_of(rank):
-                payload, sender = self._from(f"s{sampler}")
-                machine.structures[sampler, batch] = FirstLayer.of(payload, sender)
+            for derived in machine.group.derived_by(sampler):
+                layer = FirstLayer.of(payload, sender, f"_{derived}")
+                machine.structures[derived, batch] = layer
+
+        for sampler in machine.group.pushing:
+            payload, sender = self._from(f"s{sampler}")
+            machine.structures[sampler, batch] = FirstLayer.of(payload, sender)
         machine.collect(batch)
 
 
