@@ -16,8 +16,6 @@ from emu.systems.p3.job import column_blocks
 from emu.training.layers import Block
 from emu_nodes.program import EdgeSpec, Payload, tensor
 
-_STRUCTURE = "outputs", "inputs", "source", "destination"
-
 
 class Group:
     """Machines that hold all columns between them, as one of them sees it.
@@ -84,14 +82,13 @@ class FirstLayer:
 
     def tensors(self, suffix: str = "") -> Payload:
         """Return tensors to push: 8 #S_0 + 8 #E_1 bytes, which give #S_1 as well."""
-        arrays = (
-            self.vertices[: self.block.inner],
-            self.vertices[self.block.inner :],
-            self.block.source,
-            self.block.destination,
-        )
-        names = [name + suffix for name in _STRUCTURE]
-        return dict(zip(names, arrays, strict=True))
+        inner = self.block.inner
+        return {
+            f"outputs{suffix}": self.vertices[:inner],
+            f"inputs{suffix}": self.vertices[inner:],
+            f"source{suffix}": self.block.source,
+            f"destination{suffix}": self.block.destination,
+        }
 
     @classmethod
     def of(cls, payload: Payload, sender: EdgeSpec, suffix: str = "") -> FirstLayer:
@@ -99,9 +96,10 @@ class FirstLayer:
 
         Raises NodeMisbehaved when tensors are missing or contradict each other.
         """
-        outputs, others, source, destination = (
-            tensor(payload, name + suffix, sender).copy() for name in _STRUCTURE
-        )
+        outputs = tensor(payload, f"outputs{suffix}", sender)
+        others = tensor(payload, f"inputs{suffix}", sender)
+        source = tensor(payload, f"source{suffix}", sender).copy()
+        destination = tensor(payload, f"destination{suffix}", sender).copy()
         vertices: NDArray[np.int64] = np.concatenate([outputs, others])
         try:
             block = Block(source, destination, len(vertices), len(outputs))
@@ -133,12 +131,10 @@ def read_batch(payload: Payload, sender: EdgeSpec, layers: int) -> SampledBatch:
     Raises NodeMisbehaved when tensors are missing.
     """
     parts = [tensor(payload, f"vertices.{hop}", sender) for hop in range(layers + 1)]
-    sizes = accumulate(len(part) for part in parts)
-    edges = [
-        (
-            tensor(payload, f"source.{number}", sender).copy(),
-            tensor(payload, f"destination.{number}", sender).copy(),
-        )
-        for number in range(layers)
-    ]
-    return SampledBatch(np.concatenate(parts), tuple(sizes)[::-1], tuple(edges))
+    sizes = tuple(accumulate(len(part) for part in parts))
+    edges = []
+    for number in range(layers):
+        source = tensor(payload, f"source.{number}", sender).copy()
+        destination = tensor(payload, f"destination.{number}", sender).copy()
+        edges.append((source, destination))
+    return SampledBatch(np.concatenate(parts), sizes[::-1], tuple(edges))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ from emu.training import initial_parameters
 from emu_nodes.dgtp.programs import JobData
 from emu_nodes.p3.batches import FirstLayer, Group
 from emu_nodes.program import Shared, TaskSpec
+
+Array: TypeAlias = NDArray[Any]
+#: Sampler and mini-batch.
+Key: TypeAlias = tuple[int, int]
 
 
 class P3Machine:
@@ -55,13 +59,13 @@ class P3Machine:
         self._computes = self.learns and self.group.holds(self.rank)
         """True where it computes a part of layer 1, which takes columns."""
 
-        self.structures: dict[tuple[int, int], FirstLayer] = {}
-        self._sampled: dict[tuple[int, int], SampledBatch] = {}
-        self._columns: dict[tuple[int, int], NDArray[Any]] = {}
-        self.parts: dict[int, NDArray[Any]] = {}
-        self.of_sums: dict[int, NDArray[Any]] = {}
-        self.gradients: tuple[dict[int, NDArray[Any]], ...] = ({}, {})
-        self.begun_with: dict[int, NDArray[Any]] = {}
+        self.structures: dict[Key, FirstLayer] = {}
+        self._sampled: dict[Key, SampledBatch] = {}
+        self._columns: dict[Key, Array] = {}
+        self.parts: dict[int, Array] = {}
+        self.of_sums: dict[int, Array] = {}
+        self.gradients: tuple[dict[int, Array], ...] = ({}, {})
+        self.begun_with: dict[int, Array] = {}
         self._passes: dict[int, list[ForwardPass]] = {}
 
         self._load(settings)
@@ -123,30 +127,35 @@ class P3Machine:
                 rows = self._all_columns[layer.vertices]
                 self._columns[sampler, batch] = rows
 
-    def partial(self, rank: int, batch: int) -> NDArray[Any]:
+    def partial(self, rank: int, batch: int) -> Array:
         """Return the part of layer 1 of a mini-batch from this machine's columns."""
         samplers = self.group.samplers_of(rank)
-        return np.concatenate([self._partial(sampler, batch) for sampler in samplers])
+        parts = [self._partial(sampler, batch) for sampler in samplers]
+        return np.concatenate(parts)
 
-    def _partial(self, sampler: int, batch: int) -> NDArray[Any]:
+    def _partial(self, sampler: int, batch: int) -> Array:
         layer = self.structures[sampler, batch]
         if not self.learns:
-            return np.zeros((self._rows_of(layer), self._width), self._precision)
+            return self._zeros(self._rows_of(layer))
         columns = self._columns[sampler, batch]
         return self._split.partial(self.own, layer.block, columns)
+
+    def _zeros(self, rows: int) -> Array:
+        """Return what stands for so many rows of a part of layer 1."""
+        return np.zeros((rows, self._width), self._precision)
 
     def _rows_of(self, layer: FirstLayer) -> int:
         """Return the rows of a part of layer 1, or of its gradient."""
         return layer.block.outer if self._pulls_inputs else layer.block.inner
 
-    def _shares(self, rank: int, batch: int, rows: NDArray[Any]) -> list[NDArray[Any]]:
+    def _shares(self, rank: int, batch: int, rows: Array) -> list[Array]:
         """Return the rows of each of a machine's samplers, of those of all."""
         samplers = self.group.samplers_of(rank)
         layers = [self.structures[sampler, batch] for sampler in samplers]
         ends = np.cumsum([self._rows_of(layer) for layer in layers])
         return np.split(rows, ends[:-1])
 
-    def forward(self, batch: int, parts: Sequence[NDArray[Any]]) -> dict[str, float]:
+    def forward(self, batch: int, parts: Sequence[Array]) -> dict[str, float]:
         """Sum the parts of layer 1 and finish the forward pass; return its figures."""
         begun_with = self.begun_with.pop(batch)
         if not self.learns:
@@ -174,13 +183,12 @@ class P3Machine:
         accuracy = sum(forward_pass.accuracy for forward_pass in passes)
         return {"loss": loss, "accuracy": accuracy}
 
-    def backward(self, batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def backward(self, batch: int) -> tuple[Array, Array]:
         """Return the gradients of the upper parameters and of layer 1's sum."""
         if not self.learns:
             layers = [self.structures[sampler, batch] for sampler in self.samplers]
             rows = sum(self._rows_of(layer) for layer in layers)
-            of_sum = np.zeros((rows, self._width), self._precision)
-            return np.zeros_like(self.upper), of_sum
+            return np.zeros_like(self.upper), self._zeros(rows)
 
         of_upper = np.zeros_like(self.upper)
         of_sums = []
@@ -190,9 +198,7 @@ class P3Machine:
             of_sums.append(of_rows)
         return of_upper, np.concatenate(of_sums)
 
-    def own_gradient(
-        self, batch: int, of_sums: Mapping[int, NDArray[Any]]
-    ) -> NDArray[Any]:
+    def own_gradient(self, batch: int, of_sums: Mapping[int, Array]) -> Array:
         """Return the sum over the group of the gradients of this machine's weights."""
         total = np.zeros_like(self.own)
         for rank in self.group.machines:
@@ -201,7 +207,7 @@ class P3Machine:
         self._forget(batch)
         return total
 
-    def _gradient_of(self, rank: int, batch: int, of_sum: NDArray[Any]) -> NDArray[Any]:
+    def _gradient_of(self, rank: int, batch: int, of_sum: Array) -> Array:
         """Return what the mini-batch of a machine of the group adds."""
         total = np.zeros_like(self.own)
         samplers = self.group.samplers_of(rank)
@@ -215,5 +221,6 @@ class P3Machine:
     def _forget(self, batch: int) -> None:
         """Let go of what was kept of a mini-batch."""
         for kept in (self._sampled, self.structures, self._columns):
-            for key in [key for key in kept if key[1] == batch]:
+            keys = [(sampler, number) for sampler, number in kept if number == batch]
+            for key in keys:
                 del kept[key]
