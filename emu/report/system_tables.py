@@ -25,6 +25,8 @@ from emu.report.terminal import plain_table
 from emu.runs.result import Result, Row
 from emu.scenario import Scenario
 from emu.scenario.virtual_training import Curve, NotReached
+from emu.systems.job_section import JobSection
+from emu.systems.training_section import TrainingSection
 from emu.training.looks import Look
 from emu.units import (
     format_duration,
@@ -400,6 +402,10 @@ def ranking(results: Sequence[SystemResult]) -> str:
     return line
 
 
+def _is_on_device(job: JobSection) -> bool:
+    return isinstance(job, TrainingSection) and job.place_of_features == "device"
+
+
 def edit_lines(result: SystemResult) -> list[str]:
     """Return lines on a system's placement and each key that the file has otherwise."""
 
@@ -410,6 +416,9 @@ def edit_lines(result: SystemResult) -> list[str]:
         return [f"{result.system}: {reason(result.refused)}"]
     setup = " ".join(setup_row(result.setup))
     lines = [placing_line(result.placing), f"setup {setup}"]
+    jobs = [scenario.job for scenario in result.scenarios.values()]
+    if any(map(_is_on_device, jobs)):
+        lines.append("job.features: in memory of the device, which collects them")
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
             lines.append(f"added {key}: {show(after)}")

@@ -145,6 +145,11 @@ class PullingSection(CachedSection):
         on_device = self.place_of_features == "device"
         return dict.fromkeys(("graph_store", "worker"), "gpu") if on_device else {}
 
+    @property
+    @override
+    def made_slots(self) -> frozenset[str]:
+        return frozenset(self.pools.values())
+
     @override
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:
         """Return the cluster with a slot per GPU, where its tasks take turns."""
