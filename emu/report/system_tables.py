@@ -402,8 +402,16 @@ def ranking(results: Sequence[SystemResult]) -> str:
     return line
 
 
-def _is_on_device(job: JobSection) -> bool:
-    return isinstance(job, TrainingSection) and job.place_of_features == "device"
+def _say_device(job: JobSection) -> str:
+    """Return at which rate a device collects features, where they lie in its memory."""
+    if not isinstance(job, TrainingSection) or job.place_of_features == "host":
+        return ""
+    line = "job.features: device, which collects them in line"
+    if job.rates is None:
+        return line
+    if job.rates.collect_device is not None:
+        return f"{line} at job.rates.collect_device"
+    return f"{line} at job.rates.collect, since no collect_device is stated"
 
 
 def edit_lines(result: SystemResult) -> list[str]:
@@ -417,8 +425,7 @@ def edit_lines(result: SystemResult) -> list[str]:
     setup = " ".join(setup_row(result.setup))
     lines = [placing_line(result.placing), f"setup {setup}"]
     jobs = [scenario.job for scenario in result.scenarios.values()]
-    if any(map(_is_on_device, jobs)):
-        lines.append("job.features: in memory of the device, which collects them")
+    lines += filter(None, map(_say_device, jobs[:1]))
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
             lines.append(f"added {key}: {show(after)}")

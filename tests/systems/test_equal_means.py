@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
+from emu.experiment.system_rows import measure
 from emu.experiment.systems import as_variant, chosen_system
 from emu.graph_data import (
     BatchPlan,
@@ -25,6 +26,7 @@ from emu.graph_data import (
 from emu.graph_data.caches import CachePlan
 from emu.problem import Job
 from emu.problem.workloads.operations import OPERATIONS
+from emu.report.system_tables import edit_lines
 from emu.scenario import Scenario, build_job, load, prepare, realize
 from emu.scenario.scenario_file import loads
 
@@ -115,6 +117,16 @@ def test_more_samplers_draw_as_many_seeds_in_less_time(row: str) -> None:
     assert spans[0] > 1.6 * spans[1] > 1.6**2 * spans[2]
 
 
+@pytest.mark.parametrize("epoch", ["replicate", "shard", "local"])
+@pytest.mark.parametrize("row", ["dgtp", "data_parallel", "p3"])
+def test_epochs_are_as_long_as_their_samplers_walk(row: str, epoch: str) -> None:
+    base = scenario_of(2, samplers_per_worker=3, epoch=epoch, epochs=2, iterations=None)
+    job = build_job(as_variant(base, row))
+    plan = BatchPlan.from_settings(job.settings)
+    steps = plan.steps_per_epoch(open_for(job.settings).train_count)
+    assert job.settings.get("batches", job.iterations) == 2 * steps
+
+
 @pytest.mark.parametrize("system", ["data_parallel", "p3"])
 def test_a_batch_that_samplers_cannot_share_is_refused(system: str) -> None:
     base = as_variant(scenario_of(2), system)
@@ -142,12 +154,22 @@ def hits_by_hand(
 
 
 @pytest.mark.parametrize("policy", ["degree", "vip", "lru", "window"])
-@pytest.mark.parametrize("row", ["dgtp", "data_parallel"])
-def test_who_gathers_a_row_pays_for_it(row: str, policy: str) -> None:
+@pytest.mark.parametrize(
+    ("row", "keys"),
+    [
+        ("dgtp", {}),
+        ("dgtp", {"job.sampling": "multiround"}),
+        ("data_parallel", {}),
+        ("data_parallel", {"job.features": "device"}),
+    ],
+)
+def test_who_gathers_a_row_pays_for_it(
+    row: str, keys: dict[str, Any], policy: str
+) -> None:
     """Rows of a batch are collected once each: by its store, or where the cache is."""
     window = {"window": 2} if policy == "window" else {}
     cache = {"policy": policy, "size": "100 kB", **window}
-    base = as_variant(scenario_of(3, samplers_per_worker=2), row)
+    base = load(as_variant(scenario_of(3, samplers_per_worker=2), row), keys)
     job, plain = counts_of(base)
     _, cached = counts_of(load(base, {"job.cache": cache}))
     kinds = np.array([task.kind for task in job.tasks])
@@ -214,6 +236,17 @@ def test_where_features_lie_by_default() -> None:
     stated = load(base, {"job.features": "host"})
     job: Any = as_variant(stated, "p3.none").job
     assert job.place_of_features == "host"
+
+
+def test_a_row_says_where_its_features_lie_and_what_its_gpus_hold() -> None:
+    base = load(scenario_of(), {"cluster.machines[0].gpu_memory": "1 GB"})
+    pulled, pushed = (measure(base, row) for row in ("data_parallel", "p3.none"))
+    assert not [line for line in edit_lines(pulled) if "job.features" in line]
+    (line,) = (line for line in edit_lines(pushed) if "job.features" in line)
+    assert "at job.rates.collect, since no collect_device is stated" in line
+    sizes = {row.system: row.gpu_memory["m0"] for row in (pulled, pushed)}
+    assert sizes["p3.none"] > sizes["data_parallel"] > 0
+    assert pushed.to_json(pulled)["gpu_memory"] == {"m0": sizes["p3.none"]}
 
 
 def test_rows_on_a_device_take_one() -> None:
