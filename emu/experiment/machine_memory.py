@@ -15,6 +15,7 @@ from emu.experiment.dry_run import most_waiting
 from emu.graph_data import open_for
 from emu.problem import Schedule
 from emu.scenario import Experiment
+from emu.systems.device_memory import RESOURCE
 from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS
 from emu.systems.system import list_transfers, state_bytes
 from emu.units import format_size
@@ -65,6 +66,15 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
         flows = {n for n, ends in edges if ends & tasks}
         needs[name] = real[name] / scale + most_waiting(schedule, volumes, flows)
     return needs
+
+
+def gpu_memory_by_machine(experiment: Experiment) -> dict[str, float]:
+    """Return the bytes of ``gpu_memory`` that tasks demand, by machine with any."""
+    needs = defaultdict[str, float](float)
+    for task in experiment.problem.job.tasks:
+        if size := task.demands.get(RESOURCE):
+            needs[experiment.tasks[task.name]] += size
+    return dict(needs)
 
 
 def check_memory(experiment: Experiment, schedule: Schedule) -> None:

@@ -36,6 +36,7 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, ProfileFile, Scenario, build_job, load
 from emu.scenario.realize import open_data, realize
+from emu.systems.job_section import RatesSection
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION
@@ -349,7 +350,7 @@ def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
     A rate of 0 that was fitted is written as what no time comes from. Raises
     ScenarioError when a rate is neither fitted nor stated.
     """
-    keys = {} if stated is None else stated.model_dump(mode="json")
+    keys = {} if stated is None else stated.model_dump(mode="json", exclude_none=True)
     for name, rate in fitted.rates.items():
         keys[name] = DURATION.exact(float(f"{rate or 1e-18:.4g}"))
     if missing := [name for name in OPERATIONS if name not in keys]:
@@ -358,7 +359,7 @@ def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
             "measured are replaced"
         )
         raise ScenarioError(problem, key=f"job.rates.{missing[0]}")
-    return {name: keys[name] for name in OPERATIONS}
+    return {name: keys[name] for name in RatesSection.model_fields if name in keys}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,11 @@ from numpy.typing import NDArray
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import figures_of_simulation, list_misses
-from emu.experiment.machine_memory import check_memory, memory_by_machine
+from emu.experiment.machine_memory import (
+    check_memory,
+    gpu_memory_by_machine,
+    memory_by_machine,
+)
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
     Target,
@@ -195,6 +199,7 @@ def _result_of(
         },
         setup=setup_rows(ready),
         memory=memory_by_machine(ready, schedule) if trains else {},
+        gpu_memory=gpu_memory_by_machine(ready),
         busy=_busy_of(schedule),
         weights=_weights_of(ready.scenario) if trains else "",
         missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
@@ -263,7 +268,8 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
             shares[f"path {name}"] += long
         else:
             device = experiment.scenario.cluster.by_name[name].device
-            of_device = rates.on(device or DEFAULT_DEVICE)
+            task = job.tasks[link.task]
+            of_device = section.rates_of(task, device or DEFAULT_DEVICE)
             each = counts[:, link.task, link.iteration]
             seconds = each * [of_device[operation] for operation in OPERATIONS]
             for operation, part in zip(OPERATIONS, seconds.tolist(), strict=True):

@@ -28,8 +28,9 @@ from emu.scenario.scenario_file import write_scenario
 from emu.scenario.workload_file import read_profile
 from emu.systems import Keys
 from emu.systems.job_section import JobSection
+from emu.systems.replica_section import ReplicaSection
 from emu.systems.system import Variant, systems
-from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
+from emu.systems.training_section import PHASES, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION, RATIO

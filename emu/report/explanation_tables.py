@@ -25,6 +25,7 @@ from emu.prediction.placement import resource_loads
 from emu.prediction.placement.packing import ResourceLoad
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Job, Problem, Schedule
+from emu.problem.fields.section import SIZES
 from emu.problem.workloads import window_of
 from emu.report.terminal import WIDTH, plain_table, terminal
 from emu.runs.result import Row
@@ -309,7 +310,7 @@ def placement_table(problem: Problem) -> Table:
 
 def load_words(load: ResourceLoad, between: str, without: str) -> str:
     """Return the use of a resource, ``between``, and its capacity."""
-    amount = format_size if load.resource == "memory" else "{:g}".format
+    amount = format_size if load.resource in SIZES else "{:g}".format
     most = without if math.isinf(load.capacity) else between + amount(load.capacity)
     return amount(load.used) + most
 

@@ -24,6 +24,8 @@ from emu.report.terminal import plain_table
 from emu.runs.result import Result, Row
 from emu.scenario import Scenario
 from emu.scenario.virtual_training import Curve, NotReached
+from emu.systems.job_section import JobSection
+from emu.systems.training_section import TrainingSection
 from emu.training.looks import Look
 from emu.units import (
     format_duration,
@@ -87,6 +89,8 @@ class SystemResult:
     """Accuracy over time until the target, by seed; of all there was where refused."""
     memory: Mapping[str, float] = field(default_factory=dict)
     """Bytes at most, by machine that takes part (`memory_by_machine`)."""
+    gpu_memory: Mapping[str, float] = field(default_factory=dict)
+    """Likewise of its GPUs, where machines state that."""
     busy: float | None = None
     """Share of the makespan that what trains computes; None where nothing does."""
     weights: str = ""
@@ -171,6 +175,7 @@ class SystemResult:
             "busiest_link": self.busiest_link,
             "busiest": dict(zip(("port", "used"), self.busiest, strict=True)),
             "memory": dict(self.memory),
+            "gpu_memory": dict(self.gpu_memory),
             "busy": self.busy,
             "bytes": self.moved,
             "cost": self.cost,
@@ -298,10 +303,14 @@ def limits_table(results: Sequence[SystemResult]) -> Table:
         setup = format_duration(one.setup["seconds"], 3) if one.setup else ""
         cells = [format_size(one.moved), setup]
         cells += [f"{link} {share:.0%}" if one.moved else "", one.limit]
-        cells.append(format_size(max(one.memory.values())) if one.memory else "")
+        memories = filter(None, (one.memory, one.gpu_memory))
+        fullest = [format_size(max(sizes.values())) for sizes in memories]
+        cells.append(" + ".join(fullest))
         cells += [] if one.busy is None else [f"{one.busy:.0%}"]
         table.add_row(one.system, *cells)
-    table.caption = "memory: of the fullest machine; busy: what trains, the mean"
+    on_gpus = ", and of its GPUs" if any(one.gpu_memory for one in results) else ""
+    memory = f"memory: of the fullest machine{on_gpus}"
+    table.caption = f"{memory}; busy: what trains, the mean"
     return table
 
 
@@ -392,6 +401,18 @@ def ranking(results: Sequence[SystemResult]) -> str:
     return line
 
 
+def _say_device(job: JobSection) -> str:
+    """Return at which rate a device collects features, where they lie in its memory."""
+    if not isinstance(job, TrainingSection) or job.place_of_features == "host":
+        return ""
+    line = "job.features: device, which collects them in line"
+    if job.rates is None:
+        return line
+    if job.rates.collect_device is not None:
+        return f"{line} at job.rates.collect_device"
+    return f"{line} at job.rates.collect, since no collect_device is stated"
+
+
 def edit_lines(result: SystemResult) -> list[str]:
     """Return lines on a system's placement and each key that the file has otherwise."""
 
@@ -402,6 +423,8 @@ def edit_lines(result: SystemResult) -> list[str]:
         return [f"{result.system}: {reason(result.refused)}"]
     setup = " ".join(setup_row(result.setup))
     lines = [placing_line(result.placing), f"setup {setup}"]
+    jobs = [scenario.job for scenario in result.scenarios.values()]
+    lines += filter(None, map(_say_device, jobs[:1]))
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
             lines.append(f"added {key}: {show(after)}")

@@ -13,7 +13,7 @@ from emu.prediction.placement.space import Space
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem import Job
 from emu.problem.fields import cluster_section
-from emu.problem.fields.section import Trail
+from emu.problem.fields.section import Resources, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
 from emu.problem.workloads import CHECKPOINT
@@ -337,7 +337,7 @@ def _resources(scenario: Scenario) -> Problems:
         demands |= resources.amounts().keys()
         for resource in resources.further():
             if resource not in offers:
-                names = sorted({"cpu", "gpu", "memory"} | offers)
+                names = sorted({*Resources.model_fields} | offers)
                 problem = f"no machine has {resource!r}, {nearest(resource, names)}"
                 yield (*trail, resource), problem
     keys = sorted({*_MACHINE_KEYS, *demands})

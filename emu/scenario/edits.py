@@ -206,7 +206,7 @@ class ScenarioEdits:
         rates = self._scenario.job.operation_rates
         if rates is None or self._measured:
             return
-        for name, rate in rates:
+        for name, rate in rates.stated.items():
             edit: Edit = {f"job.rates.{name}": _scale_value(DURATION, rate, 0.5)}
             change = replace(base, kind="compute", what=f"rate {name} twice as fast")
             yield self._prepare(change, edit | self.standing(base.problem))

@@ -53,20 +53,22 @@ def build_job(scenario: Scenario) -> Job:
             for name, machine in item.placement.tasks.items()
         }
         return pin(whole, {**places, **scenario.pins})
+    context, cluster = scenario.build_context(), scenario.to_cluster()
     if not isinstance(section, TrainingSection):
-        return scenario.to_job(train_vertices=1, opened=section.shaped_by_data)
+        job = scenario.to_job(train_vertices=1, opened=section.shaped_by_data)
+        return section.reserve_devices(job, context, cluster)
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
     if isinstance(section, CachedSection):
-        job = section.reserve(job, scenario.to_cluster())
+        job = section.reserve(job, cluster)
     job = _with_rated_devices(scenario, job)
-    if (figures := model_figures(scenario)) is None:
-        return job
-    model = {**job.settings["model"], "parameters": figures.parameters}
-    return replace(job, settings={**job.settings, "model": model})
+    if (figures := model_figures(scenario)) is not None:
+        model = {**job.settings["model"], "parameters": figures.parameters}
+        job = replace(job, settings={**job.settings, "model": model})
+    return section.reserve_devices(job, context, cluster)
 
 
 def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
@@ -85,7 +87,7 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     totals = {}
     operations = section.count_operations(plain, context, volumes)
     for device in {*context.devices.values()}:
-        every = [rates.on(device)] * len(plain.tasks)
+        every = [section.rates_of(task, device) for task in plain.tasks]
         totals[device] = operations.seconds(every).sum(axis=1)
     whole = realization.times.sum(axis=1)
     tasks, devices = {task.name: task for task in job.tasks}, context.devices.items()

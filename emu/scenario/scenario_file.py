@@ -56,6 +56,7 @@ from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
 from emu.systems import Problems
+from emu.systems.device_memory import RESOURCE
 from emu.systems.training_section import batch_problem, program_text
 
 if TYPE_CHECKING:
@@ -155,18 +156,41 @@ def preparation_errors(scenario: Scenario) -> Problems:
         except DataError as error:
             yield ("profile",), str(error)
     if scenario.job.trains and not scenario.jobs:
-        wrong = [*_data_errors(job)]
-        if scenario.until and not wrong:
-            from emu.scenario.virtual_training import look_errors  # noqa: PLC0415 - 0.1 s
-
-            wrong = [*look_errors(scenario)]
-        yield from wrong
+        yield from _training_errors(scenario, job, cluster)
     try:
         _check_room(scenario, job, cluster)
     except PlacementError as error:
         yield (*error.key.split("."),), scenario.advice(str(error))
     except SchedulingError as error:
         yield ("placement",), str(error)
+
+
+def _training_errors(scenario: Scenario, job: Job, cluster: Cluster) -> Problems:
+    """Yield what is wrong with data, looks at a training, or memory of devices."""
+    wrong = [*_data_errors(job)]
+    if scenario.until and not wrong:
+        from emu.scenario.virtual_training import look_errors  # noqa: PLC0415 - 0.1 s
+
+        wrong = [*look_errors(scenario)]
+    yield from wrong
+    if wrong or not _counts_devices(job, cluster):
+        return
+    try:
+        build_job(scenario)
+    except ScenarioError as error:
+        yield (*error.key.split("."),), error.problem
+    except DataError as error:
+        yield ("job", "dataset"), str(error)
+
+
+def _counts_devices(job: Job, cluster: Cluster) -> bool:
+    """Return True where its data tell what a job needs of ``gpu_memory``.
+
+    Of a program its model would have to be tried out, which is not done here.
+    """
+    is_program = "program" in job.settings["model"]
+    bounded = any(RESOURCE in machine.resources for machine in cluster.machines)
+    return bounded and not is_program
 
 
 def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:

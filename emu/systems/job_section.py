@@ -26,6 +26,7 @@ from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
 from emu.systems import Edit, Problems, Times
+from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
@@ -95,19 +96,28 @@ class RatesSection(Section):
     sample: RatePerDevice = Field(examples=["30 ns"])
     """Draw one edge of a mini-batch."""
     collect: RatePerDevice = Field(examples=["200 ps"])
-    """Collect one byte of rows that lie apart, for whoever needs them."""
+    """Collect one byte of rows that lie apart in memory of the host."""
     step: RatePerDevice = Field(examples=["0.5 ns"])
     """Step one parameter, or add one gradient to a sum."""
     launch: RatePerDevice = Field(examples=["50 us"])
     """Begin the pass of one layer."""
+    collect_device: RatePerDevice | None = None
+    """Collect one byte of rows that lie in memory of a device (``features: device``);
+    default is ``collect``."""
+
+    @property
+    def stated(self) -> dict[str, float | dict[str, float]]:
+        """Operation -> rate, or a rate per device, of those that the file states."""
+        return {name: rate for name, rate in self if rate is not None}
 
     def on(self, device: str) -> dict[str, float]:
         """Return operation -> seconds on a device."""
-        return {name: time_on(rate, device) for name, rate in self}
+        rates = {name: time_on(rate, device) for name, rate in self.stated.items()}
+        return {"collect_device": rates["collect"], **rates}
 
     def device_rates(self) -> Iterator[tuple[Trail, str, Times]]:
         """Yield (where, operation, device -> seconds) of those that differ."""
-        for name, rate in self:
+        for name, rate in self.stated.items():
             if isinstance(rate, dict):
                 yield ("job", "rates", name), name, rate
 
@@ -200,6 +210,23 @@ class JobSection(Section):
         """
         raise NotImplementedError
 
+    def device_memory(self, _job: Job, _context: BuildContext) -> Mapping[str, Parts]:
+        """Return what each task keeps in memory of a GPU, in real bytes.
+
+        Raises DataError when the data set is missing or damaged.
+        """
+        return {}
+
+    def reserve_devices(self, job: Job, context: BuildContext, cluster: Cluster) -> Job:
+        """Return the job with `device_memory` demanded, where machines state theirs.
+
+        Raises ScenarioError where it does not fit; DataError as `device_memory`.
+        """
+        if not any(RESOURCE in one.resources for one in cluster.machines):
+            return job
+        parts = self.device_memory(job, context)
+        return demand_devices(job, cluster, parts, context.byte_scale)
+
     def rate_problems(self) -> Problems:
         """Yield what is wrong with rates beside times, or beside a program's model."""
         if self.operation_rates is None:
@@ -214,6 +241,11 @@ class JobSection(Section):
         """Return the operations of every task, from real bytes of (edge, iteration)."""
         raise NotImplementedError
 
+    def rates_of(self, task: Task, device: str) -> dict[str, float]:
+        """Return operation -> seconds of a task on a device, of job.rates."""
+        assert self.operation_rates is not None  # noqa: S101 - for mypy
+        return self.operation_rates.on(device)
+
     def rate_tasks(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> NDArray[np.float64]:
@@ -222,11 +254,11 @@ class JobSection(Section):
         A task that is pinned has the rates of its machine's device, others the default
         ones, of which ``Task.slowness`` is a multiple.
         """
-        rates = self.operation_rates
-        assert rates is not None  # noqa: S101 - for mypy
-        devices = {"": DEFAULT_DEVICE, **context.devices}
-        on = {machine: rates.on(device) for machine, device in devices.items()}
-        of_tasks = [on.get(task.pinned or "", on[""]) for task in job.tasks]
+        devices = context.devices
+        of_tasks = [
+            self.rates_of(task, devices.get(task.pinned or "", DEFAULT_DEVICE))
+            for task in job.tasks
+        ]
         return self.count_operations(job, context, volumes).seconds(of_tasks)
 
     def least_edges(self, machines: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from typing_extensions import override
 from emu.errors import DataError, ScenarioError
 from emu.host.foreign_code import class_problem
 from emu.host.input_file import read_text
-from emu.problem import Cluster, Job, Realization
+from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     DEFAULT_WINDOW,
@@ -24,7 +24,6 @@ from emu.problem.fields.quantities import (
     FileName,
     FilePath,
     Index,
-    Name,
     Positive,
     Seed,
     Window,
@@ -265,6 +264,8 @@ class TrainingSection(JobSection):
     """A job that trains on sampled mini-batches."""
 
     trains: ClassVar[bool] = True
+    usual_features: ClassVar[str] = "host"
+    """Where features lie by default."""
 
     if TYPE_CHECKING:  # each system has kinds of process of its own
         demands: Section
@@ -290,6 +291,14 @@ class TrainingSection(JobSection):
     """Neighbours sampled per hop, the last for the seeds; ``all``: every neighbour."""
     batch_size: Count = Field(examples=[100])
     """Seeds per worker and iteration, shared evenly by its samplers."""
+    samplers_per_worker: Few = 1
+    """Sampling processes of each worker, beside its own process: sampler s serves
+    worker s // samplers_per_worker."""
+    features: Literal["host", "device"] | None = None
+    """Memory that rows or columns of features lie in. ``host``: the CPU collects them
+    beside the GPU, at rate ``collect``; ``device``: the GPU, which does nothing else
+    then, at ``collect_device``. Default is ``device`` for p3, as in its paper, else
+    ``host``."""
     times: TimesSection = TimesSection()
     """Profiled times; a ``profile`` replaces them."""
     rates: RatesSection | None = None
@@ -304,8 +313,8 @@ class TrainingSection(JobSection):
     (``local``, as DistDGL): the default of placement ``distdgl`` and of data_parallel
     with METIS; else ``replicate``."""
     credit_window: Window = DEFAULT_WINDOW
-    """Batches under way: the first task of batch n waits for the worker's batch n - K;
-    ``unlimited`` for no limit."""
+    """Batches under way: the first task of batch n waits for the worker's batch n - K,
+    of P3 for the end of cycle n - K; ``unlimited`` for no limit."""
     optimizer: AnyOptimizer = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
@@ -317,7 +326,20 @@ class TrainingSection(JobSection):
     @property
     def sampler_batch(self) -> int:
         """Seeds per sampler and iteration, B_s."""
-        return self.batch_size
+        return self.batch_size // self.samplers_per_worker
+
+    @property
+    def place_of_features(self) -> str:
+        """``host`` or ``device``: `features`, or the system's default."""
+        return self.features or self.usual_features
+
+    @override
+    def rates_of(self, task: Task, device: str) -> dict[str, float]:
+        """Return its rates: what a GPU collects lies in its own memory."""
+        rates = super().rates_of(task, device)
+        if self.place_of_features == "device" and task.takes == "gpu":
+            rates["collect"] = rates["collect_device"]
+        return rates
 
     @property
     def hops(self) -> int:
@@ -333,8 +355,8 @@ class TrainingSection(JobSection):
         return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
 
     def samplers(self, machines: Sequence[str]) -> int:
-        """Return the number of samplers: one per machine that takes part."""
-        return len(self.ranks(machines))
+        """Return the number of samplers on these machines of the cluster."""
+        raise NotImplementedError
 
     @override
     def of_steps(self, steps: int) -> Self:
@@ -405,9 +427,35 @@ class TrainingSection(JobSection):
                 "write one per layer"
             )
             yield ("job", "fanouts"), problem
+        if problem := self._sharing_problem():
+            yield ("job", "batch_size"), problem
+        if problem := self._device_problem(cluster):
+            yield ("job", "features"), problem
         if (self.iterations is None) == (self.epochs is None):
             which = "neither" if self.iterations is None else "both"
             yield ("job",), f"found {which} of iterations and epochs, write one of them"
+
+    def _sharing_problem(self) -> str:
+        """Return what is wrong with a batch that samplers cannot share, if anything."""
+        samplers = self.samplers_per_worker
+        each, left = divmod(self.batch_size, samplers)
+        if not left:
+            return ""
+        even = [str(number * samplers) for number in (each, each + 1) if number]
+        return (
+            f"{self.batch_size} seeds cannot be shared evenly by {samplers} samplers "
+            f"(job.samplers_per_worker), write batch_size: {' or '.join(even)}"
+        )
+
+    def _device_problem(self, cluster: ClusterSection) -> str:
+        """Return what is wrong with features in memory of devices, if anything."""
+        if self.features != "device" or not cluster.has_gpus:
+            return ""
+        machines = cluster.by_name
+        names = [name for name in self.ranks(cluster.names) if name in machines]
+        without = [name for name in names if not machines[name].gpu]
+        hint = "write host, or machines that have one (job.machines)"
+        return f"{', '.join(without)} has no gpu: {hint}" if without else ""
 
     @override
     def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
@@ -493,52 +541,3 @@ def lacking_memory(cluster: Cluster, machine: str, size: float) -> float:
     """Return the bytes of ``size`` that a machine has no memory for, if above 0."""
     there = cluster.machines[cluster.index(machine)].resources.get("memory", math.inf)
     return size - there
-
-
-class ReplicaTimesSection(TimesSection):
-    """Execution time of one task of each kind; machines collect features at once."""
-
-    graph_store: DurationPerDevice = 0.0
-    """Data parallel: collect the features of one iteration for all workers."""
-
-
-class ReplicaDemandsSection(Section):
-    """Resources that one process of each kind needs."""
-
-    worker: Resources = Resources()
-    """Needs of a machine's process that samples and trains."""
-    graph_store: Resources = Resources()
-    """Needs of a graph store; P3 has none."""
-
-
-class ReplicaSection(TrainingSection):
-    """One replica of the model per machine, whose gradients are summed in a ring."""
-
-    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
-    """Machines that take part, rank by rank; default is all of them."""
-    demands: ReplicaDemandsSection = ReplicaDemandsSection()
-    """Resources per process."""
-    times: ReplicaTimesSection = ReplicaTimesSection()
-    """Profiled times."""
-
-    @override
-    def default_epoch(self, placed_by: str) -> str:
-        return "replicate"
-
-    def replica_settings(self, context: BuildContext) -> Settings:
-        """Return the settings of node programs that follow from these keys."""
-        ranks = len(self.ranks(context.machines))
-        return {
-            **self.training_settings(context),
-            # Features go by columns under P3: owners say whose a seed is.
-            "partitioner": "metis" if self.epoch == "local" else "hash",
-            "parts": ranks,
-            "workers": ranks,
-            "samplers_per_worker": 1,
-            "sampling": "oneshot",
-        }
-
-    @override
-    def problems(self, cluster: ClusterSection) -> Problems:
-        yield from super().problems(cluster)
-        yield from self.rank_problems(cluster)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
+from emu.problem.fields.section import SIZES
 from emu.systems import Keys
+from emu.systems.replica_section import ReplicaSection
 from emu.systems.stores_section import StoresSection
-from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
+from emu.systems.training_section import PHASES, TrainingSection
 from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
 #: Keys that mean the same in every system that has them.
 SAME_KEYS = (
-    "dataset", "model", "fanouts", "epoch", "credit_window", "optimizer", "precision",
-    "rates", "coflow",
+    "dataset", "model", "fanouts", "samplers_per_worker", "features", "epoch",
+    "credit_window", "optimizer", "precision", "rates", "coflow",
 )  # fmt: skip
 HOPS = ("sampler_hop", "graph_store_hop")
 
@@ -81,8 +83,13 @@ class CommonJob:
         return self.stores if self.has_stores_apart else len(machines)
 
     def spread(self, workers: int, stores: int) -> CommonJob:
-        """Return as many seeds per iteration, rounded, over such workers and stores."""
-        batch = max(1, round(self.workers * self.batch_size / workers))
+        """Return as many seeds per iteration over such workers and stores.
+
+        They are rounded to what the samplers of a worker can share evenly.
+        """
+        samplers = self.same.get("samplers_per_worker", 1)
+        each = self.workers * self.batch_size / (workers * samplers)
+        batch = samplers * max(1, round(each))
         factors = {
             "graph_store": self.stores / stores,
             "parameter_server": 1.0,
@@ -253,7 +260,7 @@ def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) 
     """Return the keys that all systems have, as a scenario states them."""
     demands = {
         "worker" if kind == "replica" else kind: {
-            name: SIZE.exact(amount) if name == "memory" else amount
+            name: SIZE.exact(amount) if name in SIZES else amount
             for name, amount in common.demands.get(kind, {}).items()
         }
         for kind in demanding

@@ -139,6 +139,6 @@ def test_the_command_leaves_a_scenario_that_runs(tmp_path: Path) -> None:
     rated = load(out)
     rates = rated.job.operation_rates
     assert rates is not None
-    assert all(rate > 0 for _, rate in rates)
+    assert all(rate > 0 for rate in rates.stated.values())
     assert np.isfinite(prepare(rated).simulate().makespan)
     assert "at the furthest" in done.output

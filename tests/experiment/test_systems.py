@@ -255,7 +255,10 @@ def test_the_command_prints_edits_and_the_ranking(tmp_path: Path) -> None:
             times = "" if round(ratio, 2) == 1 else f"{ratio:.2f} x "
             assert f"{times}as fast as {row['system']}" in shown
     assert f"By seeds per second {best['system']} is" in shown
-    assert "p3: dropped job.samplers_per_worker (was 2)" in shown
+    assert "p3: dropped job.workers (was 3)" in shown
+    for row in rows:
+        job: Any = load(tmp_path / "as" / f"one-{row['system']}.yaml").job
+        assert job.samplers_per_worker == 2
     assert "data_parallel: job.times.worker.quick: " in shown  # by its machines
     assert "means over" not in shown
     assert "means over 2 seeds; cost, bytes, memory: of the first" in " ".join(

@@ -99,7 +99,7 @@ def test_a_machine_killed_in_the_mf_of_anothers_mini_batch(
         )  # fmt: skip
 
     expected = (
-        r"process w1 was killed by SIGKILL \(tasks s1, Mf1,.*task Mf1 in iteration 2, "
+        r"process w1 was killed by SIGKILL \(tasks Mf1, Df1,.*task Mf1 in iteration 2, "
         r"awaited by Df0 for its iteration 3, Df2 for its iteration 3"
     )
     assert re.search(expected, str(caught.value))

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from emu.graph_data import open_for
 from emu.prediction.simulation import simulate
@@ -54,10 +56,11 @@ def parameters(run: Any) -> Any:
     return systems()[job.settings["system"]].trained(job, results)
 
 
-def check(*overrides: str, policy: str = "") -> Any:
+def check(*overrides: str, policy: str = "", descends: bool = True) -> Any:
     """Hold weights against one process, and bytes against the formulas.
 
-    ``policy``: tasks run in the order of its schedule.
+    ``policy``: tasks run in the order of its schedule; ``descends``: whether the loss
+    of the last step has to be below that of the first.
     """
     scenario = loads(TEXT, overrides)
     assert isinstance(scenario.job, P3JobSection | DataParallelJobSection)
@@ -75,7 +78,7 @@ def check(*overrides: str, policy: str = "") -> Any:
 
     found = parameters(run)
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-    assert losses[-1] < losses[0]
+    assert losses[-1] < losses[0] or not descends
     dataset = open_for(job.settings)
     volumes = scenario.job.realize_sampled(
         job,
@@ -116,6 +119,13 @@ def test_unpipelined_equals_one_process(machines: int) -> None:
     "overrides",
     [
         ["job.push=derived"],
+        ["job.samplers_per_worker=2"],
+        ["job.samplers_per_worker=3", "job.push=derived", "job.features=host"],
+        ["job.samplers_per_worker=2", "job.structure=hashed", "job.pipeline=A"],
+        ["job.samplers_per_worker=2", "job.columns=[2,0,1]", "job.push=derived"],
+        ["job.samplers_per_worker=2", "job.model={kind: gat, hidden: 6, layers: 2}"],
+        ["job.features=host", "job.cache=1", "job.columns=[1]"],
+        ["job.features=host", "job.columns=[0,3,1]", "job.pipeline=B"],
         ["job.structure=hashed", "job.credit_window=1"],
         ["job.structure=hashed", "job.pipeline=A", "job.cache=1"],
         ["job.cache=1"],
@@ -145,21 +155,75 @@ def test_pipelines_equal_delayed_descent(pipeline: str, cache: int) -> None:
     assert max(kept) == {"A": 3, "B": 3}[pipeline]
 
 
-def test_data_parallel_equals_one_process() -> None:
-    check("job.system=data_parallel", "job.pipeline=null")
+@pytest.mark.parametrize("samplers", [1, 3])
+def test_data_parallel_equals_one_process(samplers: int) -> None:
+    each = f"job.samplers_per_worker={samplers}"
+    check("job.system=data_parallel", "job.pipeline=null", each)
+
+
+@pytest.mark.parametrize("samplers", [2, 3])
+def test_samplers_give_every_system_the_same_weights(samplers: int) -> None:
+    """The walk is the same: batches of 12 in shares, the last of an epoch short."""
+    common = [f"job.samplers_per_worker={samplers}", "job.batch_size=36"]
+    common += ["job.iterations=8"]
+    dgtp = ["job.system=dgtp", "job.workers=3", "job.pipeline=null"]
+    kinds = ("graph_store", "sampler", "worker", "parameter_server")
+    dgtp += [f"job.times={{{', '.join(f'{kind}: 0 s' for kind in kinds)}}}"]
+    pulled = ["job.system=data_parallel", "job.pipeline=null"]
+    jobs = [loads(TEXT, [*common, *own]).to_job() for own in (dgtp, pulled, [])]
+    found = [
+        systems()[job.settings["system"]].trained(
+            job, {name: one.result() for name, one in drive(job).programs.items()}
+        )
+        for job in jobs
+    ]
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-12, atol=1e-12)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_drawn_shapes_equal_one_process(data: st.DataObject) -> None:
+    machines = data.draw(st.integers(1, 4))
+    members = data.draw(st.sampled_from([n for n in (1, 2, 3, 4) if machines % n == 0]))
+    columns = data.draw(st.lists(st.integers(0, 2), min_size=members, max_size=members))
+    samplers = data.draw(st.integers(1, 3))
+    push, structure = data.draw(
+        st.sampled_from(
+            [
+                ("derived", "replicated"),
+                ("shipped", "replicated"),
+                ("shipped", "hashed"),
+            ]
+        )
+    )
+    check(
+        f"cluster.machines[0].count={machines}",
+        f"job.cache={members}",
+        f"job.columns={columns if any(columns) else 'even'}",
+        f"job.samplers_per_worker={samplers}",
+        f"job.batch_size={samplers * data.draw(st.integers(1, 5))}",
+        f"job.push={push}",
+        f"job.structure={structure}",
+        f"job.features={data.draw(st.sampled_from(['host', 'device']))}",
+        f"job.pipeline={data.draw(st.sampled_from(['none', 'A', 'B']))}",
+        f"job.credit_window={data.draw(st.integers(1, 4))}",
+        "job.optimizer.lr=0.01",
+        descends=False,
+    )
 
 
 def test_no_row_of_features_travels() -> None:
     """Ids, edges and activations do, each under its name."""
     run = drive(loads(TEXT, ["job.pipeline=A", "job.iterations=3"]).to_job())
     kinds = {
-        name: array.shape[1:]
+        name.rstrip("0123456789").rstrip("."): array.shape[1:]
         for payload in run.payloads.values()
         for name, array in payload.items()
     }
 
     assert kinds == {
-        "outputs": (), "inputs": (), "source": (), "destination": (),
+        "vertices": (), "source": (), "destination": (), "outputs": (), "inputs": (),
         "partial": (6,), "of_sum": (6,), "part": (),
     }  # fmt: skip
     assert kinds_of(run) == {"structure", "activations", "gradients"}

@@ -303,7 +303,9 @@ events: [{at: 2 ms, kill: NAME}]
     by_task = prepare(loads(text.replace("NAME", "Df1")))
 
     assert by_process.kills[0].processes == by_task.kills[0].processes == ("w1",)
-    with pytest.raises(ScenarioError, match="machine or host 'w2', known: w0, w1, m0"):
+    with pytest.raises(
+        ScenarioError, match="machine or host 'w2', known: s0, w0, s1, w1, m0"
+    ):
         prepare(loads(text.replace("NAME", "w2")))
 
 

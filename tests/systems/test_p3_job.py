@@ -12,8 +12,9 @@ from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.problem.workloads import SampleCounts
 from emu.report.explanation_tables import job_line
 from emu.systems.dgtp.section import dgtp_times, dgtp_volumes
+from emu.systems.p3.builder import P3Builder
 from emu.systems.p3.job import PIPELINES, Pipeline
-from emu.systems.p3.section import P3Builder, SplitModel, p3_realization
+from emu.systems.p3.volumes import SplitModel, p3_realization
 from tests.golden.cases import Case, cases, exactly
 from tests.systems.sections import context_of, job_of, section_of
 
@@ -97,8 +98,13 @@ INPUTS = 188_339
 
 
 def sent(realization: Realization, job: Job) -> float:
-    """Return all bytes but those of the ring."""
-    chosen = [".ring" not in name for name in job.edge_names]
+    """Return all bytes between machines but those of the ring."""
+    pins = [task.pinned for task in job.tasks]
+    crosses = [pins[edge.source] != pins[edge.destination] for edge in job.edges]
+    chosen = [
+        far and ".ring" not in name
+        for far, name in zip(crosses, job.edge_names, strict=True)
+    ]
     return float(realization.volumes[chosen].sum())
 
 
@@ -153,9 +159,7 @@ def volumes(builder: P3Builder) -> dict[str, float]:
         answered=((4, 0, 0, 0), (1, 3, 0, 0)),
     )  # fmt: skip
     model = SplitModel(7, 6, upper=11, pulled_width=3)
-    realization = p3_realization(
-        builder, TIMES, [[counts]] * len(builder.machines), model
-    )
+    realization = p3_realization(builder, TIMES, [[counts]] * 8, model)
     sizes = realization.volumes.max(axis=1)
     return dict(zip(builder.job({}).edge_names, sizes.tolist(), strict=True))
 
@@ -175,6 +179,27 @@ def test_groups_pull_within_and_sum_layer_1_across() -> None:
     assert sizes["v0.ring0->v2.got0"] == 4 * 12
     assert sizes["v1.ring0->v3.got0"] == 4 * 9
     assert sizes["w0.ring0->w1.got0"] == 4 * 3
+
+
+def test_samplers_share_a_batch_and_their_machine_gets_all_of_it() -> None:
+    """Ids and edges stay on the machine; peers get those of layer 1 from each."""
+    sizes = volumes(builder_of(FOUR, 1, pipeline="none", samplers_per_worker=2))
+
+    assert sizes["s2->Mf1"] == sizes["s3->Mf1"] == 8 * 6 + 8 * 9
+    assert sizes["s3->Mf0"] == 8 * 6 + 8 * 4
+    assert "s1->Df0" not in sizes
+    assert sizes["Mf1->Df0"] == sizes["Db0->Mb1"] == 2 * 4 * 5 * 3
+
+
+def test_columns_of_the_host_are_collected_before_the_phases() -> None:
+    builder = builder_of(FOUR, 1, 2, pipeline="none", features="host")
+    sizes, job = volumes(builder), builder.job({})
+
+    assert sizes["s0->g0"] == 8 * 6 + 8 * 9
+    assert sizes["s0->g1"] == 8 * 6 + 8 * 4
+    assert sizes["g1->Mf1"] == 0
+    assert "s0->Mf1" not in sizes
+    assert [job.tasks[job.index(name)].takes for name in ("g0", "Mf0")] == ["", "gpu"]
 
 
 def test_nothing_travels_to_who_holds_no_columns() -> None:
@@ -200,7 +225,7 @@ def test_owners_of_vertices_are_asked_hop_by_hop() -> None:
     assert sizes["s0->Mf1"] == 8 * 6 + 8 * 4
     assert {job.rounds[job.index(name)] for name in ("s0.hop1", "g3.hop2")} == {1}
     assert job.rounds[job.index("s0")] == 3  # cycles
-    credit = job.edges[job.edge_positions["Mf1->s0.hop1"]]
+    credit = job.edges[job.edge_positions["Mb1->s0.hop1"]]
     assert (credit.credit, credit.lag) == (True, 3)
 
 

@@ -160,7 +160,8 @@ def test_times_are_counts_by_rates(system: str) -> None:
     job = build_job(scenario)
     times = realize(scenario, job).times
     _, counts = operations_of(scenario)
-    rates = dict(scenario.job.operation_rates or ())
+    assert scenario.job.operation_rates is not None
+    rates = scenario.job.operation_rates.on("default")
     by_hand = sum(rates[name] * counts[name] for name in OPERATIONS)
     np.testing.assert_allclose(times, by_hand, rtol=1e-12)
     assert times.any()

@@ -62,7 +62,21 @@ def draw_scenario(seed: int) -> Section:
     for job in jobs:
         if "collectives" in job and draw.chance(0.7):
             _exchange_otherwise(job["collectives"], draw)
+    _give_means(content, jobs, Draw(seed + 2**45))
     return content
+
+
+def _give_means(content: Section, jobs: list[Section], draw: Draw) -> None:
+    """State means of jobs on mini-batches: samplers, and memory of devices."""
+    for job in jobs:
+        if "fanouts" not in job or draw.chance(0.5):
+            continue
+        job.update(draw.maybe(0.5, samplers_per_worker=(1, 2, 3)))
+        job.update(draw.maybe(0.5, features=("host", "device")))
+        if "rates" in job:
+            job["rates"] |= draw.maybe(0.5, collect_device=("1 us", "0.2 us"))
+    for machine in content["cluster"].get("machines", ()):
+        machine.update(draw.maybe(0.1, gpu_memory=("20 kB", "8 GB")))
 
 
 def _exchange_otherwise(collectives: list[Section], draw: Draw) -> None:

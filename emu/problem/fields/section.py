@@ -68,6 +68,10 @@ class Section(BaseModel):
         return schema
 
 
+#: Resources that are sizes, with a unit.
+SIZES = ("memory", "gpu_memory")
+
+
 class Resources(Section):
     """Amounts of resources: ``cpu``, ``gpu``, ``memory``, and any further one."""
 
@@ -81,10 +85,18 @@ class Resources(Section):
     needs one."""
     memory: Size | None = None
     """Size with its unit."""
+    gpu_memory: Size | None = None
+    """Memory of all GPUs of a machine. What a training keeps there is counted, unless
+    its demands state it."""
 
     def amounts(self) -> dict[str, float]:
         """Return resource -> amount, of those that are stated."""
-        amounts = {"cpu": self.cpu, "gpu": self.gpu, "memory": self.memory}
+        amounts = {
+            "cpu": self.cpu,
+            "gpu": self.gpu,
+            "memory": self.memory,
+            "gpu_memory": self.gpu_memory,
+        }
         return {r: a for r, a in amounts.items() if a is not None} | self.further()
 
     def further(self) -> dict[str, float]:

@@ -19,6 +19,6 @@ DATA_PARALLEL = replace(
         "data_parallel": Variant("data_parallel"),
         "one_machine": Variant("data_parallel", alone=True),
     },
-    knobs={"partitioner": ("hash", "metis")},
+    knobs={"samplers_per_worker": (1, 2), "partitioner": ("hash", "metis")},
     translation=on_demand(f"{_SECTION}:TRANSLATION"),
 )

@@ -2,14 +2,13 @@
 
 Features are pulled from their owners, gradients summed; the bytes are those of DGTP's
 jobs (`dgtp_volumes`). Per machine that owns a part a store ``g0``; per machine that
-computes a sampler ``s0`` and a worker ``w0``, which share the worker's process, and the
-steps of its ring all-reduce, ``w0.ring0``, ...
+computes samplers ``s0``, ... and a worker ``w0``, each a process, and the steps of its
+ring all-reduce in the worker's process, ``w0.ring0``, ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Literal, Self
 
@@ -29,14 +28,14 @@ from emu.systems import Keys, Problems, translation
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.dgtp.section import PullingSection
 from emu.systems.job_section import BuildContext
-from emu.systems.training_section import ReplicaSection
+from emu.systems.replica_section import ReplicaSection
 from emu.systems.translation import CommonJob, Translation
 
 
 def _tasks(
     section: DataParallelJobSection, owners: Sequence[str], machines: Sequence[str]
 ) -> Iterator[Task]:
-    """Yield the store, sampler and worker of every rank, and the stores beyond."""
+    """Yield the store, samplers and worker of every rank, and the stores beyond."""
     for rank in range(max(len(owners), len(machines))):
         if rank < len(owners):
             yield _store(section, rank, owners[rank])
@@ -52,33 +51,32 @@ def _store(section: DataParallelJobSection, number: int, machine: str) -> Task:
         pinned=machine,
         program=PROGRAMS["graph_store"],
         settings={"store": number},
+        takes=section.pools.get("graph_store", ""),
     )
 
 
 def _replica(
     section: DataParallelJobSection, rank: int, machine: str
-) -> tuple[Task, Task]:
-    """Return the sampler and the worker of a rank, which are one process."""
-    worker = Task(
+) -> Iterator[Task]:
+    """Yield the samplers and the worker of a rank, each a process of its own."""
+    each = section.samplers_per_worker
+    for sampler in range(rank * each, (rank + 1) * each):
+        yield Task(
+            f"s{sampler}",
+            "sampler",
+            pinned=machine,
+            program=PROGRAMS["sampler"],
+            settings={"sampler": sampler, "worker": rank},
+        )
+    yield Task(
         f"w{rank}",
         "worker",
         demands=section.demands.worker.amounts(),
         pinned=machine,
-        process=f"w{rank}",
         program=PROGRAMS["replica"],
         settings={"worker": rank},
         takes="gpu",
     )
-    sampler = replace(
-        worker,
-        name=f"s{rank}",
-        kind="sampler",
-        demands={},
-        program=PROGRAMS["sampler"],
-        settings={"sampler": rank, "worker": rank},
-        takes="",
-    )
-    return sampler, worker
 
 
 class DataParallelJobSection(ReplicaSection, PullingSection):
@@ -125,7 +123,8 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         stores = len(self.owners(machines))
-        return ranks * (stores + 1) + all_reduce_edge_count(ranks)
+        own = self.samplers(machines) * (stores + 1)
+        return own + all_reduce_edge_count(ranks)
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
@@ -144,10 +143,11 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         tasks = [*_tasks(self, owners, self.ranks(context.machines))]
         workers = [task for task in tasks if task.kind == "worker"]
         names = [worker.name for worker in workers]
-        ranks = range(len(names))
+        stores = [task.name for task in tasks if task.kind == "graph_store"]
+        samplers = [task for task in tasks if task.kind == "sampler"]
         edges = [
-            *(NamedEdge(f"g{s}", f"s{r}") for s in range(len(owners)) for r in ranks),
-            *(NamedEdge(f"s{rank}", f"w{rank}") for rank in ranks),
+            *(NamedEdge(store, to.name) for store in stores for to in samplers),
+            *(NamedEdge(one.name, names[one.settings["worker"]]) for one in samplers),
             *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
         ]
         return build_named_job(
@@ -155,8 +155,8 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
             edges,
             self.count_batches(context),
             self.replica_settings(context)
-            | self.cache_settings(len(owners), len(ranks))
-            | {"partitioner": self.partitioner, "parts": len(owners)},
+            | self.cache_settings(len(stores), len(samplers))
+            | {"partitioner": self.partitioner, "parts": len(stores)},
             window=context.window,
         )
 

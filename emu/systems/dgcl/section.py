@@ -24,6 +24,7 @@ from emu.problem.workloads.all_reduce import all_reduce_edge_count
 from emu.problem.workloads.model_shapes import parameter_count
 from emu.problem.workloads.operations import Operations, count_layer
 from emu.systems import Edit, Keys, Problems, Settings, Times
+from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.job import CARRIES, DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
@@ -236,6 +237,33 @@ class DgclJobSection(DgclKeys):
         volumes = realization.volumes * context.byte_scale
         seconds = self.rate_tasks(job, context, volumes)
         return replace(realization, times=seconds)
+
+    @override
+    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+        """Return that of every device, under its first layer: DGCL has all rows there.
+
+        Rows of others as well, and what layers compute with its gradient, twice.
+        """
+        settings = job.settings
+        dataset, graphs = open_layers(settings)
+        model, length = settings["model"], dataset.feature_length
+        hidden = [self.model.hidden] * (self.model.layers - 1)
+        parameters = parameter_count(model, length, dataset.classes)
+        weights = weight_bytes(settings, parameters, steps=True)
+        parts: dict[str, Parts] = {}
+        for rank in range(settings["parts"]):
+            layers = [graph.part(rank) for graph in graphs]
+            outputs = zip(layers, [*hidden, dataset.classes], strict=True)
+            numbers = sum(2 * len(part.local) * width for part, width in outputs)
+            inputs = zip(layers[1:], hidden, strict=True)
+            numbers += sum(2 * len(part.remote) * width for part, width in inputs)
+            rows = len(layers[0].vertices) * length
+            parts[f"d{rank}.layer1"] = {
+                "features": float(number_bytes(settings) * rows),
+                "rows of layers": float(number_bytes(settings) * numbers),
+                "weights": weights,
+            }
+        return parts
 
     @override
     def count_operations(

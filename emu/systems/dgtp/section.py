@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
-from emu.graph_data import Dataset, count_job, open_for
+from emu.graph_data import (
+    BatchPlan,
+    Dataset,
+    count_job,
+    count_samples,
+    open_for,
+)
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
@@ -34,6 +40,13 @@ from emu.problem.workloads.all_reduce import (
 )
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import Edit, Keys, Problems, Settings, Times, translation
+from emu.systems.device_memory import (
+    ROWS,
+    Parts,
+    batch_bytes,
+    most_of_batches,
+    weight_bytes,
+)
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.job_section import BuildContext
 from emu.systems.stores_section import StoresSection
@@ -120,14 +133,42 @@ def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:
 class PullingSection(StoresSection):
     """Jobs of stores, samplers and workers: their operations, times and bytes."""
 
+    @property
+    def pools(self) -> Mapping[str, str]:
+        """Kind of task -> pool of its machine that it needs a slot of.
+
+        Stores whose rows lie in memory of a device collect them on it, in turn with
+        what trains there.
+        """
+        on_device = self.place_of_features == "device"
+        return dict.fromkeys(("graph_store", "worker"), "gpu") if on_device else {}
+
+    @property
+    @override
+    def made_slots(self) -> frozenset[str]:
+        return frozenset(self.pools.values())
+
+    @override
+    def with_machines(self, cluster: ClusterSection) -> ClusterSection:
+        """Return the cluster with a slot per GPU, where its tasks take turns."""
+        if not self.pools:
+            return cluster
+        machines = []
+        for machine in cluster.machines:
+            slots = {"gpu": max(int(machine.gpu or 1), 1), **machine.slots}
+            machines.append(machine.model_copy(update={"slots": slots}))
+        return cluster.model_copy(update={"machines": tuple(machines)})
+
     @override
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
         """Return the operations of stores, samplers and workers.
 
-        Stores collect the rows that they send; who draws an edge is a sampler that has
-        all structure, else the store that answers.
+        Stores collect the rows that they send, samplers those that their caches have in
+        memory of the host.
+        Who draws an edge is a sampler that has all structure, else the store that
+        answers.
         """
         settings, dataset = job.settings, open_for(job.settings)
         itemsize = number_bytes(settings)
@@ -135,15 +176,18 @@ class PullingSection(StoresSection):
         sizes = settings["model"], dataset.feature_length, dataset.classes
         parameters = parameter_count(*sizes)
         servers = sum(task.kind == "parameter_server" for task in job.tasks)
+        row = itemsize * dataset.feature_length
         operations = Operations(job)
         operations.add_bytes(job, volumes, "graph_store")
         operations.add_gradients(job, volumes, itemsize, "parameter_server")
         for t, task in enumerate(job.tasks):
             place = task.settings
             match task.kind:
-                case "sampler" if settings["sampling"] == "oneshot":
-                    edges = [one.edges for one in counts[place["sampler"]]]
-                    operations.add(t, {"sample": edges})
+                case "sampler":
+                    own = counts[place["sampler"]]
+                    operations.add(t, {"collect": [row * sum(one.hits) for one in own]})
+                    if settings["sampling"] == "oneshot":
+                        operations.add(t, {"sample": [one.edges for one in own]})
                 case "graph_store_hop":
                     store, hop = place["store"], place["hop"] - 1
                     answers = [
@@ -163,6 +207,41 @@ class PullingSection(StoresSection):
                 case _:
                     pass
         return operations
+
+    @override
+    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+        """Return that of workers, as much as the fullest of them, and of stores.
+
+        A worker has one mini-batch at a time there; the next wait in memory of the
+        host.
+        """
+        settings, dataset = job.settings, open_for(job.settings)
+        model, number = settings["model"], number_bytes(settings)
+        row = number * dataset.feature_length
+        plan = BatchPlan.from_settings(settings)
+        counts = count_samples(dataset, plan, job.iterations)
+        sizes = [
+            [batch_bytes(one, model, dataset.classes, row, number) for one in batches]
+            for batches in counts
+        ]
+        each = settings["samplers_per_worker"]
+        shares = [sizes[first : first + each] for first in range(0, len(sizes), each)]
+        steps = not any(task.kind == "parameter_server" for task in job.tasks)
+        parameters = parameter_count(model, dataset.feature_length, dataset.classes)
+        of_worker = {
+            "weights": weight_bytes(settings, parameters, steps=steps),
+            "a mini-batch": max(map(most_of_batches, shares)),
+        }
+        parts: dict[str, Parts] = {
+            task.name: of_worker for task in job.tasks if task.kind == "worker"
+        }
+        if self.place_of_features == "device":
+            owned = np.bincount(dataset.owner, minlength=dataset.parts)
+            for task in job.tasks:
+                if task.kind == "graph_store":
+                    rows = float(owned[task.settings["store"]])
+                    parts[task.name] = {ROWS: rows * row}
+        return parts
 
     @override
     def realize_sampled(
@@ -199,8 +278,6 @@ class DgtpJobSection(PullingSection):
     (DistDGL)."""
     workers: Few = 1
     """Workers of the job."""
-    samplers_per_worker: Few = 1
-    """Sampler s serves worker s // samplers_per_worker."""
     sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
     """Sum of gradients, by parameter servers or an all-reduce of the workers
     (``halving_doubling``: 2, 4, 8, ... of them)."""
@@ -296,11 +373,6 @@ class DgtpJobSection(PullingSection):
         demands = self.demands.model_copy(update={"worker": worker})
         return self.model_copy(update={"demands": demands})
 
-    @property
-    @override
-    def sampler_batch(self) -> int:
-        return self.batch_size // self.samplers_per_worker
-
     @override
     def samplers(self, machines: Sequence[str]) -> int:
         return self.workers * self.samplers_per_worker
@@ -314,15 +386,6 @@ class DgtpJobSection(PullingSection):
                 among = ", ".join(self.machines)
                 problem = f"{name!r} takes no part, job.machines: {among}"
                 yield ("job", "stores", position), problem
-        if self.batch_size % (samplers := self.samplers_per_worker):
-            each = self.batch_size // samplers
-            even = [str(n * samplers) for n in (each, each + 1) if n]
-            problem = (
-                f"{self.batch_size} seeds cannot be shared evenly by {samplers} "
-                "samplers (job.samplers_per_worker), write batch_size: "
-                f"{' or '.join(even)}"
-            )
-            yield ("job", "batch_size"), problem
         if self.sync == "halving_doubling" and self.workers & (self.workers - 1):
             problem = (
                 f"halving and doubling needs 2, 4, 8, ... workers, found "
@@ -357,8 +420,14 @@ def dgtp_tasks(section: DgtpJobSection, owners: Sequence[str]) -> Iterator[Task]
 
     def of_kind(kind: str, name: str, **settings: int) -> Task:
         program = PROGRAMS["replica" if kind == "worker" and not by_server else kind]
-        demand = demands[kind]
-        return Task(name, kind, demands=demand, program=program, settings=settings)
+        return Task(
+            name,
+            kind,
+            demands=demands[kind],
+            program=program,
+            settings=settings,
+            takes=section.pools.get(kind, ""),
+        )
 
     for i, machine in enumerate(owners):
         store = replace(of_kind("graph_store", f"g{i}", store=i), pinned=machine)
@@ -393,6 +462,7 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
         kind=kind,
         demands={},
         process=main.name,
+        takes="",
         program=PROGRAMS[kind],
         settings={**main.settings, **settings},
     )

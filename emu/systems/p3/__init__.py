@@ -78,7 +78,7 @@ def _blocks(settings: Mapping[str, Any], feature_length: int) -> tuple[int, ...]
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     """Return a machine's own columns of layer 1, and all other parameters."""
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
-    from emu.systems.p3.section import split_model  # noqa: PLC0415 - pydantic
+    from emu.systems.p3.volumes import split_model  # noqa: PLC0415 - pydantic
 
     dataset, settings = open_for(job.settings), job.settings
     length = dataset.feature_length
@@ -124,6 +124,10 @@ P3 = System(
     vectors=_vectors,
     setup=_list_setup,
     variants={f"p3.{p}": Variant("p3", {"job.pipeline": p}) for p in ("none", "A")},
-    knobs={"push": ("shipped", "derived")},
+    knobs={
+        "push": ("shipped", "derived"),
+        "samplers_per_worker": (1, 2),
+        "features": ("device", "host"),
+    },
     translation=on_demand("emu.systems.p3.section:TRANSLATION"),
 )

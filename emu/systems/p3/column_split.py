@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """Results of one mini-batch's forward pass, kept for its backward pass."""
+    """Results of one sampler's forward pass, kept for its backward pass."""
 
     loss: float
     accuracy: float
@@ -120,11 +120,13 @@ class ColumnSplit:
         edges: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]],
         summed: NDArray[Any],
         labels: NDArray[np.int32],
+        share: float = 1.0,
     ) -> ForwardPass:
         """Return the rest of the forward pass of one mini-batch.
 
         ``sizes``, ``edges``: as in `SampledBatch`; ``summed``: the first layer's linear
-        part, summed over all columns. Raises ValueError as `Block`.
+        part, summed over all columns; ``share``: part of the mini-batch that these
+        seeds are, by which loss and accuracy are weighed. Raises ValueError as `Block`.
         """
         import torch
         from torch.nn import functional
@@ -140,9 +142,9 @@ class ColumnSplit:
             if number < len(self._rest) - 1:
                 hidden = hidden.relu()
         truth = as_tensor(labels).long()
-        loss = functional.cross_entropy(hidden, truth)
+        loss = functional.cross_entropy(hidden, truth) * share
         accuracy = float((hidden.argmax(1) == truth).double().mean())
-        return ForwardPass(loss.item(), accuracy, loss, flat, part)
+        return ForwardPass(loss.item(), accuracy * share, loss, flat, part)
 
 
 def _views(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:

@@ -2,13 +2,15 @@
 
 Machines form groups that hold every column of the features once between them; member p
 of a group holds block p, and the rows of the first layer's weights that belong to it.
-Per machine m: a sampler ``s0`` and four phases: ``Mf0``, the linear part of layer 1 on
-its columns for every batch of its group; ``Df0``, the rest of the forward pass on its
-own batch; ``Db0``, its backward pass; ``Mb0``, the gradient of its rows for the group's
-batches. The upper parameters are summed round the ring ``w0.ring0``, ...; with several
-groups the rows of layer 1 are, too (``v0.ring0``, ...), over those who hold them.
+Per machine m samplers, each a process, and a process with four phases: ``Mf0``, the
+linear part of layer 1 on its columns for every batch of its group; ``Df0``, the rest of
+the forward pass on its own batch; ``Db0``, its backward pass; ``Mb0``, the gradient of
+its rows for the group's batches. Columns in memory of the host are collected by a task
+of its CPU, ``g0``, before ``Mf0``; those in memory of the device by ``Mf0`` itself. The
+upper parameters are summed round the ring ``w0.ring0``, ...; with several groups the
+rows of layer 1 are, too (``v0.ring0``, ...), over those who hold them.
 
-Where the structure is spread over the machines, the sampler asks the owners of vertices
+Where the structure is spread over the machines, samplers ask the owners of vertices
 hop by hop (DistDGL): ``s0.hop1``, ``g0.hop1``, ... run once per mini-batch.
 
 Iterations are cycles of the pipeline: in one cycle the phases are at different
@@ -33,11 +35,15 @@ PHASES = {
     "Mb": "model_backward",
 }
 
+#: Place of the columns -> name, without its rank, of the task that collects them.
+ENTRIES = {"device": "Mf", "host": "g"}
+
 #: What ``nodes`` runs for each kind; ``emu`` never imports it.
 PROGRAMS = {
     "graph_store_hop": dgtp.PROGRAMS["graph_store_hop"],
     "sampler_hop": dgtp.PROGRAMS["sampler_hop"],
     "sampler": "emu_nodes.p3.programs:P3Sampler",
+    "graph_store": "emu_nodes.p3.programs:ColumnStore",
     "model_forward": "emu_nodes.p3.programs:ModelForward",
     "data_forward": "emu_nodes.p3.programs:DataForward",
     "data_backward": "emu_nodes.p3.programs:DataBackward",

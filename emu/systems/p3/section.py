@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
 from emu.graph_data import count_job, open_for
-from emu.problem import Cluster, Job, Realization, Task
+from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.problem.fields.quantities import Few, word_or_list
-from emu.problem.workloads import SampleCounts, model_shapes
-from emu.problem.workloads.all_reduce import (
-    ALL_REDUCE,
-    NamedEdge,
-    all_reduce_edge_count,
-    all_reduce_edges,
-    all_reduce_tasks,
-    build_named_job,
-    part_elements,
-)
-from emu.problem.workloads.operations import (
-    LayerWork,
-    Operations,
-    count_layer,
-    count_layers,
-)
+from emu.problem.workloads.all_reduce import all_reduce_edge_count
+from emu.problem.workloads.operations import Operations
 from emu.systems import Keys, Problems, Times, translation
+from emu.systems.device_memory import Parts
 from emu.systems.job_section import BuildContext
-from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
+from emu.systems.p3.builder import P3Builder
+from emu.systems.p3.job import (
+    PIPELINES,
+)
+from emu.systems.p3.keys import P3Keys
+from emu.systems.p3.memory import count_memory
+from emu.systems.p3.operations import FEATURE_BYTES, count_phases
+from emu.systems.p3.volumes import p3_realization, split_model
 from emu.systems.training_section import (
     ModelProgramSection,
-    ReplicaSection,
     lacking_memory,
     number_bytes,
 )
 from emu.systems.translation import CommonJob, Translation
 from emu.units import SIZE
 
-_FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 #: Of machines and features.
 _TOO_FEW = (
     "{0} machines cannot share {1} features, write {1} or fewer of them, or shares of "
@@ -53,394 +42,10 @@ _TOO_FEW = (
 )
 _NO_PROGRAM = "p3 cannot split the first layer of a program: write a kind, not this"
 
-_Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Shares: TypeAlias = Annotated[
-    tuple[_Share, ...], *word_or_list("even", {"type": "number", "minimum": 0})
-]
 
-
-class P3Builder:
-    """Builds the job that a section states, whose iterations are cycles.
-
-    Attributes
-    ----------
-    batches, cycles
-        Mini-batches of each machine, and iterations of the job.
-    members, groups
-        Machines of a group, which hold all columns between them, and number of groups.
-    hops
-        Hops that a sampler asks the owners of the vertices for; 0: the whole structure
-        is on every machine.
-    """
-
-    def __init__(self, section: P3JobSection, context: BuildContext) -> None:
-        self.section, self._window = section, context.window
-        self.machines = section.ranks(context.machines)
-        self.batches = section.count_batches(context)
-        self.pipeline = PIPELINES[section.pipeline]
-        self.cycles = self.batches + self.pipeline.depth
-        self.members = section.cache or len(self.machines)
-        self.groups = len(self.machines) // self.members
-        self.hops = section.hops if section.structure == "hashed" else 0
-
-    def share(self, rank: int) -> float:
-        """Return a machine's share of the columns over an even share."""
-        shares: tuple[float, ...] = self.section.columns
-        if not shares:
-            return 1.0
-        return shares[rank % self.members] * self.members / sum(shares)
-
-    def blocks(self, feature_length: int) -> tuple[int, ...]:
-        """Return the columns of each member of a group, 0 of one without a part."""
-        return column_blocks(self.section.columns, feature_length, self.members)
-
-    def job(self, settings: Mapping[str, Any]) -> Job:
-        """Return the job.
-
-        Edges rank by rank: questions and answers of its sampler, if it asks, what
-        travels for its batches, the order of its phases, the credits of its sampler;
-        then the rings. An edge of a process's own tasks carries nothing: they share its
-        memory.
-
-        Raises ValueError as `Job`.
-        """
-        return build_named_job(self.tasks(), self.edges(), self.cycles, settings)
-
-    def tasks(self) -> Iterator[Task]:
-        """Yield the tasks, machine by machine, then those of the rings."""
-        for rank, machine in enumerate(self.machines):
-            here = Task("", "", pinned=machine, process=f"w{rank}")
-            for name, kind in {"s": "sampler", **PHASES}.items():
-                sampler = kind == "sampler"
-                yield replace(
-                    here,
-                    name=f"{name}{rank}",
-                    kind=kind,
-                    phase="sampling" if sampler else "training",
-                    behind=self.pipeline.behind_of(kind),
-                    demands=self.section.demands.worker.amounts() if sampler else {},
-                    program=PROGRAMS[kind],
-                    settings={"rank": rank},
-                    takes="" if sampler else "gpu",
-                )
-            for hop, (name, role) in itertools.product(
-                range(1, self.hops + 1), (("s", "sampler"), ("g", "store"))
-            ):
-                kind = "sampler_hop" if role == "sampler" else "graph_store_hop"
-                yield replace(
-                    here,
-                    name=f"{name}{rank}.hop{hop}",
-                    kind=kind,
-                    program=PROGRAMS[kind],
-                    settings={role: rank, "hop": hop},
-                    iterations=self.batches,
-                )
-        yield from all_reduce_tasks(self._ranks("w", "data_backward"))
-        of_rows = self._ranks("v", "model_backward")
-        for member in range(self.members if self.groups > 1 else 0):
-            yield from all_reduce_tasks(of_rows[member :: self.members])
-
-    def _ranks(self, letter: str, after: str) -> list[Task]:
-        """Return the ranks of a ring that sums what a phase leaves."""
-        return [
-            Task(
-                f"{letter}{rank}",
-                ALL_REDUCE,
-                pinned=machine,
-                process=f"w{rank}",
-                behind=self.pipeline.behind_of(after),
-            )
-            for rank, machine in enumerate(self.machines)
-        ]
-
-    def edges(self) -> Iterator[NamedEdge]:
-        """Yield the edges in the order of `job`."""
-        order, pipeline = self.pipeline.order, self.pipeline
-        ranks = range(len(self.machines))
-        for rank in ranks:
-            hops = (f"s{rank}.hop{hop}" for hop in range(1, self.hops + 1))
-            asks = [*hops, f"s{rank}"]
-            for (hop, asker), store in itertools.product(
-                enumerate(asks[:-1], 1), ranks
-            ):
-                owner, place = f"g{store}.hop{hop}", (rank, store, hop)
-                yield NamedEdge(asker, owner, carries="frontier", place=place)
-                yield NamedEdge(owner, asks[hop], carries="answer", place=place)
-            yield from self._batch_edges(rank)
-            for phase, then in itertools.pairwise(order):
-                yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
-            yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
-            if self._window is not None:
-                for peer in self.group_of(rank):
-                    yield NamedEdge(f"Mf{peer}", asks[0], self._window, credit=True)
-        forward = [f"Mf{rank}" for rank in ranks]
-        yield from all_reduce_edges(
-            [f"w{rank}" for rank in ranks],
-            [f"Db{rank}" for rank in ranks],
-            forward,
-            lag=1 + pipeline.missed - pipeline.behind[2],
-            carries="upper",
-        )
-        for member in range(self.members if self.groups > 1 else 0):
-            own = ranks[member :: self.members]
-            yield from all_reduce_edges(
-                [f"v{rank}" for rank in own],
-                [f"Mb{rank}" for rank in own],
-                [forward[rank] for rank in own],
-                lag=1 + pipeline.missed - pipeline.depth,
-                carries="first_layer",
-                about=(member,),
-            )
-
-    def group_of(self, rank: int) -> range:
-        """Return the machines of a machine's group."""
-        first = rank - rank % self.members
-        return range(first, first + self.members)
-
-    def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
-        """Yield the edges of the data for the batches of one machine."""
-        _, forward, loss, end = self.pipeline.behind
-        yield NamedEdge(f"s{rank}", f"Mf{rank}")
-        for peer in self.group_of(rank):
-            if peer == rank:
-                continue
-            place = (rank, peer % self.members)
-            if self.section.push == "shipped":
-                yield NamedEdge(f"s{rank}", f"Mf{peer}", carries="push", place=place)
-            for source, to, lag in (
-                (f"Mf{peer}", f"Df{rank}", forward),
-                (f"Db{rank}", f"Mb{peer}", end - loss),
-            ):
-                yield NamedEdge(source, to, lag, carries="pull", place=place)
-
-
-@dataclass(frozen=True)
-class SplitModel:
-    """Sizes of a model whose first layer is split by columns of the features."""
-
-    feature_length: int
-    """F, rows of the first layer's weights."""
-    first_width: int
-    """First-layer weights per feature: 2 h for GraphSAGE."""
-    upper: int
-    """Parameters beside them: b_1 and all other layers."""
-    pulled_width: int
-    """Length of a row that is pulled."""
-    pulls: Literal["outputs", "inputs"] = "outputs"
-    """Whose rows are pulled: of the ``outputs`` of layer 1 (#S_1), or of its ``inputs``
-    (#S_0) where they have to be summed before attention."""
-    itemsize: int = 4
-    """Bytes of a number: 4 in float32, 8 in float64."""
-
-    def pull_bytes(self, counts: SampleCounts) -> int:
-        """Return the bytes of a partial activation, and of its gradient."""
-        rows = counts.inputs if self.pulls == "inputs" else counts.outputs
-        return self.itemsize * rows * self.pulled_width
-
-
-def split_model(
-    model: Mapping[str, Any], feature_length: int, classes: int, itemsize: int
-) -> SplitModel:
-    """Return the sizes of a model of ``Job.settings``."""
-    kind = model.get("kind", "sage")
-    first, *_ = model_shapes.layer_shapes(model, feature_length, classes)
-    widths = [shape[0] for shape in first[: model_shapes.SPLIT_WEIGHTS[kind]]]
-    return SplitModel(
-        feature_length=feature_length,
-        first_width=sum(widths),
-        upper=model_shapes.parameter_count(model, feature_length, classes)
-        - sum(widths) * feature_length,
-        pulled_width=widths[0],
-        pulls="inputs" if kind == "gat" else "outputs",
-        itemsize=itemsize,
-    )
-
-
-def p3_realization(
-    builder: P3Builder,
-    times: Mapping[str, float],
-    counts: Sequence[Sequence[SampleCounts]],
-    model: SplitModel,
-) -> Realization:
-    """Return seconds and real bytes of the job that ``builder`` builds.
-
-    ``times``: kind of task -> seconds; those of layer 1 are for an even share of the
-    columns; ``counts``: of each machine, of each of its mini-batches.
-    """
-    tasks, edges = [*builder.tasks()], [*builder.edges()]
-    seconds = np.zeros((len(tasks), builder.cycles))
-    for row, task in zip(seconds, tasks, strict=True):
-        by_columns = task.kind.startswith("model")
-        work = builder.share(task.settings["rank"]) if by_columns else 1.0
-        first = task.behind
-        row[first : first + builder.batches] = times.get(task.kind, 0.0) * work
-    volumes = np.zeros((len(edges), builder.cycles))
-    blocks = builder.blocks(model.feature_length)
-    behind = {task.name: task.behind for task in tasks}
-    for row, edge in zip(volumes, edges, strict=True):
-        first = behind[edge.source]
-        batches = slice(first, first + builder.batches)
-        if edge.carries in {"upper", "first_layer"}:
-            summed = model.upper
-            if edge.carries == "first_layer":
-                summed = model.first_width * blocks[edge.place[-1]]
-            row[batches] = model.itemsize * part_elements(summed, edge.place)
-        elif edge.carries:
-            row[batches] = [
-                _bytes_of(edge, blocks, one, model)
-                for one in counts[edge.place[0]][: builder.batches]
-            ]
-    return Realization(seconds, volumes)
-
-
-def _bytes_of(
-    edge: NamedEdge, blocks: Sequence[int], counts: SampleCounts, model: SplitModel
-) -> int:
-    """Return the bytes on an edge for a mini-batch of such counts."""
-    match edge.carries, edge.place:
-        case "frontier", (_, store, hop):
-            return model_shapes.VERTEX_ID_BYTES * counts.frontier_owned[hop - 1][store]
-        case "answer", (_, store, hop):
-            return model_shapes.ANSWERED_EDGE_BYTES * counts.answered[hop - 1][store]
-        case _, (_, block) if not blocks[block]:
-            return 0
-        case "push", _:  # ids and edges of layer 1's structure
-            structure = model_shapes.BLOCK_EDGE_BYTES * counts.first_edges
-            return model_shapes.VERTEX_ID_BYTES * counts.inputs + structure
-        case _:
-            return model.pull_bytes(counts)
-
-
-def split_layer(
-    kind: str, widths: tuple[int, int], counts: Sequence[SampleCounts]
-) -> tuple[LayerWork, LayerWork]:
-    """Return the operations of layer 1 on some columns, and of the rest of layer 1.
-
-    Attention and the second matrix of ``gin`` are of the rest, which takes the sum over
-    all columns. ``kind``: of the model; ``widths``: number of columns, and width of the
-    layer; ``counts``: of each mini-batch of a machine.
-    """
-    columns, width = widths
-    edges, inputs, outputs = np.array(
-        [(one.first_edges, one.inputs, one.outputs) for one in counts], float
-    ).T
-    if kind == "gat":
-        linear = LayerWork(0.0, inputs * columns * width, narrows=True)
-        return linear, LayerWork((edges + outputs) * width, 0.0, narrows=True)
-    layer = count_layer(kind, widths, edges, inputs, outputs)
-    rest = LayerWork(0.0, 0.0, narrows=False, outer=layer.outer)
-    return replace(layer, outer=0.0), rest
-
-
-def count_phases(
-    builder: P3Builder, job: Job, steps: tuple[int, int], volumes: NDArray[np.float64]
-) -> Operations:
-    """Return the operations of the job that ``builder`` builds.
-
-    ``steps``: parameters of a column of layer 1, and the upper ones; ``volumes``: real
-    bytes of (edge, cycle).
-    """
-    settings, dataset = job.settings, open_for(job.settings)
-    phases = _Phases(
-        builder=builder,
-        model=settings["model"],
-        sizes=(dataset.feature_length, dataset.classes),
-        counts=count_job(settings, dataset, builder.batches),
-        steps=steps,
-    )
-    operations = Operations(job)
-    operations.add_gradients(job, volumes, number_bytes(settings))
-    for t, task in enumerate(job.tasks):
-        when = slice(task.behind, task.behind + builder.batches)
-        for amounts in phases.of_task(task):
-            operations.add(t, amounts, when)
-    return operations
-
-
-@dataclass(frozen=True)
-class _Phases:
-    """Amounts of the tasks of all mini-batches, by operation."""
-
-    builder: P3Builder
-    model: Mapping[str, Any]
-    sizes: tuple[int, int]
-    counts: Sequence[Sequence[SampleCounts]]
-    steps: tuple[int, int]
-
-    def _split(
-        self, columns: int, counts: Sequence[SampleCounts]
-    ) -> tuple[LayerWork, LayerWork]:
-        width = self.model["hidden"] if self.model["layers"] > 1 else self.sizes[1]
-        return split_layer(self.model.get("kind", "sage"), (columns, width), counts)
-
-    def of_task(self, task: Task) -> Iterator[dict[str, Any]]:
-        match task.kind:
-            case "graph_store_hop":
-                store, hop = task.settings["store"], task.settings["hop"] - 1
-                each = [[one.answered[hop][store] for one in of] for of in self.counts]
-                yield {"sample": np.sum(each, axis=0)}
-            case "sampler" if not self.builder.hops:
-                rank = task.settings["rank"]
-                derives = self.builder.section.push == "derived"
-                for peer in self.builder.group_of(rank) if derives else (rank,):
-                    yield {"sample": [one.edges for one in self.counts[peer]]}
-            case "data_forward" | "data_backward":
-                yield from self._of_data(task.settings["rank"], task.kind)
-            case "model_forward" | "model_backward":
-                yield from self._of_columns(task.settings["rank"], task.kind)
-            case _:
-                pass
-
-    def _of_data(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
-        own = self.counts[rank]
-        _, rest = self._split(self.sizes[0], own)
-        for layer in (rest, *count_layers(self.model, *self.sizes, own)[1:]):
-            forward = kind == "data_forward"
-            yield layer.forward if forward else layer.backward(first=False)
-        if kind == "data_backward":
-            yield {"step": float(self.steps[1])}
-
-    def _of_columns(self, rank: int, kind: str) -> Iterator[dict[str, Any]]:
-        columns = self.builder.blocks(self.sizes[0])[rank % self.builder.members]
-        if not columns:
-            return
-        for of in (self.counts[peer] for peer in self.builder.group_of(rank)):
-            linear, _ = self._split(columns, of)
-            # The group's batches are one pass.
-            if kind == "model_forward":
-                rows = np.array([one.inputs for one in of], float)
-                yield linear.forward | {"launch": 0.0}
-                yield {"collect": rows * columns * _FEATURE_BYTES}
-            else:
-                yield linear.backward(first=True) | {"launch": 0.0}
-        yield {"launch": 1.0}
-        if kind == "model_backward":
-            yield {"step": float(self.steps[0] * columns)}
-
-
-class P3JobSection(ReplicaSection):
+class P3JobSection(P3Keys):
     """P3: push the structure, pull partial activations, never a feature."""
 
-    system: Literal["p3"]
-    """Kind of job."""
-    pipeline: Literal["none", "A", "B"] = "A"
-    """Phases of several mini-batches in turn: A lacks 2 updates, B 3; ``none`` trains
-    as data parallel training does."""
-    push: Literal["shipped", "derived"] = "shipped"
-    """``shipped``: samplers send ids and edges of layer 1; ``derived``: every machine
-    samples for its group, which needs the structure there."""
-    structure: Literal["replicated", "hashed"] = "replicated"
-    """``replicated``: every machine has the graph's structure; ``hashed``: its share,
-    and samplers ask owners hop by hop."""
-    cache: Few | None = None
-    """Machines that hold a full copy of the features between them; default is all."""
-    columns: Shares = ()
-    """``even``, or shares of the columns of each machine of a group; one with 0
-    computes no part of layer 1."""
-
-    foreign: ClassVar[dict[str, str]] = {
-        "stores": "each machine that takes part has columns: write machines"
-    }
     unprofiled: ClassVar[str] = (
         "a profile knows no cycles of a pipeline, write job.times instead"
     )
@@ -454,9 +59,10 @@ class P3JobSection(ReplicaSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         members = min(self.cache or ranks, ranks)
-        pushes = 2 * self.hops * ranks if self.structure == "hashed" else 0
+        asks = 2 * self.hops * ranks if self.structure == "hashed" else 0
         rings = all_reduce_edge_count(ranks)
-        return ranks * (2 * (members - 1) + pushes + 4) + rings
+        of_samplers = self.samplers_per_worker * (asks + 1)
+        return ranks * (2 * (members - 1) + of_samplers + 3) + rings
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
@@ -508,6 +114,7 @@ class P3JobSection(ReplicaSection):
             "structure": self.structure,
             "groups": builder.groups,
             "columns": list(self.columns),
+            "features": self.place_of_features,
         }
         return builder.job(settings)
 
@@ -522,6 +129,15 @@ class P3JobSection(ReplicaSection):
         return count_phases(P3Builder(self, context), job, steps, volumes)
 
     @override
+    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+        """Return that of every machine, under its ``Mf``."""
+        dataset, itemsize = open_for(job.settings), number_bytes(job.settings)
+        sizes = dataset.feature_length, dataset.classes
+        split = split_model(job.settings["model"], *sizes, itemsize)
+        context = replace(context, train_vertices=dataset.train_count)
+        return count_memory(P3Builder(self, context), job, split)
+
+    @override
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
@@ -534,7 +150,7 @@ class P3JobSection(ReplicaSection):
         blocks = builder.blocks(length)
         for rank, name in enumerate(builder.machines):
             columns = blocks[rank % builder.members]
-            size = dataset.vertices * columns * _FEATURE_BYTES
+            size = dataset.vertices * columns * FEATURE_BYTES
             lacking = lacking_memory(cluster, name, size + needs.get("memory", 0.0))
             if lacking > 0:
                 problem = (

@@ -1,29 +1,27 @@
-"""P3's sampler and phases: the tasks of one machine, which share its process.
+"""P3's samplers, and the tasks of one machine's worker, which share its process.
 
 Every task runs once per cycle of the pipeline and finds its mini-batch by how far its
-phase is behind. In a cycle without one it sends nothing.
+phase is behind. In a cycle without one it sends nothing. A machine's mini-batch is
+that of its samplers: each draws a share of the seeds.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.errors import NodeMisbehaved
-from emu.graph_data import GrowingBatch, SampledBatch, open_columns
-from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
-from emu.systems.p3.column_split import ColumnSplit, ForwardPass
-from emu.systems.p3.job import PIPELINES, column_blocks
-from emu.training import initial_parameters, make_optimizer
-from emu.training.layers import Block
+from emu.graph_data import GrowingBatch, SampledBatch
+from emu.systems.p3.job import ENTRIES
+from emu.training import make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgtp.programs import JobData, add_replies
+from emu_nodes.p3.batches import FirstLayer, Group, batch_tensors, read_batch
+from emu_nodes.p3.machine import P3Machine
 from emu_nodes.program import (
     EdgeSpec,
     Inputs,
@@ -37,174 +35,59 @@ from emu_nodes.program import (
 
 #: Own rows of layer 1, and all other parameters.
 _PARTS = "own", "upper"
-_STRUCTURE = "outputs", "inputs", "source", "destination"
 
 
-@dataclass(frozen=True, eq=False)
-class FirstLayer:
-    """Structure of the first layer of one mini-batch: S_0 and the edges E_1."""
-
-    vertices: NDArray[np.int64]
-    block: Block
-
-    def tensors(self) -> Payload:
-        """Return tensors to push: 8 #S_0 + 8 #E_1 bytes, which give #S_1 as well."""
-        block, vertices = self.block, self.vertices
-        ends = vertices[: block.inner], vertices[block.inner :]
-        arrays = *ends, block.source, block.destination
-        return dict(zip(_STRUCTURE, arrays, strict=True))
-
-    @classmethod
-    def of(cls, payload: Payload, sender: EdgeSpec) -> FirstLayer:
-        """Return what `tensors` states, copied out of pooled memory."""
-        outputs, others, source, destination = (
-            tensor(payload, name, sender).copy() for name in _STRUCTURE
-        )
-        vertices: NDArray[np.int64] = np.concatenate([outputs, others])
-        try:
-            block = Block(source, destination, len(vertices), len(outputs))
-        except ValueError as error:
-            raise NodeMisbehaved(f"{sender.peer}: {error}") from error
-        return cls(vertices, block)
-
-
-class P3Machine:
-    """Columns, weights and mini-batches under way, which a machine's tasks share.
-
-    With ``compute: timed`` nothing is learnt and torch is not loaded: what is sent are
-    zeros of the right size. Raises DataError when the data set or the columns cannot be
-    used.
-    """
+class P3Sampler(TaskProgram):
+    """Draws a share of its machine's mini-batches, and hands their structure out."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
+        super().__init__(brief, process)
         settings = brief.job_settings
         self._data = JobData(brief, process)
-        self.rank: int = brief.settings["rank"]
-        self.pipeline = PIPELINES[settings["pipeline"]]
-        self.batches: int = settings["batches"]
-        self.derived = settings["push"] == "derived"
-        self.asks = settings["structure"] == "hashed"
-        self.ranks: int = settings["workers"]
-        self.groups: int = settings["groups"]
-        self._members = self.ranks // self.groups
-        first = self.rank - self.rank % self._members
-        self.group = range(first, first + self._members)
-        self.peers = [rank for rank in self.group if rank != self.rank]
-        self.blocks = column_blocks(
-            settings["columns"], self._data.dataset.feature_length, self._members
-        )
-        self.learns: bool = settings["compute"] != "timed"
-        self._precision = np.dtype(settings["precision"])
-        self._load(settings)
-        self.structures: dict[tuple[int, int], FirstLayer] = {}
-        self.parts: dict[int, NDArray[Any]] = {}
-        self.of_sums: dict[int, NDArray[Any]] = {}
-        self.gradients: tuple[dict[int, NDArray[Any]], ...] = ({}, {})
-        """Summed over all machines, of the `_PARTS` of the parameters by mini-batch."""
-        self._sampled: dict[int, SampledBatch] = {}
-        self.begun_with: dict[int, NDArray[Any]] = {}
-        """Upper parameters that a mini-batch is learnt with: updates that come before
-        its forward pass must not change what it learns from."""
-        self._forward: dict[int, ForwardPass] = {}
-        self._first = brief.first
-        self._rehearse()
+        length = self._data.dataset.feature_length
+        self._group = Group(settings, length, brief.settings["rank"])
+        self._sampler: int = brief.settings["sampler"]
+        self._asks = settings["structure"] == "hashed"
+        self._batches = range(brief.first, settings["batches"])
+        self._entry = ENTRIES[settings["features"]]
+        self._data.batch(self._sampler, 0)  # a rehearsal
 
-    def _load(self, settings: Mapping[str, Any]) -> None:
-        dataset, block = self._data.dataset, self.rank % self._members
-        self._columns = open_columns(dataset, self.blocks).array(f"columns_{block}")
-        self._split = ColumnSplit(settings, dataset, self.blocks, block)
-        flat = initial_parameters(settings, dataset)
-        self.own, self.upper = self._split.own(flat), self._split.upper(flat)
-        model = settings["model"]
-        weights, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
-        kind = model.get("kind", "sage")
-        self._width = weights[: SPLIT_WEIGHTS[kind]][0][0]
-        self._pulls_inputs = kind == "gat"
-
-    def _rehearse(self) -> None:
-        """Open every array and load every library before the start barrier."""
-        self.sample(self.rank, 0)
-        _ = self._data.dataset.labels
-        if self.learns:
-            import torch
-
-            torch.set_num_threads(1)
-            if self.holds(self.rank):
-                part = self.partial(self.rank, 0)
-                self.begun_with[0] = self.upper.copy()
-                self.forward(0, [part])
-                _, of_sum = self.backward(0)
-                self.own_gradient(0, {self.rank: of_sum})
-        self.structures.clear()
-        self._sampled.clear()
-
-    def holds(self, rank: int) -> bool:
-        """Return True where a machine holds any columns."""
-        return bool(self.blocks[rank % self._members])
-
-    def has(self, batch: int) -> bool:
-        """Return True for mini-batches of the job that were not done before a cut."""
-        return self._first <= batch < self.batches
-
-    def sample(self, rank: int, batch: int) -> FirstLayer:
-        """Sample a machine's mini-batch, and `keep` it."""
-        return self.keep(rank, batch, self._data.batch(rank, batch))
-
-    def keep(self, rank: int, batch: int, sampled: SampledBatch) -> FirstLayer:
-        """Keep what will be needed of a machine's mini-batch."""
-        if rank == self.rank:
-            self._sampled[batch] = sampled
-        block = Block(*sampled.edges[0], *sampled.sizes[:2])
-        layer = self.structures[rank, batch] = FirstLayer(sampled.vertices, block)
-        return layer
-
-    def partial(self, rank: int, batch: int) -> NDArray[Any]:
-        """Return the part of layer 1 of a mini-batch from this machine's columns."""
-        layer = self.structures[rank, batch]
-        if not self.learns:
-            return self._zeros(layer)
-        columns = self._columns[layer.vertices]
-        return self._split.partial(self.own, layer.block, columns)
-
-    def _zeros(self, layer: FirstLayer) -> NDArray[Any]:
-        """Return zeros in place of a part of layer 1, or of its gradient."""
-        rows = layer.block.outer if self._pulls_inputs else layer.block.inner
-        return np.zeros((rows, self._width), self._precision)
-
-    def forward(self, batch: int, parts: Sequence[NDArray[Any]]) -> dict[str, float]:
-        """Sum the parts of layer 1 and finish the forward pass; return its figures."""
-        begun_with = self.begun_with.pop(batch)
-        if not self.learns:
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
+        """Return by task: the whole batch, or its first layer to peers."""
+        self._figures = {}
+        if iteration not in self._batches:
             return {}
-        total = parts[0].copy()
-        for part in parts[1:]:
-            total += part
-        own = self._sampled[batch]
-        labels = self._data.dataset.labels[own.seeds]
-        output = self._split.forward(begun_with, own.sizes, own.edges, total, labels)
-        self._forward[batch] = output
-        return {"loss": output.loss, "accuracy": output.accuracy}
 
-    def backward(self, batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the gradients of the upper parameters and of layer 1's sum."""
-        if not self.learns:
-            of_sum = self._zeros(self.structures[self.rank, batch])
-            return np.zeros_like(self.upper), of_sum
-        return self._forward.pop(batch).backward()
+        batch = self._draw(iteration, inputs)
+        whole = batch_tensors(batch)
+        for sampler in self._group.derived_by(self._sampler):
+            derived = self._data.batch(sampler, iteration)
+            whole |= FirstLayer.of_batch(derived).tensors(f"_{sampler}")
+        payloads = {f"{self._entry}{self._group.rank}": whole}
 
-    def own_gradient(
-        self, batch: int, of_sums: Mapping[int, NDArray[Any]]
-    ) -> NDArray[Any]:
-        """Return the sum over the group of the gradients of this machine's weights."""
-        self._sampled.pop(batch, None)
-        total = np.zeros_like(self.own)
-        for rank in self.group:
-            # To a machine without columns no structure was sent.
-            layer = self.structures.pop((rank, batch), None)
-            if self.learns and layer is not None and self.holds(self.rank):
-                columns = self._columns[layer.vertices]
-                total += self._split.own_gradient(layer.block, columns, of_sums[rank])
-        return total
+        first_layer = FirstLayer.of_batch(batch)
+        for peer in self._group.peers:
+            if self._group.holds(peer):
+                payloads[f"{self._entry}{peer}"] = first_layer.tensors()
+        self._figures = {
+            "input_vertices": float(len(batch.vertices)),
+            "edges": float(len(first_layer.block.source)),
+        }
+        return payloads
+
+    def _draw(self, iteration: int, inputs: Inputs) -> SampledBatch:
+        if not self._asks:
+            return self._data.batch(self._sampler, iteration)
+        growing: GrowingBatch = self._process["growing"].pop(iteration)
+        add_replies(growing, self._brief, inputs)
+        return growing.finish()
+
+    @override
+    def payload(
+        self, output: EdgeSpec, iteration: int, made: dict[str, Payload]
+    ) -> Payload:
+        return made.get(output.peer, {})
 
 
 class _P3Task(TaskProgram):
@@ -246,7 +129,7 @@ class _P3Task(TaskProgram):
     def _share(self, iteration: int, part: int, batch: int) -> None:
         """Share a part's gradient with other groups, or all machines, if any."""
         machine = self._machine
-        if (machine.groups, machine.ranks)[part] > 1:
+        if (machine.group.groups, machine.group.ranks)[part] > 1:
             # Its all-reduce runs in every cycle, and waits for all ranks.
             mine = machine.gradients[part].get(batch) if machine.has(batch) else None
             gradient = np.zeros(0, machine.upper.dtype) if mine is None else mine
@@ -259,29 +142,35 @@ class _P3Task(TaskProgram):
         return self._arrived[edge.edge], edge
 
 
-class P3Sampler(_P3Task):
-    """Samples its machine's mini-batch, and sends the first layer's structure."""
+class _Entry(_P3Task):
+    """The task that takes in what samplers of the group have drawn."""
+
+    def _collect(self, batch: int) -> None:
+        """Keep the structure of the group's mini-batch, and collect its columns."""
+        machine = self._machine
+        for sampler in machine.samplers:
+            payload, sender = self._from(f"s{sampler}")
+            machine.keep(sampler, batch, read_batch(payload, sender, machine.layers))
+            for derived in machine.group.derived_by(sampler):
+                layer = FirstLayer.of(payload, sender, f"_{derived}")
+                machine.structures[derived, batch] = layer
+
+        for sampler in machine.group.pushing:
+            payload, sender = self._from(f"s{sampler}")
+            machine.structures[sampler, batch] = FirstLayer.of(payload, sender)
+        machine.collect(batch)
+
+
+class ColumnStore(_Entry):
+    """Collects columns in memory of the host, ahead of the phases."""
 
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
-        machine = self._machine
-        if machine.asks:
-            growing: GrowingBatch = self._process["growing"].pop(batch)
-            add_replies(growing, self._brief, self._arrived)
-            own = machine.keep(machine.rank, batch, growing.finish())
-        else:
-            own = machine.sample(machine.rank, batch)
-        self._figures = {
-            "input_vertices": float(own.block.outer),
-            "edges": float(len(own.block.source)),
-        }
-        for peer in machine.peers if machine.derived else ():
-            machine.sample(peer, batch)
-        structure = own.tensors()
-        return {f"Mf{peer}": structure for peer in machine.peers if machine.holds(peer)}
+        self._collect(batch)
+        return {}
 
 
-class ModelForward(_P3Task):
+class ModelForward(_Entry):
     """The linear part of layer 1 on this machine's columns, for all of its group.
 
     It brings the weights up to date before a mini-batch is begun with them.
@@ -290,6 +179,7 @@ class ModelForward(_P3Task):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         machine, settings = self._machine, brief.job_settings
+        self._collects = ENTRIES[settings["features"]] == "Mf"
         self.missed = machine.pipeline.missed
         """Cycles until the updates have come that are under way at a cut."""
         weights = machine.own, machine.upper
@@ -304,13 +194,12 @@ class ModelForward(_P3Task):
 
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
-        machine = self._machine
+        machine, group = self._machine, self._machine.group
+        if self._collects:
+            self._collect(batch)
         machine.begun_with[batch] = machine.upper.copy()
         payloads: dict[str, Payload] = {}
-        for rank in machine.group if machine.holds(machine.rank) else ():
-            if rank != machine.rank and not machine.derived:
-                payload, sender = self._from(f"s{rank}")
-                machine.structures[rank, batch] = FirstLayer.of(payload, sender)
+        for rank in group.machines if group.holds(machine.rank) else ():
             payloads[f"Df{rank}"] = {"partial": machine.partial(rank, batch)}
         if own := payloads.pop(f"Df{machine.rank}", None):
             machine.parts[batch] = own["partial"]
@@ -334,7 +223,7 @@ class ModelForward(_P3Task):
             self._taken.append(gradients)
             if machine.learns:
                 for optimizer, total in zip(self._optimizers, gradients, strict=True):
-                    optimizer.step(total / machine.ranks)
+                    optimizer.step(total / machine.group.ranks)
         self._updates = due
 
     # A cut before ``Mf`` of mini-batch k lies between mini-batches, not between cycles:
@@ -396,7 +285,7 @@ class DataForward(_P3Task):
     def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
         parts = []
-        for rank in filter(machine.holds, machine.group):
+        for rank in filter(machine.group.holds, machine.group.machines):
             if rank == machine.rank:
                 parts.append(machine.parts.pop(batch))
             else:
@@ -418,8 +307,8 @@ class DataBackward(_P3Task):
         machine.of_sums[batch] = of_sum
         return {
             f"Mb{peer}": {"of_sum": of_sum}
-            for peer in machine.peers
-            if machine.holds(peer)
+            for peer in machine.group.peers
+            if machine.group.holds(peer)
         }
 
 
@@ -430,9 +319,9 @@ class ModelBackward(_P3Task):
 
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
-        machine = self._machine
+        machine, group = self._machine, self._machine.group
         of_sums = {machine.rank: machine.of_sums.pop(batch)}
-        for peer in machine.peers if machine.holds(machine.rank) else ():
+        for peer in group.peers if group.holds(machine.rank) else ():
             payload, sender = self._from(f"Db{peer}")
             of_sums[peer] = tensor(payload, "of_sum", sender)
         machine.gradients[0][batch] = machine.own_gradient(batch, of_sums)

@@ -1,0 +1,157 @@
+"""Memory of devices that a training takes: ``gpu_memory`` of machines.
+
+Counted are rows or columns of features that lie there, parameters with what their
+optimizer keeps, and mini-batches: the features and edges of a batch, and what each
+layer computes with its gradient. Not the code, nor what a library takes for itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import mul
+from typing import Any
+
+import numpy as np
+
+from emu.errors import ScenarioError
+from emu.problem import Cluster, Job, Task
+from emu.problem.workloads import SampleCounts, model_shapes
+from emu.units import format_size
+
+RESOURCE = "gpu_memory"
+#: Features that lie there, in words.
+ROWS, COLUMNS = "rows of features", "columns of features"
+
+#: What takes it -> bytes, of one task.
+Parts = Mapping[str, float]
+
+
+def batch_bytes(
+    counts: SampleCounts,
+    model: Mapping[str, Any],
+    classes: int,
+    row: int,
+    number: int,
+) -> float:
+    """Return the bytes of one sampler's batch and of what a model computes of it.
+
+    ``row``, ``number``: bytes of an input vertex's features, and of a number. Of a
+    program nobody knows what it computes: its batch alone is counted.
+    """
+    features = row * counts.inputs
+    edges = model_shapes.BLOCK_EDGE_BYTES * counts.edges
+    if "program" in model:
+        return float(features + edges)
+
+    hidden: int = model["hidden"]
+    widths = [hidden] * (model["layers"] - 1)
+    widths.append(classes)
+    outputs = counts.block_vertices[1:]
+    computed = sum(map(mul, outputs, widths))
+    # Each number has a gradient beside it.
+    return float(features + edges + 2 * number * computed)
+
+
+def most_of_batches(sizes: Sequence[Sequence[float]]) -> float:
+    """Return the most bytes of an iteration, from those of each sampler's batches."""
+    totals = np.sum(np.array(sizes, float), axis=0)
+    return float(totals.max())
+
+
+def weight_bytes(settings: Mapping[str, Any], parameters: int, *, steps: bool) -> float:
+    """Return the bytes of parameters, their gradients, and moments of who steps."""
+    vectors = 2
+    if steps and settings["optimizer"]["name"] == "adam":
+        vectors += 2
+    itemsize = np.dtype(settings["precision"]).itemsize
+    return float(vectors * parameters * itemsize)
+
+
+def demand_devices(
+    job: Job,
+    cluster: Cluster,
+    parts: Mapping[str, Parts],
+    byte_scale: float,
+) -> Job:
+    """Return the job with what its tasks take among their demands of ``gpu_memory``.
+
+    ``parts``: task -> real bytes; ``byte_scale``: real bytes per emulated byte. What a
+    file states for a kind of task holds in place of what is counted. Raises
+    ScenarioError where it does not fit.
+    """
+    counted: dict[str, Parts] = {}
+    tasks = []
+    for task in job.tasks:
+        if task.name in parts and RESOURCE not in task.demands:
+            sizes = parts[task.name]
+            scaled = {what: size / byte_scale for what, size in sizes.items()}
+            counted[task.name] = scaled
+            tasks.append(_with_demand(task, sum(scaled.values())))
+        else:
+            tasks.append(task)
+
+    for where, room, together in _groups(tasks, cluster):
+        problem = _lack_of(where, room, together, counted)
+        if problem:
+            raise ScenarioError(problem, key="cluster.machines")
+    return replace(job, tasks=tuple(tasks))
+
+
+def _with_demand(task: Task, size: float) -> Task:
+    demands = {**task.demands, RESOURCE: size}
+    return replace(task, demands=demands)
+
+
+def _groups(
+    tasks: Sequence[Task], cluster: Cluster
+) -> Iterator[tuple[str, float, Sequence[Task]]]:
+    """Yield (machines, their room, tasks that need it wherever others are placed).
+
+    Those are the tasks pinned to a machine; where every machine has bounds, also each
+    of those that may move, on the roomiest, and all tasks together.
+    """
+    rooms = {
+        machine.name: machine.resources[RESOURCE]
+        for machine in cluster.machines
+        if RESOURCE in machine.resources
+    }
+    for name, room in rooms.items():
+        pinned = [task for task in tasks if task.pinned == name]
+        yield name, room, pinned
+    if len(rooms) < len(cluster.machines):
+        return
+
+    roomiest = max(rooms, key=rooms.__getitem__)
+    for task in tasks:
+        if task.pinned is None:
+            yield roomiest, rooms[roomiest], [task]
+    yield ", ".join(rooms), sum(rooms.values()), tasks
+
+
+def _lack_of(
+    where: str,
+    room: float,
+    tasks: Sequence[Task],
+    counted: Mapping[str, Parts],
+) -> str:
+    """Return what devices of some machines have no room for, if anything."""
+    needed = sum(task.demands.get(RESOURCE, 0.0) for task in tasks)
+    if needed <= room:
+        return ""
+
+    totals = defaultdict[str, float](float)
+    for task in tasks:
+        sizes = counted.get(task.name, {})
+        for what, size in sizes.items():
+            totals[what] += size
+    words = [f"{format_size(size)} of {what}" for what, size in totals.items()]
+
+    movable = totals.get(ROWS, 0.0) + totals.get(COLUMNS, 0.0)
+    would_fit = movable > 0 and needed - movable <= room
+    hint = "; job.features: host keeps features elsewhere" if would_fit else ""
+    return (
+        f"{format_size(needed)} of gpu_memory are needed on {where}, "
+        f"{format_size(needed - room)} more than there are: {', '.join(words)}{hint}"
+    )

@@ -1,0 +1,254 @@
+"""Tasks and edges of P3's job."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from emu.problem import Job, Task
+from emu.problem.workloads.all_reduce import (
+    ALL_REDUCE,
+    NamedEdge,
+    all_reduce_edges,
+    all_reduce_tasks,
+    build_named_job,
+)
+from emu.systems.job_section import BuildContext
+from emu.systems.p3.job import ENTRIES, PHASES, PIPELINES, PROGRAMS, column_blocks
+from emu.systems.p3.keys import P3Keys
+
+
+class P3Builder:
+    """Builds the job that a section states, whose iterations are cycles.
+
+    Attributes
+    ----------
+    batches, cycles
+        Mini-batches of each machine, and iterations of the job.
+    members, groups
+        Machines of a group, which hold all columns between them, and number of groups.
+    hops
+        Hops that a sampler asks the owners of the vertices for; 0: the whole structure
+        is on every machine.
+    entry
+        Name, without its rank, of the task that collects the columns of a mini-batch.
+    """
+
+    def __init__(self, section: P3Keys, context: BuildContext) -> None:
+        self.section, self._window = section, context.window
+        self.machines = section.ranks(context.machines)
+        self.batches = section.count_batches(context)
+        self.pipeline = PIPELINES[section.pipeline]
+        self.cycles = self.batches + self.pipeline.depth
+        self.members = section.cache or len(self.machines)
+        self.groups = len(self.machines) // self.members
+        self.hops = section.hops if section.structure == "hashed" else 0
+        self.entry = ENTRIES[section.place_of_features]
+
+    def share(self, rank: int) -> float:
+        """Return a machine's share of the columns over an even share."""
+        shares: tuple[float, ...] = self.section.columns
+        if not shares:
+            return 1.0
+        return shares[rank % self.members] * self.members / sum(shares)
+
+    def blocks(self, feature_length: int) -> tuple[int, ...]:
+        """Return the columns of each member of a group, 0 of one without a part."""
+        return column_blocks(self.section.columns, feature_length, self.members)
+
+    def job(self, settings: Mapping[str, Any]) -> Job:
+        """Return the job.
+
+        Edges rank by rank: questions and answers of its samplers, if they ask, what
+        travels for its batches, the order of its phases, the credits of its samplers;
+        then the rings. An edge of a process's own tasks carries nothing: they share its
+        memory.
+
+        Raises ValueError as `Job`.
+        """
+        return build_named_job(self.tasks(), self.edges(), self.cycles, settings)
+
+    def samplers_of(self, rank: int) -> range:
+        """Return the numbers of a machine's samplers."""
+        each = self.section.samplers_per_worker
+        return range(rank * each, (rank + 1) * each)
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield the tasks, machine by machine, then those of the rings."""
+        for rank, machine in enumerate(self.machines):
+            yield from self._sampling_tasks(rank, machine)
+            yield from self._phases(rank, machine)
+        yield from all_reduce_tasks(self._ranks("w", "data_backward"))
+        of_rows = self._ranks("v", "model_backward")
+        for member in range(self.members if self.groups > 1 else 0):
+            yield from all_reduce_tasks(of_rows[member :: self.members])
+
+    def _sampling_tasks(self, rank: int, machine: str) -> Iterator[Task]:
+        """Yield the samplers of a machine, each a process, with their hops."""
+        for number in self.samplers_of(rank):
+            sampler = Task(
+                f"s{number}",
+                "sampler",
+                pinned=machine,
+                phase="sampling",
+                program=PROGRAMS["sampler"],
+                settings={"sampler": number, "rank": rank},
+            )
+            yield sampler
+            for hop in range(1, self.hops + 1):
+                yield replace(
+                    sampler,
+                    name=f"s{number}.hop{hop}",
+                    kind="sampler_hop",
+                    phase="",
+                    process=sampler.name,
+                    program=PROGRAMS["sampler_hop"],
+                    settings={"sampler": number, "hop": hop},
+                    iterations=self.batches,
+                )
+
+    def _phases(self, rank: int, machine: str) -> Iterator[Task]:
+        """Yield the tasks of a machine's worker, which share its process."""
+        demands = self.section.demands
+        worker = Task("", "", pinned=machine, process=f"w{rank}")
+        if self.entry == "g":
+            yield replace(
+                worker,
+                name=f"g{rank}",
+                kind="graph_store",
+                phase="sampling",
+                demands=demands.graph_store.amounts(),
+                program=PROGRAMS["graph_store"],
+                settings={"rank": rank},
+            )
+        for name, kind in PHASES.items():
+            yield replace(
+                worker,
+                name=f"{name}{rank}",
+                kind=kind,
+                phase="training",
+                behind=self.pipeline.behind_of(kind),
+                demands=demands.worker.amounts() if name == "Mf" else {},
+                program=PROGRAMS[kind],
+                settings={"rank": rank},
+                takes="gpu",
+            )
+        for hop in range(1, self.hops + 1):
+            yield replace(
+                worker,
+                name=f"g{rank}.hop{hop}",
+                kind="graph_store_hop",
+                program=PROGRAMS["graph_store_hop"],
+                settings={"store": rank, "hop": hop},
+                iterations=self.batches,
+            )
+
+    def _ranks(self, letter: str, after: str) -> list[Task]:
+        """Return the ranks of a ring that sums what a phase leaves."""
+        return [
+            Task(
+                f"{letter}{rank}",
+                ALL_REDUCE,
+                pinned=machine,
+                process=f"w{rank}",
+                behind=self.pipeline.behind_of(after),
+            )
+            for rank, machine in enumerate(self.machines)
+        ]
+
+    def edges(self) -> Iterator[NamedEdge]:
+        """Yield the edges in the order of `job`."""
+        order, pipeline = self.pipeline.order, self.pipeline
+        ranks = range(len(self.machines))
+        for rank in ranks:
+            for sampler in self.samplers_of(rank):
+                yield from self._hop_edges(sampler)
+            yield from self._batch_edges(rank)
+            for phase, then in itertools.pairwise(order):
+                yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
+            yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
+            yield from self._credits(rank)
+        forward = [f"Mf{rank}" for rank in ranks]
+        yield from all_reduce_edges(
+            [f"w{rank}" for rank in ranks],
+            [f"Db{rank}" for rank in ranks],
+            forward,
+            lag=1 + pipeline.missed - pipeline.behind[2],
+            carries="upper",
+        )
+        for member in range(self.members if self.groups > 1 else 0):
+            own = ranks[member :: self.members]
+            yield from all_reduce_edges(
+                [f"v{rank}" for rank in own],
+                [f"Mb{rank}" for rank in own],
+                [forward[rank] for rank in own],
+                lag=1 + pipeline.missed - pipeline.depth,
+                carries="first_layer",
+                about=(member,),
+            )
+
+    def samplers_of_group(self, rank: int) -> list[int]:
+        """Return the numbers of the samplers of a machine's group."""
+        peers = self.group_of(rank)
+        return [sampler for peer in peers for sampler in self.samplers_of(peer)]
+
+    def derived_by(self, sampler: int) -> list[int]:
+        """Return the samplers of peers whose batches a sampler draws as well."""
+        each = self.section.samplers_per_worker
+        rank, number = divmod(sampler, each)
+        peers = self.group_of(rank) if self.section.push == "derived" else ()
+        return [peer * each + number for peer in peers if peer != rank]
+
+    def group_of(self, rank: int) -> range:
+        """Return the machines of a machine's group."""
+        first = rank - rank % self.members
+        return range(first, first + self.members)
+
+    def _hop_edges(self, sampler: int) -> Iterator[NamedEdge]:
+        """Yield the questions of a sampler to all owners, and their answers."""
+        hops = [f"s{sampler}.hop{hop}" for hop in range(1, self.hops + 1)]
+        for hop, (asker, then) in enumerate(
+            itertools.pairwise([*hops, f"s{sampler}"]), 1
+        ):
+            for store in range(len(self.machines)):
+                owner = f"g{store}.hop{hop}"
+                place = (sampler, store, hop)
+                yield NamedEdge(asker, owner, carries="frontier", place=place)
+                yield NamedEdge(owner, then, carries="answer", place=place)
+
+    def _credits(self, rank: int) -> Iterator[NamedEdge]:
+        """Yield what holds the samplers of a machine back, of its whole group.
+
+        The first task of batch n waits for the end of cycle n - window.
+        """
+        if self._window is None:
+            return
+        first = ".hop1" if self.hops else ""
+        pairs = itertools.product(self.samplers_of(rank), self.group_of(rank))
+        for sampler, peer in pairs:
+            end = f"{self.pipeline.order[-1]}{peer}"
+            yield NamedEdge(end, f"s{sampler}{first}", self._window, credit=True)
+
+    def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
+        """Yield the edges of the data for the batches of one machine."""
+        _, forward, loss, end = self.pipeline.behind
+        peers = [peer for peer in self.group_of(rank) if peer != rank]
+        for sampler in self.samplers_of(rank):
+            name, place = f"s{sampler}", (sampler, rank)
+            yield NamedEdge(name, f"{self.entry}{rank}", carries="batch", place=place)
+            for peer in peers if self.section.push == "shipped" else ():
+                place = (sampler, peer)
+                to = f"{self.entry}{peer}"
+                yield NamedEdge(name, to, carries="push", place=place)
+        if self.entry == "g":
+            yield NamedEdge(f"g{rank}", f"Mf{rank}")
+        for peer in peers:
+            place = (rank, peer)
+            yield NamedEdge(
+                f"Mf{peer}", f"Df{rank}", forward, carries="pull", place=place
+            )
+            yield NamedEdge(
+                f"Db{rank}", f"Mb{peer}", end - loss, carries="pull", place=place
+            )

@@ -1,0 +1,61 @@
+"""Memory of devices that P3 takes: columns, versions of weights, batches under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emu.graph_data import count_job, open_for
+from emu.problem import Job
+from emu.problem.workloads import SampleCounts, model_shapes
+from emu.systems.device_memory import (
+    COLUMNS,
+    Parts,
+    batch_bytes,
+    most_of_batches,
+    weight_bytes,
+)
+from emu.systems.p3.builder import P3Builder
+from emu.systems.p3.operations import FEATURE_BYTES
+from emu.systems.p3.volumes import SplitModel
+
+
+def count_memory(
+    builder: P3Builder, job: Job, split: SplitModel
+) -> Mapping[str, Parts]:
+    """Return task ``Mf`` of every machine -> what the machine keeps on its device.
+
+    As many mini-batches are there at a time as the pipeline has under way: of its own
+    what its layers compute, of its group the columns and what layer 1 gives.
+    """
+    settings, dataset = job.settings, open_for(job.settings)
+    counts = count_job(settings, dataset, builder.batches)
+    blocks = builder.blocks(dataset.feature_length)
+
+    def size_of_layers(one: SampleCounts) -> float:
+        model, classes = settings["model"], dataset.classes
+        return batch_bytes(one, model, classes, row=0, number=split.itemsize)
+
+    def size_of_first_layer(one: SampleCounts, columns: int) -> float:
+        rows = FEATURE_BYTES * columns * one.inputs
+        edges = model_shapes.BLOCK_EDGE_BYTES * one.first_edges
+        return float(rows + edges + split.pull_bytes(one))
+
+    parts: dict[str, Parts] = {}
+    for rank in range(len(builder.machines)):
+        columns = blocks[rank % builder.members]
+        sizes = [[*map(size_of_layers, counts[s])] for s in builder.samplers_of(rank)]
+        if columns:
+            sizes += [
+                [size_of_first_layer(one, columns) for one in counts[sampler]]
+                for sampler in builder.samplers_of_group(rank)
+            ]
+        parameters = split.first_width * columns + split.upper
+        versions = builder.pipeline.missed * split.upper * split.itemsize
+        own = {
+            "weights": weight_bytes(settings, parameters, steps=True) + versions,
+            "mini-batches": (builder.pipeline.depth + 1) * most_of_batches(sizes),
+        }
+        if builder.section.place_of_features == "device":
+            own[COLUMNS] = float(dataset.vertices * columns * FEATURE_BYTES)
+        parts[f"Mf{rank}"] = own
+    return parts

@@ -1,0 +1,173 @@
+"""Operations of P3's tasks, which rates turn into times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.graph_data import count_job, open_for
+from emu.problem import Job, Task
+from emu.problem.workloads import SampleCounts
+from emu.problem.workloads.operations import (
+    LayerWork,
+    Operations,
+    count_layer,
+    count_layers,
+)
+from emu.systems.p3.builder import P3Builder
+from emu.systems.training_section import number_bytes
+
+FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
+
+
+def split_layer(
+    kind: str, widths: tuple[int, int], counts: Sequence[SampleCounts]
+) -> tuple[LayerWork, LayerWork]:
+    """Return the operations of layer 1 on some columns, and of the rest of layer 1.
+
+    Attention and the second matrix of ``gin`` are of the rest, which takes the sum over
+    all columns. ``kind``: of the model; ``widths``: number of columns, and width of the
+    layer; ``counts``: of each mini-batch of a sampler.
+    """
+    columns, width = widths
+    edges = np.array([batch.first_edges for batch in counts], float)
+    inputs = np.array([batch.inputs for batch in counts], float)
+    outputs = np.array([batch.outputs for batch in counts], float)
+    if kind == "gat":
+        linear = LayerWork(0.0, inputs * columns * width, narrows=True)
+        attention = LayerWork((edges + outputs) * width, 0.0, narrows=True)
+        return linear, attention
+
+    layer = count_layer(kind, widths, edges, inputs, outputs)
+    rest = LayerWork(0.0, 0.0, narrows=False, outer=layer.outer)
+    return replace(layer, outer=0.0), rest
+
+
+def count_phases(
+    builder: P3Builder, job: Job, steps: tuple[int, int], volumes: NDArray[np.float64]
+) -> Operations:
+    """Return the operations of the job that ``builder`` builds.
+
+    ``steps``: parameters of a column of layer 1, and the upper ones; ``volumes``: real
+    bytes of (edge, cycle).
+    """
+    settings = job.settings
+    dataset = open_for(settings)
+    phases = _Phases(
+        builder=builder,
+        model=settings["model"],
+        feature_length=dataset.feature_length,
+        classes=dataset.classes,
+        counts=count_job(settings, dataset, builder.batches),
+        steps=steps,
+    )
+
+    operations = Operations(job)
+    operations.add_gradients(job, volumes, number_bytes(settings))
+    for number, task in enumerate(job.tasks):
+        when = slice(task.behind, task.behind + builder.batches)
+        for amounts in phases.of_task(task):
+            operations.add(number, amounts, when)
+    return operations
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """Amounts of the tasks of all mini-batches, by operation."""
+
+    builder: P3Builder
+    model: Mapping[str, Any]
+    feature_length: int
+    classes: int
+    counts: Sequence[Sequence[SampleCounts]]
+    steps: tuple[int, int]
+
+    def of_task(self, task: Task) -> Iterator[dict[str, Any]]:
+        place = task.settings
+        match task.kind:
+            case "graph_store_hop":
+                yield self._answered(place["store"], place["hop"])
+            case "sampler" if not self.builder.hops:
+                yield from self._drawn(task)
+            case "graph_store":
+                yield self._collected(place["rank"])
+            case "model_forward":
+                yield from self._of_columns(place["rank"], forward=True)
+            case "data_forward":
+                yield from self._of_data(place["rank"], forward=True)
+            case "data_backward":
+                yield from self._of_data(place["rank"], forward=False)
+            case "model_backward":
+                yield from self._of_columns(place["rank"], forward=False)
+            case _:
+                pass
+
+    def _answered(self, store: int, hop: int) -> dict[str, Any]:
+        """Return the edges that a store draws for one hop of every sampler."""
+        edges = [
+            [one.answered[hop - 1][store] for one in batches] for batches in self.counts
+        ]
+        return {"sample": np.sum(edges, axis=0)}
+
+    def _drawn(self, task: Task) -> Iterator[dict[str, Any]]:
+        """Yield the edges of a sampler's batches, and of those that it derives."""
+        sampler = task.settings["sampler"]
+        samplers = [sampler]
+        if self._columns_of(task.settings["rank"]):
+            samplers += self.builder.derived_by(sampler)
+        for drawn in samplers:
+            edges = [one.edges for one in self.counts[drawn]]
+            yield {"sample": edges}
+
+    def _collected(self, rank: int) -> dict[str, Any]:
+        """Return the bytes of a machine's columns of all vertices of the group."""
+        rows = [
+            [one.inputs for one in self.counts[sampler]]
+            for sampler in self.builder.samplers_of_group(rank)
+        ]
+        row = FEATURE_BYTES * self._columns_of(rank)
+        return {"collect": row * np.sum(rows, axis=0)}
+
+    def _columns_of(self, rank: int) -> int:
+        blocks = self.builder.blocks(self.feature_length)
+        return blocks[rank % self.builder.members]
+
+    def _split(
+        self, columns: int, batches: Sequence[SampleCounts]
+    ) -> tuple[LayerWork, LayerWork]:
+        is_only = self.model["layers"] == 1
+        width = self.classes if is_only else self.model["hidden"]
+        kind = self.model.get("kind", "sage")
+        return split_layer(kind, (columns, width), batches)
+
+    def _of_data(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
+        """Yield the work of a machine's own mini-batches behind layer 1's sum."""
+        for sampler in self.builder.samplers_of(rank):
+            own = self.counts[sampler]
+            _, rest_of_first = self._split(self.feature_length, own)
+            layers = count_layers(self.model, self.feature_length, self.classes, own)
+            layers[0] = rest_of_first
+            for layer in layers:
+                yield layer.forward if forward else layer.backward(first=False)
+        if not forward:
+            yield {"step": float(self.steps[1])}
+
+    def _of_columns(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
+        """Yield the work of a machine on its columns, for all of its group."""
+        columns = self._columns_of(rank)
+        if not columns:
+            return
+
+        yield {"launch": 1.0}  # the group's batches are one pass
+        for sampler in self.builder.samplers_of_group(rank):
+            linear, _ = self._split(columns, self.counts[sampler])
+            work = linear.forward if forward else linear.backward(first=True)
+            yield work | {"launch": 0.0}
+        if not forward:
+            yield {"step": float(self.steps[0] * columns)}
+        elif self.builder.entry == "Mf":
+            yield self._collected(rank)

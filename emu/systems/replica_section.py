@@ -1,0 +1,72 @@
+"""Keys of ``job`` of systems with one replica of the model per machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+from typing_extensions import override
+
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.quantities import DurationPerDevice, Name
+from emu.problem.fields.section import Resources, Section
+from emu.systems import Problems, Settings
+from emu.systems.job_section import BuildContext
+from emu.systems.training_section import TimesSection, TrainingSection
+
+
+class ReplicaTimesSection(TimesSection):
+    """Execution time of one task of each kind; machines collect features at once."""
+
+    graph_store: DurationPerDevice = 0.0
+    """Collect the features of one iteration, for all workers; of P3 with ``features:
+    host``."""
+
+
+class ReplicaDemandsSection(Section):
+    """Resources that one process of each kind needs."""
+
+    worker: Resources = Resources()
+    """Needs of a machine's worker with its samplers."""
+    graph_store: Resources = Resources()
+    """Needs of a graph store; P3 has one where ``features: host``."""
+
+
+class ReplicaSection(TrainingSection):
+    """One replica of the model per machine, whose gradients are summed in a ring."""
+
+    grows_with: ClassVar[tuple[str, ...]] = ("samplers_per_worker",)
+
+    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    """Machines that take part, rank by rank; default is all of them."""
+    demands: ReplicaDemandsSection = ReplicaDemandsSection()
+    """Resources per process."""
+    times: ReplicaTimesSection = ReplicaTimesSection()
+    """Profiled times."""
+
+    @override
+    def default_epoch(self, placed_by: str) -> str:
+        return "replicate"
+
+    @override
+    def samplers(self, machines: Sequence[str]) -> int:
+        return len(self.ranks(machines)) * self.samplers_per_worker
+
+    def replica_settings(self, context: BuildContext) -> Settings:
+        """Return the settings of node programs that follow from these keys."""
+        ranks = len(self.ranks(context.machines))
+        return {
+            **self.training_settings(context),
+            # Features go by columns under P3: owners say whose a seed is.
+            "partitioner": "metis" if self.epoch == "local" else "hash",
+            "parts": ranks,
+            "workers": ranks,
+            "samplers_per_worker": self.samplers_per_worker,
+            "sampling": "oneshot",
+        }
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        yield from super().problems(cluster)
+        yield from self.rank_problems(cluster)

@@ -1,0 +1,140 @@
+"""Batches of P3's samplers as they travel, and the machines that need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.errors import NodeMisbehaved
+from emu.graph_data import SampledBatch
+from emu.systems.p3.job import column_blocks
+from emu.training.layers import Block
+from emu_nodes.program import EdgeSpec, Payload, tensor
+
+
+class Group:
+    """Machines that hold all columns between them, as one of them sees it.
+
+    ``settings``: ``Job.settings``; ``rank``: of this machine.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], feature_length: int, rank: int
+    ) -> None:
+        self.rank = rank
+        self.ranks: int = settings["workers"]
+        self.groups: int = settings["groups"]
+        self._samplers: int = settings["samplers_per_worker"]
+        self._members: int = self.ranks // self.groups
+
+        first = rank - rank % self._members
+        self.machines = range(first, first + self._members)
+        self.peers = [one for one in self.machines if one != rank]
+
+        self.blocks = column_blocks(settings["columns"], feature_length, self._members)
+        self.derives: bool = settings["push"] == "derived"
+
+    @property
+    def block(self) -> int:
+        """Number of this machine's block of columns."""
+        return self.rank % self._members
+
+    def holds(self, rank: int) -> bool:
+        """Return True where a machine holds any columns."""
+        return self.blocks[rank % self._members] > 0
+
+    def samplers_of(self, rank: int) -> range:
+        """Return the numbers of a machine's samplers."""
+        return range(rank * self._samplers, (rank + 1) * self._samplers)
+
+    @property
+    def pushing(self) -> list[int]:
+        """Samplers of peers that push what they draw to this machine."""
+        if self.derives or not self.holds(self.rank):
+            return []
+        return [sampler for peer in self.peers for sampler in self.samplers_of(peer)]
+
+    def derived_by(self, sampler: int) -> list[int]:
+        """Return the samplers of peers whose batches a sampler draws as well."""
+        if not (self.derives and self.holds(self.rank)):
+            return []
+        number = sampler % self._samplers
+        return [peer * self._samplers + number for peer in self.peers]
+
+
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    """Structure of the first layer of one sampler's batch: S_0 and the edges E_1."""
+
+    vertices: NDArray[np.int64]
+    block: Block
+
+    @classmethod
+    def of_batch(cls, batch: SampledBatch) -> FirstLayer:
+        """Return the first layer of a sampled batch."""
+        block = Block(*batch.edges[0], outer=batch.sizes[0], inner=batch.sizes[1])
+        return cls(batch.vertices, block)
+
+    def tensors(self, suffix: str = "") -> Payload:
+        """Return tensors to push: 8 #S_0 + 8 #E_1 bytes, which give #S_1 as well."""
+        inner = self.block.inner
+        return {
+            f"outputs{suffix}": self.vertices[:inner],
+            f"inputs{suffix}": self.vertices[inner:],
+            f"source{suffix}": self.block.source,
+            f"destination{suffix}": self.block.destination,
+        }
+
+    @classmethod
+    def of(cls, payload: Payload, sender: EdgeSpec, suffix: str = "") -> FirstLayer:
+        """Return what `tensors` states, copied out of pooled memory.
+
+        Raises NodeMisbehaved when tensors are missing or contradict each other.
+        """
+        outputs = tensor(payload, f"outputs{suffix}", sender)
+        others = tensor(payload, f"inputs{suffix}", sender)
+        source = tensor(payload, f"source{suffix}", sender).copy()
+        destination = tensor(payload, f"destination{suffix}", sender).copy()
+        vertices: NDArray[np.int64] = np.concatenate([outputs, others])
+        try:
+            block = Block(source, destination, len(vertices), len(outputs))
+        except ValueError as error:
+            raise NodeMisbehaved(f"{sender.peer}: {error}") from error
+        return cls(vertices, block)
+
+
+def batch_tensors(batch: SampledBatch) -> Payload:
+    """Return the tensors of a sampled batch: 8 #S_0 bytes and 8 for every edge.
+
+    ``vertices.0`` are the seeds, ``vertices.1`` what their block adds, and so on:
+    their lengths give all sizes.
+    """
+    sizes = [0, *reversed(batch.sizes)]
+    payload: Payload = {
+        f"vertices.{hop}": batch.vertices[first:last]
+        for hop, (first, last) in enumerate(pairwise(sizes))
+    }
+    for number, (source, destination) in enumerate(batch.edges):
+        payload[f"source.{number}"] = source
+        payload[f"destination.{number}"] = destination
+    return payload
+
+
+def read_batch(payload: Payload, sender: EdgeSpec, layers: int) -> SampledBatch:
+    """Return what `batch_tensors` states, copied out of pooled memory.
+
+    Raises NodeMisbehaved when tensors are missing.
+    """
+    parts = [tensor(payload, f"vertices.{hop}", sender) for hop in range(layers + 1)]
+    sizes = tuple(accumulate(len(part) for part in parts))
+    edges = []
+    for number in range(layers):
+        source = tensor(payload, f"source.{number}", sender).copy()
+        destination = tensor(payload, f"destination.{number}", sender).copy()
+        edges.append((source, destination))
+    return SampledBatch(np.concatenate(parts), sizes[::-1], tuple(edges))
