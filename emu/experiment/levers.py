@@ -1,0 +1,164 @@
+"""Figures of a file from which on another system would be the better one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf, isqrt, sqrt
+from typing import TypeAlias
+
+from emu.graph_data import open_for
+from emu.problem.fields.cluster_section import ClusterSection, Latency
+from emu.problem.fields.quantities import combine, write_times
+from emu.scenario import Scenario
+from emu.scenario.edits import write_nic
+from emu.systems import Edit
+from emu.units import DURATION, PRICE, RATE, format_duration
+
+#: Figures are tried from a sixteenth to sixteen times as much, until both sides of a
+#: crossover differ by less than this factor.
+_WIDE = 16.0
+_NEAR = 1.05
+#: Latency around which others are tried where the file states none, seconds.
+_LATENCY = 1e-6
+#: Columns that a file may state, see `DatasetSection.feature_length`.
+_MOST_COLUMNS = 10_000
+
+#: Returns True where another choice is better than the best, and its words.
+Beats: TypeAlias = Callable[[Edit], str]
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A figure that may be another one."""
+
+    name: str
+    edit: Callable[[float], Edit]
+    write: Callable[[float], str]
+    now: float = 1.0
+    most: float = inf
+    """Value up to which others are tried."""
+    whole: bool = False
+    """True where only whole numbers are meant."""
+
+    @property
+    def ends(self) -> list[float]:
+        """Values at which the search begins, on either side of the present one."""
+        low = self.now / _WIDE
+        high = min(self.now * _WIDE, self.most)
+        ends = [max(round(low), 1), int(high)] if self.whole else [low, high]
+        return [end for end in ends if end != self.now]
+
+    def middle(self, low: float, high: float) -> float | None:
+        """Return a value between two; None where they are as good as neighbours."""
+        if self.whole:
+            middle = max(isqrt(int(low) * int(high)), int(low) + 1)
+            return middle if high - low > 1 else None
+        return sqrt(low * high) if high / low > _NEAR else None
+
+    def find_changes(self, beats: Callable[[Edit], str]) -> Iterator[str]:
+        """Yield, on either side, the value from which another choice is better.
+
+        ``beats`` returns the words of the choice that is better with an edit; empty
+        words where none is. Raises EmulatorError when a value cannot be.
+        """
+        if beats(self.edit(self.now)):  # a tie, of which no value is the cause
+            return
+        for end in self.ends:
+            if not (winner := beats(self.edit(end))):
+                continue
+            before = self.now
+            behind = end
+            while middle := self.middle(*sorted((before, behind))):
+                if words := beats(self.edit(middle)):
+                    behind = middle
+                    winner = words
+                else:
+                    before = middle
+            side = "from" if end > self.now else "down to"
+            yield f"{self.name} {side} {self.write(behind)}: {winner}"
+
+
+def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
+    """Yield the figures of a file that may change an advice.
+
+    Latency and rates of its network, features, hidden width, what collecting takes;
+    where ``priced``, the price of its dearest machines.
+    """
+    yield from _list_network(scenario.stated_cluster)
+    yield from _list_widths(scenario)
+    if (rates := scenario.job.operation_rates) is not None:
+
+        def collect(factor: float) -> Edit:
+            seconds = combine(lambda value: value / factor, rates.collect)
+            return {"job.rates.collect": write_times(seconds)}
+
+        yield Lever("collecting", collect, "{:.2g} x as fast".format)
+    if priced:
+        prices = [machine.price or 0.0 for machine in scenario.stated_cluster.machines]
+        place = prices.index(max(prices))
+
+        def price(factor: float) -> Edit:
+            dollars = PRICE.exact(prices[place] * factor)
+            return {f"cluster.machines[{place}].price": dollars}
+
+        yield Lever("the dearest machines", price, "{:.2g} x their price".format)
+
+
+def _list_widths(scenario: Scenario) -> Iterator[Lever]:
+    def columns(value: float) -> Edit:
+        return {"job.dataset.feature_length": int(value)}
+
+    def width(value: float) -> Edit:
+        return {"job.model.hidden": int(value)}
+
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    length = open_for(settings).feature_length
+    yield Lever(
+        name="features",
+        edit=columns,
+        write="{:.0f}".format,
+        now=length,
+        most=max(length, _MOST_COLUMNS),
+        whole=True,
+    )
+    hidden = getattr(getattr(scenario.job, "model", None), "hidden", None)
+    if hidden is not None:
+        yield Lever("hidden width", width, "{:.0f}".format, hidden, whole=True)
+
+
+def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
+    nics = {
+        place: machine.nic
+        for place, machine in enumerate(cluster.machines)
+        if machine.nic.inward
+    }
+
+    def delay(seconds: float) -> Edit:
+        text = DURATION.exact(seconds)
+        latency = Latency.model_validate({"in": text, "out": text})
+        return {
+            f"cluster.machines[{place}].nic": write_nic(nic.inward, nic.outward, latency)
+            for place, nic in nics.items()
+        }
+
+    def speed_up(factor: float) -> Edit:
+        edit: Edit = {}
+        for place, nic in nics.items():
+            text = write_nic(nic.inward * factor, nic.outward * factor, nic.latency)
+            edit[f"cluster.machines[{place}].nic"] = text
+        for place, link in enumerate(cluster.links):
+            text = RATE.exact(link.bandwidth * factor)
+            edit[f"cluster.links[{place}].bandwidth"] = text
+        for place, rack in enumerate(cluster.racks):
+            uplink = rack.uplink
+            text = write_nic(uplink.inward * factor, uplink.outward * factor, Latency())
+            edit[f"cluster.racks[{place}].uplink"] = text
+        return edit
+
+    if nics:
+        latencies = [nic.latency for nic in nics.values()]
+        longest = max(max(latency.inward, latency.outward) for latency in latencies)
+        yield Lever("latency of NICs", delay, format_duration, longest or _LATENCY)
+    if nics or cluster.links:
+        yield Lever("network", speed_up, "{:.2g} x as fast".format)
