@@ -42,6 +42,7 @@ from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
 from emu.scenario.setup import setup_rows
 from emu.systems.system import figures_on, remarks_on
+from emu.training.looks import epoch_of
 from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
 
@@ -133,10 +134,11 @@ def simulate_by_rates(
     schedule, problem = experiment.simulate(), experiment.problem
     recovery = experiment.attempts(schedule)
     schedule = replace(schedule, outages=recovery.outages(schedule.length))
-    jobs = job_times(schedule, experiment.realization, experiment.choose_policy())
+    policy = experiment.choose_policy()
+    jobs = job_times(schedule, experiment.realization, policy, epoch_of)
     _print_tables(schedule, jobs, console)
     _print_makespan(experiment, schedule, recovery, console)
-    speed = pace(schedule).to_json()
+    speed = pace(schedule, epoch_of(problem.job.settings)).to_json()
     console.print(words.pace_line(speed))
     models = list_model_figures(experiment.scenario)
     for row in words.model_rows(models):
@@ -225,7 +227,7 @@ def simulate_over_packets(
     )
     schedule, rates = run.schedule, simulate_rates(problem, realization, "maxmin")
     fluid = rates.makespan
-    jobs = job_times(schedule, realization, "maxmin")
+    jobs = job_times(schedule, realization, "maxmin", epoch_of)
     _print_tables(schedule, jobs, console)
     longer = schedule.makespan / fluid - 1 if fluid else 0.0
     length = format_duration(schedule.makespan, 10)

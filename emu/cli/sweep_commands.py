@@ -32,6 +32,7 @@ from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of, with_deaths
 from emu.scenario.run_sections import ExpectSection
 from emu.scenario.variations import Point, variations
+from emu.training.looks import epoch_of
 
 if TYPE_CHECKING:
     Figures = dict[str, Any]
@@ -148,7 +149,7 @@ def _simulate_point(point: Point) -> Figures:
     experiment = prepare(point.scenario)
     schedule = with_deaths(experiment, experiment.simulate())
     figures = expectations.figures_of_simulation(schedule, experiment.realization)
-    speed = pace(schedule).samples_per_second
+    speed = pace(schedule, epoch_of(schedule.problem.job.settings)).samples_per_second
     figures |= _samples(schedule.problem.job, speed)
     if cost := cost_of(experiment.scenario, schedule):
         bill = cost.to_json()

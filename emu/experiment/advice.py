@@ -17,19 +17,20 @@ from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.system_rows import limits_of
 from emu.experiment.systems import Target, chosen_system, list_variants, variant_named
 from emu.graph_data import open_for
-from emu.prediction.analysis.throughput import seeds_per_iteration, speed_of
+from emu.prediction.analysis.throughput import speed_of
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem import Schedule
 from emu.problem.fields.cluster_section import Latency
 from emu.problem.fields.quantities import combine, write_times
 from emu.report.comparison import reason
-from emu.report.many_runs import interval, pair
+from emu.runs.intervals import interval, pair
 from emu.scenario import Experiment, Scenario, build_job, load, prepare
 from emu.scenario.edits import ScenarioEdits, placement_edit, write_nic
 from emu.scenario.experiment import WORTHWHILE, cost_of, with_deaths
 from emu.scenario.machine_choice import machines_words
 from emu.systems import Edit
 from emu.systems.system import system_of, systems
+from emu.training.looks import epoch_of
 from emu.units import DURATION, PRICE, RATE, format_duration, format_money
 
 #: Sets of machines that are tried; rows whose settings are tried; of how many others it
@@ -72,8 +73,11 @@ class Choice:
         """Seconds of a pass over the training set at its speed."""
         job = self.schedule.problem.job
         train = open_for(job.settings).train_count
-        each, _ = speed_of(job, self.schedule.task_end, self.schedule.length)
-        return each * train / (seeds_per_iteration(job.settings) or train)
+        epoch = epoch_of(job.settings)
+        seconds = self.schedule.length
+        speed = speed_of(job, self.schedule.task_end, seconds, epoch)
+        rate = speed.samples_per_second
+        return speed.iteration_seconds if rate is None else train / rate
 
     @property
     def seconds(self) -> float:

@@ -22,6 +22,7 @@ from emu.prediction.analysis import throughput
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.report.comparison import reason
 from emu.scenario import Scenario, load, prepare
+from emu.training.looks import epoch_of
 from emu.units import format_duration
 
 #: Machines of each kind that a job gets.
@@ -210,7 +211,8 @@ class _Divider:
                 edit[f"jobs[{number}].{key}"] = content.get(key)
         ready = prepare(load(self.scenario, edit))
         policy = ready.choose_policy()
-        times = throughput.job_times(ready.simulate(), ready.realization, policy)
+        run = ready.realization
+        times = throughput.job_times(ready.simulate(), run, policy, epoch_of)
         seconds, machines = dict[str, float](), dict[str, list[str]]()
         for one, choice in zip(times, choices, strict=True):
             seconds[one.job] = one.seconds / count_epochs(choice)

@@ -47,6 +47,7 @@ from emu.scenario.virtual_training import NotReached, time_looks
 from emu.systems import Keys
 from emu.systems.system import system_of
 from emu.training.kept import weight_settings
+from emu.training.looks import epoch_of
 from emu.units import format_duration
 
 R = TypeVar("R")
@@ -182,7 +183,10 @@ def _result_of(
         busiest=(busiest["port"], busiest["used"]) if busiest else ("", 0.0),
         seeds=seeds_per_iteration(job.settings) or open_for(job.settings).train_count,
         train=open_for(job.settings).train_count,
-        paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
+        paces={
+            seed: pace(schedule, epoch_of(job.settings))
+            for seed, (_, schedule) in outcomes.items()
+        },
         edits=edits(scenario, source),
         placing=ready.placing,
         moved=figures["bytes"] or 0.0,
@@ -209,7 +213,7 @@ def _busy_of(schedule: Schedule) -> float | None:
     Where no task is called so, as of Dorylus, of machines: when one of its layers does.
     """
     problem, system = schedule.problem, system_of(schedule.problem.job.settings)
-    if (busy := pace(schedule).busy) is not None or system is None:
+    if (busy := pace(schedule, None).busy) is not None or system is None:
         return busy
     spans = defaultdict[int, list[NDArray[np.float64]]](list)
     for number, task in enumerate(problem.job.tasks):

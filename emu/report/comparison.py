@@ -14,8 +14,9 @@ from emu.errors import EmulatorError
 from emu.names import printable
 from emu.prediction.placement.moves import Move
 from emu.report.html.markup import table as html_of
-from emu.report.many_runs import compare, interval, pair, write_pair
+from emu.report.many_runs import compare, write_pair
 from emu.report.terminal import plain_table
+from emu.runs.intervals import interval, pair
 from emu.runs.result import Result, Row
 from emu.scenario import Scenario
 from emu.units import format_duration, format_money, format_number, format_ratio

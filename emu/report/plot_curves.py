@@ -17,7 +17,6 @@ from emu.errors import DataError
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.analysis.what_if import edge_kind
 from emu.problem import Schedule
-from emu.report.many_runs import interval
 from emu.report.plot_style import (
     COLOURS,
     WIDTH,
@@ -28,6 +27,7 @@ from emu.report.plot_style import (
     new_figure,
     palette,
 )
+from emu.runs.intervals import interval
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Row
 from emu.runs.retraining import step_ends

@@ -20,8 +20,9 @@ from emu.prediction.analysis.throughput import Pace
 from emu.report.comparison import COLUMNS, reason, write_makespans
 from emu.report.explanation_tables import placing_line, setup_row
 from emu.report.html import markup as html
-from emu.report.many_runs import compare, flat, interval, pair, write_pair
+from emu.report.many_runs import compare, flat, write_pair
 from emu.report.terminal import plain_table
+from emu.runs.intervals import interval, pair
 from emu.runs.result import Result, Row
 from emu.scenario import Scenario
 from emu.scenario.virtual_training import Curve, NotReached
@@ -145,7 +146,8 @@ class SystemResult:
     def samples_per_second(self) -> float:
         """Mean over the seeds; infinite where iterations take no time."""
         each = [
-            self.seeds / p.iteration_seconds if p.iteration_seconds else inf
+            p.samples_per_second
+            or (self.seeds / p.iteration_seconds if p.iteration_seconds else inf)
             for p in self.paces.values()
         ]
         return sum(each) / len(each)

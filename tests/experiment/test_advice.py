@@ -27,6 +27,7 @@ from emu.experiment.systems import Target, chosen_system, list_variants
 from emu.prediction.analysis.throughput import job_times, pace, seeds_per_iteration
 from emu.scenario import Scenario, load, prepare
 from emu.scenario.scenario_file import loads
+from emu.training.looks import epoch_of
 
 # Of seconds of processor time; more on a busy machine.
 pytestmark = pytest.mark.timeout(600)
@@ -79,7 +80,7 @@ def without_prices() -> dict[str, Any]:
 def seconds_of(scenario: Scenario) -> float:
     """Return the seconds of an epoch from the speed in seeds."""
     schedule = prepare(scenario).simulate()
-    speed = pace(schedule)
+    speed = pace(schedule, epoch_of(schedule.problem.job.settings))
     train = 197  # training vertices of the graph
     if (rate := speed.samples_per_second) is not None:
         return train / rate
@@ -313,7 +314,7 @@ def test_jobs_get_machines_of_their_own(by_weight: bool) -> None:  # noqa: FBT00
         5 * times["x"] + times["y"] if by_weight else max(times.values())
     )
     ready = prepare(found.best.scenario)
-    together = job_times(ready.simulate(), ready.realization, ready.policy)
+    together = job_times(ready.simulate(), ready.realization, ready.policy, epoch_of)
     epochs = 5 * (seeds_per_iteration(ready.problem.job.settings_of("x")) or 0) / 197
     assert together[0].seconds / epochs == pytest.approx(times["x"])
     assert together[1].seconds / 4 == pytest.approx(times["y"])

@@ -24,8 +24,8 @@ from emu.experiment.systems import (
     write_rows,
 )
 from emu.graph_data import open_for
-from emu.prediction.analysis.throughput import pace, seeds_per_iteration
-from emu.problem import Profile
+from emu.prediction.analysis.throughput import Pace, pace, seeds_per_iteration
+from emu.problem import Profile, Schedule
 from emu.report.system_tables import ranking
 from emu.scenario import (
     ProfileFile,
@@ -38,6 +38,7 @@ from emu.scenario import (
 )
 from emu.scenario.scenario_file import loads
 from emu.training import GraphModel
+from emu.training.looks import epoch_of
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"
 MACHINES = [
@@ -101,6 +102,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return document(system, job)
 
 
+def pace_of(schedule: Schedule) -> Pace:
+    return pace(schedule, epoch_of(schedule.problem.job.settings))
+
+
 @settings(max_examples=12, deadline=None)
 @given(scenarios(), st.data())
 def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
@@ -117,7 +122,7 @@ def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
 
     assert again.scenario.job.system == target
     assert row.makespan == schedule.makespan
-    assert row.samples_per_second == pace(schedule).samples_per_second
+    assert row.samples_per_second == pace_of(schedule).samples_per_second
     assert row.seeds == seeds_per_iteration(again.problem.job.settings)
     own = prepare(scenario).problem.job
     asked = seeds_per_iteration(own.settings)
@@ -247,7 +252,7 @@ def test_the_command_prints_edits_and_the_ranking(tmp_path: Path) -> None:
     best = order[0]
     for row in rows:
         other = prepare(load(tmp_path / "as" / f"one-{row['system']}.yaml"))
-        found = pace(other.simulate())
+        found = pace_of(other.simulate())
         assert row["samples_per_second"] == found.samples_per_second
         assert row["iteration_seconds"] == found.iteration_seconds
         if row is not best:

@@ -40,8 +40,9 @@ from emu.report.explanation_tables import (
 )
 from emu.report.facts import budget_table, flow_table, port_table, run_facts, setting
 from emu.report.html.page import headline
-from emu.report.many_runs import Interval, _error, runs_json
+from emu.report.many_runs import _error, runs_json
 from emu.report.terminal import terminal
+from emu.runs.intervals import Interval
 from emu.runs.recorded_run import load_run
 from emu.runs.result import flow_rows, port_rows
 from emu.testing import two_machine_example
