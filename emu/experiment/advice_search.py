@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
 from math import ceil, inf
 
 from emu.errors import EmulatorError, ScenarioError
@@ -28,6 +27,7 @@ from emu.scenario.machine_choice import machines_words
 from emu.systems import Edit
 from emu.systems.system import system_of, systems
 from emu.systems.training_section import TrainingSection
+from emu.systems.whole_graph_section import WholeGraphSection
 from emu.training.looks import HELD
 from emu.units import SIZE
 
@@ -46,7 +46,10 @@ _SETTLED = 48
 #: Shares of all features that a cache holds.
 _CACHES = (0.1, 0.3)
 #: Settings of a training that its family does not depend on.
-_WHO_HOLDS = ("workers", "samplers_per_worker", "batch_size", "epoch", "partitioner")
+_WHO_HOLDS = (
+    "workers", "samplers_per_worker", "batch_size", "epoch", "partitioner", "parts",
+    "boxes",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,16 +74,22 @@ class Terms:
         """True where the cheapest is looked for that is fast enough."""
         return self.deadline < inf and self.budget == inf
 
-    def judge(self, seconds: float, cost: float | None) -> tuple[float, float]:
-        """Return what is least of the best: how far it is beyond its terms, and time.
+    def measure(self, seconds: float, cost: float | None) -> tuple[float, float]:
+        """Return the share of its limits that a choice takes, and what is looked for.
 
-        Where a deadline is all that is asked for and machines have prices, dollars.
+        That is seconds; dollars where a deadline is all that is asked for and machines
+        have prices.
         """
         if seconds == inf:
             return inf, inf
         dollars = cost or 0.0
-        excess = max(seconds / self.deadline, dollars / self.budget, 1.0)
-        return excess, dollars if self.saves and cost is not None else seconds
+        share = max(seconds / self.deadline, dollars / self.budget)
+        return share, dollars if self.saves and cost is not None else seconds
+
+    def judge(self, seconds: float, cost: float | None) -> tuple[float, float]:
+        """Return what is least of the best: beyond its limits, then the least aim."""
+        share, aim = self.measure(seconds, cost)
+        return max(share, 1.0), aim
 
     @property
     def words(self) -> str:
@@ -97,10 +106,21 @@ class Choice:
     terms: Terms
 
     @cached_property
+    def draws(self) -> dict[int, float]:
+        """Seconds by seed: to the target; without one those of an epoch."""
+        if self.terms.target:
+            return self.answer.makespans
+        return {
+            seed: draw.speed.iteration_seconds
+            if draw.speed.samples_per_second is None
+            else self.answer.train / draw.speed.samples_per_second
+            for seed, draw in self.answer.draws.items()
+        }
+
+    @property
     def seconds(self) -> float:
-        """Seconds to the target with the first seed; without one those of an epoch."""
-        _, schedule = self.answer.first
-        return schedule.makespan if self.terms.target else self.answer.epoch_seconds
+        """Seconds likewise, with the first seed."""
+        return next(iter(self.draws.values()))
 
     @cached_property
     def cost(self) -> float | None:
@@ -116,6 +136,27 @@ class Choice:
     def judged(self) -> tuple[float, float]:
         """What is least of the best choice."""
         return self.terms.judge(self.seconds, self.cost)
+
+    @property
+    def mean_aim(self) -> float:
+        """What was judged, seconds or dollars, in the mean over the seeds."""
+        _, aim = self.judged
+        mean = sum(self.draws.values()) / len(self.draws)
+        return aim * mean / (self.seconds or 1.0)
+
+    @property
+    def passes(self) -> float:
+        """Passes over the training set to the target; without one a single pass."""
+        return self.answer.epochs if self.terms.target else 1.0
+
+    def drawn(self) -> Choice:
+        """Return it with all seeds, or with those up to one with which it cannot be."""
+        question = replace(self.answer.question, target=self.terms.target)
+        for seeds in range(self.terms.seeds, 0, -1):
+            found = answer(replace(question, seeds=seeds))
+            if found.refused is None:
+                return replace(self, answer=found)
+        return self
 
     @property
     def row(self) -> str:
@@ -135,6 +176,19 @@ class Choice:
         place = f"{self.row} {machines_words(self.answer.placing)}"
         return ", ".join([place, *settings])
 
+    def to_json(self) -> dict[str, object]:
+        """Return the documented form; seconds and dollars."""
+        _, schedule = self.answer.first
+        return {
+            "system": self.row,
+            "machines": [*self.answer.machines],
+            "keys": self.settings,
+            "seconds": self.seconds,
+            "cost": self.cost,
+            "limit": self.answer.limit,
+            "makespan": schedule.makespan,
+        }
+
 
 def words_of(value: object) -> str:
     """Return a value of a setting in words."""
@@ -147,10 +201,30 @@ def words_of(value: object) -> str:
 class Prospect:
     """A way to train that was timed over a few steps."""
 
-    question: Question
     timed: Answer
-    passes: float = 1.0
-    """Passes over the training set to the target, of its family."""
+    """Answer at the learning rate of the file, without a target."""
+    learning: Learning | None = None
+    """Best learning of its family; None where an epoch is what counts."""
+
+    @property
+    def row(self) -> str:
+        """Row of a table of systems."""
+        return self.timed.row
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machines that were asked for."""
+        return self.timed.question.machines or ()
+
+    @property
+    def settings(self) -> Edit:
+        """Keys otherwise than in the file, but for its learning rate."""
+        return self.timed.question.settings
+
+    @property
+    def plain(self) -> Scenario:
+        """Scenario that was timed."""
+        return self.timed.scenario
 
     @cached_property
     def epoch_cost(self) -> float | None:
@@ -162,21 +236,24 @@ class Prospect:
         rate = float(dollars["total"]) / (schedule.makespan or 1.0)
         return rate * self.timed.epoch_seconds
 
-    def judge(self, terms: Terms) -> tuple[float, float]:
-        """Return what is least of the best prospect."""
-        cost = self.epoch_cost
-        dollars = None if cost is None else cost * self.passes
-        return terms.judge(self.timed.epoch_seconds * self.passes, dollars)
+    def judge(self, terms: Terms, passes: float | None = None) -> tuple[float, float]:
+        """Return what is least of the best prospect, after so many passes.
 
-    def learning_as(self, learning: Learning | None) -> Prospect:
-        """Return the prospect at the learning rate of its family, and its passes."""
-        if learning is None:
-            return self
-        settings = {**self.question.settings}
-        if self.timed.plain is None or learning.rate != rate_of(self.timed.plain):
-            settings[KEY] = learning.rate
-        question = replace(self.question, settings=settings)
-        return replace(self, question=question, passes=learning.passes)
+        By default those of its learning, without one a single pass.
+        """
+        if passes is None:
+            passes = self.learning.passes if self.learning else 1.0
+        cost = self.epoch_cost
+        dollars = None if cost is None else cost * passes
+        return terms.judge(self.timed.epoch_seconds * passes, dollars)
+
+    @property
+    def question(self) -> Question:
+        """Question of it at the learning rate of its learning."""
+        settings = {**self.settings}
+        if self.learning and self.learning.rate != rate_of(self.plain):
+            settings[KEY] = self.learning.rate
+        return replace(self.timed.question, settings=settings)
 
 
 @dataclass
@@ -194,6 +271,9 @@ class Search:
     """Learning rates by family, and the passes that were of use then."""
     pool: list[Prospect] = field(default_factory=list)
     """All that may be settled."""
+    rows: dict[str, list[Prospect]] = field(default_factory=dict)
+    """Every row with the file's settings, on the machines on which it is fastest."""
+    timed: dict[str, Prospect | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """List the machines that the file lets take part, and free what it places."""
@@ -211,8 +291,6 @@ class Search:
         self.short = free
         if self.terms.target is not None and job.iterations > _STEPS:
             self.short = free.model_copy(update={"job": free.job.of_steps(_STEPS)})
-        self._timed: dict[str, Prospect | None] = {}
-        self._settled = set[str]()
 
     @property
     def best(self) -> Choice | None:
@@ -221,23 +299,19 @@ class Search:
 
     def run(self) -> None:
         """Find the best of every row, tune those that lead, and settle the best."""
-        leaders = self.lead_rows()
-        for number, leader in enumerate(leaders[:_TUNED], 1):
-            count = min(len(leaders), _TUNED)
-            self.watch(f"settings of {leader.question.row}, {number} of {count}")
+        leaders = self.lead_rows()[:_TUNED]
+        for number, leader in enumerate(leaders, 1):
+            self.watch(f"settings of {leader.row}, {number} of {len(leaders)}")
             self.tune(leader)
         self.settle_best()
 
     def settle_file(self) -> Choice | EmulatorError:
         """Return the file as it stands, or why it cannot be."""
         self.watch("the file as it stands")
-        target = self.terms.target
-        found = answer(Question(self.scenario, target=target))
-        if found.refused is not None:
-            return found.refused
+        found = answer(Question(self.scenario, target=self.terms.target))
         try:
-            self.check_staleness(found.scenario)
-        except ScenarioError as error:
+            self.check_staleness(found.checked().scenario)
+        except EmulatorError as error:
             return error
         choice = Choice(found, self.terms)
         self.choices.append(choice)
@@ -248,52 +322,55 @@ class Search:
 
         Whole graphs first: their trainings are short, and bound those of the others.
         """
-        rows: dict[str, list[Prospect]] = {}
-        names = [name for name in list_variants(["all"]) if not variant_named(name).alone]
+        names = list_variants(["all"])
         for number, row in enumerate(names):
             self.watch(f"rows timed: {number} of {len(names)}")
-            timed = [self.time(row, machines, {}) for machines in self.sets]
-            if prospects := [prospect for prospect in timed if prospect]:
-                rows[row] = sorted(prospects, key=self.judge)
-                self.refused.pop(row, None)
+            if not variant_named(row).alone:  # which data_parallel is on one machine
+                self.rows[row] = self.time_sets(row, self.sets, {})
+                self.refused.pop(row if self.rows[row] else "", None)
 
-        def is_later(prospects: Sequence[Prospect]) -> tuple[bool, tuple[float, float]]:
-            first = prospects[0]
-            return not first.timed.whole_graph, self.judge(first)
-
+        fastest = [prospects[0] for prospects in self.rows.values() if prospects]
+        if self.terms.target is None:
+            fastest = [first for first in fastest if self.is_of_class(first)]
+        fastest.sort(key=lambda one: (not one.timed.whole_graph, self.judge(one)))
         leaders = []
-        for number, prospects in enumerate(sorted(rows.values(), key=is_later)):
-            self.watch(f"rows trained: {number} of {len(rows)}")
-            row = prospects[0].question.row
-            learning = self.learn(prospects[0], slack=_RIVAL)
-            learnt = [prospect.learning_as(learning) for prospect in prospects]
-            leader = min(learnt, key=self.judge)
-            self.pool += learnt
+        for number, first in enumerate(fastest):
+            self.watch(f"rows trained: {number} of {len(fastest)}")
+            learning = self.learn(first, slack=_RIVAL)
+            leader = self.pick(self.rows[first.row], learning)
             if self.settle(leader, slack=_RIVAL):
                 leaders.append(leader)
-            elif row not in self.refused:
-                problem = f"does not reach it in {_RIVAL:g} x the time of the best"
-                self.refused[row] = ScenarioError(problem)
         return sorted(leaders, key=self.judge)
+
+    def is_of_class(self, prospect: Prospect) -> bool:
+        """Return True for a prospect that sees as much in a step as the file's job.
+
+        Epochs of others say nothing about which is faster: they are refused.
+        """
+        is_whole = isinstance(self.free.job, WholeGraphSection)
+        if prospect.timed.whole_graph == is_whole:
+            return True
+        problem = "epochs of whole graphs and of mini-batches differ: write --to"
+        self.refused[prospect.row] = ScenarioError(problem)
+        return False
 
     def judge(self, prospect: Prospect) -> tuple[float, float]:
         """Return what is least of the best prospect."""
         return prospect.judge(self.terms)
 
-    def is_better(self, prospect: Prospect, other: Prospect) -> bool:
-        """Return True where a prospect is worth being taken for another."""
-        excess, aim = self.judge(other)
-        margin = 1 - WORTHWHILE
-        if excess > 1:
-            return self.judge(prospect) < (excess * margin, inf)
-        return self.judge(prospect) < (excess, aim * margin)
+    def time_sets(
+        self, row: str, sets: Sequence[tuple[str, ...]], settings: Edit
+    ) -> list[Prospect]:
+        """Return a row on every set of machines on which it can be, the best first."""
+        timed = [self.time(row, machines, settings) for machines in sets]
+        return sorted(filter(None, timed), key=self.judge)
 
     def time(
         self, row: str, machines: tuple[str, ...], settings: Edit
     ) -> Prospect | None:
         """Return a row on some machines, timed once; None where it cannot be."""
         key = json.dumps([row, machines, settings], sort_keys=True, default=str)
-        if key not in self._timed:
+        if key not in self.timed:
             question = Question(
                 scenario=self.short,
                 row=row,
@@ -304,11 +381,11 @@ class Search:
             found = answer(question)
             try:
                 self.check_staleness(found.checked().scenario)
-                self._timed[key] = Prospect(question, found)
+                self.timed[key] = Prospect(found)
             except EmulatorError as error:
                 self.refused.setdefault(row, error)
-                self._timed[key] = None
-        return self._timed[key]
+                self.timed[key] = None
+        return self.timed[key]
 
     def check_staleness(self, scenario: Scenario) -> None:
         """Raise ScenarioError where weights may lack more updates than is allowed."""
@@ -325,35 +402,55 @@ class Search:
             raise ScenarioError(problem, file=f"--max-staleness {most}")
 
     def useful_passes(self, prospect: Prospect, slack: float) -> float:
-        """Return the passes in which a prospect may be so much slower than the best."""
+        """Return the passes until a prospect is so many times as slow as the best."""
         if self.best is None:
             return inf
-        excess, aim = self.best.judged
-        _, per_pass = self.judge(replace(prospect, passes=1.0))
-        return inf if excess > 1 or not per_pass else slack * aim / per_pass
+        terms = self.terms
+        share, aim = terms.measure(self.best.seconds, self.best.cost)
+        cost = prospect.epoch_cost
+        share_of_pass, aim_of_pass = terms.measure(prospect.timed.epoch_seconds, cost)
+        if share > 1:
+            return slack * share / share_of_pass
+        return slack * aim / aim_of_pass if aim_of_pass else inf
 
     def learn(self, prospect: Prospect, slack: float = 1.0) -> Learning | None:
-        """Return the best learning rate of a prospect's family; None without a target.
+        """Return the best learning of a prospect's family; None without a target.
 
-        It is infinitely slow where it reaches the target in no passes that are of use.
+        It takes infinitely many passes where the target is reached too late to be of
+        use: not before the prospect is ``slack`` times as slow as the best choice.
         """
-        target, plain = self.terms.target, prospect.timed.plain
-        if target is None or plain is None:
+        target = self.terms.target
+        if target is None:
             return None
         useful = min(self.useful_passes(prospect, slack), target.within)
-        if useful < 1:
-            return Learning(rate_of(plain), levels=_NOTHING)
-        family = family_of(plain, self.terms)
+        family = family_of(prospect)
         rates, tried = self.rates.get(family, (None, 0.0))
         if rates is None or (rates.best.passes == inf and tried < useful):
-            try:
-                keep = self.terms.keep_rate
-                rates = find_rate(plain, target, useful, keep=keep)
-            except EmulatorError as error:
-                self.refused.setdefault(prospect.question.row, error)
-                return Learning(rate_of(plain), levels=_NOTHING)
+            keep = self.terms.keep_rate
+            rates = find_rate(prospect.plain, target, useful, keep=keep)
             self.rates[family] = rates, useful
         return rates.best
+
+    def pick(
+        self, prospects: Sequence[Prospect], learning: Learning | None
+    ) -> Prospect:
+        """Return the best of some prospects of one family; all may be settled later."""
+        learnt = [replace(prospect, learning=learning) for prospect in prospects]
+        self.pool += learnt
+        return min(learnt, key=self.judge)
+
+    def prefer(
+        self, prospect: Prospect, trials: Sequence[Prospect], learning: Learning | None
+    ) -> Prospect:
+        """Return the best of some trials where it is worth it, or the prospect."""
+        if not trials:
+            return prospect
+        trial = self.pick(trials, learning)
+        excess, aim = self.judge(prospect)
+        worth = (excess * (1 - WORTHWHILE), inf) if excess > 1 else (1.0, aim)
+        if self.judge(trial) < (worth[0], worth[1] * (1 - WORTHWHILE)):
+            return trial
+        return prospect
 
     def tune(self, prospect: Prospect) -> None:
         """Try settings that may make a prospect better, one after the other.
@@ -361,26 +458,130 @@ class Search:
         Batches and fan-outs are another training: they are tried where an accuracy
         tells what that is worth.
         """
-        row = prospect.question.row
-        for batch in list_batches(prospect, self.terms):
-            settings = {**prospect.question.settings, **batch}
-            settings.pop(KEY, None)
-            near = [machines for machines in self.near_sets(row)]
-            timed = [self.time(row, machines, settings) for machines in near]
-            if trials := [trial for trial in timed if trial]:
-                learning = self.learn(min(trials, key=self.judge))
-                prospect = self.prefer(trials, learning, prospect)
+        row = prospect.row
+        near_sets = [trial.machines for trial in self.rows[row][:_NEAR_SETS]]
+        for batch in self.list_batches(prospect):
+            trials = self.time_sets(row, near_sets, {**prospect.settings, **batch})
+            if trials:
+                learning = self.learn(trials[0])
+                prospect = self.prefer(prospect, trials, learning)
 
-        learning = self.learn(prospect)
         for key, values in list_knobs(prospect).items():
             for value in values:
-                settings = {**prospect.question.settings, key: value}
-                trial = self.time(row, prospect.question.machines or (), settings)
-                if trial:
-                    prospect = self.prefer([trial], learning, prospect)
+                settings = {**prospect.settings, key: value}
+                trials = self.time_sets(row, [prospect.machines], settings)
+                prospect = self.prefer(prospect, trials, prospect.learning)
 
         # Others may be better with these settings, or fast enough for a deadline.
-        settings = {**prospect.question.settings}
-        timed = [self.time(row, machines, settings) for machines in self.sets]
-        trials = [trial for trial in timed if trial]
-        self.prefer(trials, learning, prospect)
+        trials = self.time_sets(row, self.sets, prospect.settings)
+        self.prefer(prospect, trials, prospect.learning)
+
+    def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
+        """Return the machines among which a choice chooses with other figures.
+
+        Its own, all, and those on which its row is fastest; the file as it stands
+        chooses as it does.
+        """
+        question = choice.answer.question
+        if not question.row:
+            return [None]
+        rows = self.rows.get(question.row, [])
+        fastest = [prospect.machines for prospect in rows[:_NEAR_SETS]]
+        return [*dict.fromkeys((question.machines, self.sets[0], *fastest))]
+
+    def list_rates(self) -> list[float]:
+        """Return the learning rates that were tried."""
+        tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
+        return sorted(tried)
+
+    def list_batches(self, prospect: Prospect) -> list[Edit]:
+        """Return other batches and fan-outs to try; none without a target."""
+        job = self.free.job
+        if self.terms.target is None or prospect.timed.whole_graph:
+            return []
+        if not isinstance(job, TrainingSection):
+            return []
+        sizes = [job.batch_size // 4, job.batch_size // 2, job.batch_size * 2]
+        fanouts = [
+            [max(fanout // factor, 1) for fanout in job.fanouts] for factor in (2, 4)
+        ]
+        batches: list[Edit] = [
+            {},
+            *({"job.batch_size": size} for size in sizes if size),
+        ]
+        samples: list[Edit] = [{}, *({"job.fanouts": numbers} for numbers in fanouts)]
+        return [{**batch, **sample} for batch in batches for sample in samples][1:]
+
+    def settle(self, prospect: Prospect, slack: float = 1.0) -> Choice | None:
+        """Return a prospect trained and simulated; None, and why, where it fails."""
+        target = self.terms.target
+        question = replace(prospect.question, scenario=self.free)
+        if target is not None:
+            useful = self.useful_passes(prospect, slack)
+            if useful < 1:
+                return None
+            within = min(target.within, ceil(min(useful, target.within)) + HELD)
+            question = replace(question, target=replace(target, within=within))
+        found = answer(question)
+        if found.refused is not None:
+            self.refused.setdefault(prospect.row, found.refused)
+            return None
+        choice = Choice(found, self.terms)
+        self.choices.append(choice)
+        return choice
+
+    def settle_best(self) -> None:
+        """Settle what seems the best, and what may be as good."""
+        keys = set[str]()
+        for prospect in sorted(self.pool, key=self.judge):
+            question = prospect.question
+            content = [question.row, question.machines, question.settings]
+            key = json.dumps(content, sort_keys=True, default=str)
+            if key in keys:
+                continue
+            keys.add(key)
+            excess, aim = self.judge(prospect)
+            if len(keys) > _SETTLED or self.best is None or aim == inf:
+                break
+            least_excess, least = self.best.judged
+            if excess > least_excess * (1 + _CHANCE) or aim > least * (1 + _CHANCE):
+                break
+            self.watch(f"the best settled: {len(keys)}")
+            self.settle(prospect)
+
+
+def family_of(prospect: Prospect) -> str:
+    """Return what decides how fast a prospect learns, but for chance, as text."""
+    causes = json.loads(weights_of(prospect.plain))
+    if "job" in causes:  # of an asynchronous one, all
+        return json.dumps(causes)
+    family = {key: causes[key] for key in causes if key not in _WHO_HOLDS}
+    family["optimizer"] = {**causes["optimizer"], "lr": None}
+    family["seeds"] = prospect.timed.seeds_per_step
+    return json.dumps(family, sort_keys=True)
+
+
+def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
+    """Return settings that change the speed of a prospect, with values to try."""
+    job = prospect.plain.job
+    fields = type(job).model_fields
+    knobs: dict[str, Sequence[object]] = {
+        f"job.{key}": values for key, values in systems()[job.system].knobs.items()
+    }
+    if "samplers_per_worker" in fields:
+        knobs["job.samplers_per_worker"] = (1, 2, 4)
+    if "epoch" in fields:
+        knobs["job.epoch"] = ("replicate", "local")
+    if "cache" in fields:
+        knobs["job.cache"] = (None, *list_caches(prospect))
+    knobs["schedule.policy"] = ("oes", "maxmin")
+    return knobs
+
+
+def list_caches(prospect: Prospect) -> Iterator[Edit]:
+    """Yield caches that hold shares of all features."""
+    ready, _ = prospect.timed.first
+    dataset = open_for(ready.problem.job.settings)
+    features = 4 * dataset.vertices * dataset.feature_length
+    for share in _CACHES:
+        yield {"policy": "degree", "size": SIZE.exact(round(features * share))}

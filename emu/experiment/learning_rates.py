@@ -70,24 +70,27 @@ def _order(learning: Learning) -> tuple[float, float]:
     return learning.steps, -learning.level
 
 
-def find_rate(plain: Scenario, target: Target, most: float = inf) -> Rates:
+def find_rate(
+    plain: Scenario, target: Target, most: float = inf, *, keep: bool = False
+) -> Rates:
     """Return the learning rates of a grid around the scenario's, and their steps.
 
     All are trained for a few passes, those that are not far behind for more, until one
     reaches the target. Where the best is the last of the grid, the next one is tried.
 
     ``plain``: a job that trains, of any length. ``most``: passes in which the target
-    has to be reached to be of use. Raises ScenarioError, DataError as `accuracy_curve`,
+    has to be reached to be of use. ``keep``: whether no rate is tried but the
+    scenario's. Raises ScenarioError, DataError as `accuracy_curve`,
     but for trainings that diverge.
     """
     most = min(most, target.within)
     # Looks that make it sure come after the one that reaches it.
     passes = min(target.within, max(floor(most), 1) + HELD - 1)
     stated = rate_of(plain)
-    grid = list_rates(stated)
+    grid = [stated] if keep else list_rates(stated)
     tried = _race(plain, target, grid, passes)
 
-    for _ in range(_BEYOND):
+    for _ in range(0 if keep else _BEYOND):
         best = min(tried.values(), key=_order)
         beyond = next_rate(best.rate, sorted(tried))
         if beyond is None:

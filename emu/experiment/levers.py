@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import inf, isqrt, sqrt
-from typing import TypeAlias
+from math import inf
 
+from emu.experiment.bisection import WIDE, bisect
 from emu.graph_data import open_for
 from emu.problem.fields.cluster_section import ClusterSection, Latency
 from emu.problem.fields.quantities import combine, write_times
@@ -15,17 +15,10 @@ from emu.scenario.edits import write_nic
 from emu.systems import Edit
 from emu.units import DURATION, PRICE, RATE, format_duration
 
-#: Figures are tried from a sixteenth to sixteen times as much, until both sides of a
-#: crossover differ by less than this factor.
-_WIDE = 16.0
-_NEAR = 1.05
 #: Latency around which others are tried where the file states none, seconds.
 _LATENCY = 1e-6
 #: Columns that a file may state, see `DatasetSection.feature_length`.
 _MOST_COLUMNS = 10_000
-
-#: Returns True where another choice is better than the best, and its words.
-Beats: TypeAlias = Callable[[Edit], str]
 
 
 @dataclass(frozen=True)
@@ -44,39 +37,33 @@ class Lever:
     @property
     def ends(self) -> list[float]:
         """Values at which the search begins, on either side of the present one."""
-        low = self.now / _WIDE
-        high = min(self.now * _WIDE, self.most)
+        low = self.now / WIDE
+        high = min(self.now * WIDE, self.most)
         ends = [max(round(low), 1), int(high)] if self.whole else [low, high]
         return [end for end in ends if end != self.now]
 
-    def middle(self, low: float, high: float) -> float | None:
-        """Return a value between two; None where they are as good as neighbours."""
-        if self.whole:
-            middle = max(isqrt(int(low) * int(high)), int(low) + 1)
-            return middle if high - low > 1 else None
-        return sqrt(low * high) if high / low > _NEAR else None
-
-    def find_changes(self, beats: Callable[[Edit], str]) -> Iterator[str]:
+    def find_changes(self, winner_with: Callable[[Edit], str]) -> Iterator[str]:
         """Yield, on either side, the value from which another choice is better.
 
-        ``beats`` returns the words of the choice that is better with an edit; empty
-        words where none is. Raises EmulatorError when a value cannot be.
+        ``winner_with`` returns that choice in words, with an edit of the file; nothing
+        where the best stays the best. Raises EmulatorError when a value cannot be.
         """
-        if beats(self.edit(self.now)):  # a tie, of which no value is the cause
+        if winner_with(self.edit(self.now)):  # a tie, of which no value is the cause
             return
         for end in self.ends:
-            if not (winner := beats(self.edit(end))):
+            if not winner_with(self.edit(end)):
                 continue
-            before = self.now
-            behind = end
-            while middle := self.middle(*sorted((before, behind))):
-                if words := beats(self.edit(middle)):
-                    behind = middle
-                    winner = words
-                else:
-                    before = middle
-            side = "from" if end > self.now else "down to"
-            yield f"{self.name} {side} {self.write(behind)}: {winner}"
+            grows = end > self.now
+
+            def is_low(value: float, *, grows: bool = grows) -> bool:
+                return bool(winner_with(self.edit(value))) != grows
+
+            low, high = min(self.now, end), max(self.now, end)
+            low, high = bisect(low, high, is_low, whole=self.whole)
+            value = high if grows else low
+            side = "from" if grows else "down to"
+            winner = winner_with(self.edit(value))
+            yield f"{self.name} {side} {self.write(value)}: {winner}"
 
 
 def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
@@ -138,7 +125,9 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
         text = DURATION.exact(seconds)
         latency = Latency.model_validate({"in": text, "out": text})
         return {
-            f"cluster.machines[{place}].nic": write_nic(nic.inward, nic.outward, latency)
+            f"cluster.machines[{place}].nic": write_nic(
+                nic.inward, nic.outward, latency
+            )
             for place, nic in nics.items()
         }
 
