@@ -1,4 +1,4 @@
-"""Where something changes as a figure grows: bisection by ratios, with one precision."""
+"""Where something changes as a figure grows: bisection by ratios, one precision."""
 
 from __future__ import annotations
 

@@ -138,6 +138,9 @@ def as_variant(
     before, after = _split(scenario, variant.system, overrides or {})
     plain = as_system(scenario, variant.system, before)
     edit = {**after, **variant.edit}
+    if "job.epoch" in edit and getattr(plain.job, "epochs", None):
+        # Its epochs have other steps: every row has as many steps.
+        edit |= {"job.iterations": build_job(plain).iterations, "job.epochs": None}
     return load(plain, edit) if edit else plain
 
 

@@ -18,8 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.cli.compare_command import form_of, write_systems
 from emu.cli.report_commands import Form
-from emu.cli.what_if_commands import form_of, write_systems
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.system_rows import compare_systems, limits_of, measure

@@ -72,8 +72,9 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     partitioner: Literal["metis", "metis-dgl", "hash"] = "hash"
     """Which machine owns which vertex."""
 
+    @property
     @override
-    def default_epoch(self, placed_by: str) -> str:
+    def default_epoch(self) -> str:
         return "replicate" if self.partitioner == "hash" else "local"
 
     @override

@@ -1,4 +1,4 @@
-"""``emu explain``, ``compare``, ``advise`` and ``crossover``: what would change."""
+"""``emu compare``: placements, rules, systems or recorded runs side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -22,15 +21,10 @@ from emu.cli.report_commands import OF_FIGURES, Form, say_missing
 from emu.cli.signs_of_life import note_stage
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.advice import Advice, Terms, advise
-from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
-from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.expectations import list_unchecked
-from emu.experiment.job_shares import JobAdvice, share_machines
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.host.files import write_atomic
-from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.report import explanation_tables as words
 from emu.report import system_tables
 from emu.report.comparison import Candidate, comparison_tables, reason
@@ -39,11 +33,9 @@ from emu.report.measurement import measurement_table, read_measurement
 from emu.report.system_tables import Confirmation, SystemResult
 from emu.report.terminal import terminal
 from emu.runs.result import Result
-from emu.scenario import Scenario, write_scenario
-from emu.scenario.document import value_at
+from emu.scenario import Scenario
 from emu.scenario.run_sections import AUTO
 from emu.training.looks import HELD
-from emu.units import MONEY
 
 As: TypeAlias = Annotated[
     Form | None,
@@ -51,172 +43,6 @@ As: TypeAlias = Annotated[
         "--as html|csv|svg|pdf|png", "With --systems: a page, a table, curves.", ...
     ),
 ]
-
-
-@app.command()
-def explain(
-    what: Path = argument("RUN|FILE", "Run directory, or scenario."),
-    overrides: Overrides = None,
-    json_target: JsonTarget = None,
-    top: int = option("N", "Improvements to show.", words.SHOWN, min=0),
-    bound_time: options.BoundTime = "5 s",
-    *,
-    helpful: bool = option(
-        "--improvements/--no-improvements", "Say what would help.", True
-    ),
-    run_code: options.RunCode = False,
-) -> None:
-    """Explain why a run takes so long, and what would help.
-
-    A scenario is simulated. For a run directory it also says where emulation and
-    simulation parted.
-    """
-    limit = options.seconds(bound_time, "--bound-time")
-    subject = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
-    if isinstance(subject, emu.Scenario):
-        window: object = subject.job.credit_window
-        pins = subject.pins
-        scenario = emu.place(subject)
-        placing = scenario.placing
-        explanation = emu.explain(scenario, helpful=helpful)
-        made = explanation.schedule
-        lines = [*words.recovery_lines(scenario.attempts(made), made.length)][:1]
-        lines += copies_line(scenario, made.length)
-        if helpful and (best := intervals(scenario)):
-            lines, more = [*lines, best.line()], {"checkpoints": best.to_json()}
-        else:
-            lines, more = lines + not_sought(scenario.scenario), {}
-    else:
-        lines, more = [], {}
-        window, pins = subject.result.get("credit_window"), {}
-        placing = subject.result.get("placing", {})
-        explanation = emu.explain(subject, helpful=helpful, run_code=run_code)
-    console = terminal(quiet=json_target == "-")
-    console.print(words.explanation_tables(explanation, top, window, pins))
-    for line in lines:
-        console.print(f"\n{line}")
-    if placing:
-        console.print()
-        words.print_placing(placing, console)
-    content, schedule = explanation.to_json(), explanation.schedule
-    content |= {"placing": placing, **more}
-    if helpful:
-        gap = placement_gap(
-            schedule.problem,
-            explanation.realization,
-            explanation.replayed_makespan,
-            seconds=limit,
-        )
-        console.print(f"\n{placement_line(gap)}")
-        content |= gap
-    emit(json_target, content)
-
-
-@app.command("advise")
-def advise_command(
-    file: options.ScenarioFile,
-    overrides: Overrides = None,
-    to: str = option(
-        "accuracy=0.88", "Judge by the time to it; default: of an epoch.", ""
-    ),
-    within: int = option(
-        "EPOCHS", "With --to: passes over the training set.", WITHIN, min=HELD
-    ),
-    budget: str = option(
-        "MONEY", "Dollars at most: to the accuracy, else of an epoch.", ""
-    ),
-    deadline: str = option(
-        "TIME", "Time at most, likewise; alone it asks for the cheapest.", ""
-    ),
-    max_staleness: int | None = option(
-        "N", "Updates that weights may lack at most.", min=0
-    ),
-    seeds: int = option(
-        "N", "Its seed and those that follow, for how sure it is.", 3, min=1
-    ),
-    write: Path | None = option("FILE", "Write what to use as a scenario."),
-    json_target: JsonTarget = None,
-    *,
-    by_sum: bool = option(
-        "--sum", "Of several jobs: least weighted sum, not the longest."
-    ),
-) -> None:
-    """Say which system to use on which machines, and how sure that is.
-
-    By simulation: every system on every set of machines, then settings of the best
-    four, one after the other. Five lines say what to use, how it compares with the file
-    as it stands, what limits it, what comes next, and from which latency, network,
-    features, hidden width or rate of collecting on another system is the better one.
-    Of several jobs (jobs:) it says who gets which machines.
-
-    Raises
-    ------
-    ScenarioError
-        When nothing keeps to budget and deadline.
-    """
-    scenario = emu.load(file, overrides or [])
-    target = Target.parse(to, within) if to else None
-    money = options.seconds(budget, "--budget", MONEY) if budget else inf
-    limit = options.seconds(deadline, "--deadline") if deadline else inf
-    terms = Terms(target, money, limit, max_staleness, seeds)
-    if scenario.jobs and terms != Terms(target, seeds=seeds):
-        problem = "are of one job: leave them out of several"
-        raise ScenarioError(problem, file="--budget, --deadline, --max-staleness")
-    if by_sum and not scenario.jobs:
-        raise ScenarioError("is of several jobs, write jobs", file="--sum")
-    with terminal(sys.stderr).status("advising") as status:
-
-        def watch(what: str) -> None:
-            note_stage(what)
-            status.update(f"trying {what}")
-
-        advice: Advice | JobAdvice
-        if scenario.jobs:
-            advice = share_machines(scenario, target, sums=by_sum, watch=watch)
-        else:
-            advice = advise(scenario, terms, watch)
-    if write is not None:
-        write_scenario(write, advice.best.scenario)
-        typer.echo(f"written to {write}; next: emu simulate {write}", err=True)
-    if emit(json_target, advice.to_json()):
-        terminal().print(*advice.lines(), sep="\n")
-    for line in advice.remarks():
-        typer.echo(line, err=True)
-
-
-@app.command()
-def crossover(
-    file: options.ScenarioFile,
-    key: str = option("KEY", "Such as job.model.hidden.", ...),
-    between: str = option("A,B", "Two rows of compare --systems.", "data_parallel,p3"),
-    values: str = option(
-        "--range LOW,HIGH",
-        "Ends of the search; default: a 16th of the file's value to 16 times.",
-        "",
-    ),
-    overrides: Overrides = None,
-    json_target: JsonTarget = None,
-) -> None:
-    """Find the value of a key from which another system is faster.
-
-    Bisection in simulation; beside it what first principles say: where the busiest link
-    has as many bytes to carry in both systems.
-    """
-    scenario = emu.load(file, overrides or [])
-    systems = split_words(between)
-    if len(systems) != 2:
-        raise ScenarioError("write --between A,B", file=f"--between {between}")
-    try:
-        if not values and (stated := value_at(scenario.to_json(), key)) is None:
-            emu.load(scenario, {key: 0})  # which says whether there is such a key
-        low, _, high = values.partition(",")
-        ends = Values.between(low, high) if values else Values.around(stated)
-    except ValueError as error:
-        wrong = f"--range {values}" if values else f"--key {key}"
-        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error
-    outcome = find_crossover(scenario, key, (systems[0], systems[1]), ends)
-    if emit(json_target, outcome.to_json()):
-        terminal().print(system_tables.crossover_table(outcome))
 
 
 @app.command()

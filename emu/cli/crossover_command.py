@@ -1,0 +1,48 @@
+"""``emu crossover``: from which value of a key another system is faster."""
+
+from __future__ import annotations
+
+import emu
+from emu.cli import options
+from emu.cli.app import app, option
+from emu.cli.options import JsonTarget, Overrides, emit, split_words
+from emu.errors import ScenarioError
+from emu.experiment.crossover import Values, find_crossover
+from emu.report import system_tables
+from emu.report.terminal import terminal
+from emu.scenario.document import value_at
+
+
+@app.command()
+def crossover(
+    file: options.ScenarioFile,
+    key: str = option("KEY", "Such as job.model.hidden.", ...),
+    between: str = option("A,B", "Two rows of compare --systems.", "data_parallel,p3"),
+    values: str = option(
+        "--range LOW,HIGH",
+        "Ends of the search; default: a 16th of the file's value to 16 times.",
+        "",
+    ),
+    overrides: Overrides = None,
+    json_target: JsonTarget = None,
+) -> None:
+    """Find the value of a key from which another system is faster.
+
+    Bisection in simulation; beside it what first principles say: where the busiest link
+    has as many bytes to carry in both systems.
+    """
+    scenario = emu.load(file, overrides or [])
+    systems = split_words(between)
+    if len(systems) != 2:
+        raise ScenarioError("write --between A,B", file=f"--between {between}")
+    try:
+        if not values and (stated := value_at(scenario.to_json(), key)) is None:
+            emu.load(scenario, {key: 0})  # which says whether there is such a key
+        low, _, high = values.partition(",")
+        ends = Values.between(low, high) if values else Values.around(stated)
+    except ValueError as error:
+        wrong = f"--range {values}" if values else f"--key {key}"
+        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error
+    outcome = find_crossover(scenario, key, (systems[0], systems[1]), ends)
+    if emit(json_target, outcome.to_json()):
+        terminal().print(system_tables.crossover_table(outcome))
