@@ -15,7 +15,7 @@ from typing import Any
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.advice_search import Choice, Prospect, Search, Terms
 from emu.experiment.learning_rates import rates_words
-from emu.experiment.levers import list_levers
+from emu.experiment.levers import Lever, list_levers
 from emu.experiment.question import answer, reason
 from emu.experiment.systems import WITHIN, Target, variant_named
 from emu.problem.fields.quantities import combine, write_times
@@ -177,7 +177,6 @@ def advise(
     if not finalists:
         raise _contradiction(search)
     best = min(finalists, key=lambda choice: choice.mean_aim)
-    watch("what would change it")
     others = _list_others(search, finalists, best)
     levers = _Levers(search, [best, *others[:_RIVALS]])
     return Advice(
@@ -251,7 +250,6 @@ class _Levers:
     def __init__(self, search: Search, choices: Sequence[Choice]) -> None:
         self.search = search
         self.choices = choices
-        self.seen: dict[str, dict[str, tuple[float, float]]] = {}
 
     def judge(self, choice: Choice, edit: Edit) -> tuple[tuple[float, float], str]:
         """Return what is least of the best choice with an edit, and its words.
@@ -274,23 +272,41 @@ class _Levers:
         words = f"{choice.row} {machines_words(best.timed.placing)}"
         return best.judge(terms, passes), words
 
-    def winner_with(self, edit: Edit) -> str:
-        """Return the best choice with an edit in words; nothing where it is as now."""
-        best, *rivals = [self.judge(choice, edit) for choice in self.choices]
-        winner, words = min([best, *rivals])
-        return words if winner < best[0] else ""
+    def find_winner(self, edit: Edit) -> Choice:
+        """Return the best choice with an edit; of equal ones the present one."""
+        return min(self.choices, key=lambda choice: self.judge(choice, edit)[0])
 
     def find_changes(self) -> list[str]:
         """Return from which figures of the file on another choice is better."""
         terms = self.search.terms
-        priced = terms.saves and self.choices[0].cost is not None
+        best = self.choices[0]
+        if self.find_winner({}) is not best:  # a tie, of which no figure is the cause
+            return []
+        priced = terms.saves and best.cost is not None
         changes: list[str] = []
         for lever in list_levers(self.search.scenario, priced=priced):
+            self.search.watch(f"what would change it: {lever.name}")
             try:
-                changes += lever.find_changes(self.winner_with)
+                for end in lever.ends:
+                    changes += self.find_change(lever, end)
             except EmulatorError as error:
                 self.search.refused[f"other {lever.name}"] = error
         return changes
+
+    def find_change(self, lever: Lever, end: float) -> Iterator[str]:
+        """Yield from which value on, on the way to an end, another choice is better."""
+        best = self.choices[0]
+        winner = self.find_winner(lever.edit(end))
+        if winner is best:
+            return
+
+        def wins(edit: Edit) -> bool:
+            judged, _ = self.judge(winner, edit)
+            return judged < self.judge(best, edit)[0]
+
+        value = lever.find_value(end, wins)
+        _, words = self.judge(winner, lever.edit(value))
+        yield f"{lever.words(value)}: {words}"
 
     def find_rate(self) -> tuple[str, float] | None:
         """Return the rate of operations, or time, whose half saves most, and share."""

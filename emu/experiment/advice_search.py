@@ -24,6 +24,7 @@ from emu.scenario import Scenario, build_job, load
 from emu.scenario.edits import placement_edit
 from emu.scenario.experiment import WORTHWHILE
 from emu.scenario.machine_choice import machines_words
+from emu.scenario.virtual_training import NotReached
 from emu.systems import Edit
 from emu.systems.system import system_of, systems
 from emu.systems.training_section import TrainingSection
@@ -155,7 +156,7 @@ class Choice:
         for seeds in range(self.terms.seeds, 0, -1):
             found = answer(replace(question, seeds=seeds))
             if found.refused is None:
-                return replace(self, answer=found)
+                return replace(self, answer=replace(found, chosen=True))
         return self
 
     @property
@@ -304,6 +305,8 @@ class Search:
             self.watch(f"settings of {leader.row}, {number} of {len(leaders)}")
             self.tune(leader)
         self.settle_best()
+        for choice in self.choices:  # whose settings that cannot be are of no interest
+            self.refused.pop(choice.row, None)
 
     def settle_file(self) -> Choice | EmulatorError:
         """Return the file as it stands, or why it cannot be."""
@@ -327,7 +330,6 @@ class Search:
             self.watch(f"rows timed: {number} of {len(names)}")
             if not variant_named(row).alone:  # which data_parallel is on one machine
                 self.rows[row] = self.time_sets(row, self.sets, {})
-                self.refused.pop(row if self.rows[row] else "", None)
 
         fastest = [prospects[0] for prospects in self.rows.values() if prospects]
         if self.terms.target is None:
@@ -479,14 +481,13 @@ class Search:
     def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
         """Return the machines among which a choice chooses with other figures.
 
-        Its own, all, and those on which its row is fastest; the file as it stands
+        Its own, all, and the set on which its row is the fastest; the file as it stands
         chooses as it does.
         """
         question = choice.answer.question
         if not question.row:
             return [None]
-        rows = self.rows.get(question.row, [])
-        fastest = [prospect.machines for prospect in rows[:_NEAR_SETS]]
+        fastest = [prospect.machines for prospect in self.rows[question.row][:1]]
         return [*dict.fromkeys((question.machines, self.sets[0], *fastest))]
 
     def list_rates(self) -> list[float]:
@@ -518,13 +519,15 @@ class Search:
         question = replace(prospect.question, scenario=self.free)
         if target is not None:
             useful = self.useful_passes(prospect, slack)
-            if useful < 1:
-                return None
-            within = min(target.within, ceil(min(useful, target.within)) + HELD)
+            within = min(target.within, ceil(min(useful, target.within)) + HELD - 1)
             question = replace(question, target=replace(target, within=within))
         found = answer(question)
         if found.refused is not None:
-            self.refused.setdefault(prospect.row, found.refused)
+            refusal = found.refused
+            if isinstance(refusal, NotReached):
+                problem = f"not there in {slack:g} x the time of the best so far"
+                refusal = ScenarioError(problem)
+            self.refused.setdefault(prospect.row, refusal)
             return None
         choice = Choice(found, self.terms)
         self.choices.append(choice)
@@ -532,22 +535,22 @@ class Search:
 
     def settle_best(self) -> None:
         """Settle what seems the best, and what may be as good."""
-        keys = set[str]()
+        settled = set[tuple[object, ...]]()
         for prospect in sorted(self.pool, key=self.judge):
-            question = prospect.question
-            content = [question.row, question.machines, question.settings]
-            key = json.dumps(content, sort_keys=True, default=str)
-            if key in keys:
-                continue
-            keys.add(key)
             excess, aim = self.judge(prospect)
-            if len(keys) > _SETTLED or self.best is None or aim == inf:
+            if self.best is None or aim == inf or len(settled) == _SETTLED:
                 break
             least_excess, least = self.best.judged
             if excess > least_excess * (1 + _CHANCE) or aim > least * (1 + _CHANCE):
                 break
-            self.watch(f"the best settled: {len(keys)}")
-            self.settle(prospect)
+
+            # Settings that change nothing leave both as they are.
+            rate = prospect.learning.rate if prospect.learning else None
+            twin = weights_of(prospect.plain), rate, prospect.timed.makespan
+            if twin not in settled:
+                settled.add(twin)
+                self.watch(f"the best settled: {len(settled)}")
+                self.settle(prospect)
 
 
 def family_of(prospect: Prospect) -> str:

@@ -17,10 +17,12 @@ from emu.errors import ScenarioError
 from emu.experiment.systems import Target
 from emu.scenario import Scenario, load, prepare
 from emu.scenario.virtual_training import accuracy_curve
-from emu.training.looks import HELD, hold, reach
+from emu.training.looks import HELD, epoch_of, hold, reach
 
-#: Passes over the training set after which slow rates are left out.
+#: Passes over the training set after which slow rates are left out, after so many
+#: steps at least: whole-graph training takes one in a pass, and starts by chance.
 _RUNGS = (4, 12, 36)
+_LEAST_STEPS = 12
 #: A rate that stands where the leader stood in a third of the time is left out.
 _SLOWER = 3
 #: Accuracy that a leader gains at least from one rung to the next; a leader that gains
@@ -107,7 +109,9 @@ def _race(
     tried: dict[float, Learning] = {}
     alive = [*grid]
     level = -inf
-    for passes in (*(rung for rung in _RUNGS if rung < most), most):
+    steps_per_pass = count_steps(plain)
+    rungs = [passes for passes in _RUNGS if passes * steps_per_pass >= _LEAST_STEPS]
+    for passes in (*(rung for rung in rungs if rung < most), most):
         bound = passes
         for rate in alive:
             learning = _train(plain, target, rate, bound)
@@ -143,6 +147,13 @@ def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learnin
     if place is None:
         return Learning(rate, levels)
     return Learning(rate, levels, steps=looks[place].step, passes=place + 1)
+
+
+def count_steps(scenario: Scenario) -> int:
+    """Return the steps of a pass over the training set."""
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    epoch = epoch_of(settings)
+    return epoch.steps if epoch else 1
 
 
 def rate_of(scenario: Scenario) -> float:

@@ -42,28 +42,24 @@ class Lever:
         ends = [max(round(low), 1), int(high)] if self.whole else [low, high]
         return [end for end in ends if end != self.now]
 
-    def find_changes(self, winner_with: Callable[[Edit], str]) -> Iterator[str]:
-        """Yield, on either side, the value from which another choice is better.
+    def find_value(self, end: float, wins: Callable[[Edit], bool]) -> float:
+        """Return the value nearest to the present one with which a condition holds.
 
-        ``winner_with`` returns that choice in words, with an edit of the file; nothing
-        where the best stays the best. Raises EmulatorError when a value cannot be.
+        ``wins``: holds with the edit of ``end``, on one side, and not as it is.
         """
-        if winner_with(self.edit(self.now)):  # a tie, of which no value is the cause
-            return
-        for end in self.ends:
-            if not winner_with(self.edit(end)):
-                continue
-            grows = end > self.now
+        grows = end > self.now
 
-            def is_low(value: float, *, grows: bool = grows) -> bool:
-                return bool(winner_with(self.edit(value))) != grows
+        def is_low(value: float) -> bool:
+            return wins(self.edit(value)) != grows
 
-            low, high = min(self.now, end), max(self.now, end)
-            low, high = bisect(low, high, is_low, whole=self.whole)
-            value = high if grows else low
-            side = "from" if grows else "down to"
-            winner = winner_with(self.edit(value))
-            yield f"{self.name} {side} {self.write(value)}: {winner}"
+        ends = sorted((self.now, end))
+        low, high = bisect(ends[0], ends[1], is_low, whole=self.whole)
+        return high if grows else low
+
+    def words(self, value: float) -> str:
+        """Return what is so from a value on, in words."""
+        side = "from" if value > self.now else "down to"
+        return f"{self.name} {side} {self.write(value)}"
 
 
 def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
