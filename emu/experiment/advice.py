@@ -332,6 +332,7 @@ def _contradiction(search: Search) -> ScenarioError:
         return f"{choice.name}, {format_duration(choice.seconds)}{cost}"
 
     terms = search.terms
+    search.settle(min(search.pool, key=lambda prospect: prospect.seconds))
     fastest = min(search.choices, key=lambda choice: choice.seconds)
     problem = f"nothing keeps to it {terms.words}: the fastest is {words(fastest)}"
     if fastest.cost is not None:

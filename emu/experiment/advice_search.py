@@ -237,13 +237,23 @@ class Prospect:
         rate = float(dollars["total"]) / (schedule.makespan or 1.0)
         return rate * self.timed.epoch_seconds
 
+    @property
+    def passes(self) -> float:
+        """Passes over the training set to the target; without one a single pass."""
+        return self.learning.passes if self.learning else 1.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that these passes take."""
+        return self.timed.epoch_seconds * self.passes
+
     def judge(self, terms: Terms, passes: float | None = None) -> tuple[float, float]:
         """Return what is least of the best prospect, after so many passes.
 
-        By default those of its learning, without one a single pass.
+        By default its own.
         """
         if passes is None:
-            passes = self.learning.passes if self.learning else 1.0
+            passes = self.passes
         cost = self.epoch_cost
         dollars = None if cost is None else cost * passes
         return terms.judge(self.timed.epoch_seconds * passes, dollars)
