@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.table import Table
@@ -22,18 +22,19 @@ from emu.cli.signs_of_life import note_stage
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import list_unchecked
+from emu.experiment.question import Answer, Confirmation, premise_line, reason
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
+from emu.experiment.variants import Candidate
 from emu.host.files import write_atomic
 from emu.report import explanation_tables as words
 from emu.report import system_tables
-from emu.report.comparison import Candidate, comparison_tables, reason
+from emu.report.comparison import candidate_json, comparison_tables
 from emu.report.many_runs import runs_json, runs_table
 from emu.report.measurement import measurement_table, read_measurement
-from emu.report.system_tables import Confirmation, SystemResult
 from emu.report.terminal import terminal
 from emu.runs.result import Result
-from emu.scenario import Scenario
+from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.training.looks import HELD
 
@@ -108,15 +109,23 @@ def compare(
     elif len(what) > 1:
         raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
     elif systems:
-        of, rows = emu.load(what[0], overrides or []), split_words(systems)
-        target, form = Target.parse(to, within) if to else None, form_of(form, out, to)
-        how: Any = {"same": same_machines, "target": target, "confirm": confirm}
-        how["cores"] = jobs or usable_cores()
-        results = compare_rows(of, rows, seeds, **how)
-        show_systems(of, results, to, write, json_target)
-        write_systems(of, results, to, form, out, open_it=open_it)
+        scenario = emu.load(what[0], overrides or [])
+        rows = split_words(systems)
+        form = form_of(form, out, to)
+        results = compare_rows(
+            scenario,
+            rows,
+            seeds,
+            same=same_machines,
+            target=Target.parse(to, within) if to else None,
+            confirm=confirm,
+            cores=jobs or usable_cores(),
+        )
+        show_systems(scenario, results, to, write, json_target)
+        write_systems(scenario, results, to, form, out, open_it=open_it)
         # Of all systems some cannot be: their rows say so, and the others stand.
-        judge_rows(of, [r for r in results if "all" not in rows or not r.refused])
+        judged = [row for row in results if "all" not in rows or not row.refused]
+        judge_rows(scenario, [(row.system, row) for row in judged])
     else:
         base = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
@@ -129,12 +138,29 @@ def compare(
             keep_placement=keep_placement,
             jobs=jobs,
         )
-        of = base.scenario
-        if emit(json_target, rows_json(of, candidates, candidates[0], write)):
-            job = words.job_line(base.problem.job, "", of.job.credit_window, of.pins)
-            terminal().print(*comparison_tables(candidates, job))
-            words.print_placing(base.placing, terminal())
-        judge_rows(of, candidates)
+        _show_variants(base, candidates, write, json_target)
+        judge_rows(base.scenario, [(row.name, row.answer) for row in candidates])
+
+
+def _show_variants(
+    base: Experiment,
+    candidates: Sequence[Candidate],
+    write: Path | None,
+    json_target: JsonTarget,
+) -> None:
+    """Print premises and tables of variants, and write their scenarios."""
+    content = [candidate_json(row, candidates[0]) for row in candidates]
+    pairs = [(row.name, row.scenarios) for row in candidates]
+    write_files(write, base.scenario.name, pairs, content)
+    if not emit(json_target, content):
+        return
+    there = [row.answer.premises for row in candidates if not row.refused]
+    terminal().print(premise_line(there))
+    scenario = base.scenario
+    window = scenario.job.credit_window
+    job = words.job_line(base.problem.job, "", window, scenario.pins)
+    terminal().print(*comparison_tables(candidates, job))
+    words.print_placing(base.placing, terminal())
 
 
 def _compare_runs(
@@ -190,7 +216,7 @@ def compare_rows(
     target: Target | None,
     confirm: int,
     cores: int,
-) -> list[SystemResult]:
+) -> list[Answer]:
     """Return the rows of a table, and say meanwhile how far it is."""
     if confirm and target is None:
         problem = "write --to accuracy=0.88, say, as well"
@@ -215,7 +241,7 @@ def compare_rows(
             warn=warn,
             cores=cores if target else 1,  # a process takes 3 s to start
         )
-        best = [one.system for one in system_tables.rank(results)[:confirm]]
+        best = [row.system for row in system_tables.rank(results)[:confirm]]
         for number, name in enumerate(best, 1):
             say(f"over sockets: {name}, {number} of {len(best)}")
             try:
@@ -225,78 +251,86 @@ def compare_rows(
     return results
 
 
-def _confirm(row: SystemResult) -> SystemResult:
+def _confirm(row: Answer) -> Answer:
     """Return a row with its run over sockets, of the first seed."""
-    scenario = next(iter(row.scenarios.values()))
+    scenario = row.scenario
     if "time_scale" not in scenario.emulation.model_fields_set:
         emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})
         scenario = scenario.model_copy(update={"emulation": emulation})
-    scenario = scenario.model_copy(update={"name": f"{scenario.name}-{row.system}"})
-    run = emu.run(scenario)
-    content = run.result
-    figures = content["makespan"], content["makespan_error"]
-    text = content["verdict"]["trust"], content["prediction"]["outcome"]
-    return replace(row, run=Confirmation(str(run.path), *figures, *text))
+    name = f"{scenario.name}-{row.system}"
+    run = emu.run(scenario.model_copy(update={"name": name}))
+    result = run.result
+    confirmation = Confirmation(
+        str(run.path),
+        makespan=result["makespan"],
+        makespan_error=result["makespan_error"],
+        trust=result["verdict"]["trust"],
+        outcome=result["prediction"]["outcome"],
+    )
+    return replace(row, run=confirmation)
 
 
-def rows_json(
-    scenario: Scenario, rows: Sequence[Any], first: Any, folder: Path | None
-) -> list[Result]:
-    """Return the rows of a comparison, written into a folder if one is named."""
-    content = [row.to_json(first) for row in rows]
-    if folder is not None:
-        pairs = [(row.name, row.scenarios) for row in rows]
-        files = write_rows(folder, scenario.name, pairs)
-        for row, own in zip(content, files, strict=True):
-            row["files"] = own
-        typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
-    return content
+def write_files(
+    folder: Path | None,
+    name: str,
+    rows: Sequence[tuple[str, Mapping[int, Scenario]]],
+    content: Sequence[Result],
+) -> None:
+    """Write the rows of a comparison into a folder; their JSON names the files."""
+    if folder is None:
+        return
+    files = write_rows(folder, name, rows)
+    for row, names in zip(content, files, strict=True):
+        row["files"] = names
+    typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
 
 
-def judge_rows(scenario: Scenario, rows: Sequence[Candidate | SystemResult]) -> None:
+def judge_rows(scenario: Scenario, rows: Iterable[tuple[str, Answer]]) -> None:
     """Raise where a row was refused, or missed what the scenario expects."""
     lines = []
-    for row in rows:
-        if row.refused:
-            raise row.refused
+    for name, row in rows:
+        row.checked()
         if row.missed:
-            lines.append(f"{row.name}: {'; '.join(dict.fromkeys(row.missed))}")
+            lines.append(f"{name}: {'; '.join(dict.fromkeys(row.missed))}")
     judge_simulated(list_unchecked(scenario.expect), lines)
 
 
 def show_systems(
     scenario: Scenario,
-    results: Sequence[SystemResult],
+    results: Sequence[Answer],
     to: str,
     write: Path | None,
     json_target: str | None,
 ) -> None:
-    """Print the tables of all rows, what each has otherwise, and which is first."""
-    first = next(result for result in results if not result.refused)
-    if not emit(json_target, rows_json(scenario, results, first, write)):
+    """Print the premises and tables of all rows, what each has otherwise, the first."""
+    content = system_tables.answers_json(results)
+    pairs = [(row.system, row.scenarios) for row in results]
+    write_files(write, scenario.name, pairs, content)
+    if not emit(json_target, content):
         return
     tables, lines = _tables_and_lines(results, to)
-    for table in tables:
-        terminal().print(table)
-    terminal().print(*chain(*map(system_tables.edit_lines, results), lines), sep="\n")
-    words.warn_unclaimed({r.system: r.placing for r in results if r.placing})
+    edits = chain(*map(system_tables.edit_lines, results))
+    terminal().print(lines[0], *tables, *edits, *lines[1:], sep="\n")
+    words.warn_unclaimed({row.system: row.placing for row in results if row.placing})
 
 
 def _tables_and_lines(
-    results: Sequence[SystemResult], to: str
+    results: Sequence[Answer], to: str
 ) -> tuple[list[Table], list[str]]:
+    """Return the tables, and lines: the premises first."""
+    premises = premise_line([row.premises for row in results if not row.refused])
     limits = system_tables.limits_table(results)
     if not to:
-        lines = [system_tables.ranking(results)]
+        lines = [premises, *system_tables.ranking(results)]
         return [system_tables.systems_table(results), limits], lines
     tables = [system_tables.target_table(results, to), limits]
     tables += system_tables.runs_of_rows(results)
-    return tables, [*system_tables.target_lines(results)]
+    return tables, [premises, *system_tables.target_lines(results)]
 
 
 def write_systems(
     scenario: Scenario,
-    results: Sequence[SystemResult],
+    results: Sequence[Answer],
     to: str,
     form: Form | None,
     out: Path | None,
@@ -311,8 +345,9 @@ def write_systems(
         return
     path = out or Path(f"{scenario.name}-systems.{form}")
     if form is Form.HTML:
-        content = _tables_and_lines(results, to)
-        write_atomic(path, system_tables.systems_page(scenario.name, results, *content))
+        tables, lines = _tables_and_lines(results, to)
+        page = system_tables.systems_page(scenario.name, results, tables, lines)
+        write_atomic(path, page)
     elif form is Form.CSV:
         write_atomic(path, system_tables.systems_csv(results))
     else:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 import emu
 from emu.cli import options
 from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, Overrides, emit, split_words
+from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, find_crossover
+from emu.experiment.question import premise_line
 from emu.report import system_tables
 from emu.report.terminal import terminal
 from emu.scenario.document import value_at
@@ -43,6 +47,15 @@ def crossover(
     except ValueError as error:
         wrong = f"--range {values}" if values else f"--key {key}"
         raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error
-    outcome = find_crossover(scenario, key, (systems[0], systems[1]), ends)
-    if emit(json_target, outcome.to_json()):
+    with terminal(sys.stderr).status("looking for a crossover") as status:
+
+        def watch(text: str) -> None:
+            note_stage(text)
+            status.update(text)
+
+        pair = systems[0], systems[1]
+        outcome = find_crossover(scenario, key, pair, ends, watch)
+    if emit(json_target, system_tables.crossover_json(outcome)):
+        premises = [row.premises for side in outcome.sides for row in side.answers]
+        terminal().print(premise_line(premises))
         terminal().print(system_tables.crossover_table(outcome))

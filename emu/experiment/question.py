@@ -7,39 +7,35 @@ asks the same gets the same number; `Premises` say in what two questions differ.
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from emu.errors import EmulatorError
 from emu.experiment.expectations import figures_of_simulation, list_misses
 from emu.experiment.machine_memory import check_memory, memory_by_machine
-from emu.experiment.systems import Target, chosen_system, edits
+from emu.experiment.row_figures import busy_of, limits_of, weights_of
+from emu.experiment.row_machines import Row
+from emu.experiment.systems import Target, edits
 from emu.graph_data import open_for
 from emu.names import printable
 from emu.prediction.analysis.bounds import bounds
-from emu.prediction.analysis.critical_path import MOVING, Cause, critical_path
-from emu.prediction.analysis.throughput import Speed, pace, speed_of
+from emu.prediction.analysis.coflow_times import coflow_times
+from emu.prediction.analysis.throughput import Speed, speed_of
+from emu.prediction.simulation import sensitivity
+from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
-from emu.problem.fields.quantities import DEFAULT_DEVICE
-from emu.problem.workloads.operations import OPERATIONS
 from emu.runs.intervals import Interval, interval
-from emu.runs.result import Row, port_rows
+from emu.runs.result import Result, port_rows
 from emu.scenario import Experiment, Scenario, load, prepare
-from emu.scenario.experiment import cost_of, with_deaths
+from emu.scenario.experiment import cost_of
 from emu.scenario.machine_choice import machines_words
+from emu.scenario.run_sections import ExpectSection
 from emu.scenario.setup import setup_rows
-from emu.scenario.virtual_training import Curve, time_looks
+from emu.scenario.virtual_training import Curve, seeds_seen, time_looks
 from emu.systems import Edit
-from emu.systems.system import system_of
-from emu.training.kept import weight_settings
 from emu.training.looks import Look, epoch_of, trains_whole_graph
 
 
@@ -69,30 +65,55 @@ class Question:
     of workers the file states; seeds per step stay the same."""
     grid: Mapping[str, Sequence[object]] = field(default_factory=dict)
     """Values that were tried of keys in ``settings``, where these were chosen."""
+    exact: bool = True
+    """True where single values of ``expect`` hold for it, which are of the file alone:
+    not of rows of other systems and other variants."""
+    prepared: Experiment | None = None
+    """Experiment of the first seed, where that is known; the file as it stands."""
 
 
 @dataclass(frozen=True)
 class Premises:
     """Premises of an answer, for people: two that are equal have equal numbers."""
 
-    row: str
     machines: str
     """Where it stands, in words."""
-    held: bool
-    """True where the machines were given, False where they were chosen."""
     walk: str
     """``job.epoch``; empty of whole graphs and jobs without a graph."""
     seeds_per_step: int | None
     """None of jobs that train nothing."""
     length: str
     """Iterations, epochs or target."""
-    settings: tuple[str, ...]
-    grid: tuple[str, ...]
     seeds: tuple[int, ...]
+    row: str = ""
+    held: bool = False
+    """True where the machines were given, False where they were chosen."""
+    settings: tuple[str, ...] = ()
+    grid: tuple[str, ...] = ()
 
     def line(self) -> str:
         """Return the premises in one line."""
         return premise_line([self])
+
+    def to_figures(self) -> dict[str, str | int]:
+        """Return what a record of a sweep has of them."""
+        return {
+            "machines": self.machines,
+            "walk": self.walk,
+            "seeds_per_step": self.seeds_per_step or 0,
+            "length": self.length,
+        }
+
+    @classmethod
+    def from_figures(cls, figures: Mapping[str, Any], seed: int) -> Premises:
+        """Return the premises of a row of such a record, with a seed."""
+        return cls(
+            machines=figures["machines"],
+            walk=figures["walk"],
+            seeds_per_step=figures["seeds_per_step"] or None,
+            length=figures["length"],
+            seeds=(seed,),
+        )
 
 
 def premise_line(premises: Sequence[Premises]) -> str:
@@ -104,7 +125,7 @@ def premise_line(premises: Sequence[Premises]) -> str:
     def shared(values: Sequence[str], otherwise: str) -> str:
         return values[0] if len(set(values)) == 1 else otherwise
 
-    where = [f"{'held' if one.held else 'chosen'} {one.machines}" for one in premises]
+    where = [f"{'held' if one.held else 'chosen'}: {one.machines}" for one in premises]
     parts = [shared(where, "each on its own machines")]
     if any(one.held for one in premises) and len(set(where)) > 1:
         parts = ["on the machines that are shown"]
@@ -140,8 +161,18 @@ class Draw:
     """Look at which the target was reached."""
     curve: Curve
     """Accuracy over time until then."""
-    missed: tuple[str, ...]
-    """Lines of ``expect`` that it does not meet."""
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A row over sockets: its run directory, and what its result.json says."""
+
+    path: str
+    makespan: float
+    makespan_error: float
+    trust: str
+    outcome: str
+    """Verdict on this host, and whether prediction and run agree."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,20 +189,47 @@ class Answer:
     """Scenario of the row with the first seed, whatever it is trained to."""
     ready: Experiment | None = None
     schedule: Schedule | None = None
-    """Experiment and schedule of the first seed, with its deaths."""
+    recovery: Attempts | None = None
+    """Experiment, schedule with its deaths, and what these did; of the first seed."""
+    missed: tuple[str, ...] = ()
+    """Lines of ``expect`` that the first seed does not meet."""
+    tried: tuple[tuple[Edit, float | None], ...] = ()
+    """Settings beside which these are the best, with seconds; None where refused."""
+    everywhere: float | None = None
+    """Seconds on all machines, mean over the seeds, where others were chosen."""
+    run: Confirmation | None = None
+    """The same over sockets, where that was asked for."""
     refused: EmulatorError | None = None
     """The reason why there are no figures."""
 
     @property
-    def row(self) -> str:
+    def system(self) -> str:
         """Name of the row; that of the file's system where it stands as it is."""
         return self.question.row or self.question.scenario.job.system
+
+    @property
+    def name(self) -> str:
+        """Name of its row."""
+        return self.system
 
     def checked(self) -> Answer:
         """Return the answer itself; raises the error with which it was refused."""
         if self.refused is not None:
             raise self.refused
         return self
+
+    def beside(self, other: Answer) -> Answer:
+        """Return the answer with the seeds of another."""
+        return replace(
+            self,
+            draws={**self.draws, **other.draws},
+            missed=(*self.missed, *other.missed),
+            refused=self.refused or other.refused,
+        )
+
+    def warm(self) -> None:
+        """Compute what takes longest to, in the process that found the answer."""
+        assert self.rounding is not None  # noqa: S101
 
     @property
     def first(self) -> tuple[Experiment, Schedule]:
@@ -180,6 +238,13 @@ class Answer:
         assert self.ready is not None  # noqa: S101 - what is not refused has both
         assert self.schedule is not None  # noqa: S101
         return self.ready, self.schedule
+
+    @property
+    def deaths(self) -> Attempts:
+        """Attempts that deaths make of it, of the first seed; raises as `checked`."""
+        self.checked()
+        assert self.recovery is not None  # noqa: S101
+        return self.recovery
 
     @property
     def scenario(self) -> Scenario:
@@ -224,6 +289,23 @@ class Answer:
         return self.train / seconds if seconds else inf
 
     @property
+    def trains(self) -> bool:
+        """True of one job that trains a model, in mini-batches or on whole graphs."""
+        return "model" in self._settings
+
+    @property
+    def seeds_seen(self) -> int | None:
+        """Training vertices that all steps see; None of a job that trains none."""
+        ready, _ = self.first
+        return seeds_seen(ready.problem.job)
+
+    @property
+    def rate(self) -> float | None:
+        """The same for JSON: None where nothing is trained, or it takes no time."""
+        rate = self.samples_per_second if self.trains else inf
+        return rate if rate < inf else None
+
+    @property
     def epoch_seconds(self) -> float:
         """Seconds in which as many vertices are seen as the training set has."""
         return self.train / self.samples_per_second
@@ -249,13 +331,13 @@ class Answer:
     def whole_graph(self) -> bool:
         """True where every step sees the whole graph: its epochs are one step each."""
         settings = self._settings
-        return "model" in settings and trains_whole_graph(settings)
+        return self.trains and trains_whole_graph(settings)
 
     @property
     def seeds_per_step(self) -> int | None:
         """Training vertices of a full step, of all workers; None of another job."""
         settings = self._settings
-        if "model" not in settings:
+        if not self.trains:
             return None
         if trains_whole_graph(settings):
             return self.train
@@ -285,13 +367,7 @@ class Answer:
         return {n: one.curve for n, one in self.draws.items() if one.curve}
 
     @property
-    def missed(self) -> tuple[str, ...]:
-        """Lines of ``expect`` that a seed does not meet."""
-        lines = (line for draw in self.draws.values() for line in draw.missed)
-        return (*dict.fromkeys(lines),)
-
-    @property
-    def placing(self) -> Row:
+    def placing(self) -> Result:
         """Method of its placement, see docs/results.md; empty where refused."""
         return {} if self.ready is None else self.ready.placing
 
@@ -301,7 +377,7 @@ class Answer:
         return tuple(self.placing.get("machines", ()))
 
     @cached_property
-    def cost(self) -> Row | None:
+    def cost(self) -> Result | None:
         """Dollars by what they are for; None where nothing has a price."""
         ready, schedule = self.first
         cost = cost_of(ready.scenario, schedule)
@@ -312,6 +388,29 @@ class Answer:
         """``makespan``, ``gap`` and ``bytes`` between machines, of the first seed."""
         ready, schedule = self.first
         return figures_of_simulation(schedule, ready.realization)
+
+    @cached_property
+    def share_between(self) -> float:
+        """Share of the bytes that cross between machines."""
+        ready, _ = self.first
+        volumes = ready.realization.volumes
+        crosses = [bool(hops) for hops in ready.problem.hops]
+        total = volumes.sum()
+        return float(volumes[crosses].sum() / total) if total else 0.0
+
+    @cached_property
+    def rounding(self) -> float:
+        """Seconds by which the last digits of times and volumes move the makespan."""
+        ready, _ = self.first
+        rule, expected = ready.policy, ready.expected
+        return sensitivity(ready.problem, ready.realization, rule, profile=expected)
+
+    @cached_property
+    def coflows(self) -> Result | None:
+        """Times of its named coflows, as `CoflowTimes.to_json`; None without any."""
+        _, schedule = self.first
+        times = coflow_times(schedule)
+        return times.to_json() if times else None
 
     @cached_property
     def limits(self) -> dict[str, float]:
@@ -341,7 +440,7 @@ class Answer:
         return (row["port"], row["used"]) if row else ("", 0.0)
 
     @cached_property
-    def setup(self) -> Row:
+    def setup(self) -> Result:
         """Bytes and seconds before time 0, see docs/results.md."""
         ready, _ = self.first
         return setup_rows(ready)
@@ -375,10 +474,12 @@ class Answer:
     def premises(self) -> Premises:
         """Premises of the answer; raises as `checked`."""
         question = self.question
-        job = self.scenario.job
-        walk = "" if self.seeds_per_step is None else getattr(job, "epoch", "") or ""
-        target = question.target
-        trained = f"to accuracy={target.accuracy:g}" if target else job.length
+        ready, _ = self.first
+        walk = getattr(ready.scenario.job, "epoch", "") or ""
+        length = (ready.stated or ready.scenario).job.length
+        target = question.target or ready.until
+        if target:
+            length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
         settings = [f"{key}={value}" for key, value in question.settings.items()]
         grid = [
             f"{key.removeprefix('job.')} {', '.join(map(str, values))}"
@@ -388,9 +489,9 @@ class Answer:
             row=question.row,
             machines=machines_words(self.placing),
             held=not self.chosen,
-            walk=walk,
+            walk=walk if self.trains else "",
             seeds_per_step=self.seeds_per_step,
-            length=trained,
+            length=length,
             settings=tuple(settings),
             grid=tuple(grid),
             seeds=tuple(self.draws),
@@ -412,130 +513,96 @@ def answer(question: Question) -> Answer:
 
 def _answer(question: Question) -> Answer:
     chosen = question.machines is None
-    first_seed = question.scenario.seed
-    draws: dict[int, Draw] = {}
-    first: Answer | None = None
-    for seed in range(first_seed, first_seed + question.seeds):
-        plain = scenario_of(question, seed)
-        scenario = question.target.end(plain) if question.target else plain
-        ready = prepare(scenario)
-        schedule = with_deaths(ready, ready.simulate())
-        if question.row:
-            check_memory(ready, schedule)
-            names = question.machines or tuple(ready.placing["machines"])
-            question = replace(question, machines=names)
+    seed = question.scenario.seed
+    first = _first_draw(question, chosen=chosen)
+    draws = {**first.draws}
+    for later in range(seed + 1, seed + question.seeds):
+        _, draws[later], _ = _draw(first.question, later)
+    return replace(first, draws=draws)
 
-        draws[seed] = _draw(question, scenario, ready, schedule)
-        if first is None:
-            first = Answer(question, chosen, draws, plain, ready, schedule)
-    if first is None:
-        raise ValueError("a question of no seed")
-    return replace(first, question=question, draws=draws)
+
+def _first_draw(question: Question, *, chosen: bool) -> Answer:
+    seed = question.scenario.seed
+    if question.row and chosen:
+        row = row_of(question, seed)
+        machines = row.choose([row.try_on(names) for names in row.machine_sets()])
+        question = replace(question, machines=machines)
+    plain, draw, (ready, schedule, recovery) = _draw(question, seed)
+    if question.row and question.machines is None:
+        question = replace(question, machines=tuple(ready.placing["machines"]))
+    figures = figures_of_simulation(schedule, ready.realization)
+    misses = list_misses(question.scenario.expect, figures, exact=question.exact)
+    return Answer(
+        question,
+        chosen=chosen,
+        draws={seed: draw},
+        plain=plain,
+        ready=ready,
+        schedule=schedule,
+        recovery=recovery,
+        missed=tuple(misses),
+    )
+
+
+def ask(what: Scenario | Experiment) -> Answer:
+    """Return the answer of a scenario as it stands, prepared or not.
+
+    Raises the error with which it is refused.
+    """
+    if isinstance(what, Scenario):
+        return answer(Question(what)).checked()
+    return answer(Question(what.scenario, prepared=what)).checked()
+
+
+def row_of(question: Question, seed: int) -> Row:
+    """Return the row that a question asks for, with a seed."""
+    scenario = question.scenario
+    settings: dict[str, object] = {**question.settings}
+    if seed != scenario.seed:
+        settings["seed"] = seed
+    return Row(scenario, question.row, settings, question.per_machine)
 
 
 def scenario_of(question: Question, seed: int) -> Scenario:
     """Return the scenario of a question with a seed, whatever it is trained to.
 
-    Raises ScenarioError, PlacementError, DataError as `chosen_system`.
+    Raises ScenarioError, PlacementError, DataError as `Row.on`.
     """
-    scenario = question.scenario
-    edit: dict[str, object] = {**question.settings}
-    if seed != scenario.seed:
-        edit["seed"] = seed
+    row = row_of(question, seed)
     if question.row:
-        names = question.machines
-        spread = question.per_machine
-        return chosen_system(scenario, question.row, edit, names, spread=spread)
+        return row.on(question.machines)
+    edit: dict[str, object] = {**row.settings}
     if question.machines is not None:
         edit["job.machines"] = [*question.machines]
+    scenario = question.scenario
     return load(scenario, {**edit, "expect": None}) if edit else scenario
 
 
 def _draw(
-    question: Question, scenario: Scenario, ready: Experiment, schedule: Schedule
-) -> Draw:
-    expect = question.scenario.expect
-    figures = figures_of_simulation(schedule, ready.realization)
-    own_row = question.row in ("", question.scenario.job.system)
-    exact = own_row and not question.settings
+    question: Question, seed: int
+) -> tuple[Scenario, Draw, tuple[Experiment, Schedule, Attempts]]:
+    """Return the scenario of a seed, its figures, and what they are of."""
+    is_prepared = question.prepared is not None and seed == question.scenario.seed
+    if question.prepared is not None and is_prepared:
+        plain = question.scenario
+        ready = question.prepared
+    else:
+        plain = scenario_of(question, seed)
+        ready = prepare(question.target.end(plain) if question.target else plain)
+    schedule = ready.simulate()
+    recovery = ready.attempts(schedule)
+    schedule = replace(schedule, outages=recovery.outages(schedule.length))
+    if question.row:
+        check_memory(ready, schedule)
+
     job = schedule.problem.job
     epoch = epoch_of(job.settings)
-    speed = speed_of(job, schedule.task_end, schedule.length, epoch)
-    curve = time_looks(ready.looks, ready.scenario, schedule) if ready.looks else ()
-    return Draw(
-        scenario=scenario,
+    scenario = ready.stated or ready.scenario
+    draw = Draw(
+        scenario=scenario.model_copy(update={"expect": ExpectSection()}),
         makespan=schedule.makespan,
-        speed=speed,
+        speed=speed_of(job, schedule.task_end, schedule.length, epoch),
         reached=ready.reached,
-        curve=curve,
-        missed=tuple(list_misses(expect, figures, exact=exact)),
+        curve=time_looks(ready.looks, ready.scenario, schedule) if ready.looks else (),
     )
-
-
-def busy_of(schedule: Schedule) -> float | None:
-    """Return the share of the makespan that processes which train compute, the mean.
-
-    Where no task is called so, as of Dorylus, of machines: when one of its layers does.
-    """
-    problem, system = schedule.problem, system_of(schedule.problem.job.settings)
-    if (busy := pace(schedule, None).busy) is not None or system is None:
-        return busy
-    spans = defaultdict[int, list[NDArray[np.float64]]](list)
-    for number, task in enumerate(problem.job.tasks):
-        if "layer" in task.settings and task.kind not in system.parameter_kinds:
-            both = schedule.task_start[number], schedule.task_end[number]
-            spans[problem.placement.machine_of[number]].append(np.stack(both))
-    total = 0.0
-    for parts in spans.values():
-        starts, ends = np.concatenate(parts, axis=1)
-        order = np.argsort(starts)
-        until = np.maximum.accumulate(ends[order])
-        before = np.concatenate([[0.0], until[:-1]])
-        total += float(np.nansum(until - np.maximum(starts[order], before)))
-    return total / len(spans) / schedule.length if spans and schedule.length else None
-
-
-def weights_of(scenario: Scenario) -> str:
-    """Return what decides the weights of a training, but its length, as text."""
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
-    causes: dict[str, Any] = weight_settings(settings, opens=False)
-    if (system := system_of(settings)) is not None:
-        causes["missed"] = system.updates_missed(settings)
-        if system.asynchronous(settings):  # by what was read when
-            causes["job"] = scenario.job.model_dump(mode="json")
-    return json.dumps(causes, sort_keys=True, default=str)
-
-
-def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
-    """Return what the critical path is spent on, as shares of it, the most first.
-
-    A ``link``, the ``latency`` of messages, a ``slot`` that others held, a ``rate`` of
-    operations; where times are stated the ``path`` of tasks on a machine.
-    """
-    problem, shares = schedule.problem, defaultdict[str, float](float)
-    job, machine_of = problem.job, problem.placement.machine_of
-    section, counts = experiment.scenario.job, None
-    if (rates := section.operation_rates) is not None:
-        context = experiment.scenario.build_context()
-        volumes = experiment.realization.volumes * context.byte_scale
-        counts = section.count_operations(job, context, volumes).counts
-    for link in critical_path(schedule).links:
-        long = float(link.end - link.start) / (schedule.length or 1.0)
-        if link.cause in MOVING or link.task < 0:  # it moves bytes
-            name = f"link {problem.links[link.port].name}" if link.port >= 0 else "gap"
-            shares["latency" if link.cause is Cause.LATENCY else name] += long
-            continue
-        name = problem.cluster.machines[machine_of[link.task]].name
-        if link.cause in (Cause.SLOT, Cause.CREDIT):
-            shares[f"slot {name}"] += long
-        elif rates is None or counts is None:
-            shares[f"path {name}"] += long
-        else:
-            device = experiment.scenario.cluster.by_name[name].device
-            of_device = rates.on(device or DEFAULT_DEVICE)
-            each = counts[:, link.task, link.iteration]
-            seconds = each * [of_device[operation] for operation in OPERATIONS]
-            for operation, part in zip(OPERATIONS, seconds.tolist(), strict=True):
-                shares[f"rate {operation}"] += long * part / (seconds.sum() or 1.0)
-    names = sorted(shares, key=lambda name: -shares[name])
-    return {name: shares[name] for name in names if shares[name] > 0}
+    return plain, draw, (ready, schedule, recovery)

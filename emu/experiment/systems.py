@@ -6,32 +6,28 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import inf, prod
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel
 
-from emu.errors import DataError, PlacementError, ScenarioError
-from emu.experiment.machine_memory import check_memory
+from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
-from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import PARTS
 from emu.problem.workloads.operations import count_layers
-from emu.scenario import Scenario, build_job, load, prepare
-from emu.scenario.experiment import WORTHWHILE
+from emu.scenario import Scenario, build_job, load
 from emu.scenario.scenario_file import write_scenario
 from emu.scenario.workload_file import read_profile
 from emu.systems import Keys
 from emu.systems.job_section import JobSection
 from emu.systems.system import Variant, systems
-from emu.systems.training_section import PHASES, ReplicaSection, TrainingSection
+from emu.systems.training_section import PHASES, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
-from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION, RATIO
 
 #: Passes over the training set in which a target has to be reached.
@@ -124,7 +120,7 @@ def list_translatable() -> list[str]:
 
 def list_sources() -> list[str]:
     """Return the systems whose files say all that others have to know."""
-    return [name for name in list_translatable() if _translation(name).read]
+    return [name for name in list_translatable() if translation_of(name).read]
 
 
 def as_variant(
@@ -142,6 +138,14 @@ def as_variant(
         # Its epochs have other steps: every row has as many steps.
         edit |= {"job.iterations": build_job(plain).iterations, "job.epochs": None}
     return load(plain, edit) if edit else plain
+
+
+def source_of(
+    scenario: Scenario, name: str, overrides: Mapping[str, object]
+) -> Scenario:
+    """Return the file of a row with those overrides that it knows itself."""
+    before, _ = _split(scenario, variant_named(name).system, overrides)
+    return load(scenario, {**before, "expect": None, "systems": None})
 
 
 def _split(
@@ -246,136 +250,22 @@ def as_system(
         problem = "is of one system, to compare several write its means instead: "
         means = _mean_times(scenario)
         raise origin.error(("profile",), f"{problem}job.times={means}")
-    target = _translation(system)
-    job = target.write(_common(scenario, target))
+    target = translation_of(system)
+    job = target.write(common_job(scenario, target))
     changes = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         changes["placement"] = None
     return load(scenario, changes)
 
 
-def chosen_system(
-    scenario: Scenario,
-    name: str,
-    overrides: Mapping[str, object] | None = None,
-    machines: Sequence[str] | None = None,
-    *,
-    spread: bool = False,
-) -> Scenario:
-    """Return a scenario as a row of a table of systems, on machines of its choice.
-
-    Seeds per iteration are the same on any number of machines. What the file states of
-    machines holds for every system, and ``machines`` before it. Else ``best`` chooses:
-    of dgtp when it is placed (`emu.scenario.prepare`), of systems with a worker or a
-    part of the graph per machine here, among sets of machines with room for one, by
-    simulation. With ``spread`` dgtp has a worker per machine then, as the others do.
-
-    Raises ScenarioError, DataError as `as_system`; also when ``machines`` cannot take
-    part, or none can that is to be alone, PlacementError likewise.
-    """
-    variant, plain = variant_named(name), as_variant(scenario, name, overrides)
-    before, _ = _split(scenario, variant.system, overrides or {})
-    source = load(scenario, {**before, "expect": None, "systems": None})
-    free = getattr(source.job, "machines", None) is None
-    per_machine = _has_part_per_machine(plain.job)
-    spread = spread and isinstance(plain.job, TrainingSection) and not per_machine
-    if machines is not None:
-        return _on(source, plain, machines, spread=spread)
-    is_chosen = variant.alone or (free and (plain.placed_by == "best" or spread))
-    if not (is_chosen and (spread or per_machine)):
-        return plain
-    whole = isinstance(plain.job, WholeGraphSection)
-    roomy = plain.job.ranks(plain.stated_cluster.names) if whole else _roomy(source)
-    cluster = plain.cluster.build().only(roomy)
-    sets = machine_sets(build_job(plain), cluster, _FEW_SETS if spread else _MOST_SETS)
-    if variant.alone:
-        sets = [(machine,) for machine in roomy]
-    best, least, refusal = plain, inf, None
-    for names in sets:
-        try:
-            other = _on(source, plain, names, spread=spread)
-            ready = prepare(other)
-            # By seed: those of an iteration are rounded to whole ones per worker.
-            seeds = seeds_per_iteration(ready.problem.job.settings) or 1
-            schedule = ready.simulate()
-            took = schedule.makespan / seeds
-            if took < least * (1 - WORTHWHILE):
-                check_memory(ready, schedule)
-                best, least = other, took
-        except (ScenarioError, PlacementError, DataError) as error:
-            # P3's columns do not fit, say, or an imported cut has more parts.
-            refusal = error
-    if variant.alone and best is plain and refusal is not None:
-        raise refusal
-    return best
-
-
-#: Sets of machines that are tried of a system with a worker per machine; of one that
-#: is placed by a search on each.
-_MOST_SETS, _FEW_SETS = 16, 6
-
-
-def _has_part_per_machine(job: JobSection) -> bool:
-    """Return True where each machine that takes part has a worker, or a part.
-
-    Stated times of parts of the whole graph are of as many parts as the file has.
-    """
-    whole = isinstance(job, WholeGraphSection) and job.rates is not None
-    return whole or isinstance(job, ReplicaSection)
-
-
-def _roomy(scenario: Scenario) -> tuple[str, ...]:
-    """Return the machines with room for a worker that samples as well."""
-    job = scenario.job
-    if "workers" in type(job).model_fields:  # as many as there are machines
-        workers = len(scenario.cluster.names_and_positions())
-        job = job.model_copy(update={"workers": workers})
-    names: tuple[str, ...] = _read(job, scenario.cluster)["machines"]
-    return names
-
-
-def _on(
-    stated: Scenario, plain: Scenario, machines: Sequence[str], *, spread: bool
-) -> Scenario:
-    """Return ``plain``, a translation of ``stated``, on some machines alone."""
-    count, job = len(plain.cluster.names_and_positions()), plain.job
-    whole = isinstance(job, WholeGraphSection)
-    if not (spread or _has_part_per_machine(job)):
-        fewer = job.on_machines(machines, count)
-        if fewer is None or len(machines) == count:
-            return plain
-        return load(plain, fewer.machine_keys())
-    if whole and stated.job.system == job.system:  # its file says all but these
-        return load(plain, {"job.machines": [*machines]})
-    roomy = machines if whole else _roomy(stated)
-    if without := [name for name in machines if name not in roomy]:
-        problem = f"{', '.join(without)} has no room for a worker with its samplers"
-        raise ScenarioError(problem, key="job.machines")
-    # As many stores as machines, each of which takes what the file states of one.
-    fewer = stated.job.on_machines(machines, count)
-    stated = load(stated, {} if fewer is None else fewer.machine_keys())
-    target = _translation(job.system)
-    common = replace(_common(stated, target), machines=tuple(machines))
-    if whole or spread:
-        common = replace(common, stated=tuple(machines))
-    keys = ["machines", "batch_size", "times"]
-    if whole:
-        keys = ["machines", "parameter_servers"]
-    elif spread:
-        common = common.spread(len(machines), len(machines))
-        keys.append("workers")
-    keys_of_system = target.write(common)
-    fields = [key for key in keys if key in type(job).model_fields]
-    return load(plain, {f"job.{key}": keys_of_system.get(key) for key in fields})
-
-
-def _translation(system: str) -> Translation:
+def translation_of(system: str) -> Translation:
+    """Return how a system is written in the words of all."""
     return cast("Callable[[], Translation]", systems()[system].translation)()
 
 
-def _read(job: JobSection, cluster: ClusterSection) -> Keys:
+def read_job(job: JobSection, cluster: ClusterSection) -> Keys:
     """Return a job in common words; its file says all of them."""
-    read = cast("Callable[..., Keys]", _translation(job.system).read)
+    read = cast("Callable[..., Keys]", translation_of(job.system).read)
     return read(job, cluster)
 
 
@@ -391,7 +281,7 @@ def _mean_times(scenario: Scenario) -> str:
     return f"{{{', '.join(means)}}}"
 
 
-def _common(scenario: Scenario, target: Translation) -> CommonJob:
+def common_job(scenario: Scenario, target: Translation) -> CommonJob:
     """Return the job of a scenario in common words, as far as ``target`` uses them."""
     job = cast("TrainingSection", scenario.job)
     fields = job.model_dump(mode="json", exclude_none=True, exclude_unset=True)
@@ -422,7 +312,7 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
         first_layer=_first_layer_share(settings) if split else 0.0,
-        **_read(job, scenario.cluster),
+        **read_job(job, scenario.cluster),
     )
 
 

@@ -44,6 +44,17 @@ def steps_of(job: Job) -> int:
     return job.iterations - max(task.behind for task in job.tasks)
 
 
+def seeds_seen(job: Job) -> int | None:
+    """Return the training vertices that all steps see; None of a job that trains none.
+
+    Raises DataError when the data set is missing or damaged.
+    """
+    if not trains(job):
+        return None
+    train = open_for(job.settings).train_count
+    return int(count_seeds(job.settings, train, steps_of(job))[-1])
+
+
 def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float64]:
     """Return when the weights of every step were there, seconds, shape (steps,).
 

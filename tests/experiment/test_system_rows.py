@@ -22,9 +22,11 @@ from emu.cli.compare_command import form_of, write_systems
 from emu.cli.report_commands import Form
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
-from emu.experiment.system_rows import compare_systems, limits_of, measure
+from emu.experiment.row_figures import limits_of
+from emu.experiment.system_rows import compare_systems, measure
 from emu.experiment.systems import Target, as_variant, list_settings
 from emu.graph_data import open_for, open_parts
+from emu.report.system_tables import answers_json
 from emu.scenario import load, prepare
 from emu.systems.setup import GHOSTS
 from emu.systems.system import list_transfers, parameter_bytes
@@ -50,7 +52,7 @@ def test_a_row_is_the_best_of_its_settings() -> None:
     job: Any = best.scenarios[0].job
     assert row.settings["job.fanouts"] == list(job.fanouts)
     # Seeds of an iteration are those of three workers, on however many machines.
-    assert abs(other.seeds - 3 * 8) <= 1
+    assert abs(other.seeds_per_step - 3 * 8) <= 1
     assert list_settings(scenario, "dgcl") == [{}]
     # A setting of a system holds for its rows, but for what makes them rows.
     assert list_settings(scenario, "p3.A") == [
@@ -191,7 +193,7 @@ def error_of(name: str, target: Target) -> Any:
 def test_the_table_is_written_in_every_form(tmp_path: Path) -> None:
     names = ["dgcl", "one_machine"]
     results = compare_systems(scenario_of(), names, target=Target(0.4, within=20))
-    rows = [one.to_json(results[0]) for one in results]
+    rows = answers_json(results)
     text = {}
     for form in (Form.HTML, Form.CSV, Form.SVG):
         out = tmp_path / f"table.{form}"

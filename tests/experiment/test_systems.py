@@ -123,12 +123,12 @@ def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
     assert again.scenario.job.system == target
     assert row.makespan == schedule.makespan
     assert row.samples_per_second == pace_of(schedule).samples_per_second
-    assert row.seeds == seeds_per_iteration(again.problem.job.settings)
+    assert row.seeds_per_step == seeds_per_iteration(again.problem.job.settings)
     own = prepare(scenario).problem.job
     asked = seeds_per_iteration(own.settings)
     assert asked is not None
     workers = again.problem.job.settings["workers"]
-    assert abs(row.seeds - asked) <= workers / 2  # whole seeds per worker
+    assert abs(row.seeds_per_step - asked) <= workers / 2  # whole seeds per worker
     batches = own.settings.get("batches", own.iterations)
     found = again.problem.job
     assert found.settings.get("batches", found.iterations) == batches
@@ -391,7 +391,7 @@ def test_whole_graphs_take_as_many_epochs(
         settings = build_job(made).settings
         train = open_for(settings).train_count
         assert made.job.iterations == -(-iterations // -(-train // (12 * workers)))
-        assert result.seeds == train
+        assert result.seeds_per_step == train
         assert settings["model"]["norm"] == "mean"
     if machines:
         assert taken <= {*machines}

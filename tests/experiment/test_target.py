@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
+from emu.experiment.question import Confirmation
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import Target
-from emu.report.system_tables import Confirmation, target_lines, target_table
+from emu.report.system_tables import answer_json, target_lines, target_table
 from emu.scenario import Scenario, build_job, prepare
 from emu.scenario.scenario_file import loads
 
@@ -101,7 +102,7 @@ def test_every_key_of_a_row_is_documented() -> None:
     scenario = scenario_of()
     (row,) = compare_systems(scenario, ["dorylus.pipe"], target=Target(0.2, within=30))
     run = Confirmation("runs/x", 1.0, 0.0, "trusted", "agrees")
-    keys = {*replace(row, run=run).to_json(row), "refused"}
+    keys = {*answer_json(replace(row, run=run), row), "refused"}
     text = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
     section = text.partition("## Tables of systems")[2].partition("\n## ")[0]
     rows = [line.partition(" | ")[0] for line in section.splitlines()[6:]]
