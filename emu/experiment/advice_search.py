@@ -16,7 +16,8 @@ from math import ceil, inf
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, rate_of
-from emu.experiment.question import Answer, Question, answer, weights_of
+from emu.experiment.question import Answer, Question, answer
+from emu.experiment.row_figures import weights_of
 from emu.experiment.systems import Target, list_variants, variant_named
 from emu.graph_data import open_for
 from emu.prediction.placement.machine_sets import machine_sets
@@ -162,7 +163,7 @@ class Choice:
     @property
     def row(self) -> str:
         """Row of a table of systems."""
-        return self.answer.row
+        return self.answer.system
 
     @property
     def settings(self) -> dict[str, object]:
@@ -210,7 +211,7 @@ class Prospect:
     @property
     def row(self) -> str:
         """Row of a table of systems."""
-        return self.timed.row
+        return self.timed.question.row
 
     @property
     def machines(self) -> tuple[str, ...]:

@@ -28,7 +28,8 @@ import numpy as np
 from emu.errors import EmulatorError
 from emu.experiment.advice import advise, find_target
 from emu.experiment.advice_search import Choice, Terms
-from emu.experiment.question import Answer, Question, answer, weights_of
+from emu.experiment.question import Answer, Question, answer
+from emu.experiment.row_figures import weights_of
 from emu.experiment.systems import Target, list_variants, variant_named
 from emu.scenario import Scenario
 from emu.scenario.scenario_file import loads
@@ -190,7 +191,7 @@ class Grid:
             reached[weights] = trained.epochs
             if trained.makespan < self.best:
                 self.best = trained.makespan
-                self.winner = f"{found.row} {found.question.machines} {settings}"
+                self.winner = f"{found.question.row} {found.question.machines} {settings}"
 
 
 def compare(seed: int) -> list[Trial]:
