@@ -31,8 +31,8 @@ from emu.units import format_duration, format_money
 #: are the better ones.
 _FINALISTS = 3
 _RIVALS = 2
-#: To what accuracies are rounded down, and the least of which there is an advice.
-_LEAST = 0.001
+#: Accuracies are rounded down to so many steps of the whole, and are one at least.
+_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -212,10 +212,10 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
     accuracy = progress.accuracy["valid"]
     levels = hold(accuracy[: progress.spaced])
     level = float(levels.max() if len(levels) else accuracy[-1])
-    if not level >= _LEAST:  # not a number where no vertex is to be validated
+    if not level >= 1 / _STEPS:  # not a number where no vertex is to be validated
         problem = "learns nothing in its own length: write --to accuracy=0.8, say"
         raise scenario.origin.error(("job",), problem)
-    return Target(floor(level / _LEAST) * _LEAST, within=within)
+    return Target(floor(level * _STEPS) / _STEPS, within=within)
 
 
 def _list_finalists(search: Search, stated: Choice | EmulatorError) -> list[Choice]:
