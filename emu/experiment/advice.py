@@ -175,7 +175,7 @@ def advise(
 
     finalists = [choice.drawn() for choice in _list_finalists(search, stated)]
     if not finalists:
-        raise _contradiction(search)
+        raise _contradiction(search, search.best)
     best = min(finalists, key=lambda choice: choice.mean_aim)
     others = _list_others(search, finalists, best)
     levers = _Levers(search, [best, *others[:_RIVALS]])
@@ -324,23 +324,20 @@ class _Levers:
         return max(saved.items(), key=lambda item: item[1], default=None)
 
 
-def _contradiction(search: Search) -> ScenarioError:
+def _contradiction(search: Search, nearest: Choice) -> ScenarioError:
     """Return the error that nothing fits, with what comes nearest."""
-
-    def words(choice: Choice) -> str:
-        cost = "" if choice.cost is None else f" and {format_money(choice.cost)}"
-        return f"{choice.name}, {format_duration(choice.seconds)}{cost}"
-
     terms = search.terms
-    search.settle(min(search.pool, key=lambda prospect: prospect.seconds))
-    fastest = min(search.choices, key=lambda choice: choice.seconds)
-    problem = f"nothing keeps to it {terms.words}: the fastest is {words(fastest)}"
-    if fastest.cost is not None:
-        cheapest = min(search.choices, key=lambda choice: choice.cost or 0.0)
-        problem += f", the cheapest {words(cheapest)}"
     limits = []
     if terms.budget < inf:
         limits.append(f"--budget {format_money(terms.budget)}")
     if terms.deadline < inf:
         limits.append(f"--deadline {format_duration(terms.deadline)}")
+    what = "what comes nearest"
+    if len(limits) == 1:
+        what = "the cheapest" if terms.budget < inf else "the fastest"
+
+    figures = format_duration(nearest.seconds)
+    if nearest.cost is not None:
+        figures += f" and {format_money(nearest.cost)}"
+    problem = f"nothing keeps to it: {what} is {nearest.name}, {figures} {terms.words}"
     return ScenarioError(problem, file=" ".join(limits))

@@ -12,7 +12,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from math import ceil, inf
+from typing import Any
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, rate_of
@@ -45,6 +47,10 @@ _RIVAL = 2.0
 #: many at most: passes to a target differ by as much between trainings of one family.
 _CHANCE = 0.2
 _SETTLED = 48
+#: Batches and fan-outs that are tried, times those of the file; where the last one is
+#: the best, so many further ones.
+_FACTORS = (1.0, 0.5, 0.25, 2.0)
+_FURTHER = 3
 #: Shares of all features that a cache holds.
 _CACHES = (0.1, 0.3)
 #: Settings of a training that its family does not depend on.
@@ -227,6 +233,14 @@ class Prospect:
     def plain(self) -> Scenario:
         """Scenario that was timed."""
         return self.timed.scenario
+
+    @property
+    def batch(self) -> tuple[int, tuple[int, ...]]:
+        """Batch and fan-outs that its settings state, else those of the file."""
+        job: Any = self.timed.question.scenario.job
+        size = self.settings.get("job.batch_size", job.batch_size)
+        fanouts = self.settings.get("job.fanouts", job.fanouts)
+        return int(size), tuple(fanouts)
 
     @cached_property
     def epoch_cost(self) -> float | None:
@@ -471,14 +485,10 @@ class Search:
         Batches and fan-outs are another training: they are tried where an accuracy
         tells what that is worth.
         """
-        row = prospect.row
-        near_sets = [trial.machines for trial in self.rows[row][:_NEAR_SETS]]
-        for batch in self.list_batches(prospect):
-            trials = self.time_sets(row, near_sets, {**prospect.settings, **batch})
-            if trials:
-                learning = self.learn(trials[0])
-                prospect = self.prefer(prospect, trials, learning)
+        if self.terms.target:
+            prospect = self.tune_batches(prospect)
 
+        row = prospect.row
         for key, values in list_knobs(prospect).items():
             for value in values:
                 settings = {**prospect.settings, key: value}
@@ -506,23 +516,60 @@ class Search:
         tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
         return sorted(tried)
 
-    def list_batches(self, prospect: Prospect) -> list[Edit]:
-        """Return other batches and fan-outs to try; none without a target."""
+    def try_batch(
+        self, prospect: Prospect, batch_size: int, fanouts: Sequence[int]
+    ) -> Prospect:
+        """Return a prospect, or what is better with another batch and fan-outs.
+
+        On the machines on which its row was fastest as the file has it.
+        """
+        job: Any = self.free.job
+        settings = {**prospect.settings}
+        settings.pop("job.batch_size", None)
+        settings.pop("job.fanouts", None)
+        if batch_size != job.batch_size:
+            settings["job.batch_size"] = batch_size
+        if tuple(fanouts) != tuple(job.fanouts):
+            settings["job.fanouts"] = [*fanouts]
+        sets = [trial.machines for trial in self.rows[prospect.row][:_NEAR_SETS]]
+        trials = self.time_sets(prospect.row, sets, settings)
+        if not trials:
+            return prospect
+        return self.prefer(prospect, trials, self.learn(trials[0]))
+
+    def tune_batches(self, prospect: Prospect) -> Prospect:
+        """Return a prospect with the best batch and fan-outs.
+
+        Around those of the file, and further where the last ones are the best.
+        """
         job = self.free.job
-        if self.terms.target is None or prospect.timed.whole_graph:
-            return []
-        if not isinstance(job, TrainingSection):
-            return []
-        sizes = [job.batch_size // 4, job.batch_size // 2, job.batch_size * 2]
-        fanouts = [
-            [max(fanout // factor, 1) for fanout in job.fanouts] for factor in (2, 4)
-        ]
-        batches: list[Edit] = [
-            {},
-            *({"job.batch_size": size} for size in sizes if size),
-        ]
-        samples: list[Edit] = [{}, *({"job.fanouts": numbers} for numbers in fanouts)]
-        return [{**batch, **sample} for batch in batches for sample in samples][1:]
+        if not isinstance(job, TrainingSection) or prospect.timed.whole_graph:
+            return prospect
+
+        sizes = {_scaled(job.batch_size, factor) for factor in _FACTORS}
+        samples = {
+            tuple(_scaled(fanout, factor) for fanout in job.fanouts)
+            for factor in _FACTORS
+        }
+        for size, fanouts in product(sorted(sizes), sorted(samples)):
+            prospect = self.try_batch(prospect, size, fanouts)
+
+        for _ in range(_FURTHER):
+            size, fanouts = prospect.batch
+            ways: list[tuple[int, Sequence[int]]] = []
+            if size in (min(sizes), max(sizes)):
+                further = _scaled(size, 0.5 if size == min(sizes) else 2.0)
+                ways.append((further, fanouts))
+            if fanouts == min(samples):
+                fewer = tuple(_scaled(fanout, 0.5) for fanout in fanouts)
+                ways.append((size, fewer))
+            for way in ways:
+                sizes.add(way[0])
+                samples.add(tuple(way[1]))
+                prospect = self.try_batch(prospect, way[0], way[1])
+            if prospect.batch == (size, fanouts):
+                break
+        return prospect
 
     def settle(self, prospect: Prospect, slack: float = 1.0) -> Choice | None:
         """Return a prospect trained and simulated; None, and why, where it fails."""
@@ -562,6 +609,10 @@ class Search:
                 settled.add(twin)
                 self.watch(f"the best settled: {len(settled)}")
                 self.settle(prospect)
+
+
+def _scaled(count: int, factor: float) -> int:
+    return max(round(count * factor), 1)
 
 
 def family_of(prospect: Prospect) -> str:

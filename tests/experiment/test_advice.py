@@ -119,17 +119,16 @@ def test_no_system_of_its_class_is_better_on_any_machines(advice: Advice) -> Non
     assert "write --to" in str(advice.refused["dgcl"])
 
 
-def test_the_cheapest_is_named_where_nothing_is_cheap_enough(advice: Advice) -> None:
+def test_the_cheapest_is_named_where_nothing_is_cheap_enough() -> None:
     scenario = scenario_of()
     every = [one for one in every_answer(scenario) if not one.whole_graph]
     terms = Terms(seeds=1, budget=1e-12)
     with pytest.raises(ScenarioError) as refused:
         advise(scenario, terms)
 
-    text = str(refused.value).partition("the cheapest ")[2]
+    text = str(refused.value).partition("the cheapest is ")[2]
     cheapest = MONEY.parse(re.findall(r"and (\S+ \$)", text)[0])
     assert cheapest <= min(map(price_of, every)) * 1.01
-    assert f"the fastest is {advice.best.row}" in str(refused.value)
 
 
 def test_a_budget_is_kept_by_the_fastest_that_does(advice: Advice) -> None:
@@ -222,6 +221,8 @@ def test_a_deadline_alone_asks_for_the_cheapest(advice: Advice) -> None:
     slow = advice.best.seconds * 10
 
     cheap = advise(scenario_of(), Terms(seeds=1, deadline=slow))
+    with pytest.raises(ScenarioError, match="the fastest is"):
+        advise(scenario_of(), Terms(seeds=1, deadline=advice.best.seconds / 2))
     assert cheap.best.seconds <= slow
     assert (cheap.best.cost or 0.0) <= (advice.best.cost or 0.0)
 

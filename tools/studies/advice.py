@@ -70,14 +70,14 @@ def draw_file(seed: int) -> dict[str, Any]:
         machines.append(machine | draw.maybe(device="old"))
     rates: dict[str, Any] = {
         "aggregate": "20 ps",
-        "multiply": "0.4 ps",
+        "multiply": draw.one("0.4 ps", "20 ps", "100 ps"),
         "sample": "30 ns",
         "collect": draw.one("20 ps", "200 ps"),
         "step": "0.5 ns",
         "launch": draw.one("5 us", "50 us"),
     }
     if any("device" in machine for machine in machines):
-        rates["multiply"] = {"default": "0.4 ps", "old": "4 ps"}
+        rates["multiply"] = {"default": rates["multiply"], "old": "200 ps"}
     made_up = {"name": "products-like", "scale": draw.one(0.001, 0.002)}
     job = {
         "system": draw.one("dgtp", "data_parallel", "p3"),
@@ -191,7 +191,9 @@ class Grid:
             reached[weights] = trained.epochs
             if trained.makespan < self.best:
                 self.best = trained.makespan
-                self.winner = f"{found.question.row} {found.question.machines} {settings}"
+                self.winner = (
+                    f"{found.question.row} {found.question.machines} {settings}"
+                )
 
 
 def compare(seed: int) -> list[Trial]:
