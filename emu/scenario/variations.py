@@ -67,6 +67,11 @@ def variations(
             raise ScenarioError("state it with --set", file=f"--vary {key}")
     if "seed" in keys and seeds > 1:
         raise ScenarioError("--vary states the seeds: remove it", file="--seeds")
+    for text in stated:
+        key, _ = split_override(text)
+        if key in keys:
+            problem = "--set states it already: remove one of them"
+            raise ScenarioError(problem, file=f"--vary {key}")
     as_stated = load(file, [*stated, "expect=null"])
     first = as_stated.seed
     points = []
