@@ -11,7 +11,7 @@ from emu.cli.options import JsonTarget, Overrides, emit, split_words
 from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, find_crossover
-from emu.experiment.question import premise_line
+from emu.experiment.premises import premise_line
 from emu.report import system_tables
 from emu.report.terminal import terminal
 from emu.scenario.document import split_override, value_at

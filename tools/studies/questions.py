@@ -191,7 +191,7 @@ class Case:
             result = CliRunner().invoke(app, [*arguments, "--jobs", "1"])
             points = Path(folder) / "points.jsonl"
             if not points.exists():
-                if result.exit_code != 2:  # noqa: PLR2004 - as docs/commands.md
+                if result.exit_code != 2:
                     raise RuntimeError(result.output) from result.exception
                 self.refused += 1
                 return
