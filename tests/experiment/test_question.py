@@ -114,7 +114,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "seeds of an interval": {"seeds": 2},
     "machines": {"machines": ("b",)},
     "settings": {"settings": {"job.model.hidden": 30}},
-    "target": {"target": Target(0.3, within=30)},
+    "target": {"target": Target(0.15, within=30)},
     "a worker per machine": {"per_machine": True, "machines": ("b", "c")},
 }
 
@@ -151,7 +151,6 @@ def test_the_line_of_several_rows_says_what_differs() -> None:
     [
         (Question(scenario_of(), "dgtp", machines=("d",)), "no machine 'd'"),
         (Question(scenario_of(), "dgtp", machines=()), "found none, write one"),
-        (Question(scenario_of(), "dgcl", {"job.epoch": "shard"}), "epoch"),
         (Question(scenario_of(), "vanilla"), "not among the systems"),
         (Question(scenario_of(), target=Target(1.0, within=3)), "is not reached"),
     ],
@@ -163,6 +162,14 @@ def test_a_question_that_cannot_be_says_why(question: Question, problem: str) ->
     assert found.makespan == float("inf")
     with pytest.raises(ScenarioError, match=problem):
         found.checked()
+
+
+def test_a_walk_for_a_system_that_has_none_is_refused() -> None:
+    rows = {"dgcl": {"epoch": "shard"}}
+    with pytest.raises(ScenarioError, match="changes nothing of dgcl: leave it out"):
+        measure(scenario_of(systems=rows), "dgcl")
+    rows = {"p3": {"epoch": "shard"}}
+    assert "shard" in measure(scenario_of(systems=rows), "p3.none").premises.walk
 
 
 @pytest.mark.parametrize("seed", range(30))
