@@ -22,7 +22,8 @@ from emu.cli.signs_of_life import note_stage
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import list_unchecked
-from emu.experiment.question import Answer, Confirmation, premise_line, reason
+from emu.experiment.premises import premise_line
+from emu.experiment.question import Answer, Confirmation, reason
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate

@@ -11,10 +11,10 @@ from emu.cli.options import JsonTarget, Overrides, emit, split_words
 from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, find_crossover
-from emu.experiment.question import premise_line
+from emu.experiment.premises import premise_line
 from emu.report import system_tables
 from emu.report.terminal import terminal
-from emu.scenario.document import value_at
+from emu.scenario.document import split_override, value_at
 
 
 @app.command()
@@ -36,6 +36,9 @@ def crossover(
     has as many bytes to carry in both systems.
     """
     scenario = emu.load(file, overrides or [])
+    if key in (split_override(text)[0] for text in overrides or ()):
+        problem = "--set states it already: remove it, --range names the values"
+        raise ScenarioError(problem, file=f"--key {key}")
     systems = split_words(between)
     if len(systems) != 2:
         raise ScenarioError("write --between A,B", file=f"--between {between}")

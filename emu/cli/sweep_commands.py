@@ -20,7 +20,8 @@ from emu.errors import DataError, EmulatorError, ExpectationMissed, ScenarioErro
 from emu.experiment import expectations
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.dry_run import check_ready
-from emu.experiment.question import Premises, ask, premise_line
+from emu.experiment.premises import Premises, premise_line
+from emu.experiment.question import ask
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.spread import spread, spread_over_ray
 from emu.report.comparison import sweep_table

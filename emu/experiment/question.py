@@ -16,6 +16,7 @@ from typing import Any
 from emu.errors import EmulatorError
 from emu.experiment.expectations import figures_of_simulation, list_misses
 from emu.experiment.machine_memory import check_memory, memory_by_machine
+from emu.experiment.premises import Premises
 from emu.experiment.row_figures import busy_of, limits_of, weights_of
 from emu.experiment.row_machines import Row
 from emu.experiment.systems import Target, edits
@@ -70,82 +71,6 @@ class Question:
     not of rows of other systems and other variants."""
     prepared: Experiment | None = None
     """Experiment of the first seed, where that is known; the file as it stands."""
-
-
-@dataclass(frozen=True)
-class Premises:
-    """Premises of an answer, for people: two that are equal have equal numbers."""
-
-    machines: str
-    """Where it stands, in words."""
-    walk: str
-    """``job.epoch``; empty of whole graphs and jobs without a graph."""
-    seeds_per_step: int | None
-    """None of jobs that train nothing."""
-    length: str
-    """Iterations, epochs or target."""
-    seeds: tuple[int, ...]
-    row: str = ""
-    held: bool = False
-    """True where the machines were given, False where they were chosen."""
-    settings: tuple[str, ...] = ()
-    grid: tuple[str, ...] = ()
-
-    def line(self) -> str:
-        """Return the premises in one line."""
-        return premise_line([self])
-
-    def to_figures(self) -> dict[str, str | int]:
-        """Return what a record of a sweep has of them."""
-        return {
-            "machines": self.machines,
-            "walk": self.walk,
-            "seeds_per_step": self.seeds_per_step or 0,
-            "length": self.length,
-        }
-
-    @classmethod
-    def from_figures(cls, figures: Mapping[str, Any], seed: int) -> Premises:
-        """Return the premises of a row of such a record, with a seed."""
-        return cls(
-            machines=figures["machines"],
-            walk=figures["walk"],
-            seeds_per_step=figures["seeds_per_step"] or None,
-            length=figures["length"],
-            seeds=(seed,),
-        )
-
-
-def premise_line(premises: Sequence[Premises]) -> str:
-    """Return the premises of several answers in one line: what all share, in order.
-
-    What differs is said to differ; the rows themselves show in what.
-    """
-
-    def shared(values: Sequence[str], otherwise: str) -> str:
-        return values[0] if len(set(values)) == 1 else otherwise
-
-    where = [f"{'held' if one.held else 'chosen'}: {one.machines}" for one in premises]
-    parts = [shared(where, "each on its own machines")]
-    if any(one.held for one in premises) and len(set(where)) > 1:
-        parts = ["on the machines that are shown"]
-    if walks := [one.walk for one in premises if one.walk]:
-        parts.append(f"walk: {shared(walks, 'each its own')}")
-    if counts := [one.seeds_per_step for one in premises if one.seeds_per_step]:
-        least, most = min(counts), max(counts)
-        count = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-        parts.append(f"{count} seeds per step")
-    parts.append(shared([one.length for one in premises], "lengths differ"))
-    grids = dict.fromkeys(text for one in premises for text in one.grid)
-    parts += [f"tried {text}" for text in grids]
-    seeds = [_words_of_seeds(one.seeds) for one in premises]
-    parts.append(shared(seeds, "seeds differ"))
-    return "; ".join(filter(None, parts))
-
-
-def _words_of_seeds(seeds: Sequence[int]) -> str:
-    first, last = seeds[0], seeds[-1]
-    return f"seed {first}" if first == last else f"seeds {first} to {last}"
 
 
 @dataclass(frozen=True)
@@ -475,27 +400,33 @@ class Answer:
         """Premises of the answer; raises as `checked`."""
         question = self.question
         ready, _ = self.first
-        walk = getattr(ready.scenario.job, "epoch", "") or ""
         length = (ready.stated or ready.scenario).job.length
-        target = question.target or ready.until
-        if target:
+        if target := question.target or ready.until:
             length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
-        settings = [f"{key}={value}" for key, value in question.settings.items()]
+        settings = question.settings.items()
         grid = [
             f"{key.removeprefix('job.')} {', '.join(map(str, values))}"
             for key, values in question.grid.items()
         ]
         return Premises(
-            row=question.row,
             machines=machines_words(self.placing),
-            held=not self.chosen,
-            walk=walk if self.trains else "",
+            walk=self._walk,
             seeds_per_step=self.seeds_per_step,
             length=length,
-            settings=tuple(settings),
-            grid=tuple(grid),
             seeds=tuple(self.draws),
+            held=not self.chosen,
+            per_machine=question.per_machine and bool(self._walk),
+            settings=", ".join(f"{key}={value}" for key, value in settings),
+            grid="; ".join(grid),
         )
+
+    @property
+    def _walk(self) -> str:
+        ready, _ = self.first
+        walk = getattr(ready.scenario.job, "epoch", None) if self.trains else None
+        stated = getattr(self.question.scenario.job, "epoch", None)
+        is_kept = self.question.row and walk == stated
+        return f"as the file ({walk})" if walk and is_kept else walk or ""
 
 
 def answer(question: Question) -> Answer:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, count_samples, open_for
@@ -179,32 +180,80 @@ def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
 
     They are overrides as for `as_variant`; a row has those of its system too. A list is
     one of alternatives, unless the key itself takes one: then a list of lists is.
-    Raises ScenarioError when a key is unknown, what makes the row is changed, or there
-    are more than `MOST_SETTINGS`.
+    Raises ScenarioError when a key is unknown or changes nothing of the row, what makes
+    the row is changed, or there are more than `MOST_SETTINGS`.
     """
-    variant, choices = variant_named(name), dict[str, Sequence[object]]()
-    section = systems()[variant.system].section().model_fields
+    variant = variant_named(name)
+    choices: dict[str, Sequence[object]] = {}
     for row in dict.fromkeys((variant.system, name)):
         for key, value in _flat(scenario.systems.get(row, {}), "job.").items():
-            word = key.split(".")[1]
-            trail = "systems", row, word
-            field = section.get(word) or type(scenario.job).model_fields.get(word)
-            if field is None:
-                problem = f"{variant.system} has no such key, {nearest(word, section)}"
+            trail = "systems", row, key.split(".")[1]
+            problem = _problem_of(scenario, name, key)
+            if problem and key in variant.edit and row == variant.system:
+                continue  # of its other rows
+            if problem:
                 raise scenario.origin.error(trail, problem)
-            if key in variant.edit:
-                if row == variant.system:  # of its other rows
-                    continue
-                problem = f"is what makes the row {name}: leave it out"
+            choices[key] = _alternatives(scenario, variant.system, key, value)
+            if _changes_nothing(scenario, name, key, choices[key]):
+                problem = f"changes nothing of {name}: leave it out"
                 raise scenario.origin.error(trail, problem)
-            several = isinstance(value, list) and bool(value)
-            if several and "tuple" in str(field.annotation):
-                several = all(isinstance(one, list) for one in value)
-            choices[key] = value if several else [value]
-    if (count := prod(map(len, choices.values()))) > MOST_SETTINGS:
+
+    count = prod(map(len, choices.values()))
+    if count > MOST_SETTINGS:
         problem = f"{count} settings, write {MOST_SETTINGS} or fewer"
         raise scenario.origin.error(("systems", name), problem)
-    return [dict(zip(choices, one, strict=True)) for one in product(*choices.values())]
+    combinations = product(*choices.values())
+    return [dict(zip(choices, values, strict=True)) for values in combinations]
+
+
+def _problem_of(scenario: Scenario, name: str, key: str) -> str:
+    """Return what is wrong with a key of a row, empty where nothing is."""
+    variant = variant_named(name)
+    if _field_of(scenario, variant.system, key) is None:
+        section = systems()[variant.system].section().model_fields
+        hint = nearest(key.split(".")[1], section)
+        return f"{variant.system} has no such key, {hint}"
+    if key in variant.edit:
+        return f"is what makes the row {name}: leave it out"
+    return ""
+
+
+def _field_of(scenario: Scenario, system: str, key: str) -> FieldInfo | None:
+    """Return the field of a key of ``job``, of a system or else of the file's."""
+    word = key.split(".")[1]
+    own = systems()[system].section().model_fields.get(word)
+    return own or type(scenario.job).model_fields.get(word)
+
+
+def _alternatives(
+    scenario: Scenario, system: str, key: str, value: object
+) -> Sequence[object]:
+    """Return the values to try of a key, of which there is one if it is no list."""
+    if not (isinstance(value, list) and value):
+        return [value]
+    field = _field_of(scenario, system, key)
+    takes_list = field is not None and "tuple" in str(field.annotation)
+    if takes_list and not all(isinstance(item, list) for item in value):
+        return [value]
+    return value
+
+
+def _changes_nothing(
+    scenario: Scenario, name: str, key: str, values: Sequence[object]
+) -> bool:
+    """Return True where no value of a key of the file reaches a row, as a walk dgcl."""
+    if (
+        key.split(".")[1]
+        in systems()[variant_named(name).system].section().model_fields
+    ):
+        return False
+    plain = as_variant(scenario, name)
+    for value in values:
+        edit = {key: value}
+        is_other = load(scenario, {**edit, "expect": None}).job != scenario.job
+        if is_other and as_variant(scenario, name, edit) != plain:
+            return False
+    return True
 
 
 def check_rows(scenario: Scenario) -> None:
@@ -237,25 +286,33 @@ def as_system(
         variant_named(system)  # its error
     if scenario.job.system == system:
         return scenario
-    if (source := scenario.job.system) not in list_sources():
-        sources = ", ".join(list_sources())
-        problem = f"{source!r} is not among the systems that can be compared: {sources}"
-        if source in list_translatable():
-            problem = (
-                f"{source!r} says nothing of mini-batches: write the file of a system "
-                f"that does, which is turned into all others: {sources}"
-            )
+
+    if problem := _problem_of_source(scenario.job.system):
         raise origin.error(("job", "system"), problem)
     if scenario.profile is not None:
-        problem = "is of one system, to compare several write its means instead: "
         means = _mean_times(scenario)
+        problem = "is of one system, to compare several write its means instead: "
         raise origin.error(("profile",), f"{problem}job.times={means}")
     target = translation_of(system)
     job = target.write(common_job(scenario, target))
-    changes = {"job": {"system": system, **job}}
+    edit: dict[str, object] = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
-        changes["placement"] = None
-    return load(scenario, changes)
+        edit["placement"] = None
+    return load(scenario, edit)
+
+
+def _problem_of_source(source: str) -> str:
+    """Return why files of a system are not translated, empty where they are."""
+    sources = list_sources()
+    if source in sources:
+        return ""
+    names = ", ".join(sources)
+    if source in list_translatable():
+        return (
+            f"{source!r} says nothing of mini-batches: write the file of a system "
+            f"that does, which is turned into all others: {names}"
+        )
+    return f"{source!r} is not among the systems that can be compared: {names}"
 
 
 def translation_of(system: str) -> Translation:
@@ -273,11 +330,12 @@ def _mean_times(scenario: Scenario) -> str:
     """Return the mean times of a scenario's profile by kind, as ``job.times``."""
     job = build_job(scenario)
     profile = read_profile(scenario.profile or "").profile(job)
-    share, means = cast("TrainingSection", scenario.job).share, []
+    section = cast("TrainingSection", scenario.job)
+    means = []
     for kind in sorted({task.kind for task in job.tasks}):
         rows = [task.kind == kind for task in job.tasks]
         mean = float(profile.times[rows].mean(axis=1).mean())
-        means.append(f"{kind}: {DURATION.format(mean / share(kind))}")
+        means.append(f"{kind}: {DURATION.format(mean / section.share(kind))}")
     return f"{{{', '.join(means)}}}"
 
 
@@ -290,15 +348,14 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
     if batches is None:
         built = build_job(scenario)
         batches = built.settings.get("batches", built.iterations)
-    times = job.times.by_kind()
-    by_phase = all(phase in times for phase in PHASES)
-    # P3 takes no program, and says so itself.
-    split = target.splits_first_layer and not by_phase
-    split = split and "worker" in times and "hidden" in fields["model"]
-    settings, epochs = scenario.to_job(train_vertices=1, pins=False).settings, 0
+
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    epochs = 0
     if target.counts_epochs:  # passes that so many mini-batches begin
         seeds = seeds_per_iteration(settings) or 1
-        epochs = -(-batches // -(-open_for(settings).train_count // seeds))
+        steps_of_pass = -(-open_for(settings).train_count // seeds)
+        epochs = -(-batches // steps_of_pass)
+    times = job.times.by_kind()
     machines = scenario.cluster.build().machines
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     return CommonJob(
@@ -311,9 +368,22 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
-        first_layer=_first_layer_share(settings) if split else 0.0,
+        first_layer=_share_to_split(target, settings, fields["model"], times),
         **read_job(job, scenario.cluster),
     )
+
+
+def _share_to_split(
+    target: Translation,
+    settings: Mapping[str, Any],
+    model: Mapping[str, Any],
+    times: Mapping[str, Any],
+) -> float:
+    """Return the share of layer 1 where a worker's time has to be split, else 0."""
+    by_phase = all(phase in times for phase in PHASES)
+    # P3 takes no program, and says so itself.
+    splits = target.splits_first_layer and "worker" in times and "hidden" in model
+    return _first_layer_share(settings) if splits and not by_phase else 0.0
 
 
 def _first_layer_share(settings: Mapping[str, Any]) -> float:
@@ -334,24 +404,33 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     None where there is no such key, or one system has the default of a key of its own.
     Beside the keys stand the parameters of a layer where the models differ in these.
     """
-    what: Any = {"mode": "json", "include": {"job", "placement"}, "exclude_none": True}
-    both = scenario, translated
-    whole = [_flat(one.model_dump(**what)) for one in both]
-    own = [_flat(one.model_dump(**what, exclude_defaults=True)) for one in both]
+    before, after = _keys_of(scenario), _keys_of(translated)
+    before_stated = _keys_of(scenario, exclude_defaults=True)
+    after_stated = _keys_of(translated, exclude_defaults=True)
     # A key is there where it is stated, or both have it and one states it.
-    shared = whole[0].keys() & whole[1].keys()
-    changes = {}
-    for key in dict.fromkeys(key for one in own for key in one):
-        known = [key in own[side] or key in shared for side in (0, 1)]
-        was, now = (
-            w.get(key) if k else None for w, k in zip(whole, known, strict=True)
-        )
+    shared = before.keys() & after.keys()
+    changes: dict[str, tuple[Any, Any]] = {}
+    for key in dict.fromkeys([*before_stated, *after_stated]):
+        was = before.get(key) if key in before_stated or key in shared else None
+        now = after.get(key) if key in after_stated or key in shared else None
         if was != now:
             changes[key] = was, now
-    layers = [_list_parameters(one) for one in both]
-    if layers[0] != layers[1]:
-        changes["parameters of a layer"] = layers[0], layers[1]
+
+    parameters = _list_parameters(scenario), _list_parameters(translated)
+    if parameters[0] != parameters[1]:
+        changes["parameters of a layer"] = parameters
     return changes
+
+
+def _keys_of(scenario: Scenario, *, exclude_defaults: bool = False) -> dict[str, Any]:
+    """Return job and placement of a scenario by key."""
+    content = scenario.model_dump(
+        mode="json",
+        include={"job", "placement"},
+        exclude_none=True,
+        exclude_defaults=exclude_defaults,
+    )
+    return _flat(content)
 
 
 def _list_parameters(scenario: Scenario) -> list[str]:
@@ -382,15 +461,18 @@ def write_rows(
     except OSError as error:
         problem = f"cannot be made: {error.strerror}"
         raise DataError(problem, path=str(folder)) from error
+
     files: list[list[str]] = []
     stems = Counter[str]()
     for row, scenarios in rows:
         stem = f"{file_part(name)}-{file_part(row.replace(', ', '-'))}"
         stems[stem] += 1
-        stem += f"-{stems[stem]}" if stems[stem] > 1 else ""
+        if stems[stem] > 1:
+            stem += f"-{stems[stem]}"
         files.append([])
         for count, (seed, scenario) in enumerate(scenarios.items()):
-            file = folder / f"{stem}{f'-seed{seed}' if count else ''}.yaml"
+            suffix = f"-seed{seed}" if count else ""
+            file = folder / f"{stem}{suffix}.yaml"
             write_scenario(file, scenario)
             files[-1].append(str(file))
     return files

@@ -314,12 +314,13 @@ def crossover_table(found: Crossover) -> Table:
     text = f"{_where(below)} is faster from {low} to {high}"
     if found.found:
         text = f"{_where(below)} is faster up to {low}, {_where(above)} from {high}"
-    columns = ("system", "machines", ">seeds per s", "limited by", ">busiest link")
+    columns = ("system", "on", ">seeds per s", "limited by", ">busiest link")
     table = plain_table(f"{text}, by seeds per second", found.key, *columns)
     for side in (found.below, found.above):
         for row in side.answers:
             speed = format_number(row.samples_per_second, 4)
-            cells = [row.system, machines_words(row.placing), speed, row.limit]
+            where = machines_words(row.placing).removeprefix("on ").partition(":")[0]
+            cells = [row.system, where, speed, row.limit]
             link = format_duration(row.busiest_link)
             style = "bold" if row is side.best else ""
             table.add_row(str(side.value), *cells, link, style=style)
