@@ -43,12 +43,24 @@ def choose_rates(
     items = [(scenario,) for scenario in classes.values()]
     found = share("learning rates, one search per class of weights", find, items)
     rates = dict(zip(classes, found, strict=True))
+    grid = sorted({rate for tried in found if tried for rate in tried.tried})
     chosen: list[Question | EmulatorError] = []
     for question, scenario in zip(planned, scenarios, strict=True):
         tried = rates[class_of(scenario)] if scenario else None
-        if isinstance(question, Question) and scenario and tried:
-            question = _at_best_rate(question, tried, rate_of(scenario))  # noqa: PLW2901
-        chosen.append(question)
+        if isinstance(question, EmulatorError) or scenario is None or tried is None:
+            chosen.append(question)
+            continue
+        settings = {**question.settings}
+        if tried.best.rate != rate_of(scenario):
+            settings[KEY] = tried.best.rate
+        chosen.append(
+            replace(
+                question,
+                settings=settings,
+                grid={**question.grid, KEY: grid},
+                exact=question.exact and KEY not in settings,
+            )
+        )
     return chosen
 
 
@@ -67,16 +79,6 @@ def _states_rate(settings: Edit) -> bool:
     optimizer = settings.get("job.optimizer")
     inner = optimizer if isinstance(optimizer, Mapping) else {}
     return KEY in settings or "lr" in inner
-
-
-def _at_best_rate(question: Question, rates: Rates, stated: float) -> Question:
-    """Return a row at the best of the rates, with the grid that was tried."""
-    grid = {**question.grid, KEY: sorted(rates.tried)}
-    rate = rates.best.rate
-    if rate == stated:
-        return replace(question, grid=grid)
-    settings = {**question.settings, KEY: rate}
-    return replace(question, settings=settings, grid=grid, exact=False)
 
 
 def class_of(scenario: Scenario) -> str:
