@@ -38,8 +38,10 @@ from emu.units import SIZE
 #: Sets of machines that are tried; those on which batches and fan-outs are.
 _SETS = 16
 _NEAR_SETS = 3
-#: Rows whose settings are tried, and steps over which a prospect is timed.
+#: Rows whose settings are tried, those with mini-batches among them at least, and
+#: steps over which a prospect is timed.
 _TUNED = 4
+_SAMPLERS = 2
 _STEPS = 40
 #: A row is trained until it takes so many times as long as the best one.
 _RIVAL = 2.0
@@ -325,7 +327,7 @@ class Search:
 
     def run(self) -> None:
         """Find the best of every row, tune those that lead, and settle the best."""
-        leaders = self.lead_rows()[:_TUNED]
+        leaders = self.list_tuned(self.lead_rows())
         for number, leader in enumerate(leaders, 1):
             self.watch(f"settings of {leader.row}, {number} of {len(leaders)}")
             self.tune(leader)
@@ -364,10 +366,21 @@ class Search:
         for number, first in enumerate(fastest):
             self.watch(f"rows trained: {number} of {len(fastest)}")
             learning = self.learn(first, slack=_RIVAL)
-            leader = self.pick(self.rows[first.row], learning)
-            if self.settle(leader, slack=_RIVAL):
-                leaders.append(leader)
+            leaders.append(self.pick(self.rows[first.row], learning))
+            self.settle(leaders[-1], slack=_RIVAL)
         return sorted(leaders, key=self.judge)
+
+    def list_tuned(self, leaders: Sequence[Prospect]) -> list[Prospect]:
+        """Return the rows whose settings are tried, the best first.
+
+        Among them the fastest with mini-batches: with smaller ones they may be several
+        times as fast to an accuracy.
+        """
+        tuned = [leader for leader in leaders[:_TUNED] if leader.passes < inf]
+        samplers = [leader for leader in leaders if not leader.timed.whole_graph]
+        samplers.sort(key=lambda leader: leader.judge(self.terms, passes=1.0))
+        fastest = samplers[:_SAMPLERS] if self.terms.target else []
+        return [*dict.fromkeys([*tuned, *fastest])]
 
     def is_of_class(self, prospect: Prospect) -> bool:
         """Return True for a prospect that sees as much in a step as the file's job.
@@ -488,6 +501,8 @@ class Search:
         if self.terms.target:
             prospect = self.tune_batches(prospect)
 
+        if prospect.passes == inf:
+            return
         row = prospect.row
         for key, values in list_knobs(prospect).items():
             for value in values:
