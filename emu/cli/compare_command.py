@@ -82,6 +82,9 @@ def compare(
     same_machines: bool = option(
         "--same-machines", "With --systems: on those of the first."
     ),
+    keep_rate: bool = option(
+        "--keep-lr", "With --to: at the file's learning rate, without a grid of others."
+    ),
     jobs: options.Jobs = 0,
 ) -> None:
     """Compare placements and policies, or recorded runs.
@@ -95,7 +98,7 @@ def compare(
     dropped from it; nothing else is varied. Where the file states no machines
     (job.machines), each system is on those on which it is fastest. With --to all train
     until three looks in a row hold an accuracy, an epoch apart, and rows are the times
-    that this takes.
+    that this takes, each at the best learning rate of a small grid around the file's.
 
     Raises
     ------
@@ -119,6 +122,7 @@ def compare(
             seeds,
             same=same_machines,
             target=Target.parse(to, within) if to else None,
+            keep_rate=keep_rate,
             confirm=confirm,
             cores=jobs or usable_cores(),
         )
@@ -215,6 +219,7 @@ def compare_rows(
     *,
     same: bool,
     target: Target | None,
+    keep_rate: bool,
     confirm: int,
     cores: int,
 ) -> list[Answer]:
@@ -238,6 +243,7 @@ def compare_rows(
             seeds,
             same_machines=same,
             target=target,
+            keep_rate=keep_rate,
             watch=say,
             warn=warn,
             cores=cores if target else 1,  # a process takes 3 s to start

@@ -15,6 +15,7 @@ from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.question import Answer, Question, answer, row_of, scenario_of
 from emu.experiment.row_figures import weights_of
 from emu.experiment.row_machines import Trial
+from emu.experiment.row_rates import choose_rates
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
     Target,
@@ -182,6 +183,7 @@ def compare_systems(
     *,
     same_machines: bool = False,
     target: Target | None = None,
+    keep_rate: bool = False,
     watch: Callable[[str], None] = lambda _: None,
     warn: Callable[[str, EmulatorError], None] = lambda *_: None,
     cores: int = 1,
@@ -190,8 +192,9 @@ def compare_systems(
 
     Each on machines of its choice; with ``same_machines`` on those of the first. One
     that this scenario cannot be says why in its place. With a ``target`` all train to
-    that accuracy, and each row has the time on all machines too, or is on all of them
-    where that is faster. ``watch`` is called with what is done, and how much of it;
+    that accuracy, each at the best learning rate of a grid unless ``keep_rate``, and
+    each row has the time on all machines too, or is on all of them where that is
+    faster. ``watch`` is called with what is done, and how much of it;
     ``warn`` with each row that cannot be, before anything is trained; ``cores``
     processes share the work.
 
@@ -219,6 +222,8 @@ def compare_systems(
     if target is not None:
         chosen = _refuse_early(chosen, workers)
         _warn_of(questions, chosen, warn)
+        if not keep_rate:
+            chosen = choose_rates(chosen, target, workers.share)
         classes = _list_trainings(chosen, target)
         workers.share("trainings, one per class of weights", _train, classes)
 
