@@ -27,8 +27,9 @@ class Premises:
     length: str
     """Iterations, epochs or target."""
     seeds: tuple[int, ...]
-    held: bool = False
-    """True where the machines were given, False where they were chosen."""
+    choice: str = ""
+    """``held`` where machines were given, ``chosen`` where the fastest of several sets
+    were; empty where they are as the file has them."""
     per_machine: bool = False
     """True where every machine has a worker, however many the file states."""
     settings: str = ""
@@ -44,6 +45,7 @@ class Premises:
         """Return what a record of a sweep has of them."""
         return {
             "machines": self.machines,
+            "choice": self.choice,
             "walk": self.walk,
             "seeds_per_step": self.seeds_per_step or 0,
             "length": self.length,
@@ -54,6 +56,7 @@ class Premises:
         """Return the premises of a row of such a record, with a seed."""
         return cls(
             machines=figures["machines"],
+            choice=figures["choice"],
             walk=figures["walk"],
             seeds_per_step=figures["seeds_per_step"] or None,
             length=figures["length"],
@@ -94,10 +97,11 @@ def premise_line(premises: Sequence[Premises]) -> str:
 
 def _line_of_machines(premises: Sequence[Premises]) -> str:
     where = _distinct(one.machines for one in premises)
-    held = {one.held for one in premises}
+    choices = _distinct(one.choice for one in premises)
     if len(where) > 1:
-        return "each on its own machines" + (", some held" if True in held else "")
-    return f"{'held' if held == {True} else 'chosen'}: {where[0]}"
+        return "each on its own machines" + (", some held" if "held" in choices else "")
+    is_choice = choices in (["held"], ["chosen"])
+    return f"{choices[0]}: {where[0]}" if is_choice else where[0]
 
 
 def _distinct(texts: Any) -> list[str]:

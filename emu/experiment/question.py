@@ -107,7 +107,9 @@ class Answer:
     question: Question
     """As it was answered: with the machines that were chosen."""
     chosen: bool = False
-    """True where the machines were chosen, and not given."""
+    """True where the machines were chosen among several sets."""
+    held: bool = False
+    """True where the question gave the machines."""
     draws: Mapping[int, Draw] = field(default_factory=dict)
     """By seed; empty where it was refused."""
     plain: Scenario | None = None
@@ -414,7 +416,7 @@ class Answer:
             seeds_per_step=self.seeds_per_step,
             length=length,
             seeds=tuple(self.draws),
-            held=not self.chosen,
+            choice="held" if self.held else "chosen" if self.chosen else "",
             per_machine=question.per_machine and bool(self._walk),
             settings=", ".join(f"{key}={value}" for key, value in settings),
             grid="; ".join(grid),
@@ -459,13 +461,15 @@ def _first_draw(question: Question, *, chosen: bool) -> Answer:
         machines = row.choose([row.try_on(names) for names in row.machine_sets()])
         question = replace(question, machines=machines)
     plain, draw, (ready, schedule, recovery) = _draw(question, seed)
+    is_among_several = question.machines is not None or ready.unchosen is not None
     if question.row and question.machines is None:
         question = replace(question, machines=tuple(ready.placing["machines"]))
     figures = figures_of_simulation(schedule, ready.realization)
     misses = list_misses(question.scenario.expect, figures, exact=question.exact)
     return Answer(
         question,
-        chosen=chosen,
+        chosen=chosen and is_among_several,
+        held=not chosen,
         draws={seed: draw},
         plain=plain,
         ready=ready,

@@ -246,7 +246,9 @@ def _answer_planned(question: Question, planned: Question | EmulatorError) -> An
     if isinstance(planned, EmulatorError):
         return Answer(question, refused=planned)
     found = answer(planned)
-    return replace(found, chosen=question.machines is None)
+    if question.machines is not None or planned.machines is None:
+        return found
+    return replace(found, chosen=True, held=False)
 
 
 def _refuse_early(
@@ -265,8 +267,8 @@ def _refuse_early(
         if isinstance(question, EmulatorError) or found is None:
             outcomes.append(question)
         else:
-            held = replace(question, machines=found.question.machines)
-            outcomes.append(found.refused or held)
+            names = found.machines if found.chosen else question.machines
+            outcomes.append(found.refused or replace(question, machines=names))
     return outcomes
 
 
@@ -357,5 +359,5 @@ def _beside_all_machines(row: Answer, free: bool) -> Answer:  # noqa: FBT001 - s
     if whole.refused:  # it has no room there, or too few columns
         return row
     if free and whole.makespan < row.makespan:  # it chose by fewer iterations
-        return replace(whole, tried=row.tried, chosen=row.chosen)
+        return replace(whole, tried=row.tried, chosen=True, held=False)
     return replace(row, everywhere=whole.makespan)
