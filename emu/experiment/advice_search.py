@@ -165,7 +165,7 @@ class Choice:
         for seeds in range(self.terms.seeds, 0, -1):
             found = answer(replace(question, seeds=seeds))
             if found.refused is None:
-                return replace(self, answer=replace(found, chosen=True))
+                return replace(self, answer=replace(found, chosen=True, held=False))
         return self
 
     @property
@@ -510,6 +510,7 @@ class Search:
                 trials = self.time_sets(row, [prospect.machines], settings)
                 prospect = self.prefer(prospect, trials, prospect.learning)
 
+        prospect = self.drop_idle(prospect)
         # Others may be better with these settings, or fast enough for a deadline.
         trials = self.time_sets(row, self.sets, prospect.settings)
         self.prefer(prospect, trials, prospect.learning)
@@ -530,6 +531,20 @@ class Search:
         """Return the learning rates that were tried."""
         tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
         return sorted(tried)
+
+    def drop_idle(self, prospect: Prospect) -> Prospect:
+        """Return a prospect without settings that are of no use beside the others."""
+        for key in prospect.settings:
+            if key in ("job.batch_size", "job.fanouts"):  # which are another training
+                continue
+            settings = {**prospect.settings}
+            del settings[key]
+            trials = self.time_sets(prospect.row, [prospect.machines], settings)
+            if trials:
+                trial = self.pick(trials, prospect.learning)
+                if self.judge(trial) <= self.judge(prospect):
+                    prospect = trial
+        return prospect
 
     def try_batch(
         self, prospect: Prospect, batch_size: int, fanouts: Sequence[int]
@@ -609,7 +624,8 @@ class Search:
     def settle_best(self) -> None:
         """Settle what seems the best, and what may be as good."""
         settled = set[tuple[object, ...]]()
-        for prospect in sorted(self.pool, key=self.judge):
+        plain_first = sorted(self.pool, key=lambda prospect: len(prospect.settings))
+        for prospect in sorted(plain_first, key=self.judge):
             excess, aim = self.judge(prospect)
             if self.best is None or aim == inf or len(settled) == _SETTLED:
                 break
