@@ -220,7 +220,7 @@ def test_a_killed_comparison_goes_on_with_what_is_trained(tmp_path: Path) -> Non
     file = tmp_path / "to.json"
     file.write_text(json.dumps(FILE))
     command = [sys.executable, "-m", "emu", "compare", str(file), *TO, "--json", "-"]
-    command += ["--systems", "dgcl,data_parallel,p3.A"]
+    command += ["--systems", "dgcl,data_parallel,p3.A", "--keep-lr"]
     own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     how: Any = {"env": own, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 
