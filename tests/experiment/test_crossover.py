@@ -19,10 +19,11 @@ from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import as_system
 from emu.graph_data import count_samples
 from emu.report.system_tables import crossover_json, crossover_table
-from emu.scenario import prepare
+from emu.scenario import load, prepare
 from emu.scenario.document import value_at
 from emu.scenario.scenario_file import loads
 from emu.units import RATE
+from tests.experiment.test_question import scenario_of
 from tests.report.answers import answer_of
 
 #: Few vertices of layer 1 reach many of layer 0: the network is all that counts.
@@ -89,6 +90,47 @@ def test_the_table_shows_what_decides() -> None:
     assert Side(83, (second, first)).best is second
     assert ["73,480", "72,000", "71,000", "72,000"] in shown
     assert "by seeds per second" in str(table.title)
+
+
+RATES = {
+    "aggregate": "2 ns", "multiply": "20 ps", "sample": "300 ns", "collect": "10 ns",
+    "step": "1 ns", "launch": "40 us",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_sides_are_rows_of_a_comparison(seed: int) -> None:
+    """Each system on its own machines, of which one is slow."""
+    rng = np.random.default_rng(seed)
+    slow = {"name": "slow", "nic": f"{rng.integers(5, 40)} Mbit/s"}
+    edit = {
+        "cluster.machines": [{"count": 2, "nic": "1 Gbit/s"}, slow],
+        "job.machines": None,
+        "job.times": None,
+        "job.rates": RATES,
+        "job.dataset.scale": 0.002,
+        "job.batch_size": 20,
+    }
+    scenario = loads(TEXT, edit)
+    key = "job.dataset.feature_length"
+    names = ("data_parallel", "p3")
+    found = find_crossover(scenario, key, names, Values.between("8", "512"))
+
+    for side in found.sides:
+        rows = compare_systems(load(scenario, {key: side.value}), names)
+        assert [row.makespan for row in rows] == [row.makespan for row in side.answers]
+        assert [row.machines for row in rows] == [row.machines for row in side.answers]
+        assert any("slow" not in row.machines for row in rows)
+        best = max(rows, key=lambda row: row.samples_per_second)
+        assert best.system == side.best.system
+        assert crossover_json(found)["sides"][0]["machines"]
+
+
+def test_a_key_that_a_system_lacks_is_refused() -> None:
+    values = Values.between("1", "3")
+    names = ("dgtp", "data_parallel")
+    with pytest.raises(ScenarioError, match="changes nothing of data_parallel"):
+        find_crossover(scenario_of(), "job.parameter_servers", names, values)
 
 
 def test_no_crossover() -> None:

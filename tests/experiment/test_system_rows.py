@@ -26,7 +26,7 @@ from emu.experiment.row_figures import limits_of
 from emu.experiment.system_rows import compare_systems, measure
 from emu.experiment.systems import Target, as_variant, list_settings
 from emu.graph_data import open_for, open_parts
-from emu.report.system_tables import answers_json
+from emu.report.system_tables import answers_json, ranking
 from emu.scenario import load, prepare
 from emu.systems.setup import GHOSTS
 from emu.systems.system import list_transfers, parameter_bytes
@@ -220,7 +220,7 @@ def test_a_killed_comparison_goes_on_with_what_is_trained(tmp_path: Path) -> Non
     file = tmp_path / "to.json"
     file.write_text(json.dumps(FILE))
     command = [sys.executable, "-m", "emu", "compare", str(file), *TO, "--json", "-"]
-    command += ["--systems", "dgcl,data_parallel,p3.A"]
+    command += ["--systems", "dgcl,data_parallel,p3.A", "--keep-lr"]
     own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     how: Any = {"env": own, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 
@@ -265,3 +265,19 @@ def test_the_best_rows_are_run_over_sockets(
     assert result["predicted_makespan"] == best["makespan"]
     assert best["run"]["makespan_error"] == result["makespan_error"]
     assert best["run"]["trust"] == result["verdict"]["trust"]
+
+
+def test_classes_are_not_ranked_beside_each_other() -> None:
+    """A step on the whole graph learns otherwise from as many vertices."""
+    rows = compare_systems(scenario_of(), ["dgtp", "dgcl", "p3.none", "dorylus.pipe"])
+    lines = [*ranking(rows)]
+    content = answers_json(rows)
+
+    assert [row.whole_graph for row in rows] == [False, True, False, True]
+    assert "on mini-batches" in lines[0]
+    assert "dgcl" not in lines[0]
+    assert "on the whole graph" in lines[1]
+    assert "--to accuracy=" in lines[2]
+    assert content[1]["change"] == 0.0
+    assert content[2]["change"] == rows[2].makespan / rows[0].makespan - 1
+    assert content[3]["change"] == rows[3].makespan / rows[1].makespan - 1
