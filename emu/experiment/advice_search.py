@@ -535,30 +535,13 @@ class Search:
                 trials = self.time_sets(row, [prospect.machines], settings)
                 prospect = self.prefer(prospect, trials, prospect.learning)
 
-        prospect = self.drop_idle(prospect)
         # Others may be better with these settings, or fast enough for a deadline.
         trials = self.time_sets(row, self.sets, prospect.settings)
-        self.prefer(prospect, trials, prospect.learning)
+        prospect = self.prefer(prospect, trials, prospect.learning)
+        self.drop_idle(prospect)
 
-    def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
-        """Return the machines among which a choice chooses with other figures.
-
-        Its own, all, and the set on which its row is the fastest; the file as it stands
-        chooses as it does.
-        """
-        question = choice.answer.question
-        if not question.row:
-            return [None]
-        fastest = [prospect.machines for prospect in self.rows[question.row][:1]]
-        return [*dict.fromkeys((question.machines, self.sets[0], *fastest))]
-
-    def list_rates(self) -> list[float]:
-        """Return the learning rates that were tried."""
-        tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
-        return sorted(tried)
-
-    def drop_idle(self, prospect: Prospect) -> Prospect:
-        """Return a prospect without settings that are of no use beside the others."""
+    def drop_idle(self, prospect: Prospect) -> None:
+        """Pool a prospect without settings that are of no use beside the others."""
         for key in prospect.settings:
             if key in ("job.batch_size", "job.fanouts"):  # which are another training
                 continue
@@ -569,7 +552,6 @@ class Search:
                 trial = self.pick(trials, prospect.learning)
                 if self.judge(trial) <= self.judge(prospect):
                     prospect = trial
-        return prospect
 
     def try_batch(
         self, prospect: Prospect, batch_size: int, fanouts: Sequence[int]
