@@ -6,6 +6,7 @@ and it is said what limits the best one and what would change it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -126,8 +127,11 @@ class Advice:
 
     def remarks(self) -> Iterator[str]:
         """Yield what cannot be, and why."""
+        names = defaultdict[str, list[str]](list)
         for name, error in self.refused.items():
-            yield f"not {name}: {reason(error)}"
+            names[reason(error)].append(name)
+        for why, refused in names.items():
+            yield f"not {', '.join(refused)}: {why}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds and dollars."""

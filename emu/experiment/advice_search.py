@@ -540,6 +540,23 @@ class Search:
         prospect = self.prefer(prospect, trials, prospect.learning)
         self.drop_idle(prospect)
 
+    def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
+        """Return the machines among which a choice chooses with other figures.
+
+        Its own, all, and the set on which its row is the fastest; the file as it stands
+        chooses as it does.
+        """
+        question = choice.answer.question
+        if not question.row:
+            return [None]
+        fastest = [prospect.machines for prospect in self.rows[question.row][:1]]
+        return [*dict.fromkeys((question.machines, self.sets[0], *fastest))]
+
+    def list_rates(self) -> list[float]:
+        """Return the learning rates that were tried."""
+        tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
+        return sorted(tried)
+
     def drop_idle(self, prospect: Prospect) -> None:
         """Pool a prospect without settings that are of no use beside the others."""
         for key in prospect.settings:
