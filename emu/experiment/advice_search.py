@@ -380,7 +380,7 @@ class Search:
         fastest = [prospects[0] for prospects in self.rows.values() if prospects]
         if self.terms.target is None:
             fastest = [first for first in fastest if self.is_of_class(first)]
-        fastest.sort(key=lambda one: (not one.timed.whole_graph, self.judge(one)))
+        fastest.sort(key=lambda first: (not first.timed.whole_graph, self.judge(first)))
         leaders = []
         for number, first in enumerate(fastest):
             self.watch(f"rows trained: {number} of {len(fastest)}")
@@ -489,7 +489,8 @@ class Search:
             keep = self.terms.keep_rate
             rates = find_rate(prospect.plain, target, useful, keep=keep)
             self.rates[family] = rates, useful
-            passes = sum(len(one.levels) + HELD - 1 for one in rates.tried.values())
+            lengths = [len(learning.levels) for learning in rates.tried.values()]
+            passes = sum(lengths) + (HELD - 1) * len(lengths)
             self.edges += passes * prospect.edges_per_pass
         return rates.best
 
@@ -610,17 +611,17 @@ class Search:
 
         for _ in range(_FURTHER):
             size, fanouts = prospect.batch
-            ways: list[tuple[int, Sequence[int]]] = []
+            further: list[tuple[int, Sequence[int]]] = []
             if size in (min(sizes), max(sizes)):
-                further = _scaled(size, 0.5 if size == min(sizes) else 2.0)
-                ways.append((further, fanouts))
+                next_size = _scaled(size, 0.5 if size == min(sizes) else 2.0)
+                further.append((next_size, fanouts))
             if fanouts == min(samples):
                 fewer = tuple(_scaled(fanout, 0.5) for fanout in fanouts)
-                ways.append((size, fewer))
-            for way in ways:
-                sizes.add(way[0])
-                samples.add(tuple(way[1]))
-                prospect = self.try_batch(prospect, way[0], way[1])
+                further.append((size, fewer))
+            for next_size, next_fanouts in further:
+                sizes.add(next_size)
+                samples.add(tuple(next_fanouts))
+                prospect = self.try_batch(prospect, next_size, next_fanouts)
             if prospect.batch == (size, fanouts):
                 break
         return prospect
@@ -631,8 +632,9 @@ class Search:
         question = replace(prospect.question, scenario=self.free)
         if target is not None:
             useful = self.useful_passes(prospect, slack)
-            within = min(target.within, ceil(min(useful, target.within)) + HELD - 1)
-            question = replace(question, target=replace(target, within=within))
+            passes = ceil(min(useful, target.within)) + HELD - 1
+            bounded = replace(target, within=min(target.within, passes))
+            question = replace(question, target=bounded)
         found = answer(question)
         if found.refused is not None:
             refusal = found.refused

@@ -49,19 +49,24 @@ def choose_rates(
         tried = rates[class_of(scenario)] if scenario else None
         if isinstance(question, EmulatorError) or scenario is None or tried is None:
             chosen.append(question)
-            continue
-        settings = {**question.settings}
-        if tried.best.rate != rate_of(scenario):
-            settings[KEY] = tried.best.rate
-        chosen.append(
-            replace(
-                question,
-                settings=settings,
-                grid={**question.grid, KEY: grid},
-                exact=question.exact and KEY not in settings,
-            )
-        )
+        else:
+            rate = tried.best.rate
+            is_stated = rate == rate_of(scenario)
+            chosen.append(_at_rate(question, None if is_stated else rate, grid))
     return chosen
+
+
+def _at_rate(question: Question, rate: float | None, grid: Sequence[float]) -> Question:
+    """Return a question at another learning rate; None: at that of the file."""
+    settings = {**question.settings}
+    if rate is not None:
+        settings[KEY] = rate
+    return replace(
+        question,
+        settings=settings,
+        grid={**question.grid, KEY: grid},
+        exact=question.exact and rate is None,
+    )
 
 
 def _open_scenario(question: Question | EmulatorError) -> Scenario | None:
