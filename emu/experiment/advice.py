@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import floor, inf
+from math import floor, inf, isnan
 from typing import Any
 
 from emu.errors import EmulatorError, ScenarioError
@@ -214,12 +214,17 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
         raise scenario.origin.error(("job", "optimizer"), problem)
 
     accuracy = progress.accuracy["valid"]
+    if isnan(accuracy[-1]):
+        problem = "has no valid vertices: write --to accuracy=0.8,split=train, say"
+        raise scenario.origin.error(("job", "dataset"), problem)
     levels = hold(accuracy[: progress.spaced])
     level = float(levels.max() if len(levels) else accuracy[-1])
-    if not level >= 1 / _STEPS:  # not a number where no vertex is to be validated
+    if level < 1 / _STEPS:
         problem = "learns nothing in its own length: write --to accuracy=0.8, say"
         raise scenario.origin.error(("job",), problem)
-    return Target(floor(level * _STEPS) / _STEPS, within=within)
+    own_passes = progress.spaced
+    accuracy_held = floor(level * _STEPS) / _STEPS
+    return Target(accuracy_held, within=max(within, own_passes))
 
 
 def _list_finalists(search: Search, stated: Choice | EmulatorError) -> list[Choice]:
