@@ -6,6 +6,7 @@ and it is said what limits the best one and what would change it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -58,8 +59,8 @@ class Advice:
     def ties(self) -> list[Choice]:
         """Others that differ from the best within the 95 % interval of the seeds."""
         draws = self.best.draws
-        apart = {other: pair(other.draws, draws) for other in self.others}
-        return [other for other, margin in apart.items() if margin and margin.tie]
+        margins = {rival: pair(rival.draws, draws) for rival in self.others}
+        return [rival for rival, margin in margins.items() if margin and margin.tie]
 
     @property
     def premises(self) -> str:
@@ -97,8 +98,8 @@ class Advice:
             line += f", {format_money(best.cost)}"
 
         ready, schedule = best.answer.first
-        whole = format_duration(schedule.makespan, 10)
-        return f"{line}; {whole} for {ready.scenario.job.length}"
+        makespan = format_duration(schedule.makespan, 10)
+        return f"{line}; {makespan} for {ready.scenario.job.length}"
 
     def _file_line(self) -> str:
         if isinstance(self.stated, EmulatorError):
@@ -115,19 +116,22 @@ class Advice:
         line = f"{self._margin(second)} the next, {second.name}"
         return f"{line}; a tie within 95 %: {ties}" if ties else line
 
-    def _margin(self, other: Choice) -> str:
+    def _margin(self, rival: Choice) -> str:
         """Return the margin to another choice in words, by what was judged."""
         _, aim = self.best.judged
-        excess, aim_of_other = other.judged
+        excess, aim_of_rival = rival.judged
         if excess > 1 or not aim:
             return "which fits, unlike"
         is_cost = self.terms.saves and self.best.cost is not None
-        return f"{aim_of_other / aim:.2f} x as {'cheap' if is_cost else 'fast'} as"
+        return f"{aim_of_rival / aim:.2f} x as {'cheap' if is_cost else 'fast'} as"
 
     def remarks(self) -> Iterator[str]:
         """Yield what cannot be, and why."""
+        names = defaultdict[str, list[str]](list)
         for name, error in self.refused.items():
-            yield f"not {name}: {reason(error)}"
+            names[reason(error)].append(name)
+        for cause, refused in names.items():
+            yield f"not {', '.join(refused)}: {cause}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds and dollars."""
@@ -144,7 +148,7 @@ class Advice:
             "unit": self.terms.words,
             "rates": sorted(self.tried),
             "stated": stated,
-            "others": [other.to_json() for other in self.others],
+            "others": [rival.to_json() for rival in self.others],
             "ties": [tie.row for tie in self.ties],
             "rate": rate,
             "changes": [*self.changes],
@@ -332,12 +336,14 @@ def _contradiction(search: Search, nearest: Choice) -> ScenarioError:
         limits.append(f"--budget {format_money(terms.budget)}")
     if terms.deadline < inf:
         limits.append(f"--deadline {format_duration(terms.deadline)}")
-    what = "what comes nearest"
+    nearness = "what comes nearest"
     if len(limits) == 1:
-        what = "the cheapest" if terms.budget < inf else "the fastest"
+        nearness = "the cheapest" if terms.budget < inf else "the fastest"
 
     figures = format_duration(nearest.seconds)
     if nearest.cost is not None:
         figures += f" and {format_money(nearest.cost)}"
-    problem = f"nothing keeps to it: {what} is {nearest.name}, {figures} {terms.words}"
+    problem = (
+        f"nothing keeps to it: {nearness} is {nearest.name}, {figures} {terms.words}"
+    )
     return ScenarioError(problem, file=" ".join(limits))

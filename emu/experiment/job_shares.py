@@ -166,17 +166,17 @@ def combine_counts(
     return [counts for _, counts in best]
 
 
-def count_epochs(alone: Answer) -> float:
+def count_epochs(found: Answer) -> float:
     """Return the passes of a job, by which its time is divided; 1 to a target."""
-    if alone.question.target:
+    if found.question.target:
         return 1.0
-    _, schedule = alone.first
+    _, schedule = found.first
     job = schedule.problem.job
     steps = job.iterations - throughput.pipeline_depth(job)
     epoch = epoch_of(job.settings)
     if epoch is None:
         return float(steps)
-    return steps / epoch.steps * epoch.seeds / alone.train
+    return steps / epoch.steps * epoch.seeds / found.train
 
 
 @dataclass

@@ -167,10 +167,10 @@ def list_rates(stated: float) -> list[float]:
     Of 1 and 3 times powers of ten the two above it, and the one below.
     """
     numbers = range(-1, 3)
-    near = [_nth_rate(_place_of(stated) + number) for number in numbers]
-    if stated not in near:
-        near = near[1:]
-    return [stated, *(rate for rate in near if rate != stated)]
+    grid = [_nth_rate(_place_of(stated) + number) for number in numbers]
+    if stated not in grid:
+        grid = grid[1:]
+    return [stated, *(rate for rate in grid if rate != stated)]
 
 
 def next_rate(best: float, tried: Sequence[float]) -> float | None:

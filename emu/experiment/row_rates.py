@@ -43,13 +43,30 @@ def choose_rates(
     items = [(scenario,) for scenario in classes.values()]
     found = share("learning rates, one search per class of weights", find, items)
     rates = dict(zip(classes, found, strict=True))
+    grid = sorted({rate for tried in found if tried for rate in tried.tried})
     chosen: list[Question | EmulatorError] = []
     for question, scenario in zip(planned, scenarios, strict=True):
         tried = rates[class_of(scenario)] if scenario else None
-        if isinstance(question, Question) and scenario and tried:
-            question = _at_best_rate(question, tried, rate_of(scenario))  # noqa: PLW2901
-        chosen.append(question)
+        if isinstance(question, EmulatorError) or scenario is None or tried is None:
+            chosen.append(question)
+        else:
+            rate = tried.best.rate
+            is_stated = rate == rate_of(scenario)
+            chosen.append(_at_rate(question, None if is_stated else rate, grid))
     return chosen
+
+
+def _at_rate(question: Question, rate: float | None, grid: Sequence[float]) -> Question:
+    """Return a question at another learning rate; None: at that of the file."""
+    settings = {**question.settings}
+    if rate is not None:
+        settings[KEY] = rate
+    return replace(
+        question,
+        settings=settings,
+        grid={**question.grid, KEY: grid},
+        exact=question.exact and rate is None,
+    )
 
 
 def _open_scenario(question: Question | EmulatorError) -> Scenario | None:
@@ -67,16 +84,6 @@ def _states_rate(settings: Edit) -> bool:
     optimizer = settings.get("job.optimizer")
     inner = optimizer if isinstance(optimizer, Mapping) else {}
     return KEY in settings or "lr" in inner
-
-
-def _at_best_rate(question: Question, rates: Rates, stated: float) -> Question:
-    """Return a row at the best of the rates, with the grid that was tried."""
-    grid = {**question.grid, KEY: sorted(rates.tried)}
-    rate = rates.best.rate
-    if rate == stated:
-        return replace(question, grid=grid)
-    settings = {**question.settings, KEY: rate}
-    return replace(question, settings=settings, grid=grid, exact=False)
 
 
 def class_of(scenario: Scenario) -> str:

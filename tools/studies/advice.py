@@ -78,7 +78,7 @@ def draw_file(seed: int) -> dict[str, Any]:
     }
     if any("device" in machine for machine in machines):
         rates["multiply"] = {"default": rates["multiply"], "old": "200 ps"}
-    made_up = {"name": "products-like", "scale": draw.one(0.001, 0.002)}
+    made_up = {"name": "products-like", "scale": draw.one(0.0007, 0.0015)}
     job = {
         "system": draw.one("dgtp", "data_parallel", "p3"),
         "dataset": draw.one(made_up, {"name": "cora", "normalise": True})
