@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import emu
@@ -9,9 +12,12 @@ from emu.cli import options
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
+from emu.experiment.question import ask
 from emu.prediction.analysis.bounds import placement_gap, placement_line
+from emu.prediction.analysis.explanation import Explanation
 from emu.report import explanation_tables as words
 from emu.report.terminal import terminal
+from emu.runs.result import Result
 
 
 @app.command()
@@ -33,37 +39,26 @@ def explain(
     simulation parted.
     """
     limit = options.seconds(bound_time, "--bound-time")
-    subject = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
-    if isinstance(subject, emu.Scenario):
-        window: object = subject.job.credit_window
-        pins = subject.pins
-        scenario = emu.place(subject)
-        placing = scenario.placing
-        explanation = emu.explain(scenario, helpful=helpful)
-        made = explanation.schedule
-        lines = [*words.recovery_lines(scenario.attempts(made), made.length)][:1]
-        lines += copies_line(scenario, made.length)
-        if helpful and (best := intervals(scenario)):
-            lines, more = [*lines, best.line()], {"checkpoints": best.to_json()}
-        else:
-            lines, more = lines + not_sought(scenario.scenario), {}
+    if what.is_dir():
+        told = _of_run(emu.load_run(what), helpful=helpful, run_code=run_code)
     else:
-        lines, more = [], {}
-        window, pins = subject.result.get("credit_window"), {}
-        placing = subject.result.get("placing", {})
-        explanation = emu.explain(subject, helpful=helpful, run_code=run_code)
+        told = _of_scenario(emu.load(what, overrides or []), helpful=helpful)
+    explanation = told.explanation
     console = terminal(quiet=json_target == "-")
-    console.print(words.explanation_tables(explanation, top, window, pins))
-    for line in lines:
+    if told.premises:
+        console.print(told.premises)
+    tables = words.explanation_tables(explanation, top, told.window, told.pins)
+    console.print(tables)
+    for line in told.lines:
         console.print(f"\n{line}")
-    if placing:
+    if told.placing:
         console.print()
-        words.print_placing(placing, console)
-    content, schedule = explanation.to_json(), explanation.schedule
-    content |= {"placing": placing, **more}
+        words.print_placing(told.placing, console)
+
+    content = {**explanation.to_json(), "placing": told.placing, **told.more}
     if helpful:
         gap = placement_gap(
-            schedule.problem,
+            explanation.schedule.problem,
             explanation.realization,
             explanation.replayed_makespan,
             seconds=limit,
@@ -71,3 +66,48 @@ def explain(
         console.print(f"\n{placement_line(gap)}")
         content |= gap
     emit(json_target, content)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """An explanation, and what is told beside it."""
+
+    explanation: Explanation
+    placing: Result
+    window: object
+    """Credit window as stated."""
+    pins: Collection[str] = ()
+    premises: str = ""
+    lines: tuple[str, ...] = ()
+    more: Result = field(default_factory=dict)
+
+
+def _of_run(run: emu.RecordedRun, *, helpful: bool, run_code: bool) -> _Told:
+    return _Told(
+        emu.explain(run, helpful=helpful, run_code=run_code),
+        placing=run.result.get("placing", {}),
+        window=run.result.get("credit_window"),
+    )
+
+
+def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
+    found = ask(emu.place(scenario))
+    ready, schedule = found.first
+    recovery = words.recovery_lines(found.deaths, schedule.length)
+    lines = [*islice(recovery, 1), *copies_line(ready, schedule.length)]
+    more: Result = {}
+    best = intervals(ready) if helpful else None
+    if best is not None:
+        lines.append(best.line())
+        more["checkpoints"] = best.to_json()
+    else:
+        lines += not_sought(ready.scenario)
+    return _Told(
+        emu.explain(ready, helpful=helpful),
+        placing=ready.placing,
+        window=scenario.job.credit_window,
+        pins=scenario.pins,
+        premises=found.premises.line(),
+        lines=tuple(lines),
+        more=more,
+    )

@@ -73,25 +73,30 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
 
     ``job`` says in a line what it was.
     """
-    columns = *COLUMNS, ">bytes moved", ">tasks moved"
     title = f"Simulated, {job}" if job else "Simulated"
-    table = plain_table(title, "placement", "policy", *columns)
-    best = min((one.makespan for one in candidates), default=0.0)
-    for one in candidates:
-        cells = [one.placement, one.policy, *write_makespans(one.makespans)]
-        cells.append(write_pair(pair(one.makespans, candidates[0].makespans)))
-        if not one.refused:
-            cells += [f"{one.answer.share_between:.0%}", str(len(one.moves))]
-        table.add_row(*cells, style="bold" if one.makespan == best else "")
+    columns = ("placement", "policy", *COLUMNS, ">bytes moved", ">tasks moved")
+    table = plain_table(title, *columns)
+    first = candidates[0]
+    best = min(row.makespan for row in candidates)
+    for row in candidates:
+        cells = [row.placement, row.policy, *write_makespans(row.makespans)]
+        cells.append(write_pair(pair(row.makespans, first.makespans)))
+        if not row.refused:
+            cells.append(f"{row.answer.share_between:.0%}")
+            cells.append(str(len(row.moves)))
+        table.add_row(*cells, style="bold" if row.makespan == best else "")
     table.caption = "\n".join(_notes_on(candidates))
     return table
 
 
 def coflow_line(times: Mapping[str, float]) -> str:
     """Return `CoflowTimes.to_json` in a line."""
-    mean, most = (format_duration(times[key], 4) for key in ("mean", "p95"))
-    line = f"{times['count']:,} coflows: {mean} on average, 95 % within {most}"
-    return f"{line}, {times['slowdown']:.4g} times as long as alone"
+    mean = format_duration(times["mean"], 4)
+    most = format_duration(times["p95"], 4)
+    return (
+        f"{times['count']:,} coflows: {mean} on average, 95 % within {most}, "
+        f"{times['slowdown']:.4g} times as long as alone"
+    )
 
 
 def comparison_tables(
@@ -99,55 +104,62 @@ def comparison_tables(
 ) -> Iterator[Table]:
     """Yield `comparison_table`, costs, and how long coflows take that have a name."""
     yield comparison_table(candidates, job)
-    there = [one for one in candidates if not one.refused]
-    if paid := [one for one in there if one.answer.cost]:
-        yield _cost_table(paid)
-    columns = (">coflows", ">mean", ">95 % within", ">slowdown")
+    there = [row for row in candidates if not row.refused]
+    if any(row.answer.cost for row in there):
+        yield _cost_table(there)
+    if any(row.answer.coflows for row in there):
+        yield _coflow_table(there)
+
+
+def _coflow_table(candidates: Sequence[Candidate]) -> Table:
+    """Return the times of named coflows, the shortest mean in bold."""
     title = "Coflows; slowdown: over the time that one takes alone"
+    columns = (">coflows", ">mean", ">95 % within", ">slowdown")
     table = plain_table(title, "placement", "policy", *columns)
-    rows = [(one, one.answer.coflows) for one in there if one.answer.coflows]
-    least = min((times["mean"] for _, times in rows), default=0.0)
-    for one, times in rows:
-        seconds = (format_duration(times[key], 4) for key in ("mean", "p95"))
-        cells = [f"{times['count']:,}", *seconds, f"{times['slowdown']:.3f}"]
-        style = "bold" if times["mean"] == least else ""
-        table.add_row(one.placement, one.policy, *cells, style=style)
-    if rows:
-        yield table
+    times = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
+    least = min(found["mean"] for _, found in times)
+    for row, found in times:
+        mean = format_duration(found["mean"], 4)
+        most = format_duration(found["p95"], 4)
+        cells = [f"{found['count']:,}", mean, most, f"{found['slowdown']:.3f}"]
+        style = "bold" if found["mean"] == least else ""
+        table.add_row(row.placement, row.policy, *cells, style=style)
+    return table
 
 
 def _cost_table(candidates: Sequence[Candidate]) -> Table:
     """Return what each costs; the table of makespans has no room for it."""
     table = plain_table("Cost", "placement", "policy", *_PRICES.values())
-    for one in candidates:
-        cost = one.answer.cost or {}
-        value = "" if cost["value"] is None else f"{cost['value']:.4g}"
-        cells = format_money(cost["total"]), value
-        table.add_row(one.placement, one.policy, *cells)
+    for row in candidates:
+        if cost := row.answer.cost:
+            value = "" if cost["value"] is None else f"{cost['value']:.4g}"
+            total = format_money(cost["total"])
+            table.add_row(row.placement, row.policy, total, value)
     return table
 
 
 def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield moves, ties by rounding, refusals, and the rule placements are by."""
     first = candidates[0]
-    for one in candidates:
-        if 0 < len(one.moves) <= _LISTED:
-            yield f"{one.placement}: {', '.join(map(str, one.moves))}"
-    for one in candidates:
-        if one.refused:
-            continue
-        shift = max(one.answer.rounding, first.answer.rounding)
-        if 0 < abs(one.makespan - first.makespan) < shift:
+    there = [row for row in candidates if not row.refused]
+    for row in there:
+        if 0 < len(row.moves) <= _LISTED:
+            yield f"{row.placement}: {', '.join(map(str, row.moves))}"
+    for row in there:
+        shift = max(row.answer.rounding, first.answer.rounding)
+        if 0 < abs(row.makespan - first.makespan) < shift:
             least = f"rounding alone moves it by {format_duration(shift)}"
-            yield f"{one.name}: as good as the first row, {least}"
-    for one in candidates:
-        if one.refused:
-            yield f"{one.name}: {reason(one.refused)}"
-    by_search = any(one.placing and one.placing["candidates"] for one in candidates)
-    if any(one.kept for one in candidates):
+            yield f"{row.name}: as good as the first row, {least}"
+    for row in candidates:
+        if row.refused:
+            yield f"{row.name}: {reason(row.refused)}"
+
+    if any(row.kept for row in candidates):
         yield f"each placement is that of {first.policy}, for all policies"
-    elif by_search and len({one.policy for one in candidates}) > 1:
-        yield "each row is placed under its own policy"
+    else:
+        is_searched = any(row.placing and row.placing["candidates"] for row in there)
+        if is_searched and len({row.policy for row in candidates}) > 1:
+            yield "each row is placed under its own policy"
 
 
 #: Columns of simulated makespans.
@@ -172,8 +184,9 @@ def sweep_table(
     """
     groups = defaultdict[tuple[str, ...], dict[Any, Row]](dict)
     for row in rows:
-        group = tuple(str(row["values"][key]) for key in keys)
-        groups[group][row["values"]["seed"]] = row["figures"]
+        values = row["values"]
+        group = tuple(str(values[key]) for key in keys)
+        groups[group][values["seed"]] = row["figures"]
     uneven = not by_makespan and _is_uneven([row["figures"] for row in rows])
     seconds = {
         group: {seed: _seconds(one, uneven) for seed, one in by_seed.items()}

@@ -109,21 +109,22 @@ def systems_table(results: Sequence[Answer]) -> Table:
     """Return one row per system; the change is against the first of its class."""
     columns = (">iteration", ">seeds", ">seeds per s")
     table = plain_table("Simulated", "system", *COLUMNS, *columns)
-    for one in results:
-        cells = [one.system, *write_makespans(one.makespans)]
-        if not one.refused:
-            first = first_of_class(results, one)
-            cells.append(write_pair(pair(one.makespans, first.makespans)))
-            cells += [format_duration(one.iteration_seconds), f"{one.seeds_per_step:,}"]
-            cells.append(format_number(one.samples_per_second, 4))
+    for row in results:
+        cells = [row.system, *write_makespans(row.makespans)]
+        if not row.refused:
+            first = first_of_class(results, row)
+            cells.append(write_pair(pair(row.makespans, first.makespans)))
+            cells.append(format_duration(row.iteration_seconds))
+            cells.append(f"{row.seeds_per_step:,}")
+            cells.append(format_number(row.samples_per_second, 4))
         table.add_row(*cells)
     return table
 
 
 def rank(results: Sequence[Answer]) -> list[Answer]:
     """Return the rows that are not refused, the fastest first."""
-    rows = [result for result in results if not result.refused]
-    return sorted(rows, key=lambda one: one.makespan)
+    rows = [row for row in results if not row.refused]
+    return sorted(rows, key=lambda row: row.makespan)
 
 
 def target_table(results: Sequence[Answer], target: str) -> Table:
@@ -132,41 +133,52 @@ def target_table(results: Sequence[Answer], target: str) -> Table:
     Differences are taken seed by seed. ``target`` is in words.
     """
     rows = rank(results)
-    cost = [">cost"] if any(one.cost for one in rows) else []
+    has_cost = any(row.cost for row in rows)
     columns = (">on", ">time", ">to the first", ">on all", ">epochs", ">steps")
+    prices = [">cost"] if has_cost else []
     title = f"Simulated, to {target}"
-    table = plain_table(title, "system", *columns, ">per epoch", *cost)
-    for one in rows:
-        machines = len(one.placing["machines"]), one.placing["machines_in_all"]
-        change = write_pair(pair(one.makespans, rows[0].makespans))
-        cells = ["{} of {}".format(*machines), format_duration(one.makespan)]
-        cells.append("" if one is rows[0] else change)
-        on_all = one.everywhere
-        cells.append("" if on_all is None else format_duration(on_all, 3))
-        cells += [f"{one.epochs:.3g}", f"{one.steps:,.0f}"]
-        cells.append(format_duration(one.epoch_seconds, 3))
-        cells += [format_money(one.cost["total"])] if one.cost else []
-        table.add_row(one.system, *cells)
-    for one in results:
-        if isinstance(error := one.refused, NotReached):
+    table = plain_table(title, "system", *columns, ">per epoch", *prices)
+    for row in rows:
+        cells = _cells_of(row, rows[0])
+        if row.cost:
+            cells.append(format_money(row.cost["total"]))
+        table.add_row(row.system, *cells)
+    for row in results:
+        if isinstance(error := row.refused, NotReached):
             best = f"{error.nearest:.1%} at best"
-            table.add_row(one.system, "", format_duration(error.seconds), best)
+            table.add_row(row.system, "", format_duration(error.seconds), best)
     return table
+
+
+def _cells_of(row: Answer, first: Answer) -> list[str]:
+    """Return the cells of a row that reaches a target, after its name."""
+    placing = row.placing
+    change = "" if row is first else write_pair(pair(row.makespans, first.makespans))
+    on_all = row.everywhere
+    return [
+        f"{len(placing['machines'])} of {placing['machines_in_all']}",
+        format_duration(row.makespan),
+        change,
+        "" if on_all is None else format_duration(on_all, 3),
+        f"{row.epochs:.3g}",
+        f"{row.steps:,.0f}",
+        format_duration(row.epoch_seconds, 3),
+    ]
 
 
 def limits_table(results: Sequence[Answer]) -> Table:
     """Return what crosses, what limits each system, and what its machines need."""
     columns = (">bytes", ">setup", "busiest link", "limited by", ">memory", ">busy")
     table = plain_table("What limits them", "system", *columns)
-    for one in rank(results):
-        link, share = one.busiest
-        moved = one.figures["bytes"] or 0.0
-        setup = format_duration(one.setup["seconds"], 3) if one.setup else ""
-        cells = [format_size(moved), setup]
-        cells += [f"{link} {share:.0%}" if moved else "", one.limit]
-        cells.append(format_size(max(one.memory.values())) if one.memory else "")
-        cells += [] if one.busy is None else [f"{one.busy:.0%}"]
-        table.add_row(one.system, *cells)
+    for row in rank(results):
+        link, share = row.busiest
+        moved = row.figures["bytes"] or 0.0
+        setup = format_duration(row.setup["seconds"], 3) if row.setup else ""
+        memory = format_size(max(row.memory.values())) if row.memory else ""
+        busiest = f"{link} {share:.0%}" if moved else ""
+        busy = "" if row.busy is None else f"{row.busy:.0%}"
+        cells = [format_size(moved), setup, busiest, row.limit, memory, busy]
+        table.add_row(row.system, *cells)
     table.caption = "memory: of the fullest machine; busy: what trains, the mean"
     return table
 
