@@ -54,8 +54,8 @@ _SETTLED = 48
 #: the best, so many further ones.
 _FACTORS = (1.0, 0.5, 0.25, 2.0)
 _FURTHER = 3
-#: Edges that trainings on mini-batches aggregate before further batches and fan-outs are
-#: left out. Fan-outs of 10 and 25 are 260 edges a seed, 0.25 ms with 767 columns.
+#: Edges that trainings on mini-batches aggregate before further batches and fan-outs
+#: are left out. Fan-outs of 10 and 25 are 260 edges a seed, 0.25 ms at 767 columns.
 _EDGES = 120e6
 #: Shares of all features that a cache holds.
 _CACHES = (0.1, 0.3)
