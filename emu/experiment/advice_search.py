@@ -591,7 +591,9 @@ class Search:
             settings["job.fanouts"] = [*fanouts]
         sets = [trial.machines for trial in self.rows[prospect.row][:_NEAR_SETS]]
         trials = self.time_sets(prospect.row, sets, settings)
-        if not trials or self.edges > _EDGES:
+        if not trials:
+            return prospect
+        if self.edges > _EDGES and family_of(trials[0]) not in self.rates:
             return prospect
         return self.prefer(prospect, trials, self.learn(trials[0]))
 
