@@ -22,7 +22,7 @@ from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.edits import ScenarioEdits, placement_edit
-from emu.scenario.experiment import makespan_of, refuse_deaths, with_deaths
+from emu.scenario.experiment import makespan_of, refuse_deaths
 from emu.scenario.setup import setup_rows
 from emu.trust.audit import audit as audit_schedule
 from emu.trust.violation import AuditReport
@@ -108,7 +108,10 @@ def simulate(
     packets = _packets("network", network, "fluid", (sharing, congestion_control))
     experiment = _ready(what, placement)
     if packets is None:
-        return with_deaths(experiment, experiment.simulate())
+        from emu.experiment.question import ask  # noqa: PLC0415 - 0.1 s
+
+        _, schedule = ask(experiment).first
+        return schedule
     refuse_deaths(experiment, "packets")
     from emu.prediction.packets import Control, Shares, simulate_packets  # noqa: PLC0415
 
@@ -266,9 +269,10 @@ def compare(
     jobs
         Processes that the seeds are spread over; 0 is one for each core.
     """
-    from emu.experiment.crossover import compare_variants  # noqa: PLC0415 - rich
+    from emu.experiment.variants import compare_variants  # noqa: PLC0415
+    from emu.report.comparison import Comparison  # noqa: PLC0415 - rich
 
-    return compare_variants(
+    rows = compare_variants(
         _ready(what),
         placements,
         policies,
@@ -278,6 +282,7 @@ def compare(
         keep_placement=keep_placement,
         jobs=jobs,
     )
+    return Comparison(rows)
 
 
 def explain(
@@ -299,10 +304,12 @@ def explain(
         Of a run: whether a rule of others, which its manifest names, may run for that.
     """
     if not isinstance(what, RecordedRun):
-        experiment = _ready(what)
+        from emu.experiment.question import ask  # noqa: PLC0415 - 0.1 s
+
+        experiment, schedule = ask(_ready(what)).first
         is_chosen = experiment.unchosen is not None
         return explain_schedule(
-            with_deaths(experiment, experiment.simulate()),
+            schedule,
             experiment.realization,
             experiment.policy,
             emulated=False,

@@ -44,7 +44,7 @@ class Listed(NamedTuple):
     @property
     def runs_code(self) -> bool:
         """True where it carries scenarios out, and so runs code that they name."""
-        return self.module.partition("_commands")[0] in _CARRIES_OUT
+        return self.module.partition("_command")[0] in _CARRIES_OUT
 
 
 #: Groups; below each the start of a module's name, a command of it, and the line.
@@ -64,10 +64,10 @@ Predict it, in virtual time
     predict  simulate   Simulate a scenario.
     predict  place      Place the tasks; print where they are, and the loads.
 What if?
-    what_if  explain    Explain why a run takes so long, and what would help.
-    what_if  compare    Compare placements and policies, or recorded runs.
-    what_if  advise     Say which system to use on which machines, and how sure that is.
-    what_if  crossover  Find the value of a key from which another system is faster.
+    explain  explain    Explain why a run takes so long, and what would help.
+    compare  compare    Compare placements and policies, or recorded runs.
+    advise   advise     Say which system to use on which machines, and how sure that is.
+    crossover crossover  Find the value of a key from which another system is faster.
     sweep    sweep      Carry out many variations of a scenario.
 Run it, over sockets
     run      run        Run a scenario over sockets; compare with the prediction.
@@ -92,14 +92,18 @@ _LARGE = ("--large", "Lift limits against files of strangers, for your own.")
 _READS_NONE = {"init", "schema", "docs", "import", "data", "policies", "placements"}
 _READS_NONE |= {"agent", "trials", "exec", "clean", "import-workload", "what"}
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
-_CARRIES_OUT = {"predict", "what_if", "sweep", "run", "trials", "lab"}
+_CARRIES_OUT = {"predict", "sweep", "run", "trials", "lab"}
+#: Modules of one command alone, which carry scenarios out too.
+_OF_ONE = {"explain", "compare", "advise", "crossover"}
+_CARRIES_OUT |= _OF_ONE
 #: Title of a group -> its commands by name; and all commands, in the same order.
 GROUPS: dict[str, dict[str, Listed]] = {}
 COMMANDS: dict[str, Listed] = {}
 for _line in _TABLE.splitlines():
     if _line.startswith(" "):
         _module, _command, _summary = _line.split(maxsplit=2)
-        COMMANDS[_command] = Listed(f"{_module}_commands", _summary)
+        _suffix = "command" if _module in _OF_ONE else "commands"
+        COMMANDS[_command] = Listed(f"{_module}_{_suffix}", _summary)
         GROUPS[[*GROUPS][-1]][_command] = COMMANDS[_command]
     else:
         GROUPS[_line] = {}

@@ -15,6 +15,7 @@ from emu.cli.app import argument, option
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.host.files import write_atomic
 from emu.prediction.packets import Control, Shares
+from emu.scenario.document import split_override
 from emu.units import DURATION, Quantity
 
 
@@ -27,13 +28,28 @@ def _target(target: str | None) -> str | None:
         return target
 
 
+def _once(overrides: list[str] | None) -> list[str] | None:
+    """Return the overrides of ``--set``; one key has one value."""
+    keys = [split_override(text)[0] for text in overrides or ()]
+    for key in keys:
+        if key and keys.count(key) > 1:
+            problem = "has two values: write it once"
+            raise ScenarioError(problem, file=f"--set {key}")
+    return overrides
+
+
 ScenarioFile: TypeAlias = Annotated[
     Path,
     argument("FILE", "Scenario (YAML), workload (JSON), or NAME of a shipped one."),
 ]
 Overrides: TypeAlias = Annotated[
     list[str] | None,
-    option("--set KEY=VALUE", "Override a key, e.g. job.iterations=5.", ...),
+    option(
+        "--set KEY=VALUE",
+        "Override a key, e.g. job.iterations=5.",
+        ...,
+        callback=_once,
+    ),
 ]
 JsonTarget: TypeAlias = Annotated[
     str | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from textwrap import TextWrapper
 
@@ -19,8 +18,8 @@ from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
 from emu.errors import DataError
 from emu.experiment import expectations
+from emu.experiment.question import ask
 from emu.prediction.analysis import bounds
-from emu.prediction.analysis.coflow_times import coflow_times
 from emu.prediction.analysis.link_load import full_queues
 from emu.prediction.analysis.throughput import JobTime, job_times, pace
 from emu.prediction.packets import Control, Shares, packets_of, simulate_packets
@@ -37,12 +36,13 @@ from emu.report.facts import flow_table, port_table
 from emu.report.terminal import terminal
 from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
-from emu.scenario.experiment import cost_of, count_failures, refuse_deaths, with_deaths
+from emu.scenario.experiment import count_failures, refuse_deaths
 from emu.scenario.machine_choice import apart_words
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
 from emu.scenario.setup import setup_rows
 from emu.systems.system import figures_on, remarks_on
+from emu.training.looks import epoch_of
 from emu.trust.lateness import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
 
@@ -131,13 +131,15 @@ def simulate_by_rates(
     experiment: Experiment, json_target: str | None, console: Console, *, train: bool
 ) -> None:
     """Print the schedule under the scenario's rate policy, and judge it."""
-    schedule, problem = experiment.simulate(), experiment.problem
-    recovery = experiment.attempts(schedule)
-    schedule = replace(schedule, outages=recovery.outages(schedule.length))
-    jobs = job_times(schedule, experiment.realization, experiment.choose_policy())
+    found = ask(experiment)
+    _, schedule = found.first
+    recovery = found.deaths
+    problem = experiment.problem
+    policy = experiment.choose_policy()
+    jobs = job_times(schedule, experiment.realization, policy, epoch_of)
     _print_tables(schedule, jobs, console)
     _print_makespan(experiment, schedule, recovery, console)
-    speed = pace(schedule).to_json()
+    speed = pace(schedule, epoch_of(problem.job.settings)).to_json()
     console.print(words.pace_line(speed))
     models = list_model_figures(experiment.scenario)
     for row in words.model_rows(models):
@@ -156,21 +158,19 @@ def simulate_by_rates(
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)
-    if coflows := coflow_times(schedule):
-        more["coflows"] = coflows.to_json()
-        console.print(coflow_line(more["coflows"]))
-    if cost := cost_of(experiment.scenario, schedule):
-        more["cost"] = cost.to_json()
-        console.print("cost", ", ".join(words.cost_row(more["cost"])))
+    if coflows := found.coflows:
+        more["coflows"] = coflows
+        console.print(coflow_line(coflows))
+    if cost := found.cost:
+        more["cost"] = cost
+        console.print("cost", ", ".join(words.cost_row(cost)))
     more["placing"] = experiment.placing
     more |= _training(experiment, schedule, console, train=train)
     more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
     if json_target is not None:  # a row per flow: 7 % of the CPU of 700,000
         options.emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
-    expect, realization = experiment.scenario.expect, experiment.realization
-    figures = expectations.figures_of_simulation(schedule, realization)
-    misses = expectations.list_misses(expect, figures)
-    options.judge_simulated(expectations.list_unchecked(expect), misses)
+    unchecked = expectations.list_unchecked(experiment.scenario.expect)
+    options.judge_simulated(unchecked, found.missed)
 
 
 def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
@@ -226,7 +226,7 @@ def simulate_over_packets(
     )
     schedule, rates = run.schedule, simulate_rates(problem, realization, "maxmin")
     fluid = rates.makespan
-    jobs = job_times(schedule, realization, "maxmin")
+    jobs = job_times(schedule, realization, "maxmin", epoch_of)
     _print_tables(schedule, jobs, console)
     longer = schedule.makespan / fluid - 1 if fluid else 0.0
     length = format_duration(schedule.makespan, 10)
@@ -332,7 +332,7 @@ def place(
 
         experiment = emu.place(scenario, progress=tell)
     problem, of = experiment.problem, experiment.scenario
-    makespan = with_deaths(experiment, experiment.simulate()).makespan
+    makespan = ask(experiment).makespan
     console = terminal(quiet=json_target == "-")
     console.print(words.placement_table(problem))
     job = problem.job, experiment.policy, of.job.credit_window, of.pins

@@ -16,22 +16,22 @@ from emu.cli.app import app, option
 from emu.cli.options import Jobs, Overrides, ScenarioFile, judge_simulated
 from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
-from emu.errors import EmulatorError, ExpectationMissed, ScenarioError
+from emu.errors import DataError, EmulatorError, ExpectationMissed, ScenarioError
 from emu.experiment import expectations
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.dry_run import check_ready
+from emu.experiment.premises import Premises, premise_line
+from emu.experiment.question import ask
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.spread import spread, spread_over_ray
-from emu.prediction.analysis.throughput import pace, pipeline_depth, seeds_per_iteration
-from emu.problem import Job
 from emu.report.comparison import sweep_table
 from emu.report.terminal import terminal
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
-from emu.scenario import load, prepare
-from emu.scenario.experiment import cost_of, with_deaths
+from emu.scenario import load
 from emu.scenario.run_sections import ExpectSection
 from emu.scenario.variations import Point, variations
+from emu.scenario.virtual_training import seeds_seen
 
 if TYPE_CHECKING:
     Figures = dict[str, Any]
@@ -58,7 +58,8 @@ def sweep(
     """Carry out many variations of a scenario.
 
     Writes points.jsonl (a line per finished point), points.csv and points.svg. The same
-    command goes on after whatever ended it: what is finished is not done again.
+    command goes on after whatever ended it: what is finished is not done again. Points
+    that train on other numbers of seeds are ranked by seeds per second.
     """
     changes = overrides or []
     if emulate and (jobs > 1 or ray):
@@ -68,36 +69,61 @@ def sweep(
     mode = "emulate" if emulate else "simulate"
     record = SweepRecord(directory)
     over_sockets = partial(_emulate_point, runs=directory / "runs")
-    carry, console = over_sockets if emulate else _simulate_point, terminal(sys.stderr)
-    many = 1 if emulate else jobs
-    failures = run_points(points, record, mode, carry, console, jobs=many, ray=ray)
+    carry = over_sockets if emulate else _simulate_point
+    console = terminal(sys.stderr)
+    failures = run_points(
+        points, record, mode, carry, console, jobs=1 if emulate else jobs, ray=ray
+    )
+
     expect = load(file, changes).expect
     misses = _find_misses(points, record, mode, expect)
     if misses:
         console.print(*misses, sep="\n")
     keys = [point.key(mode) for point in points]
-    rows = [record.rows[key] for key in keys if key in record.rows]
     table = record.write_table(keys)
-    if rows:
-        varied = list(points[0].values)
-        windows = {str(point.scenario.job.credit_window) for point in points}
-        policies = {str(row["figures"].get("placed_by")) for row in rows} - {"None"}
-        terminal().print(
-            f"credit window {', '.join(sorted(windows))}, "
-            f"placed by {', '.join(sorted(policies)) or 'unknown'}"
-        )
-        terminal().print(sweep_table(rows, varied))
-        from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
-        from emu.report.plot_style import save, style  # noqa: PLC0415
-
-        with style(dark=False):
-            save(sweep_figure(rows, varied), directory / "points.svg")
-        console.print(f"written to {table} and {directory / 'points.svg'}")
+    if rows := [record.rows[key] for key in keys if key in record.rows]:
+        _show(points, rows)
+        console.print(f"written to {table}{_draw(points, rows, directory, console)}")
     if not emulate:
         judge_simulated(expectations.list_unchecked(expect), [])
     if bad := failures or misses:
-        what = "failed" if failures else "missed what is expected"
-        raise ExpectationMissed(f"{len(bad)} of {len(points)} points {what}")
+        problem = "failed" if failures else "missed what is expected"
+        raise ExpectationMissed(f"{len(bad)} of {len(points)} points {problem}")
+
+
+def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
+    """Print the premises of all points, and their table."""
+    windows = {str(point.scenario.job.credit_window) for point in points}
+    policies = {str(row["figures"].get("placed_by")) for row in rows} - {"None"}
+    premises = [
+        Premises.from_figures(row["figures"], row["values"]["seed"])
+        for row in rows
+        if "walk" in row["figures"]
+    ]
+    if premises:
+        terminal().print(premise_line(premises))
+    terminal().print(
+        f"credit window {', '.join(sorted(windows))}, "
+        f"placed by {', '.join(sorted(policies)) or 'unknown'}"
+    )
+    has_target = all(point.scenario.until is not None for point in points)
+    varied = list(points[0].values)
+    terminal().print(sweep_table(rows, varied, by_makespan=has_target))
+
+
+def _draw(
+    points: Sequence[Point], rows: Sequence[Figures], directory: Path, console: Console
+) -> str:
+    """Draw the points; return where, or nothing without matplotlib."""
+    try:
+        from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
+        from emu.report.plot_style import save, style  # noqa: PLC0415
+    except (DataError, ImportError) as error:
+        console.print(f"points.svg is left out: {error}")
+        return ""
+    with style(dark=False):
+        save(sweep_figure(rows, list(points[0].values)), directory / "points.svg")
+    return f" and {directory / 'points.svg'}"
 
 
 def run_points(
@@ -145,25 +171,21 @@ def _name(point: Point) -> str:
 
 
 def _simulate_point(point: Point) -> Figures:
-    experiment = prepare(point.scenario)
-    schedule = with_deaths(experiment, experiment.simulate())
-    figures = expectations.figures_of_simulation(schedule, experiment.realization)
-    speed = pace(schedule).samples_per_second
-    figures |= _samples(schedule.problem.job, speed)
-    if cost := cost_of(experiment.scenario, schedule):
-        bill = cost.to_json()
-        figures |= {"cost": bill["total"], "value": bill["value"]}
+    found = ask(point.scenario)
+    _, schedule = found.first
+    cost = found.cost or {}
+    figures = {
+        **found.figures,
+        "samples": found.seeds_seen,
+        "samples_per_second": found.rate,
+        "cost": cost.get("total"),
+        "value": cost.get("value"),
+    }
     return _report_figures(figures) | {
         "flows": len(schedule.flows()),
         "placed_by": point.scenario.placed_by,
+        **found.premises.to_figures(),
     }
-
-
-def _samples(job: Job, speed: float | None) -> dict[str, float | None]:
-    """Return the seeds that a job trains on, and how many a second; None of another."""
-    seeds = seeds_per_iteration(job.settings)
-    count = seeds and seeds * (job.iterations - pipeline_depth(job))
-    return {"samples": count, "samples_per_second": speed}
 
 
 def _report_figures(figures: Mapping[str, float | None]) -> Figures:
@@ -201,13 +223,18 @@ def _emulate_point(point: Point, runs: Path) -> Figures:
     directory = RunDirectory.create(point.scenario.name, runs)
     settings = emulation_settings(experiment.scenario)
     result = carry_out(experiment, settings, directory, choice=choice).content
+
     keys = ("makespan", "replayed_makespan", "predicted_makespan", *_ERRORS)
-    figures = {name: result[name] for name in keys}
-    figures["placed_by"] = point.scenario.placed_by
-    held, cost = expectations.run_figures(result), result.get("cost", {})
-    kept_too = {key: held[key] for key in ("gap", "bytes", "loss")}
-    kept_too |= {"cost": cost.get("total"), "value": cost.get("value")}
-    speed = result["pace"]["samples_per_second"]
-    figures |= _report_figures(kept_too | _samples(experiment.problem.job, speed))
-    figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
-    return {**figures, "run": str(directory.path)}
+    run_figures = expectations.run_figures(result)
+    cost = result.get("cost", {})
+    known = {key: run_figures[key] for key in ("gap", "bytes", "loss")} | {
+        "samples": seeds_seen(experiment.problem.job),
+        "samples_per_second": result["pace"]["samples_per_second"],
+        "cost": cost.get("total"),
+        "value": cost.get("value"),
+    }
+    figures = {name: result[name] for name in keys} | _report_figures(known)
+    for split, share in result.get("accuracy", {}).items():
+        figures[f"{split}_accuracy"] = share
+    placed_by = point.scenario.placed_by
+    return {**figures, "placed_by": placed_by, "run": str(directory.path)}

@@ -15,19 +15,19 @@ from typing import Any
 from typing_extensions import override
 
 from emu.errors import EmulatorError
-from emu.experiment.advice import Choice
-from emu.experiment.systems import Target, chosen_system
-from emu.graph_data import open_for
+from emu.experiment.question import Answer, Question, answer, reason
+from emu.experiment.systems import Target
 from emu.prediction.analysis import throughput
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.report.comparison import reason
 from emu.scenario import Scenario, load, prepare
+from emu.training.looks import epoch_of
 from emu.units import format_duration
 
 #: Machines of each kind that a job gets.
 Counts = tuple[int, ...]
 #: Counts up to which all are tried, combinations that are simulated together.
-_MOST_COUNTS, _TOGETHER = 32, 3
+_MOST_COUNTS = 32
+_TOGETHER = 3
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,18 @@ class JobAdvice:
     def lines(self) -> Iterator[str]:
         """Yield who gets what, against the file as it stands, and what comes next."""
         yield f"use {self.best}; {format_duration(self.best.aim)} {self.unit}"
-        others = [("the next", one) for one in self.others if one is not self.stated]
-        for what, other in (("the file as it stands", self.stated), *others[:1]):
-            if other is self.best:
-                yield f"{what} is the best that was tried"
-            elif isinstance(other, Division):
-                ratio = other.aim / self.best.aim if self.best.aim else 1.0
-                yield f"{ratio:.2f} x as fast as {what}, {other}"
+        if self.stated is self.best:
+            yield "the file as it stands is the best that was tried"
+        elif isinstance(self.stated, Division):
+            yield f"{self._margin(self.stated)} the file as it stands, {self.stated}"
+
+        rivals = [division for division in self.others if division is not self.stated]
+        for rival in rivals[:1]:
+            yield f"{self._margin(rival)} the next, {rival}"
+
+    def _margin(self, other: Division) -> str:
+        ratio = other.aim / self.best.aim if self.best.aim else 1.0
+        return f"{ratio:.2f} x as fast as"
 
     def remarks(self) -> Iterator[str]:
         """Yield why the file as it stands cannot be."""
@@ -82,25 +87,27 @@ class JobAdvice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds."""
-        as_is = self.stated if isinstance(self.stated, Division) else None
+        stated = None
+        if isinstance(self.stated, Division):
+            stated = self.stated.to_json()
         return {
             "best": self.best.to_json(),
             "unit": self.unit,
-            "stated": as_is and as_is.to_json(),
-            "others": [one.to_json() for one in self.others],
+            "stated": stated,
+            "others": [division.to_json() for division in self.others],
         }
 
 
 def list_kinds(cluster: ClusterSection) -> list[list[str]]:
     """Return names of equal machines of one rack, those of the fastest NIC first."""
-    rack = {name: one.name for one in cluster.racks for name in one.machines}
+    rack_of = {name: rack.name for rack in cluster.racks for name in rack.machines}
     kinds: dict[tuple[float, str, str], list[str]] = {}
     for name, position in cluster.names_and_positions():
         section = cluster.machines[position]
         alike = str(section.model_copy(update={"name": None, "count": 1}))
-        key = -section.nic.outward, alike, rack.get(name, "")
-        kinds.setdefault(key, []).append(name)
-    return [kinds[key] for key in sorted(kinds)]
+        kind = (-section.nic.outward, alike, rack_of.get(name, ""))
+        kinds.setdefault(kind, []).append(name)
+    return [kinds[kind] for kind in sorted(kinds)]
 
 
 def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
@@ -111,13 +118,16 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
     """
     sizes = [len(kind) for kind in kinds]
     if prod(size + 1 for size in sizes) <= _MOST_COUNTS:
-        return [one for one in product(*(range(n + 1) for n in sizes)) if any(one)]
-    order = [k for k, kind in enumerate(kinds) for _ in kind]
-    counts, length = list[Counts](), len(order)
+        ranges = [range(size + 1) for size in sizes]
+        return [counts for counts in product(*ranges) if any(counts)]
+
+    order = [number for number, kind in enumerate(kinds) for _ in kind]
+    counts: list[Counts] = []
+    length = len(order)
     while length:
         for first in range(0, len(order) - length + 1, max(length // 2, 1)):
             run = order[first : first + length]
-            counts.append(tuple(run.count(k) for k in range(len(kinds))))
+            counts.append(tuple(run.count(number) for number in range(len(kinds))))
         length //= 2
     return [*dict.fromkeys(counts)]
 
@@ -134,32 +144,39 @@ def combine_counts(
     """
     best: list[tuple[float, tuple[Counts, ...]]] = []
 
-    def extend(so_far: tuple[Counts, ...], took: list[float]) -> None:
-        rest = aim([*took, *[0.0] * (len(seconds) - len(took))])
-        if len(best) == most and rest >= best[-1][0]:
+    def extend(chosen: tuple[Counts, ...], times: list[float]) -> None:
+        idle = [0.0] * (len(seconds) - len(times))
+        least = aim([*times, *idle])
+        if len(best) == most and least >= best[-1][0]:
             return
-        if len(so_far) == len(seconds):
-            best.append((rest, so_far))
+        if len(chosen) == len(seconds):
+            best.append((least, chosen))
             best.sort()
             del best[most:]
             return
-        room = [n - sum(shares) for n, *shares in zip(free, *so_far, strict=True)]
-        options = seconds[len(so_far)]
-        for counts in sorted(options, key=lambda one: options[one]):
-            if all(n <= there for n, there in zip(counts, room, strict=True)):
-                extend((*so_far, counts), [*took, options[counts]])
+
+        taken = [sum(shares) for shares in zip(*chosen, strict=True)] or [0] * len(free)
+        options = seconds[len(chosen)]
+        for counts in sorted(options, key=options.__getitem__):
+            sizes = zip(counts, taken, free, strict=True)
+            if all(count + used <= total for count, used, total in sizes):
+                extend((*chosen, counts), [*times, options[counts]])
 
     extend((), [])
     return [counts for _, counts in best]
 
 
-def count_epochs(choice: Choice) -> float:
-    """Return the passes of a choice, by which its time is divided; 1 to a target."""
-    job = choice.schedule.problem.job
-    train = open_for(job.settings).train_count
+def count_epochs(found: Answer) -> float:
+    """Return the passes of a job, by which its time is divided; 1 to a target."""
+    if found.question.target:
+        return 1.0
+    _, schedule = found.first
+    job = schedule.problem.job
     steps = job.iterations - throughput.pipeline_depth(job)
-    seeds = throughput.seeds_per_iteration(job.settings) or train
-    return 1.0 if choice.target else steps * seeds / train
+    epoch = epoch_of(job.settings)
+    if epoch is None:
+        return float(steps)
+    return steps / epoch.steps * epoch.seeds / found.train
 
 
 @dataclass
@@ -170,69 +187,103 @@ class _Divider:
 
     def aim(self, seconds: Sequence[float]) -> float:
         """Return the longest time, or the sum by the weights of the jobs."""
-        weights = [1.0 if j.weight is None else j.weight for j in self.scenario.jobs]
-        sizes = [w * s for w, s in zip(weights, seconds, strict=True)]
-        return sum(sizes) if self.sums else max(seconds)
+        if not self.sums:
+            return max(seconds)
+        weights = [
+            1.0 if job.weight is None else job.weight for job in self.scenario.jobs
+        ]
+        return sum(weight * time for weight, time in zip(weights, seconds, strict=True))
 
-    def on(self, position: int, names: Sequence[str]) -> Choice:
-        """Return a job alone on some machines; raises where it cannot be there."""
-        _, alone = self.scenario.parts()[position]
-        plain = chosen_system(alone, alone.job.system, None, names)
-        return Choice.simulate(alone.job.system, plain, self.target)
+    def place_alone(
+        self, position: int, machines: Sequence[str] | None = None
+    ) -> Answer:
+        """Return a job alone on some machines, by default as the file has it."""
+        _, part = self.scenario.parts()[position]
+        if machines is None:
+            return answer(Question(part, target=self.target))
+        question = Question(
+            scenario=part,
+            row=part.job.system,
+            machines=tuple(machines),
+            target=self.target,
+        )
+        return answer(question)
 
-    def alone(
+    def time_alone(
         self, position: int, kinds: Sequence[Sequence[str]]
     ) -> dict[Counts, float]:
         """Return the time of a job by the machines that are its own.
 
         Raises the first reason where it can be on none.
         """
-        times, refusals = dict[Counts, float](), list[EmulatorError]()
+        times: dict[Counts, float] = {}
+        refusals: list[EmulatorError] = []
         for counts in list_counts(kinds):
-            names = [n for kind, c in zip(kinds, counts, strict=True) for n in kind[:c]]
-            try:
-                one = self.on(position, names)
-                if {*one.machines} <= {*names}:  # else the file states others
-                    times[counts] = one.schedule.makespan / count_epochs(one)
-            except EmulatorError as error:
-                refusals.append(error)
+            pairs = zip(kinds, counts, strict=True)
+            names = [name for kind, count in pairs for name in kind[:count]]
+            alone = self.place_alone(position, names)
+            if alone.refused is not None:
+                refusals.append(alone.refused)
+            elif set(alone.machines) <= set(names):  # else the file states others
+                _, schedule = alone.first
+                times[counts] = schedule.makespan / count_epochs(alone)
         if not times and refusals:
             raise refusals[0]
         return times
 
-    def together(self, choices: Sequence[Choice], *, apart: bool) -> Division:
+    def run_together(self, answers: Sequence[Answer], *, apart: bool) -> Division:
         """Return all jobs at once; ``apart``: on machines that are theirs alone."""
-        several = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
-        edit: dict[str, object] = {**several} if apart else {}
-        for number, choice in enumerate(choices):
-            content = choice.ready.scenario.to_json()
-            for key in ("job", "placement", "weight") if apart else ("job",):
-                edit[f"jobs[{number}].{key}"] = content.get(key)
+        edit: dict[str, object] = {}
+        if apart:
+            edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
+        keys = ("job", "placement", "weight") if apart else ("job",)
+        for number, alone in enumerate(answers):
+            ready, _ = alone.first
+            content = ready.scenario.to_json()
+            edit |= {f"jobs[{number}].{key}": content.get(key) for key in keys}
+
         ready = prepare(load(self.scenario, edit))
         policy = ready.choose_policy()
-        times = throughput.job_times(ready.simulate(), ready.realization, policy)
-        seconds, machines = dict[str, float](), dict[str, list[str]]()
-        for one, choice in zip(times, choices, strict=True):
-            seconds[one.job] = one.seconds / count_epochs(choice)
-            own = {m for t, m in ready.tasks.items() if t.startswith(f"{one.job}/")}
+        run = ready.realization
+        times = throughput.job_times(ready.simulate(), run, policy, epoch_of)
+        seconds: dict[str, float] = {}
+        machines: dict[str, list[str]] = {}
+        for time, alone in zip(times, answers, strict=True):
+            seconds[time.job] = time.seconds / count_epochs(alone)
+            prefix = f"{time.job}/"
+            used = {
+                machine
+                for task, machine in ready.tasks.items()
+                if task.startswith(prefix)
+            }
             names = ready.scenario.stated_cluster.names
-            machines[one.job] = [name for name in names if name in own]
-        aim = self.aim([*seconds.values()])
-        return Division(machines, seconds, aim, ready.scenario)
+            machines[time.job] = [name for name in names if name in used]
+        return Division(
+            machines=machines,
+            seconds=seconds,
+            aim=self.aim([*seconds.values()]),
+            scenario=ready.scenario,
+        )
 
     def divide(self, watch: Callable[[str], None]) -> Iterator[Division]:
         """Yield the best combinations of machines, simulated together."""
-        kinds, seconds = list_kinds(self.scenario.stated_cluster), []
+        kinds = list_kinds(self.scenario.stated_cluster)
+        seconds = []
         for position, item in enumerate(self.scenario.jobs):
-            watch(f"{item.name} alone")
-            seconds.append(self.alone(position, kinds))
+            watch(f"{item.name} alone, {position + 1} of {len(self.scenario.jobs)}")
+            seconds.append(self.time_alone(position, kinds))
+
         free = tuple(map(len, kinds))
         for combination in combine_counts(seconds, free, self.aim, _TOGETHER):
-            rest, choices = [[*kind] for kind in kinds], []
+            left = [[*kind] for kind in kinds]
+            answers = []
             for position, counts in enumerate(combination):
-                names = [rest[k].pop(0) for k, n in enumerate(counts) for _ in range(n)]
-                choices.append(self.on(position, names))
-            yield self.together(choices, apart=True)
+                names: list[str] = []
+                for number, count in enumerate(counts):
+                    names += left[number][:count]
+                    del left[number][:count]
+                answers.append(self.place_alone(position, names))
+            yield self.run_together(answers, apart=True)
 
 
 def share_machines(
@@ -252,18 +303,20 @@ def share_machines(
     sums = sums or scenario.joint_cost != "max"
     divider = _Divider(load(scenario, {"expect": None}), target, sums)
     divisions = [*divider.divide(watch)]
-    as_is: Division | EmulatorError
+    stated: Division | EmulatorError
     try:  # a job may not reach the target
-        parts = divider.scenario.parts()
-        choices = [Choice.simulate(i.job.system, one, target) for i, one in parts]
-        as_is = divider.together(choices, apart=False)
-        divisions.append(as_is)
+        answers = [
+            divider.place_alone(position) for position in range(len(scenario.jobs))
+        ]
+        stated = divider.run_together(answers, apart=False)
+        divisions.append(stated)
     except EmulatorError as error:
-        as_is = error
+        stated = error
     if not divisions:
         problem = "there are too few machines for all jobs, each on its own"
         raise scenario.origin.error(("cluster", "machines"), problem)
-    best, *others = sorted(divisions, key=lambda one: one.aim)
-    what = "in the weighted sum" if sums else "of the longest"
-    unit = f"{what}, {'per epoch' if target is None else f'to {target.accuracy:g}'}"
-    return JobAdvice(best, others, as_is, unit)
+
+    best, *others = sorted(divisions, key=lambda division: division.aim)
+    part = "in the weighted sum" if sums else "of the longest"
+    length = f"to {target.accuracy:g}" if target else "per epoch"
+    return JobAdvice(best, others, stated=stated, unit=f"{part}, {length}")

@@ -37,6 +37,7 @@ from emu.scenario.run_sections import EmulationSection
 from emu.scenario.virtual_training import curve_until_divergence
 from emu.systems.system import figures_on, system_of
 from emu.training import evaluate, parameter_shapes, split_parts
+from emu.training.looks import epoch_of
 from emu.trust.lateness import flow_completion
 from emu.trust.prediction import Prediction
 from emu.trust.verdict import Verdict
@@ -133,7 +134,7 @@ class RunResult(PreparedRun):
             "prediction": self.prediction.to_json(),
             "error_budget": self.error_budget,
             "policy": self.policy,
-            "pace": pace(schedule).to_json(),
+            "pace": pace(schedule, epoch_of(schedule.problem.job.settings)).to_json(),
             **self._scales(),
             **host_rows(run=self.run, replayed=self.replayed),
             **({"witness": self.witness} if self.witness else {}),
@@ -296,7 +297,7 @@ def learnt(
     """
     job = experiment.problem.job
     models = {"models": list_model_figures(experiment.scenario)}
-    times = job_times(run.schedule, run.realization, policy)
+    times = job_times(run.schedule, run.realization, policy, epoch_of)
     if not times:
         figures, parts = _figures(job, run, "", weights)
         return models | figures, parts

@@ -1,4 +1,4 @@
-"""Rows of a table of systems: planned, trained once per class of weights, simulated.
+"""Rows of a table of systems: machines first, then trainings, then the answers.
 
 All machines are chosen before anything is trained, so that what does not fit is known
 by then. Trainings are kept by content: a comparison that was cut off goes on with them.
@@ -6,103 +6,150 @@ by then. Trainings are kept by content: a comparison that was cut off goes on wi
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.expectations import figures_of_simulation, list_misses
-from emu.experiment.machine_memory import (
-    check_memory,
-    gpu_memory_by_machine,
-    memory_by_machine,
-)
+from emu.experiment.question import Answer, Question, answer, row_of, scenario_of
+from emu.experiment.row_figures import weights_of
+from emu.experiment.row_machines import Trial
+from emu.experiment.row_rates import choose_rates
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
     Target,
     check_rows,
-    chosen_system,
-    edits,
     list_settings,
     list_variants,
     variant_named,
 )
-from emu.graph_data import open_for
-from emu.prediction.analysis.bounds import bounds
-from emu.prediction.analysis.critical_path import MOVING, Cause, critical_path
-from emu.prediction.analysis.throughput import pace, seeds_per_iteration
-from emu.problem import Schedule
-from emu.problem.fields.quantities import DEFAULT_DEVICE
-from emu.problem.workloads.operations import OPERATIONS
-from emu.report.system_tables import SystemResult
-from emu.runs.result import port_rows
-from emu.scenario import Experiment, Scenario, prepare
-from emu.scenario.experiment import cost_of, with_deaths
-from emu.scenario.setup import setup_rows
-from emu.scenario.virtual_training import NotReached, time_looks
-from emu.systems import Keys
-from emu.systems.system import system_of
-from emu.training.kept import weight_settings
+from emu.scenario import Scenario, prepare
+from emu.scenario.virtual_training import NotReached
 from emu.units import format_duration
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """One setting of a row, on machines of its choice; nothing is trained yet."""
+class Workers:
+    """Processes that share pieces of work, and who is told of what is done."""
 
-    system: str
-    settings: Mapping[str, object]
-    """Keys that `list_settings` gave; with those that a search of a key changes."""
-    scenario: Scenario | None = None
-    """With its first seed and no target; None where it was refused."""
-    machines: tuple[str, ...] = ()
-    """Those that take part, where they are known."""
-    refused: EmulatorError | None = None
+    cores: int = 1
+    watch: Callable[[str], None] = lambda _: None
+
+    def share(
+        self, what: str, function: Callable[..., R], items: Sequence[tuple[Any, ...]]
+    ) -> list[R]:
+        """Return what a function returns of every item, in order; see `spread`."""
+        results: dict[int, R] = {}
+        self.watch(f"{what}: 0 of {len(items)}")
+        pieces = spread(lambda n: function(*items[n]), len(items), self.cores)
+        with closing(pieces):
+            for number, result in pieces:
+                if isinstance(result, EmulatorError):
+                    raise result
+                results[number] = result
+                self.watch(f"{what}: {len(results)} of {len(items)}")
+        return [results[number] for number in range(len(items))]
 
 
-def plan_row(
+def list_questions(
     scenario: Scenario,
-    system: str,
-    settings: Mapping[str, object],
-    machines: Sequence[str] | None = None,
+    row: str,
     *,
-    spread: bool,
-) -> Plan:
-    """Return a row with its machines, or the reason why there is none."""
-    try:
-        choice = chosen_system(scenario, system, settings, machines, spread=spread)
-        names = tuple(machines or ())
-        if spread:  # before it is trained; else its simulation says so as soon
-            ready = prepare(choice)
-            check_memory(ready, ready.simulate())
-            names = names or tuple(ready.placing["machines"])
-    except EmulatorError as error:
-        return Plan(system, settings, refused=error)
-    return Plan(system, settings, choice, names)
+    overrides: Mapping[str, object] | None = None,
+    machines: Sequence[str] | None = None,
+    target: Target | None = None,
+    seeds: int = 1,
+) -> list[Question]:
+    """Return the questions of a row: one for each of the settings that are tried.
+
+    They are those that the file states for it. Raises ScenarioError as `list_settings`,
+    or where ``overrides`` state one of their keys again.
+    """
+    tried = list_settings(scenario, row)
+    grid = {key: (*dict.fromkeys(str(one[key]) for one in tried),) for key in tried[0]}
+    if twice := grid.keys() & (overrides or {}).keys():
+        problem = "is stated for this row already: remove it here or there"
+        raise scenario.origin.error(("systems", row), f"{min(twice)} {problem}")
+    common = Question(
+        scenario,
+        row,
+        machines=None if machines is None else tuple(machines),
+        target=target,
+        seeds=seeds,
+        per_machine=target is not None,
+        grid={key: values for key, values in grid.items() if len(values) > 1},
+    )
+    own_system = row == scenario.job.system
+    return [
+        replace(
+            common,
+            settings={**settings, **(overrides or {})},
+            exact=own_system and not settings and not overrides,
+        )
+        for settings in tried
+    ]
 
 
-def _scenario_of(
-    scenario: Scenario, plan: Plan, seed: int, target: Target | None
-) -> Scenario:
-    """Return what is simulated of a plan with a seed."""
-    one = plan.scenario
-    if one is None:
-        raise plan.refused or ValueError("a plan without a scenario")
-    if seed != scenario.seed:
-        changes, spread = {**plan.settings, "seed": seed}, target is not None
-        names = plan.machines
-        one = chosen_system(scenario, plan.system, changes, names, spread=spread)
-    return one if target is None else target.end(one)
+def choose_machines(
+    questions: Sequence[Question], workers: Workers
+) -> list[Question | EmulatorError]:
+    """Return the questions with the machines on which each is fastest.
+
+    One that leaves none open is as it was; where there is none it is the reason.
+    """
+    sets: list[list[tuple[str, ...]]] = []
+    outcomes: list[Question | EmulatorError] = []
+    for question in questions:
+        try:
+            is_open = question.machines is None
+            row = row_of(question, question.scenario.seed)
+            sets.append(row.machine_sets() if is_open else [])
+            outcomes.append(question)
+        except EmulatorError as error:
+            sets.append([])
+            outcomes.append(error)
+
+    def try_on(number: int, names: tuple[str, ...]) -> Trial:
+        question = questions[number]
+        return row_of(question, question.scenario.seed).try_on(names)
+
+    pieces = [(number, names) for number, own in enumerate(sets) for names in own]
+    trials = workers.share("machines tried", try_on, pieces)
+    for number, question in enumerate(questions):
+        own = [
+            trial for (n, _), trial in zip(pieces, trials, strict=True) if n == number
+        ]
+        try:
+            row = row_of(question, question.scenario.seed)
+            if own and (names := row.choose(own)) is not None:
+                outcomes[number] = replace(question, machines=names)
+        except EmulatorError as error:
+            outcomes[number] = error
+    return outcomes
+
+
+def best_of(answers: Sequence[Answer]) -> Answer:
+    """Return the best answer of a row, which has tried all of them.
+
+    It has the shortest time to the target, or the most training vertices per second. Of
+    answers that are all refused it is that which came nearest to the target.
+    """
+    there = [one for one in answers if not one.refused]
+    if not there:
+        return max(answers, key=lambda one: getattr(one.refused, "nearest", -1.0))
+    tried = [
+        ({**one.question.settings}, None if one.refused else one.makespan)
+        for one in answers
+    ]
+    has_target = there[0].question.target is not None
+    best = min(
+        there,
+        key=lambda one: one.makespan if has_target else -one.samples_per_second,
+    )
+    return replace(best, tried=tuple(tried))
 
 
 def measure(
@@ -112,170 +159,21 @@ def measure(
     seeds: int = 1,
     machines: Sequence[str] | None = None,
     target: Target | None = None,
-) -> SystemResult:
-    """Simulate a scenario as a row of systems, with its seed and those that follow.
+) -> Answer:
+    """Return the answer of a row, with the best of the settings that the file states.
 
-    By default machines are chosen with the first seed (`chosen_system`). With a target
-    it trains until that is reached; what is trained is kept for all of equal weights.
-    Of the settings that the file states for it the best is returned. Raises
-    ScenarioError, PlacementError, DataError as `as_system` and `prepare`.
+    Raises ScenarioError, PlacementError, DataError as `list_questions`, or with which
+    it is refused.
     """
-    plan = partial(plan_row, scenario, system, spread=target is not None)
-    settings = list_settings(scenario, system)
-    plans = [plan({**one, **(overrides or {})}, machines) for one in settings]
-    return measure_plans(scenario, plans, seeds, target)
-
-
-def measure_plans(
-    scenario: Scenario, plans: Sequence[Plan], seeds: int, target: Target | None
-) -> SystemResult:
-    """Return the best of the plans of one row, simulated.
-
-    It has the shortest time to the target, or the most training vertices per second.
-    Raises as `measure`: of plans that do not reach a target that which came nearest.
-    """
-    rows, errors = list[SystemResult](), list[EmulatorError]()
-    trials: list[tuple[Keys, float | None]] = []
-    for plan in plans:
-        makespan = None
-        try:
-            rows.append(_simulate_plan(scenario, plan, seeds, target))
-            makespan = rows[-1].makespan
-        except EmulatorError as error:
-            errors.append(error)
-        trials.append(({**plan.settings}, makespan))
-    if not rows:
-        raise max(errors, key=lambda error: getattr(error, "nearest", -1.0))
-    best = min(rows, key=lambda row: row.makespan if target else row.seconds_per_seed)
-    return replace(best, tried=tuple(trials))
-
-
-def _simulate_plan(
-    scenario: Scenario, plan: Plan, seeds: int, target: Target | None
-) -> SystemResult:
-    outcomes: dict[int, tuple[Experiment, Schedule]] = {}
-    scenarios: dict[int, Scenario] = {}
-    for seed in range(scenario.seed, scenario.seed + seeds):
-        scenarios[seed] = _scenario_of(scenario, plan, seed, target)
-        ready = prepare(scenarios[seed])
-        outcomes[seed] = ready, with_deaths(ready, ready.simulate())
-        check_memory(*outcomes[seed])
-        plan = replace(plan, machines=plan.machines or (*ready.placing["machines"],))
-    return _result_of(scenario, plan, outcomes, scenarios)
-
-
-def _result_of(
-    scenario: Scenario,
-    plan: Plan,
-    outcomes: Mapping[int, tuple[Experiment, Schedule]],
-    scenarios: Mapping[int, Scenario],
-) -> SystemResult:
-    """Return what schedules by seed say of a plan; single figures are of the first."""
-    ready, schedule = outcomes[scenario.seed]
-    figures = figures_of_simulation(schedule, ready.realization)
-    is_own = plan.system == scenario.job.system and not plan.settings
-    cost = cost_of(ready.scenario, schedule)
-    job, source = ready.problem.job, plan.scenario or scenario
-    busiest = max(port_rows(schedule), key=lambda row: row["used"], default=None)
-    trains = source.job.trains
-    return SystemResult(
-        plan.system,
-        {seed: attempts.makespan for seed, (_, attempts) in outcomes.items()},
-        limits=limits_of(ready, schedule),
-        busiest_link=bounds(ready.problem, ready.realization).nic_load,
-        busiest=(busiest["port"], busiest["used"]) if busiest else ("", 0.0),
-        seeds=seeds_per_iteration(job.settings) or open_for(job.settings).train_count,
-        train=open_for(job.settings).train_count,
-        paces={seed: pace(schedule) for seed, (_, schedule) in outcomes.items()},
-        edits=edits(scenario, source),
-        placing=ready.placing,
-        moved=figures["bytes"] or 0.0,
-        cost=cost.to_json() if cost else None,
-        looks={s: one.reached for s, (one, _) in outcomes.items() if one.reached},
-        curves={
-            seed: time_looks(one.looks, one.scenario, schedule)
-            for seed, (one, schedule) in outcomes.items()
-            if one.looks
-        },
-        setup=setup_rows(ready),
-        memory=memory_by_machine(ready, schedule) if trains else {},
-        gpu_memory=gpu_memory_by_machine(ready),
-        busy=_busy_of(schedule),
-        weights=_weights_of(ready.scenario) if trains else "",
-        missed=tuple(list_misses(scenario.expect, figures, exact=is_own)),
-        scenarios=scenarios,
-        settings=plan.settings,
+    questions = list_questions(
+        scenario,
+        system,
+        overrides=overrides,
+        machines=machines,
+        target=target,
+        seeds=seeds,
     )
-
-
-def _busy_of(schedule: Schedule) -> float | None:
-    """Return the share of the makespan that processes which train compute, the mean.
-
-    Where no task is called so, as of Dorylus, of machines: when one of its layers does.
-    """
-    problem, system = schedule.problem, system_of(schedule.problem.job.settings)
-    if (busy := pace(schedule).busy) is not None or system is None:
-        return busy
-    spans = defaultdict[int, list[NDArray[np.float64]]](list)
-    for number, task in enumerate(problem.job.tasks):
-        if "layer" in task.settings and task.kind not in system.parameter_kinds:
-            both = schedule.task_start[number], schedule.task_end[number]
-            spans[problem.placement.machine_of[number]].append(np.stack(both))
-    total = 0.0
-    for parts in spans.values():
-        starts, ends = np.concatenate(parts, axis=1)
-        order = np.argsort(starts)
-        until = np.maximum.accumulate(ends[order])
-        before = np.concatenate([[0.0], until[:-1]])
-        total += float(np.nansum(until - np.maximum(starts[order], before)))
-    return total / len(spans) / schedule.length if spans and schedule.length else None
-
-
-def _weights_of(scenario: Scenario) -> str:
-    """Return what decides the weights of a training, but its length, as text."""
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
-    causes: dict[str, Any] = weight_settings(settings, opens=False)
-    if (system := system_of(settings)) is not None:
-        causes["missed"] = system.updates_missed(settings)
-        if system.asynchronous(settings):  # by what was read when
-            causes["job"] = scenario.job.model_dump(mode="json")
-    return json.dumps(causes, sort_keys=True, default=str)
-
-
-def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
-    """Return what the critical path is spent on, as shares of it, the most first.
-
-    A ``link``, the ``latency`` of messages, a ``slot`` that others held, a ``rate`` of
-    operations; where times are stated the ``path`` of tasks on a machine.
-    """
-    problem, shares = schedule.problem, defaultdict[str, float](float)
-    job, machine_of = problem.job, problem.placement.machine_of
-    section, counts = experiment.scenario.job, None
-    if (rates := section.operation_rates) is not None:
-        context = experiment.scenario.build_context()
-        volumes = experiment.realization.volumes * context.byte_scale
-        counts = section.count_operations(job, context, volumes).counts
-    for link in critical_path(schedule).links:
-        long = float(link.end - link.start) / (schedule.length or 1.0)
-        if link.cause in MOVING or link.task < 0:  # it moves bytes
-            name = f"link {problem.links[link.port].name}" if link.port >= 0 else "gap"
-            shares["latency" if link.cause is Cause.LATENCY else name] += long
-            continue
-        name = problem.cluster.machines[machine_of[link.task]].name
-        if link.cause in (Cause.SLOT, Cause.CREDIT):
-            shares[f"slot {name}"] += long
-        elif rates is None or counts is None:
-            shares[f"path {name}"] += long
-        else:
-            device = experiment.scenario.cluster.by_name[name].device
-            task = job.tasks[link.task]
-            of_device = section.rates_of(task, device or DEFAULT_DEVICE)
-            each = counts[:, link.task, link.iteration]
-            seconds = each * [of_device[operation] for operation in OPERATIONS]
-            for operation, part in zip(OPERATIONS, seconds.tolist(), strict=True):
-                shares[f"rate {operation}"] += long * part / (seconds.sum() or 1.0)
-    names = sorted(shares, key=lambda name: -shares[name])
-    return {name: shares[name] for name in names if shares[name] > 0}
+    return best_of([answer(question) for question in questions]).checked()
 
 
 def compare_systems(
@@ -285,79 +183,121 @@ def compare_systems(
     *,
     same_machines: bool = False,
     target: Target | None = None,
+    keep_rate: bool = False,
     watch: Callable[[str], None] = lambda _: None,
     warn: Callable[[str, EmulatorError], None] = lambda *_: None,
     cores: int = 1,
-) -> list[SystemResult]:
-    """Return the simulated times of every system, in the order given.
+) -> list[Answer]:
+    """Return the answer of every system, in the order given.
 
     Each on machines of its choice; with ``same_machines`` on those of the first. One
-    that this scenario cannot be says why in their place. With a ``target`` all train to
-    that accuracy, and each row has the time on all machines too, or is on all of them
-    where that is faster. ``watch`` is called with what is done, and how much of it;
+    that this scenario cannot be says why in its place. With a ``target`` all train to
+    that accuracy, each at the best learning rate of a grid unless ``keep_rate``, and
+    each row has the time on all machines too, or is on all of them where that is
+    faster. ``watch`` is called with what is done, and how much of it;
     ``warn`` with each row that cannot be, before anything is trained; ``cores``
     processes share the work.
 
-    Raises ScenarioError, PlacementError, DataError as `measure`, where no system can be
-    simulated or one is unknown.
+    Raises ScenarioError, PlacementError, DataError where no system can be simulated or
+    one is unknown.
     """
     check_rows(scenario)
-    names, plans = list_variants(systems), dict[str, list[Plan]]()
-    machines: Sequence[str] | None = None
-    share = partial(_share, cores=cores, watch=watch)
-    row = partial(_row_of, scenario, seeds=seeds, target=target, free=not same_machines)
+    workers = Workers(cores, watch)
+    names = list_variants(systems)
+    machines = None
     if same_machines:
-        first = _first_of(scenario, names, target)
-        machines = first.placing["machines"]
-    plan = partial(plan_row, scenario, spread=target is not None)
-    settings_of_rows = []
-    for name in names:
-        at = None if variant_named(name).alone else machines
-        settings_of_rows += [(name, s, at) for s in list_settings(scenario, name)]
-    for one in share("machines chosen", plan, settings_of_rows):
-        plans.setdefault(one.system, []).append(one)
-    rows = plans.items()
-    wrong = {name: row[0].refused for name, row in rows if all(p.refused for p in row)}
-    for name, error in wrong.items():
-        # Else the error of the command, or a row that is there at once.
-        if error and target is not None and len(wrong) < len(names):
-            warn(name, error)
+        machines = _first_of(scenario, names, target).machines
+    questions = [
+        question
+        for name in names
+        for question in list_questions(
+            scenario,
+            name,
+            machines=None if variant_named(name).alone else machines,
+            target=target,
+            seeds=seeds,
+        )
+    ]
+    chosen = choose_machines(questions, workers)
     if target is not None:
-        classes = _list_trainings(scenario, plans, seeds, target)
-        share("trainings, one per class of weights", _train, classes)
-    results = share("rows", row, [(plans[name],) for name in names])
-    refusals = [result.refused for result in results if result.refused]
-    if len(refusals) == len(results):
-        raise _nearest(results, target)
-    return results
+        chosen = _refuse_early(chosen, workers)
+        _warn_of(questions, chosen, warn)
+        if not keep_rate:
+            chosen = choose_rates(chosen, target, workers.share)
+        classes = _list_trainings(chosen, target)
+        workers.share("trainings, one per class of weights", _train, classes)
+
+    answers = workers.share(
+        "rows", _answer_planned, [*zip(questions, chosen, strict=True)]
+    )
+    rows = [
+        best_of([one for one in answers if one.question.row == name]) for name in names
+    ]
+    if all(row.refused for row in rows):
+        raise _nearest(rows, target)
+    if target is not None:
+        items = [(row, not same_machines) for row in rows]
+        rows = workers.share("rows on all machines", _beside_all_machines, items)
+    return rows
 
 
-def _share(
-    what: str,
-    function: Callable[..., R],
-    items: Sequence[tuple[Any, ...]],
-    *,
-    cores: int,
-    watch: Callable[[str], None],
-) -> list[R]:
-    """Return what a function returns of every item, in their order; see `spread`."""
-    results: dict[int, R] = {}
-    watch(f"{what}: 0 of {len(items)}")
-    with closing(spread(lambda n: function(*items[n]), len(items), cores)) as pieces:
-        for n, one in pieces:
-            if isinstance(one, EmulatorError):
-                raise one
-            results[n] = one
-            watch(f"{what}: {len(results)} of {len(items)}")
-    return [results[n] for n in range(len(items))]
+def _answer_planned(question: Question, planned: Question | EmulatorError) -> Answer:
+    """Return an answer whose machines count as chosen where the question left them."""
+    if isinstance(planned, EmulatorError):
+        return Answer(question, refused=planned)
+    found = answer(planned)
+    if question.machines is not None or planned.machines is None:
+        return found
+    return replace(found, chosen=True, held=False)
 
 
-def _nearest(rows: Sequence[SystemResult], target: Target | None) -> EmulatorError:
+def _refuse_early(
+    chosen: Sequence[Question | EmulatorError], workers: Workers
+) -> list[Question | EmulatorError]:
+    """Return the questions that can be simulated as long as the file says."""
+
+    def check(question: Question | EmulatorError) -> Answer | None:
+        if isinstance(question, EmulatorError):
+            return None
+        return answer(replace(question, target=None, seeds=1))
+
+    answers = workers.share("rows checked", check, [(question,) for question in chosen])
+    outcomes: list[Question | EmulatorError] = []
+    for question, found in zip(chosen, answers, strict=True):
+        if isinstance(question, EmulatorError) or found is None:
+            outcomes.append(question)
+        else:
+            names = found.machines if found.chosen else question.machines
+            outcomes.append(found.refused or replace(question, machines=names))
+    return outcomes
+
+
+def _warn_of(
+    questions: Sequence[Question],
+    chosen: Sequence[Question | EmulatorError],
+    warn: Callable[[str, EmulatorError], None],
+) -> None:
+    """Tell of rows of which every setting is refused, unless all rows are."""
+    wrong: dict[str, EmulatorError] = {}
+    right = set[str]()
+    for question, planned in zip(questions, chosen, strict=True):
+        if isinstance(planned, EmulatorError):
+            wrong[question.row] = planned
+        else:
+            right.add(question.row)
+    for row, error in wrong.items():
+        if right and row not in right:
+            warn(row, error)
+
+
+def _nearest(rows: Sequence[Answer], target: Target | None) -> EmulatorError:
     """Return the error of a table without a row: of a target, what came nearest."""
     best = max(rows, key=lambda row: getattr(row.refused, "nearest", -1.0))
     error = best.refused
+    if error is None:
+        raise ValueError("a row is there")
     if not isinstance(error, NotReached) or target is None or len(rows) == 1:
-        return error or ValueError("a row is there")  # type: ignore[return-value]
+        return error
     return ScenarioError(
         f"no system holds it within {target.within} epochs: {best.system} came nearest,"
         f" {error.nearest:.2%} after {format_duration(error.seconds)}; write more "
@@ -368,31 +308,36 @@ def _nearest(rows: Sequence[SystemResult], target: Target | None) -> EmulatorErr
 
 def _first_of(
     scenario: Scenario, names: Sequence[str], target: Target | None
-) -> SystemResult:
+) -> Answer:
     """Return the first row that can be, whose machines the others are to have."""
-    error: EmulatorError | None = None
+    refusals: list[EmulatorError] = []
     for name in names:
-        try:
-            return measure(scenario, name, target=target)
-        except EmulatorError as failure:
-            error = error or failure
-    raise error or ScenarioError("write two systems", file="--systems")
+        questions = list_questions(scenario, name, target=target)
+        answers = [answer(replace(question, target=None)) for question in questions]
+        best = best_of(answers)
+        if best.refused is None:
+            return best
+        refusals.append(best.refused)
+    raise refusals[0] if refusals else ScenarioError("write two", file="--systems")
 
 
 def _list_trainings(
-    scenario: Scenario, plans: Mapping[str, Sequence[Plan]], seeds: int, target: Target
+    chosen: Iterable[Question | EmulatorError], target: Target
 ) -> list[tuple[Scenario]]:
     """Return one scenario per class of weights, which all the others will find kept."""
     classes: dict[tuple[str, str], Scenario] = {}
-    for seed in range(scenario.seed, scenario.seed + seeds):
-        for plan in chain(*plans.values()):
+    for question in chosen:
+        if isinstance(question, EmulatorError):
+            continue
+        first = question.scenario.seed
+        for seed in range(first, first + question.seeds):
             try:
-                one = _scenario_of(scenario, plan, seed, target)
-                key = _weights_of(one), one.job.length
+                scenario = target.end(scenario_of(question, seed))
+                key = weights_of(scenario), scenario.job.length
             except EmulatorError:  # its row says so
                 continue
-            classes.setdefault(key, one)
-    return [(one,) for one in classes.values()]
+            classes.setdefault(key, scenario)
+    return [(scenario,) for scenario in classes.values()]
 
 
 def _train(scenario: Scenario) -> None:
@@ -403,29 +348,16 @@ def _train(scenario: Scenario) -> None:
         return
 
 
-def _row_of(
-    scenario: Scenario,
-    plans: Sequence[Plan],
-    *,
-    seeds: int,
-    target: Target | None,
-    free: bool,
-) -> SystemResult:
-    """Return a row; one that is free to choose is on all machines where these win."""
-    try:
-        row = measure_plans(scenario, plans, seeds, target)
-    except EmulatorError as error:
-        curves = {scenario.seed: error.curve} if isinstance(error, NotReached) else {}
-        return SystemResult(plans[0].system, curves=curves, refused=error)
+def _beside_all_machines(row: Answer, free: bool) -> Answer:  # noqa: FBT001 - shared
+    """Return a row with its time on all machines; it is there if free and faster."""
+    scenario = row.question.scenario
     names = scenario.job.ranks(scenario.stated_cluster.names)
-    alone = variant_named(row.system).alone or target is None
-    if alone or {*row.placing["machines"]} >= {*names}:
+    is_alone = variant_named(row.question.row).alone
+    if row.refused or is_alone or {*row.machines} >= {*names}:
         return row
-    wide = plan_row(scenario, row.system, row.settings, names, spread=True)
-    try:
-        whole = measure_plans(scenario, [wide], seeds, target)
-    except EmulatorError:  # it has no room there, or too few columns
+    whole = answer(replace(row.question, machines=tuple(names)))
+    if whole.refused:  # it has no room there, or too few columns
         return row
     if free and whole.makespan < row.makespan:  # it chose by fewer iterations
-        return replace(whole, tried=row.tried)
+        return replace(whole, tried=row.tried, chosen=True, held=False)
     return replace(row, everywhere=whole.makespan)

@@ -6,33 +6,29 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import inf, prod
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from emu.errors import DataError, PlacementError, ScenarioError
-from emu.experiment.machine_memory import check_memory
+from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
-from emu.prediction.placement.machine_sets import machine_sets
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import PARTS
 from emu.problem.workloads.operations import count_layers
-from emu.scenario import Scenario, build_job, load, prepare
-from emu.scenario.experiment import WORTHWHILE
+from emu.scenario import Scenario, build_job, load
 from emu.scenario.scenario_file import write_scenario
 from emu.scenario.workload_file import read_profile
 from emu.systems import Keys
 from emu.systems.job_section import JobSection
-from emu.systems.replica_section import ReplicaSection
 from emu.systems.system import Variant, systems
 from emu.systems.training_section import PHASES, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
-from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION, RATIO
 
 #: Passes over the training set in which a target has to be reached.
@@ -125,7 +121,7 @@ def list_translatable() -> list[str]:
 
 def list_sources() -> list[str]:
     """Return the systems whose files say all that others have to know."""
-    return [name for name in list_translatable() if _translation(name).read]
+    return [name for name in list_translatable() if translation_of(name).read]
 
 
 def as_variant(
@@ -139,7 +135,18 @@ def as_variant(
     before, after = _split(scenario, variant.system, overrides or {})
     plain = as_system(scenario, variant.system, before)
     edit = {**after, **variant.edit}
+    if "job.epoch" in edit and getattr(plain.job, "epochs", None):
+        # Its epochs have other steps: every row has as many steps.
+        edit |= {"job.iterations": build_job(plain).iterations, "job.epochs": None}
     return load(plain, edit) if edit else plain
+
+
+def source_of(
+    scenario: Scenario, name: str, overrides: Mapping[str, object]
+) -> Scenario:
+    """Return the file of a row with those overrides that it knows itself."""
+    before, _ = _split(scenario, variant_named(name).system, overrides)
+    return load(scenario, {**before, "expect": None, "systems": None})
 
 
 def _split(
@@ -173,32 +180,80 @@ def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
 
     They are overrides as for `as_variant`; a row has those of its system too. A list is
     one of alternatives, unless the key itself takes one: then a list of lists is.
-    Raises ScenarioError when a key is unknown, what makes the row is changed, or there
-    are more than `MOST_SETTINGS`.
+    Raises ScenarioError when a key is unknown or changes nothing of the row, what makes
+    the row is changed, or there are more than `MOST_SETTINGS`.
     """
-    variant, choices = variant_named(name), dict[str, Sequence[object]]()
-    section = systems()[variant.system].section().model_fields
+    variant = variant_named(name)
+    choices: dict[str, Sequence[object]] = {}
     for row in dict.fromkeys((variant.system, name)):
         for key, value in _flat(scenario.systems.get(row, {}), "job.").items():
-            word = key.split(".")[1]
-            trail = "systems", row, word
-            field = section.get(word) or type(scenario.job).model_fields.get(word)
-            if field is None:
-                problem = f"{variant.system} has no such key, {nearest(word, section)}"
+            trail = "systems", row, key.split(".")[1]
+            problem = _problem_of(scenario, name, key)
+            if problem and key in variant.edit and row == variant.system:
+                continue  # of its other rows
+            if problem:
                 raise scenario.origin.error(trail, problem)
-            if key in variant.edit:
-                if row == variant.system:  # of its other rows
-                    continue
-                problem = f"is what makes the row {name}: leave it out"
+            choices[key] = _alternatives(scenario, variant.system, key, value)
+            if _changes_nothing(scenario, name, key, choices[key]):
+                problem = f"changes nothing of {name}: leave it out"
                 raise scenario.origin.error(trail, problem)
-            several = isinstance(value, list) and bool(value)
-            if several and "tuple" in str(field.annotation):
-                several = all(isinstance(one, list) for one in value)
-            choices[key] = value if several else [value]
-    if (count := prod(map(len, choices.values()))) > MOST_SETTINGS:
+
+    count = prod(map(len, choices.values()))
+    if count > MOST_SETTINGS:
         problem = f"{count} settings, write {MOST_SETTINGS} or fewer"
         raise scenario.origin.error(("systems", name), problem)
-    return [dict(zip(choices, one, strict=True)) for one in product(*choices.values())]
+    combinations = product(*choices.values())
+    return [dict(zip(choices, values, strict=True)) for values in combinations]
+
+
+def _problem_of(scenario: Scenario, name: str, key: str) -> str:
+    """Return what is wrong with a key of a row, empty where nothing is."""
+    variant = variant_named(name)
+    if _field_of(scenario, variant.system, key) is None:
+        section = systems()[variant.system].section().model_fields
+        hint = nearest(key.split(".")[1], section)
+        return f"{variant.system} has no such key, {hint}"
+    if key in variant.edit:
+        return f"is what makes the row {name}: leave it out"
+    return ""
+
+
+def _field_of(scenario: Scenario, system: str, key: str) -> FieldInfo | None:
+    """Return the field of a key of ``job``, of a system or else of the file's."""
+    word = key.split(".")[1]
+    own = systems()[system].section().model_fields.get(word)
+    return own or type(scenario.job).model_fields.get(word)
+
+
+def _alternatives(
+    scenario: Scenario, system: str, key: str, value: object
+) -> Sequence[object]:
+    """Return the values to try of a key, of which there is one if it is no list."""
+    if not (isinstance(value, list) and value):
+        return [value]
+    field = _field_of(scenario, system, key)
+    takes_list = field is not None and "tuple" in str(field.annotation)
+    if takes_list and not all(isinstance(item, list) for item in value):
+        return [value]
+    return value
+
+
+def _changes_nothing(
+    scenario: Scenario, name: str, key: str, values: Sequence[object]
+) -> bool:
+    """Return True where no value of a key of the file reaches a row, as a walk dgcl."""
+    if (
+        key.split(".")[1]
+        in systems()[variant_named(name).system].section().model_fields
+    ):
+        return False
+    plain = as_variant(scenario, name)
+    for value in values:
+        edit = {key: value}
+        is_other = load(scenario, {**edit, "expect": None}).job != scenario.job
+        if is_other and as_variant(scenario, name, edit) != plain:
+            return False
+    return True
 
 
 def check_rows(scenario: Scenario) -> None:
@@ -231,164 +286,43 @@ def as_system(
         variant_named(system)  # its error
     if scenario.job.system == system:
         return scenario
-    if (source := scenario.job.system) not in list_sources():
-        sources = ", ".join(list_sources())
-        problem = f"{source!r} is not among the systems that can be compared: {sources}"
-        if source in list_translatable():
-            problem = (
-                f"{source!r} says nothing of mini-batches: write the file of a system "
-                f"that does, which is turned into all others: {sources}"
-            )
+
+    if problem := _problem_of_source(scenario.job.system):
         raise origin.error(("job", "system"), problem)
     if scenario.profile is not None:
-        problem = "is of one system, to compare several write its means instead: "
         means = _mean_times(scenario)
+        problem = "is of one system, to compare several write its means instead: "
         raise origin.error(("profile",), f"{problem}job.times={means}")
-    target = _translation(system)
-    job = target.write(_common(scenario, target))
-    changes = {"job": {"system": system, **job}}
+    target = translation_of(system)
+    job = target.write(common_job(scenario, target))
+    edit: dict[str, object] = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
-        changes["placement"] = None
-    return load(scenario, changes)
+        edit["placement"] = None
+    return load(scenario, edit)
 
 
-def chosen_system(
-    scenario: Scenario,
-    name: str,
-    overrides: Mapping[str, object] | None = None,
-    machines: Sequence[str] | None = None,
-    *,
-    spread: bool = False,
-) -> Scenario:
-    """Return a scenario as a row of a table of systems, on machines of its choice.
-
-    Seeds per iteration are the same on any number of machines. What the file states of
-    machines holds for every system, and ``machines`` before it. Else ``best`` chooses:
-    of dgtp when it is placed (`emu.scenario.prepare`), of systems with a worker or a
-    part of the graph per machine here, among sets of machines with room for one, by
-    simulation. With ``spread`` dgtp has a worker per machine then, as the others do.
-
-    Raises ScenarioError, DataError as `as_system`; also when ``machines`` cannot take
-    part, or none can that is to be alone, PlacementError likewise.
-    """
-    variant, plain = variant_named(name), as_variant(scenario, name, overrides)
-    before, _ = _split(scenario, variant.system, overrides or {})
-    source = load(scenario, {**before, "expect": None, "systems": None})
-    free = getattr(source.job, "machines", None) is None
-    per_machine = _has_part_per_machine(plain.job)
-    spread = spread and isinstance(plain.job, TrainingSection) and not per_machine
-    if machines is not None:
-        return _on(source, plain, machines, spread=spread)
-    if variant.alone:
-        plain = _owning_all(plain, name)
-    is_chosen = variant.alone or (free and (plain.placed_by == "best" or spread))
-    if not (is_chosen and (spread or per_machine)):
-        return plain
-    whole = isinstance(plain.job, WholeGraphSection)
-    roomy = plain.job.ranks(plain.stated_cluster.names) if whole else _roomy(source)
-    cluster = plain.cluster.build().only(roomy)
-    sets = machine_sets(build_job(plain), cluster, _FEW_SETS if spread else _MOST_SETS)
-    if variant.alone:
-        sets = [(machine,) for machine in roomy]
-    best, least, refusal = plain, inf, None
-    for names in sets:
-        try:
-            other = _on(source, plain, names, spread=spread)
-            ready = prepare(other)
-            # By seed: those of an iteration are rounded to whole ones per worker.
-            seeds = seeds_per_iteration(ready.problem.job.settings) or 1
-            schedule = ready.simulate()
-            took = schedule.makespan / seeds
-            if took < least * (1 - WORTHWHILE):
-                check_memory(ready, schedule)
-                best, least = other, took
-        except (ScenarioError, PlacementError, DataError) as error:
-            # P3's columns do not fit, say, or an imported cut has more parts.
-            refusal = error
-    if variant.alone and best is plain and refusal is not None:
-        raise refusal
-    return best
+def _problem_of_source(source: str) -> str:
+    """Return why files of a system are not translated, empty where they are."""
+    sources = list_sources()
+    if source in sources:
+        return ""
+    names = ", ".join(sources)
+    if source in list_translatable():
+        return (
+            f"{source!r} says nothing of mini-batches: write the file of a system "
+            f"that does, which is turned into all others: {names}"
+        )
+    return f"{source!r} is not among the systems that can be compared: {names}"
 
 
-def _owning_all(scenario: Scenario, row: str) -> Scenario:
-    """Return the scenario whose one machine owns the graph; refuse stores apart."""
-    if getattr(scenario.job, "has_stores_apart", False):
-        advice = f"systems: {{{row}: {{stores: auto}}}} lets it"
-        problem = f"one machine would own all of the graph: {advice}"
-        raise ScenarioError(problem, key="job.stores")
-    stores = getattr(scenario.job, "stores", None)
-    return load(scenario, {"job.stores": None}) if stores else scenario
-
-
-#: Sets of machines that are tried of a system with a worker per machine; of one that
-#: is placed by a search on each.
-_MOST_SETS, _FEW_SETS = 16, 6
-
-
-def _has_part_per_machine(job: JobSection) -> bool:
-    """Return True where each machine that takes part has a worker, or a part.
-
-    Stated times of parts of the whole graph are of as many parts as the file has.
-    """
-    whole = isinstance(job, WholeGraphSection) and job.rates is not None
-    return whole or isinstance(job, ReplicaSection)
-
-
-def _roomy(scenario: Scenario) -> tuple[str, ...]:
-    """Return the machines with room for a worker that samples as well."""
-    job = scenario.job
-    if "workers" in type(job).model_fields:  # as many as there are machines
-        workers = len(scenario.cluster.names_and_positions())
-        job = job.model_copy(update={"workers": workers})
-    names: tuple[str, ...] = _read(job, scenario.cluster)["machines"]
-    return names
-
-
-def _on(
-    stated: Scenario, plain: Scenario, machines: Sequence[str], *, spread: bool
-) -> Scenario:
-    """Return ``plain``, a translation of ``stated``, on some machines alone."""
-    count, job = len(plain.cluster.names_and_positions()), plain.job
-    whole = isinstance(job, WholeGraphSection)
-    has_stores = getattr(stated.job, "stores", None) is not None
-    if not (spread or _has_part_per_machine(job)):
-        fewer = None if has_stores else job.on_machines(machines, count)
-        if fewer is None or len(machines) == count:
-            return plain
-        return load(plain, fewer.machine_keys())
-    if whole and stated.job.system == job.system:  # its file says all but these
-        return load(plain, {"job.machines": [*machines]})
-    roomy = machines if whole else _roomy(stated)
-    if has_stores:  # others take part, too, and own the graph
-        machines = [name for name in machines if name in roomy] or machines
-    if without := [name for name in machines if name not in roomy]:
-        problem = f"{', '.join(without)} has no room for a worker with its samplers"
-        raise ScenarioError(problem, key="job.machines")
-    # As many stores as machines, each of which takes what the file states of one.
-    fewer = None if has_stores else stated.job.on_machines(machines, count)
-    stated = load(stated, {} if fewer is None else fewer.machine_keys())
-    target = _translation(job.system)
-    common = replace(_common(stated, target), machines=tuple(machines))
-    if whole or spread:
-        common = replace(common, stated=tuple(machines))
-    keys = ["machines", "batch_size", "times"]
-    if whole:
-        keys = ["machines", "parameter_servers"]
-    elif spread:
-        common = common.spread(len(machines), common.stores_on(machines))
-        keys.append("workers")
-    keys_of_system = target.write(common)
-    fields = [key for key in keys if key in type(job).model_fields]
-    return load(plain, {f"job.{key}": keys_of_system.get(key) for key in fields})
-
-
-def _translation(system: str) -> Translation:
+def translation_of(system: str) -> Translation:
+    """Return how a system is written in the words of all."""
     return cast("Callable[[], Translation]", systems()[system].translation)()
 
 
-def _read(job: JobSection, cluster: ClusterSection) -> Keys:
+def read_job(job: JobSection, cluster: ClusterSection) -> Keys:
     """Return a job in common words; its file says all of them."""
-    read = cast("Callable[..., Keys]", _translation(job.system).read)
+    read = cast("Callable[..., Keys]", translation_of(job.system).read)
     return read(job, cluster)
 
 
@@ -396,15 +330,16 @@ def _mean_times(scenario: Scenario) -> str:
     """Return the mean times of a scenario's profile by kind, as ``job.times``."""
     job = build_job(scenario)
     profile = read_profile(scenario.profile or "").profile(job)
-    share, means = cast("TrainingSection", scenario.job).share, []
+    section = cast("TrainingSection", scenario.job)
+    means = []
     for kind in sorted({task.kind for task in job.tasks}):
         rows = [task.kind == kind for task in job.tasks]
         mean = float(profile.times[rows].mean(axis=1).mean())
-        means.append(f"{kind}: {DURATION.format(mean / share(kind))}")
+        means.append(f"{kind}: {DURATION.format(mean / section.share(kind))}")
     return f"{{{', '.join(means)}}}"
 
 
-def _common(scenario: Scenario, target: Translation) -> CommonJob:
+def common_job(scenario: Scenario, target: Translation) -> CommonJob:
     """Return the job of a scenario in common words, as far as ``target`` uses them."""
     job = cast("TrainingSection", scenario.job)
     fields = job.model_dump(mode="json", exclude_none=True, exclude_unset=True)
@@ -413,15 +348,14 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
     if batches is None:
         built = build_job(scenario)
         batches = built.settings.get("batches", built.iterations)
-    times = job.times.by_kind()
-    by_phase = all(phase in times for phase in PHASES)
-    # P3 takes no program, and says so itself.
-    split = target.splits_first_layer and not by_phase
-    split = split and "worker" in times and "hidden" in fields["model"]
-    settings, epochs = scenario.to_job(train_vertices=1, pins=False).settings, 0
+
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    epochs = 0
     if target.counts_epochs:  # passes that so many mini-batches begin
         seeds = seeds_per_iteration(settings) or 1
-        epochs = -(-batches // -(-open_for(settings).train_count // seeds))
+        steps_of_pass = -(-open_for(settings).train_count // seeds)
+        epochs = -(-batches // steps_of_pass)
+    times = job.times.by_kind()
     machines = scenario.cluster.build().machines
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     return CommonJob(
@@ -434,9 +368,22 @@ def _common(scenario: Scenario, target: Translation) -> CommonJob:
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
-        first_layer=_first_layer_share(settings) if split else 0.0,
-        **_read(job, scenario.cluster),
+        first_layer=_share_to_split(target, settings, fields["model"], times),
+        **read_job(job, scenario.cluster),
     )
+
+
+def _share_to_split(
+    target: Translation,
+    settings: Mapping[str, Any],
+    model: Mapping[str, Any],
+    times: Mapping[str, Any],
+) -> float:
+    """Return the share of layer 1 where a worker's time has to be split, else 0."""
+    by_phase = all(phase in times for phase in PHASES)
+    # P3 takes no program, and says so itself.
+    splits = target.splits_first_layer and "worker" in times and "hidden" in model
+    return _first_layer_share(settings) if splits and not by_phase else 0.0
 
 
 def _first_layer_share(settings: Mapping[str, Any]) -> float:
@@ -457,24 +404,33 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     None where there is no such key, or one system has the default of a key of its own.
     Beside the keys stand the parameters of a layer where the models differ in these.
     """
-    what: Any = {"mode": "json", "include": {"job", "placement"}, "exclude_none": True}
-    both = scenario, translated
-    whole = [_flat(one.model_dump(**what)) for one in both]
-    own = [_flat(one.model_dump(**what, exclude_defaults=True)) for one in both]
+    before, after = _keys_of(scenario), _keys_of(translated)
+    before_stated = _keys_of(scenario, exclude_defaults=True)
+    after_stated = _keys_of(translated, exclude_defaults=True)
     # A key is there where it is stated, or both have it and one states it.
-    shared = whole[0].keys() & whole[1].keys()
-    changes = {}
-    for key in dict.fromkeys(key for one in own for key in one):
-        known = [key in own[side] or key in shared for side in (0, 1)]
-        was, now = (
-            w.get(key) if k else None for w, k in zip(whole, known, strict=True)
-        )
+    shared = before.keys() & after.keys()
+    changes: dict[str, tuple[Any, Any]] = {}
+    for key in dict.fromkeys([*before_stated, *after_stated]):
+        was = before.get(key) if key in before_stated or key in shared else None
+        now = after.get(key) if key in after_stated or key in shared else None
         if was != now:
             changes[key] = was, now
-    layers = [_list_parameters(one) for one in both]
-    if layers[0] != layers[1]:
-        changes["parameters of a layer"] = layers[0], layers[1]
+
+    parameters = _list_parameters(scenario), _list_parameters(translated)
+    if parameters[0] != parameters[1]:
+        changes["parameters of a layer"] = parameters
     return changes
+
+
+def _keys_of(scenario: Scenario, *, exclude_defaults: bool = False) -> dict[str, Any]:
+    """Return job and placement of a scenario by key."""
+    content = scenario.model_dump(
+        mode="json",
+        include={"job", "placement"},
+        exclude_none=True,
+        exclude_defaults=exclude_defaults,
+    )
+    return _flat(content)
 
 
 def _list_parameters(scenario: Scenario) -> list[str]:
@@ -505,15 +461,18 @@ def write_rows(
     except OSError as error:
         problem = f"cannot be made: {error.strerror}"
         raise DataError(problem, path=str(folder)) from error
+
     files: list[list[str]] = []
     stems = Counter[str]()
     for row, scenarios in rows:
         stem = f"{file_part(name)}-{file_part(row.replace(', ', '-'))}"
         stems[stem] += 1
-        stem += f"-{stems[stem]}" if stems[stem] > 1 else ""
+        if stems[stem] > 1:
+            stem += f"-{stems[stem]}"
         files.append([])
         for count, (seed, scenario) in enumerate(scenarios.items()):
-            file = folder / f"{stem}{f'-seed{seed}' if count else ''}.yaml"
+            suffix = f"-seed{seed}" if count else ""
+            file = folder / f"{stem}{suffix}.yaml"
             write_scenario(file, scenario)
             files[-1].append(str(file))
     return files

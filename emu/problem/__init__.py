@@ -8,6 +8,7 @@ jobs.
 
 from emu.problem.changes import CapacityChange
 from emu.problem.cluster import Cluster
+from emu.problem.epoch import Epoch
 from emu.problem.faults import Due, Fault, Kill, disturbances, next_kills, with_faults
 from emu.problem.job import Edge, Job, Profile, Realization, Task
 from emu.problem.links import Link, Links, Route
@@ -21,6 +22,7 @@ __all__ = [
     "Cluster",
     "Due",
     "Edge",
+    "Epoch",
     "Fault",
     "Job",
     "Kill",

@@ -429,10 +429,7 @@ def placement_text(problem: Problem) -> str:
         WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
     tasks = whole_words.fill(f"  tasks: {{{text}}}")
-    # DistDGL has this as its default, an explicit placement has another.
-    near = problem.job.settings.get("epoch") == "local"
-    note = "# and job.epoch: local, as it was trained\n" if near else ""
-    return f"{note}placement:\n  policy: {section['policy']}\n{tasks}"
+    return f"placement:\n  policy: {section['policy']}\n{tasks}"
 
 
 def causes(explanation: analysis.Explanation) -> Table:

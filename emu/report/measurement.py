@@ -21,8 +21,9 @@ from emu.host.input_file import one_error, read_text
 from emu.prediction.analysis.throughput import pace
 from emu.problem import Schedule
 from emu.problem.fields.suggestion import nearest
-from emu.report.many_runs import Interval, interval, schedules_of
+from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
+from emu.runs.intervals import Interval, interval
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Result, port_rows, relative_error
 from emu.units import format_duration, format_ratio, format_size
@@ -64,7 +65,7 @@ class Measurement:
 
     def _figures_of(self, run: RecordedRun, schedule: Schedule) -> dict[str, float]:
         if self.unit == "seconds":
-            seconds = pace(schedule).iteration_seconds
+            seconds = pace(schedule, None).iteration_seconds
             if seconds is None:
                 problem = f"{run.name} has several jobs, and no iteration of all"
                 raise DataError(problem, path=self.path)

@@ -19,7 +19,6 @@ from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.analysis.what_if import edge_kind
 from emu.problem import Schedule
 from emu.report.html.accuracy_chart import choose_clock
-from emu.report.many_runs import interval
 from emu.report.plot_style import (
     COLOURS,
     WIDTH,
@@ -30,6 +29,7 @@ from emu.report.plot_style import (
     new_figure,
     palette,
 )
+from emu.runs.intervals import interval
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Row
 from emu.runs.retraining import step_ends

@@ -5,28 +5,28 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
 from io import StringIO
-from math import inf, isinf
+from math import inf
 from typing import Any
 
 from rich.table import Table
 
-from emu.errors import EmulatorError
-from emu.prediction.analysis.throughput import Pace
-from emu.report.comparison import COLUMNS, reason, write_makespans
+from emu.experiment.crossover import Crossover
+from emu.experiment.question import Answer, reason
+from emu.report.comparison import COLUMNS, write_makespans
 from emu.report.explanation_tables import placing_line, setup_row
 from emu.report.html import markup as html
-from emu.report.many_runs import compare, flat, interval, pair, write_pair
+from emu.report.many_runs import compare, flat, write_pair
 from emu.report.terminal import plain_table
-from emu.runs.result import Result, Row
-from emu.scenario import Scenario
-from emu.scenario.virtual_training import Curve, NotReached
+from emu.runs.intervals import pair
+from emu.runs.result import Result
+from emu.scenario.machine_choice import machines_words
+from emu.scenario.virtual_training import NotReached
 from emu.systems.job_section import JobSection
 from emu.systems.training_section import TrainingSection
-from emu.training.looks import Look
 from emu.units import (
     format_duration,
     format_money,
@@ -36,285 +36,159 @@ from emu.units import (
 )
 
 
-@dataclass(frozen=True)
-class Confirmation:
-    """A row over sockets: its run directory, and what its result.json says."""
+def answer_json(row: Answer, first: Answer) -> Result:
+    """Return the row of a system by the names that JSON has.
 
-    path: str
-    makespan: float
-    makespan_error: float
-    trust: str
-    outcome: str
-    """Verdict on this host, and whether prediction and run agree."""
-
-
-@dataclass(frozen=True)
-class SystemResult:
-    """Simulated results of one system."""
-
-    system: str
-    makespans: Mapping[int, float] = field(default_factory=dict)
-    """Seconds by seed; none where it was refused."""
-    limits: Mapping[str, float] = field(default_factory=dict)
-    """Share of the critical path by what it is spent on, of the first seed, most first:
-    a link, the latency, a slot, a rate of operations, the path of stated times."""
-    busiest_link: float = 0.0
-    """Seconds that the bytes of the busiest link take at its capacity: the
-    makespan by first principles where the network is the limit."""
-    busiest: tuple[str, float] = ("", 0.0)
-    """That link or the busiest by then, and the share of the makespan it was used."""
-    seeds: int = 0
-    """Per iteration, of all workers; on the whole graph all training vertices."""
-    train: int = 0
-    """Training vertices."""
-    paces: Mapping[int, Pace] = field(default_factory=dict)
-    """Its speed, by seed."""
-    placing: Row = field(default_factory=dict)
-    """Method of its tasks' placement, see docs/results.md."""
-    edits: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Key of the scenario -> what the file has, and what this system has."""
-    missed: tuple[str, ...] = ()
-    """Expectations of the scenario that the first seed misses."""
-    scenarios: Mapping[int, Scenario] = field(default_factory=dict)
-    """By seed, what ``emu simulate`` finds the same of."""
-    moved: float = 0.0
-    """Bytes between machines, with the first seed."""
-    cost: Row | None = None
-    """Its `Cost` with the first seed, None where nothing has a price."""
-    looks: Mapping[int, Look] = field(default_factory=dict)
-    """By seed, when the target was reached that it trained to."""
-    everywhere: float | None = None
-    """Seconds on all machines, mean over the seeds, where it chose others."""
-    curves: Mapping[int, Curve] = field(default_factory=dict)
-    """Accuracy over time until the target, by seed; of all there was where refused."""
-    memory: Mapping[str, float] = field(default_factory=dict)
-    """Bytes at most, by machine that takes part (`memory_by_machine`)."""
-    gpu_memory: Mapping[str, float] = field(default_factory=dict)
-    """Likewise of its GPUs, where machines state that."""
-    busy: float | None = None
-    """Share of the makespan that what trains computes; None where nothing does."""
-    weights: str = ""
-    """Equal of rows whose weights are equal, with the first seed."""
-    settings: Mapping[str, object] = field(default_factory=dict)
-    """Keys that ``systems`` of the file gave it: the best of ``tried``."""
-    tried: tuple[tuple[Mapping[str, object], float | None], ...] = ()
-    """Each combination of those keys with its seconds, None where it was refused."""
-    run: Confirmation | None = None
-    """Result of the same over sockets, where that was asked for."""
-    setup: Row = field(default_factory=dict)
-    """Bytes and seconds before time 0 of the first seed, see docs/results.md."""
-    refused: EmulatorError | None = None
-    """The reason why there are no makespans."""
-
-    @property
-    def name(self) -> str:
-        """Name of the row."""
-        return self.system
-
-    @property
-    def limit(self) -> str:
-        """Cause of most of the critical path, with its share."""
-        lines = (f"{cause} {share:.0%}" for cause, share in self.limits.items())
-        return next(lines, "nothing")
-
-    @property
-    def seconds_per_seed(self) -> float:
-        """Mean over the seeds of the time that a training vertex takes."""
-        return 1 / self.samples_per_second
-
-    @property
-    def epoch_seconds(self) -> float:
-        """Mean over the seeds of a training set's time at this speed."""
-        return self.train / self.samples_per_second
-
-    @property
-    def steps(self) -> float:
-        """Mean over the seeds, to the target."""
-        return sum(look.step for look in self.looks.values()) / len(self.looks)
-
-    @property
-    def epochs(self) -> float:
-        """Mean over the seeds, to the target: training vertices seen over all."""
-        seen = sum(look.seeds for look in self.looks.values()) / len(self.looks)
-        return seen / self.train
-
-    @property
-    def iteration_seconds(self) -> float:
-        """Mean over the seeds."""
-        seconds = [pace.iteration_seconds for pace in self.paces.values()]
-        return interval([one for one in seconds if one is not None]).mean
-
-    @property
-    def samples_per_second(self) -> float:
-        """Mean over the seeds; infinite where iterations take no time."""
-        each = [
-            self.seeds / p.iteration_seconds if p.iteration_seconds else inf
-            for p in self.paces.values()
-        ]
-        return sum(each) / len(each)
-
-    @property
-    def makespan(self) -> float:
-        """Mean over the seeds, seconds."""
-        return interval([*self.makespans.values()]).mean
-
-    def to_json(self, first: SystemResult) -> Result:
-        """Return the fields by name; ``change`` is against the first, seed by seed."""
-        if self.refused:
-            return {"system": self.system, "refused": reason(self.refused)}
-        pace = self.samples_per_second
-        content: Result = {
-            "system": self.system,
-            **compare(self.makespans, first.makespans),
-            "seeds_per_iteration": self.seeds,
-            "iteration_seconds": self.iteration_seconds,
-            "samples_per_second": None if isinf(pace) else pace,
-            "limit": self.limit,
-            "limits": dict(self.limits),
-            "placing": dict(self.placing),
-            "busiest_link": self.busiest_link,
-            "busiest": dict(zip(("port", "used"), self.busiest, strict=True)),
-            "memory": dict(self.memory),
-            "gpu_memory": dict(self.gpu_memory),
-            "busy": self.busy,
-            "bytes": self.moved,
-            "cost": self.cost,
-            "setup": dict(self.setup),
-            "edits": {key: [*both] for key, both in self.edits.items()},
-            "settings": dict(self.settings),
-            "tried": [{"settings": dict(s), "seconds": t} for s, t in self.tried],
-            **({"run": asdict(self.run)} if self.run else {}),
+    ``change`` is against the first, seed by seed.
+    """
+    if row.refused:
+        return {"system": row.system, "refused": reason(row.refused)}
+    tried = [{"settings": dict(keys), "seconds": time} for keys, time in row.tried]
+    content: Result = {
+        "system": row.system,
+        **compare(row.makespans, first.makespans),
+        "premises": row.premises.line(),
+        "seeds_per_iteration": row.seeds_per_step,
+        "iteration_seconds": row.iteration_seconds,
+        "samples_per_second": row.rate,
+        "limit": row.limit,
+        "limits": row.limits,
+        "placing": row.placing,
+        "busiest_link": row.busiest_link,
+        "busiest": dict(zip(("port", "used"), row.busiest, strict=True)),
+        "memory": row.memory,
+        "gpu_memory": row.gpu_memory,
+        "busy": row.busy,
+        "bytes": row.figures["bytes"],
+        "cost": row.cost,
+        "setup": row.setup,
+        "edits": {key: [*both] for key, both in row.edits.items()},
+        "settings": dict(row.question.settings),
+        "tried": tried,
+    }
+    if row.run:
+        content["run"] = asdict(row.run)
+    if row.looks:
+        content |= {
+            "reached": {seed: look._asdict() for seed, look in row.looks.items()},
+            "epochs": row.epochs,
+            "epoch_seconds": row.epoch_seconds,
+            "all_machines": row.everywhere,
+            "curves": {seed: [*curve] for seed, curve in row.curves.items()},
         }
-        if self.looks:
-            content |= {
-                "reached": {seed: look._asdict() for seed, look in self.looks.items()},
-                "epochs": self.epochs,
-                "epoch_seconds": self.epoch_seconds,
-                "all_machines": self.everywhere,
-                "curves": {seed: [*curve] for seed, curve in self.curves.items()},
-            }
-        return content
+    return content
 
 
-@dataclass(frozen=True)
-class Side:
-    """Both systems at one value of the key."""
-
-    value: Any
-    results: tuple[SystemResult, SystemResult]
-
-    @property
-    def best(self) -> str:
-        """The system of more seeds per second; the first where both have as many."""
-        one, other = self.results
-        ahead = one.samples_per_second >= other.samples_per_second
-        return one.system if ahead else other.system
+def answers_json(results: Sequence[Answer]) -> list[Result]:
+    """Return the rows of all systems, each beside the first of its class."""
+    return [
+        answer_json(row, row if row.refused else first_of_class(results, row))
+        for row in results
+    ]
 
 
-@dataclass(frozen=True)
-class Crossover:
-    """Change of the better of two systems along one key."""
-
-    key: str
-    below: Side
-    above: Side
-    """Next to each other where the best changes between them; the ends of the range
-    where it does not."""
-    estimate: Any | None
-    """Value where the busiest link has as much to carry in both systems, which is what
-    first principles say; None where that is nowhere in the range."""
-    simulations: int
-    """Carried out."""
-
-    @property
-    def found(self) -> bool:
-        """True where the best changes."""
-        return self.below.best != self.above.best
-
-    def to_json(self) -> Result:
-        """Return the documented form; seconds."""
-        sides = [
-            {
-                "value": side.value,
-                "best": side.best,
-                "systems": [one.to_json(side.results[0]) for one in side.results],
-            }
-            for side in (self.below, self.above)
-        ]
-        names = ("key", "found", "estimate", "simulations")
-        return {**{name: getattr(self, name) for name in names}, "sides": sides}
+def crossover_json(found: Crossover) -> Result:
+    """Return the documented form; seconds."""
+    sides = [
+        {
+            "value": side.value,
+            "best": side.best.system,
+            "machines": [*side.best.machines],
+            "systems": [answer_json(row, side.answers[0]) for row in side.answers],
+        }
+        for side in (found.below, found.above)
+    ]
+    return {
+        "key": found.key,
+        "found": found.found,
+        "estimate": found.estimate,
+        "simulations": found.simulations,
+        "sides": sides,
+    }
 
 
-def systems_table(results: Sequence[SystemResult]) -> Table:
-    """Return one row per system; the change is against the first not refused."""
+def systems_table(results: Sequence[Answer]) -> Table:
+    """Return one row per system; the change is against the first of its class."""
     columns = (">iteration", ">seeds", ">seeds per s")
     table = plain_table("Simulated", "system", *COLUMNS, *columns)
-    first = next(result for result in results if not result.refused)
-    for one in results:
-        cells = [one.system, *write_makespans(one.makespans)]
-        if not one.refused:
-            cells.append(write_pair(pair(one.makespans, first.makespans)))
-            cells += [format_duration(one.iteration_seconds), f"{one.seeds:,}"]
-            cells.append(format_number(one.samples_per_second, 4))
+    for row in results:
+        cells = [row.system, *write_makespans(row.makespans)]
+        if not row.refused:
+            first = first_of_class(results, row)
+            cells.append(write_pair(pair(row.makespans, first.makespans)))
+            cells.append(format_duration(row.iteration_seconds))
+            cells.append(f"{row.seeds_per_step:,}")
+            cells.append(format_number(row.samples_per_second, 4))
         table.add_row(*cells)
     return table
 
 
-def rank(results: Sequence[SystemResult]) -> list[SystemResult]:
+def rank(results: Sequence[Answer]) -> list[Answer]:
     """Return the rows that are not refused, the fastest first."""
-    rows = [result for result in results if not result.refused]
-    return sorted(rows, key=lambda one: one.makespan)
+    rows = [row for row in results if not row.refused]
+    return sorted(rows, key=lambda row: row.makespan)
 
 
-def target_table(results: Sequence[SystemResult], target: str) -> Table:
+def target_table(results: Sequence[Answer], target: str) -> Table:
     """Return one row per system that was trained to a target, the fastest first.
 
     Differences are taken seed by seed. ``target`` is in words.
     """
     rows = rank(results)
-    cost = [">cost"] if any(one.cost for one in rows) else []
+    has_cost = any(row.cost for row in rows)
     columns = (">on", ">time", ">to the first", ">on all", ">epochs", ">steps")
+    prices = [">cost"] if has_cost else []
     title = f"Simulated, to {target}"
-    table = plain_table(title, "system", *columns, ">per epoch", *cost)
-    for one in rows:
-        machines = len(one.placing["machines"]), one.placing["machines_in_all"]
-        change = write_pair(pair(one.makespans, rows[0].makespans))
-        cells = ["{} of {}".format(*machines), format_duration(one.makespan)]
-        cells.append("" if one is rows[0] else change)
-        on_all = one.everywhere
-        cells.append("" if on_all is None else format_duration(on_all, 3))
-        cells += [f"{one.epochs:.3g}", f"{one.steps:,.0f}"]
-        cells.append(format_duration(one.epoch_seconds, 3))
-        cells += [format_money(one.cost["total"])] if one.cost else []
-        table.add_row(one.system, *cells)
-    for one in results:
-        if isinstance(error := one.refused, NotReached):
+    table = plain_table(title, "system", *columns, ">per epoch", *prices)
+    for row in rows:
+        cells = _cells_of(row, rows[0])
+        if row.cost:
+            cells.append(format_money(row.cost["total"]))
+        table.add_row(row.system, *cells)
+    for row in results:
+        if isinstance(error := row.refused, NotReached):
             best = f"{error.nearest:.1%} at best"
-            table.add_row(one.system, "", format_duration(error.seconds), best)
+            table.add_row(row.system, "", format_duration(error.seconds), best)
     return table
 
 
-def limits_table(results: Sequence[SystemResult]) -> Table:
+def _cells_of(row: Answer, first: Answer) -> list[str]:
+    """Return the cells of a row that reaches a target, after its name."""
+    placing = row.placing
+    change = "" if row is first else write_pair(pair(row.makespans, first.makespans))
+    on_all = row.everywhere
+    return [
+        f"{len(placing['machines'])} of {placing['machines_in_all']}",
+        format_duration(row.makespan),
+        change,
+        "" if on_all is None else format_duration(on_all, 3),
+        f"{row.epochs:.3g}",
+        f"{row.steps:,.0f}",
+        format_duration(row.epoch_seconds, 3),
+    ]
+
+
+def limits_table(results: Sequence[Answer]) -> Table:
     """Return what crosses, what limits each system, and what its machines need."""
     columns = (">bytes", ">setup", "busiest link", "limited by", ">memory", ">busy")
     table = plain_table("What limits them", "system", *columns)
-    for one in rank(results):
-        link, share = one.busiest
-        setup = format_duration(one.setup["seconds"], 3) if one.setup else ""
-        cells = [format_size(one.moved), setup]
-        cells += [f"{link} {share:.0%}" if one.moved else "", one.limit]
-        memories = filter(None, (one.memory, one.gpu_memory))
+    for row in rank(results):
+        link, share = row.busiest
+        moved = row.figures["bytes"] or 0.0
+        setup = format_duration(row.setup["seconds"], 3) if row.setup else ""
+        memories = filter(None, (row.memory, row.gpu_memory))
         fullest = [format_size(max(sizes.values())) for sizes in memories]
-        cells.append(" + ".join(fullest))
-        cells += [] if one.busy is None else [f"{one.busy:.0%}"]
-        table.add_row(one.system, *cells)
+        busiest = f"{link} {share:.0%}" if moved else ""
+        busy = "" if row.busy is None else f"{row.busy:.0%}"
+        cells = [format_size(moved), setup, busiest, row.limit, " + ".join(fullest)]
+        table.add_row(row.system, *cells, busy)
     on_gpus = ", and of its GPUs" if any(one.gpu_memory for one in results) else ""
     memory = f"memory: of the fullest machine{on_gpus}"
     table.caption = f"{memory}; busy: what trains, the mean"
     return table
 
 
-def runs_of_rows(results: Sequence[SystemResult]) -> list[Table]:
+def runs_of_rows(results: Sequence[Answer]) -> list[Table]:
     """Return a table of the rows that were run over sockets, none where none was."""
     columns = (">simulated", ">over sockets", ">makespan error", "verdict")
     table = plain_table("Over sockets", "system", *columns, "prediction")
@@ -327,7 +201,7 @@ def runs_of_rows(results: Sequence[SystemResult]) -> list[Table]:
     return [table] if table.row_count else []
 
 
-def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
+def target_lines(results: Sequence[Answer]) -> Iterator[str]:
     """Yield which system reaches a target first, how sure that is, and its settings.
 
     Differences are taken seed by seed: one within its own 95 % interval is a tie.
@@ -355,16 +229,16 @@ def target_lines(results: Sequence[SystemResult]) -> Iterator[str]:
                 grid[key.removeprefix("job.")][str(value)] = None
         options = ", ".join(f"{key} {' | '.join(v)}" for key, v in grid.items())
         if len(one.tried) > 1:
-            own = [f"{k.removeprefix('job.')} {v}" for k, v in one.settings.items()]
+            keys = one.question.settings.items()
+            own = [f"{k.removeprefix('job.')} {v}" for k, v in keys]
             count = len(one.tried)
             yield f"{one.system}: the best of {count}, {options}: {', '.join(own)}"
 
 
-def systems_csv(results: Sequence[SystemResult]) -> str:
+def systems_csv(results: Sequence[Answer]) -> str:
     """Return one line per system, whose columns are keys of JSON with one value."""
-    first = next(result for result in results if not result.refused)
     # Lists, as of machines and looks, have as many values as they please.
-    every = [flat(one.to_json(first)) for one in results]
+    every = [flat(row) for row in answers_json(results)]
     rows = [{k: v for k, v in row if "[" not in k} for row in every]
     names = dict.fromkeys(name for row in rows for name in row)
     file = StringIO()
@@ -374,31 +248,37 @@ def systems_csv(results: Sequence[SystemResult]) -> str:
     return file.getvalue()
 
 
-def ranking(results: Sequence[SystemResult]) -> str:
-    """Return which system is how much faster, by seeds per second, in one sentence."""
-    results = [result for result in results if not result.refused]
-    best, *others = sorted(results, key=lambda r: -r.samples_per_second)
-    if not others:
-        return ""
-    parts = []
-    for other in others:
-        even = best.samples_per_second == other.samples_per_second  # also infinite
-        ratio = 1.0 if even else best.samples_per_second / other.samples_per_second
-        times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} x "
-        parts.append(f"{times}as fast as {other.system}")
-    line = f"By seeds per second {best.system} is {', '.join(parts)} here."
-    least, most = (choose(r.seeds for r in results) for choose in (min, max))
-    how = "as many" if least == most else f"{least:,} to {most:,}"
-    line = f"{line} All train on {how} seeds per iteration."
-    if (count := len(best.makespans)) > 1:
-        line += f" Times: means over {count} seeds; cost, bytes, memory: of the first."
-    if any(key.startswith("job.times") for one in results for key in one.edits):
+def first_of_class(results: Sequence[Answer], row: Answer) -> Answer:
+    """Return the first row with which another is compared.
+
+    Steps on the whole graph and of mini-batches are compared to a target alone.
+    """
+    there = [other for other in results if not other.refused]
+    alike = [other for other in there if other.whole_graph == row.whole_graph]
+    return there[0] if row.question.target else alike[0]
+
+
+def ranking(results: Sequence[Answer]) -> Iterator[str]:
+    """Yield which system is how much faster, by seeds per second, class by class."""
+    there = [result for result in results if not result.refused]
+    whole = [result for result in there if result.whole_graph]
+    parts = [result for result in there if not result.whole_graph]
+    yield from _ranking_of(parts, "mini-batches" if whole else "")
+    yield from _ranking_of(whole, "the whole graph" if parts else "")
+    if whole and parts:
+        yield (
+            "Steps on the whole graph and of mini-batches learn differently, and are "
+            "not ranked beside each other: --to accuracy=0.88, say, does."
+        )
+    count = len(there[0].makespans)
+    if count > 1:
+        yield f"Times: means over {count} seeds; cost, bytes, memory: of the first."
+    if any(key.startswith("job.times") for row in there for key in row.edits):
         # 512 seeds of amazon_computers have 1.5 times the inputs of 128, not 4 times.
-        line += (
-            " Times are scaled by seeds, which overstates those of larger batches: "
+        yield (
+            "Times are scaled by seeds, which overstates those of larger batches: "
             "with job.rates each system counts its own operations."
         )
-    return line
 
 
 def _say_device(job: JobSection) -> str:
@@ -413,7 +293,30 @@ def _say_device(job: JobSection) -> str:
     return f"{line} at job.rates.collect, since no collect_device is stated"
 
 
-def edit_lines(result: SystemResult) -> list[str]:
+def _ranking_of(rows: Sequence[Answer], steps_on: str) -> Iterator[str]:
+    """Yield the order of the systems of one class."""
+    if len(rows) < 2:
+        return
+    best, *others = sorted(rows, key=lambda row: -row.samples_per_second)
+    phrases = [_as_fast(best, other) for other in others]
+    of_class = f" on {steps_on}" if steps_on else ""
+    order = f"{best.system} is {', '.join(phrases)}"
+    sentence = f"By seeds per second {order} here{of_class}."
+    counts = [row.seeds_per_step or 0 for row in rows]
+    least, most = min(counts), max(counts)
+    seeds = "as many" if least == most else f"{least:,} to {most:,}"
+    yield f"{sentence} All train on {seeds} seeds per iteration."
+
+
+def _as_fast(best: Answer, other: Answer) -> str:
+    # Both may be infinite.
+    is_even = best.samples_per_second == other.samples_per_second
+    ratio = 1.0 if is_even else best.samples_per_second / other.samples_per_second
+    times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} x "
+    return f"{times}as fast as {other.system}"
+
+
+def edit_lines(result: Answer) -> list[str]:
     """Return lines on a system's placement and each key that the file has otherwise."""
 
     def show(value: Any) -> str:
@@ -437,25 +340,33 @@ def edit_lines(result: SystemResult) -> list[str]:
 
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
-    columns = ("system", ">seeds per s", "limited by", ">busiest link")
-    below, above = found.below, found.above
-    text = f"{below.best} is faster from {below.value} to {above.value}"
+    below, above = found.below.best, found.above.best
+    low, high = found.below.value, found.above.value
+    text = f"{_where(below)} is faster from {low} to {high}"
     if found.found:
-        text = f"{below.best} is faster up to {below.value}, "
-        text += f"{above.best} from {above.value}"
+        text = f"{_where(below)} is faster up to {low}, {_where(above)} from {high}"
+    columns = ("system", "on", ">seeds per s", "limited by", ">busiest link")
     table = plain_table(f"{text}, by seeds per second", found.key, *columns)
-    for side in (below, above):
-        for result in side.results:
-            speed = format_number(result.samples_per_second, 4)
-            cells = speed, result.limit, format_duration(result.busiest_link)
-            style = "bold" if result.system == side.best else ""
-            table.add_row(str(side.value), result.system, *cells, style=style)
-    text = "nowhere in the range" if found.estimate is None else f"at {found.estimate}"
+    for side in (found.below, found.above):
+        for row in side.answers:
+            speed = format_number(row.samples_per_second, 4)
+            where = machines_words(row.placing).removeprefix("on ").partition(":")[0]
+            cells = [row.system, where, speed, row.limit]
+            link = format_duration(row.busiest_link)
+            style = "bold" if row is side.best else ""
+            table.add_row(str(side.value), *cells, link, style=style)
+
+    nowhere = found.estimate is None
+    text = "nowhere in the range" if nowhere else f"at {found.estimate}"
     table.caption = (
         f"first principles: the busiest link has as much to carry in both {text}; "
         f"{found.simulations} simulations"
     )
     return table
+
+
+def _where(row: Answer) -> str:
+    return f"{row.system} {machines_words(row.placing)}"
 
 
 _CURVES = (
@@ -467,7 +378,7 @@ _CURVES = (
 
 def systems_page(
     name: str,
-    results: Sequence[SystemResult],
+    results: Sequence[Answer],
     tables: Sequence[Table],
     lines: Sequence[str],
     target: tuple[float, str] | None = None,
@@ -508,7 +419,7 @@ def systems_page(
 
 
 def curves_of(
-    results: Sequence[SystemResult],
+    results: Sequence[Answer],
 ) -> dict[str, Sequence[tuple[float, float]]]:
     """Return the accuracy over time of every system, with its first seed."""
     return {

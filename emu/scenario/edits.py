@@ -24,7 +24,6 @@ from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems import Edit
 from emu.systems.system import content_of
-from emu.systems.training_section import TrainingSection
 from emu.units import DURATION, RATE, SIZE, Quantity
 
 if TYPE_CHECKING:
@@ -50,24 +49,12 @@ def placement_edit(scenario: Scenario, policy: str) -> Edit:
     if scenario.placed_by == "sequential":
         jobs = enumerate(scenario.jobs)
         sections = [(f"jobs[{i}].", item.placement) for i, item in jobs]
-    edit = walk_edit(scenario, policy)
+    edit: Edit = {}
     for key, section in sections:
         edit[f"{key}placement.policy"] = policy
         if section.is_explicit and policy != section.policy:
             edit[f"{key}placement.tasks"] = None
     return edit
-
-
-def walk_edit(scenario: Scenario, policy: str) -> Edit:
-    """Return ``epoch`` of jobs of which another placement policy has another default.
-
-    With it a file trains what it did.
-    """
-    return {
-        f"{key}job.epoch": job.epoch
-        for key, _, job in scenario.each_job()
-        if isinstance(job, TrainingSection) and job.epoch != job.default_epoch(policy)
-    }
 
 
 class ScenarioEdits:
@@ -168,7 +155,6 @@ class ScenarioEdits:
                 if process.startswith(prefix)
             }
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
-        edit |= walk_edit(self._scenario, "explicit")
         return self._scenario.job.machine_keys() | edit
 
     def fewer_machines(self, base: Change) -> Iterator[Change]:

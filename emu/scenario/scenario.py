@@ -127,18 +127,17 @@ class Scenario(sections.FileSection):
     def _with_walks(self) -> Self:
         """State ``epoch`` where the file does not.
 
-        From here on it is held: a comparison of placements trains one thing.
+        From here on it is held: a comparison of partitioners trains one thing.
         """
 
-        def with_epoch(job: JobSection, placed_by: str) -> JobSection:
+        def with_epoch(job: JobSection) -> JobSection:
             if not isinstance(job, TrainingSection) or job.epoch is not None:
                 return job
-            return job.model_copy(update={"epoch": job.default_epoch(placed_by)})
+            return job.model_copy(update={"epoch": job.default_epoch})
 
-        self.__dict__["job"] = with_epoch(self.job, self.placement.policy)
+        self.__dict__["job"] = with_epoch(self.job)
         self.__dict__["jobs"] = tuple(
-            item.model_copy(update={"job": with_epoch(item.job, item.placement.policy)})
-            for item in self.jobs
+            item.model_copy(update={"job": with_epoch(item.job)}) for item in self.jobs
         )
         return self
 

@@ -50,6 +50,29 @@ def variations(
     those that follow it, or varied. Raises ScenarioError when a ``vary`` cannot be read
     or is the second of its key, seeds are stated twice, or a scenario is wrong.
     """
+    keys = _read_values(vary)
+    for text in stated:
+        key, _ = split_override(text)
+        if key in keys:
+            problem = "--set states it already: remove one of them"
+            raise ScenarioError(problem, file=f"--vary {key}")
+    if "seed" in keys and seeds > 1:
+        raise ScenarioError("--vary states the seeds: remove it", file="--seeds")
+    as_stated = load(file, [*stated, "expect=null"])
+    first = as_stated.seed
+    points = []
+    for choice in product(*keys.values()):
+        values = dict(zip(keys, choice, strict=True))
+        overrides = [f"{key}={value}" for key, value in values.items()]
+        for seed in range(first, first + seeds):
+            changes = [*stated, "expect=null", f"seed={seed}", *overrides]
+            made = load(file, changes)
+            points.append(Point(values, made.seed, made, made == as_stated))
+    return points
+
+
+def _read_values(vary: Sequence[str]) -> dict[str, list[str]]:
+    """Return the values of every key; raises as `variations`."""
     keys: dict[str, list[str]] = {}
     for text in vary:
         key, rest = split_override(text)
@@ -65,16 +88,4 @@ def variations(
         keys[key] = list(dict.fromkeys(texts))
         if key.partition(".")[0] == "expect":
             raise ScenarioError("state it with --set", file=f"--vary {key}")
-    if "seed" in keys and seeds > 1:
-        raise ScenarioError("--vary states the seeds: remove it", file="--seeds")
-    as_stated = load(file, [*stated, "expect=null"])
-    first = as_stated.seed
-    points = []
-    for choice in product(*keys.values()):
-        values = dict(zip(keys, choice, strict=True))
-        overrides = [f"{key}={value}" for key, value in values.items()]
-        for seed in range(first, first + seeds):
-            changes = [*stated, "expect=null", f"seed={seed}", *overrides]
-            made = load(file, changes)
-            points.append(Point(values, made.seed, made, made == as_stated))
-    return points
+    return keys

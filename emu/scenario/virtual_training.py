@@ -24,7 +24,7 @@ from emu.systems import Problems
 from emu.systems.system import System, system_of
 from emu.training import evaluate, reference_training
 from emu.training import looks as training_looks
-from emu.training.kept import train_once, weight_settings
+from emu.training.kept import Extent, train_once, train_until, weight_settings
 from emu.training.looks import HELD, Look, Progress, count_seeds, space_looks
 from emu.training.reference import Watch, WholeGraphModel
 from emu.units import format_duration
@@ -42,6 +42,17 @@ def trains(job: Job) -> bool:
 def steps_of(job: Job) -> int:
     """Return the steps of the optimizer: of a pipeline fewer than cycles."""
     return job.iterations - max(task.behind for task in job.tasks)
+
+
+def seeds_seen(job: Job) -> int | None:
+    """Return the training vertices that all steps see; None of a job that trains none.
+
+    Raises DataError when the data set is missing or damaged.
+    """
+    if not trains(job):
+        return None
+    train = open_for(job.settings).train_count
+    return int(count_seeds(job.settings, train, steps_of(job))[-1])
 
 
 def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float64]:
@@ -175,16 +186,20 @@ def progress_along(
     train = partial(_train, scenario, schedule, looks, target, watch)
     if "program" in job.settings["model"]:  # it may import what no settings show
         return train()
-    causes = weight_settings(job.settings, opens=False) | {
-        "missed": system.updates_missed(job.settings),
-        "asked": [steps_of(job), looks.tolist(), target],
-    }
+    causes = weight_settings(job.settings, opens=False)
+    causes["missed"] = system.updates_missed(job.settings)
     if system.asynchronous(job.settings):
         reads, machines = schedule().reads, scenario.build_context().machines
         digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
         section = scenario.job.model_dump(mode="json")
         causes |= {"reads": digest, "job": section, "machines": machines}
-    return train_once(causes, train)
+    if until is None or not stops:
+        causes["asked"] = [steps_of(job), looks.tolist(), target]
+        return train_once(causes, train)
+
+    causes["spacing"] = [until.seeds, until.every]
+    extent = Extent(steps_of(job), split=until.split, accuracy=until.accuracy)
+    return train_until(causes, extent, train)
 
 
 def _train(

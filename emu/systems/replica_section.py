@@ -46,10 +46,6 @@ class ReplicaSection(TrainingSection):
     """Profiled times."""
 
     @override
-    def default_epoch(self, placed_by: str) -> str:
-        return "replicate"
-
-    @override
     def samplers(self, machines: Sequence[str]) -> int:
         return len(self.ranks(machines)) * self.samplers_per_worker
 

@@ -310,8 +310,8 @@ class TrainingSection(JobSection):
     epoch: Literal["replicate", "shard", "local"] | None = None
     """Walk of each sampler: the whole training set (``replicate``, the paper), an equal
     share of it by number (``shard``), or one of the vertices that its graph store has
-    (``local``, as DistDGL): the default of placement ``distdgl`` and of data_parallel
-    with METIS; else ``replicate``."""
+    (``local``, as DistDGL): the default of data_parallel with METIS; else
+    ``replicate``, wherever tasks are placed."""
     credit_window: Window = DEFAULT_WINDOW
     """Batches under way: the first task of batch n waits for the worker's batch n - K,
     of P3 for the end of cycle n - K; ``unlimited`` for no limit."""
@@ -346,9 +346,10 @@ class TrainingSection(JobSection):
         """Layers of the model, one hop of sampling each."""
         return self.model.layers or len(self.fanouts)
 
-    def default_epoch(self, placed_by: str) -> str:
-        """Return ``epoch`` where none is stated: DistDGL learns what lies beside it."""
-        return "local" if placed_by == "distdgl" else "replicate"
+    @property
+    def default_epoch(self) -> str:
+        """Walk where none is stated, wherever the tasks stand."""
+        return "replicate"
 
     def share(self, kind: str) -> float:
         """Return a task's part of its kind's time: samplers share a mini-batch."""

@@ -10,16 +10,26 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from emu.graph_data.prepared import forget_oldest, prepare_arrays, write_arrays
+import numpy as np
+
+from emu.errors import DataError
+from emu.graph_data.prepared import (
+    PreparedArrays,
+    forget_oldest,
+    prepare_arrays,
+    write_arrays,
+)
 from emu.graph_data.sources import source_of
 from emu.host.files import cache_home
 from emu.names import file_part
-from emu.training.looks import Progress
+from emu.training.looks import HELD, Progress, reach
 
 _WEIGHTS = (
     "dataset", "model", "optimizer", "precision", "seed", "epoch", "fanouts",
@@ -27,7 +37,8 @@ _WEIGHTS = (
 )  # fmt: skip
 _PARTS = ("partitioner", "parts", "boxes")
 #: Trainings on disk; those last used stay.
-MOST_KEPT = 256
+MOST_KEPT = 1024
+_ENDING = "-accuracy"
 
 
 def weight_settings(settings: Mapping[str, Any], *, opens: bool) -> dict[str, Any]:
@@ -39,6 +50,47 @@ def weight_settings(settings: Mapping[str, Any], *, opens: bool) -> dict[str, An
     return {name: settings[name] for name in (*_WEIGHTS, *parts) if name in settings}
 
 
+@dataclass(frozen=True)
+class Extent:
+    """How far a training goes that ends where a target is reached."""
+
+    steps: int
+    """Steps at most."""
+    split: str
+    accuracy: float
+    """Share of the split that `HELD` looks in a row have to hold."""
+
+    def cut(self, progress: Progress) -> Progress | None:
+        """Return a training as far as this goes; None where it ended before.
+
+        ``progress``: of equal weights and looks, to this target or another one.
+        """
+        count = int(
+            np.searchsorted(progress.looks[: progress.spaced], self.steps, "right")
+        )
+        levels = progress.accuracy[self.split][:count]
+        reached = reach(levels, self.accuracy)
+        if reached is not None:
+            count = reached + HELD
+            last_step = int(progress.looks[count - 1])
+        elif progress.diverged is not None and progress.diverged <= self.steps:
+            return progress
+        elif len(progress.loss) >= self.steps:
+            last_step = self.steps
+        else:
+            return None
+
+        accuracy = {
+            split: shares[:count] for split, shares in progress.accuracy.items()
+        }
+        return Progress(
+            loss=progress.loss[:last_step],
+            looks=progress.looks[:count],
+            accuracy=accuracy,
+            spaced=count,
+        )
+
+
 def train_once(causes: Mapping[str, Any], train: Callable[[], Progress]) -> Progress:
     """Return a training, from disk where it is kept.
 
@@ -46,28 +98,64 @@ def train_once(causes: Mapping[str, Any], train: Callable[[], Progress]) -> Prog
     emu's code and the versions of what computes are added here. Raises DataError when
     the data set is missing, or what is kept is damaged or cannot be written.
     """
+    home = cache_home() / "prepared"
+    return _keep(home / f"{_stem(causes)}{_ENDING}", train)
+
+
+def train_until(
+    causes: Mapping[str, Any], extent: Extent, train: Callable[[], Progress]
+) -> Progress:
+    """Return a training as far as an extent goes, from disk where as much is kept.
+
+    A longer one holds it, and one that reached its target holds it at any length.
+    ``causes``: as of `train_once`, with the spacing of looks; raises as that.
+    """
+    home = cache_home() / "prepared"
+    stem = _stem(causes)
+    for folder in home.glob(f"{stem}-*{_ENDING}"):
+        with suppress(DataError):  # another process may just remove it
+            if (progress := extent.cut(_read(folder))) is not None:
+                return progress
+
+    length = f"{extent.steps}-{extent.split}-{extent.accuracy:.9g}"
+    progress = _keep(home / f"{stem}-{file_part(length)}{_ENDING}", train)
+    return extent.cut(progress) or progress
+
+
+def _stem(causes: Mapping[str, Any]) -> str:
     dataset = {**causes["dataset"]}
     name = dataset["name"]
-    graph = source_of(dataset).fingerprint
+    fingerprint = source_of(dataset).fingerprint
     dataset.pop("root", None)  # the same graph elsewhere trains the same
-    origin = [{**causes, "dataset": dataset}, graph, _versions()]
+    origin = [{**causes, "dataset": dataset}, fingerprint, _versions()]
     text = json.dumps(origin, sort_keys=True)
-    key = hashlib.sha256(text.encode()).hexdigest()[:16]
-    home = cache_home() / "prepared"
+    return f"{file_part(name)}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
+
+def _keep(folder: Path, train: Callable[[], Progress]) -> Progress:
     def write(partial: Path) -> dict[str, Any]:
         progress = train()
-        forget_oldest(home, "*-accuracy", MOST_KEPT - 1)
+        forget_oldest(folder.parent, f"*{_ENDING}", MOST_KEPT - 1)
         arrays = {"loss": progress.loss, "looks": progress.looks, **progress.accuracy}
         write_arrays(partial, arrays)
         names = {"accuracy": [*progress.accuracy]}
         return {**names, "spaced": progress.spaced, "diverged": progress.diverged}
 
-    store = prepare_arrays(home / f"{file_part(name)}-{key}-accuracy", write)
-    os.utime(store.folder)  # the newest now: in use
-    facts = store.facts | {n: store.array(n) for n in ("loss", "looks")}
-    facts["accuracy"] = {split: store.array(split) for split in facts["accuracy"]}
-    return Progress(**facts)
+    prepare_arrays(folder, write)
+    return _read(folder)
+
+
+def _read(folder: Path) -> Progress:
+    store = PreparedArrays(folder)
+    with suppress(OSError):
+        os.utime(folder)  # the newest now: in use
+    return Progress(
+        loss=store.array("loss"),
+        looks=store.array("looks"),
+        accuracy={split: store.array(split) for split in store.facts["accuracy"]},
+        spaced=store.facts["spaced"],
+        diverged=store.facts["diverged"],
+    )
 
 
 @cache

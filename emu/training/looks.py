@@ -15,7 +15,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan
+from emu.errors import DataError
+from emu.graph_data import BatchPlan, open_for
+from emu.problem import Epoch
 
 #: Looks in a row that hold a target which counts as reached.
 HELD = 3
@@ -38,6 +40,22 @@ def count_seeds(
     if trains_whole_graph(settings):
         return numbers * train
     return BatchPlan.from_settings(settings).seeds_after(train, numbers)
+
+
+def epoch_of(settings: Mapping[str, Any]) -> Epoch | None:
+    """Return the epoch of a job of ``Job.settings``; None without mini-batches.
+
+    Where the data set is not there, as beside a profile, every batch counts in full.
+    """
+    if "workers" not in settings or trains_whole_graph(settings):
+        return None
+    plan = BatchPlan.from_settings(settings)
+    try:
+        train = open_for(settings).train_count
+    except DataError:
+        return Epoch(1, plan.samplers * plan.batch_size)
+    steps = plan.steps_per_epoch(train)
+    return Epoch(steps, int(plan.seeds_after(train, np.array([steps]))[0]))
 
 
 def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:

@@ -63,12 +63,14 @@ def test_a_bad_vary_is_refused(text: str) -> None:
 
 
 def test_every_point_has_the_values_that_it_says() -> None:
-    points = variations(GOLDEN, ["seed=7"], ["seed=0,5"], seeds=1)
+    points = variations(GOLDEN, [], ["seed=0,5"], seeds=1)
 
     assert [point.scenario.seed for point in points] == [0, 5]
     assert [point.seed for point in points] == [0, 5]
     with pytest.raises(ScenarioError, match="--vary states the seeds"):
         variations(GOLDEN, [], ["seed=0,5"], seeds=2)
+    with pytest.raises(ScenarioError, match="--vary seed: --set states it already"):
+        variations(GOLDEN, ["seed=7"], ["seed=0,5"], seeds=1)
     with pytest.raises(ScenarioError, match="write all values in one"):
         variations(GOLDEN, [], ["job.iterations=1", "job.iterations=2"], seeds=1)
 
@@ -84,6 +86,23 @@ def test_writes_points_table_and_picture(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert (tmp_path / "points.svg").stat().st_size > 5000
     assert "maxmin" in result.output
+
+
+def test_without_matplotlib_the_table_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit code is that of the points, of which some miss what is expected."""
+    monkeypatch.setitem(sys.modules, "emu.report.plot_curves", None)
+    monkeypatch.setitem(sys.modules, "emu.report.plot_style", None)
+    result = call("--out", tmp_path)
+
+    assert result.exit_code == 0, result.output
+    assert "points.svg is left out" in result.output
+    assert "maxmin" in result.stdout
+    assert (tmp_path / "points.csv").exists()
+    assert not (tmp_path / "points.svg").exists()
+    missing = call("--out", tmp_path / "other", "--set", "expect.makespan=1 s")
+    assert missing.exit_code == 6
 
 
 def test_finished_points_are_not_done_again(tmp_path: Path) -> None:

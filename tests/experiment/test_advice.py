@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,19 +18,19 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.advice import (
-    Advice,
-    Choice,
-    Lever,
-    Terms,
-    advise,
-    list_levers,
-)
+from emu.experiment.advice import Advice, advise, find_target
+from emu.experiment.advice_search import Choice, Terms
 from emu.experiment.job_shares import combine_counts, list_counts, share_machines
-from emu.experiment.systems import Target, chosen_system, list_variants
-from emu.prediction.analysis.throughput import job_times, pace, seeds_per_iteration
+from emu.experiment.learning_rates import find_rate, list_rates, next_rate
+from emu.experiment.levers import Lever, list_levers
+from emu.experiment.question import Answer, Question, answer
+from emu.experiment.systems import Target, as_variant, list_variants
+from emu.prediction.analysis.throughput import job_times
 from emu.scenario import Scenario, load, prepare
 from emu.scenario.scenario_file import loads
+from emu.scenario.virtual_training import NotReached, look_until, progress_along
+from emu.training.looks import epoch_of
+from emu.units import MONEY
 
 # Of seconds of processor time; more on a busy machine.
 pytestmark = pytest.mark.timeout(600)
@@ -76,14 +80,24 @@ def without_prices() -> dict[str, Any]:
     return {"cluster": {"machines": machines}}
 
 
-def seconds_of(scenario: Scenario) -> float:
-    """Return the seconds of an epoch from the speed in seeds."""
-    schedule = prepare(scenario).simulate()
-    speed = pace(schedule)
-    train = 197  # training vertices of the graph
-    if (rate := speed.samples_per_second) is not None:
-        return train / rate
-    return cast("float", speed.iteration_seconds)
+def price_of(found: Answer) -> float:
+    """Return the dollars of an epoch."""
+    assert found.cost is not None
+    _, schedule = found.first
+    return float(found.cost["total"]) / schedule.makespan * found.epoch_seconds
+
+
+def every_answer(scenario: Scenario, **keys: Any) -> Iterator[Answer]:
+    """Yield every row on every set of machines, with the file's settings."""
+    names = scenario.cluster.names
+    subsets = [some for count in (1, 2, 3) for some in combinations(names, count)]
+    for row, machines in product(list_variants(["all"]), subsets):
+        if row == "one_machine" and len(machines) > 1:
+            continue
+        question = Question(scenario, row, machines=machines, per_machine=True)
+        found = answer(replace(question, **keys))
+        if found.refused is None:
+            yield found
 
 
 @pytest.fixture(scope="module")
@@ -91,61 +105,95 @@ def advice() -> Advice:
     return advise(scenario_of(), Terms(seeds=2))
 
 
-def test_no_system_on_any_machines_is_better(advice: Advice) -> None:
+def test_no_system_of_its_class_is_better_on_any_machines(advice: Advice) -> None:
     scenario = scenario_of()
-    names, least = scenario.cluster.names, float("inf")
-    subsets = [some for n in (1, 2, 3) for some in combinations(names, n)]
-    for row, some in product(list_variants(["all"]), subsets):
-        if row != "one_machine" or len(some) == 1:
-            plain = chosen_system(scenario, row, None, some, spread=True)
-            least = min(least, Choice.simulate(row, plain, None).seconds)
+    every = [one for one in every_answer(scenario) if not one.whole_graph]
+    least = min(one.epoch_seconds for one in every)
 
     assert advice.best.seconds <= least * (1 + 1e-9)
     assert isinstance(advice.stated, Choice)
-    assert advice.best.seconds < advice.stated.seconds
-    assert [one.seconds for one in advice.others] == sorted(
-        one.seconds for one in advice.others
-    )
+    assert advice.best.seconds <= advice.stated.seconds
+    times = [other.seconds for other in advice.others]
+    assert times == sorted(times)
+    assert not {choice.row for choice in advice.others} & {"dgcl", "dorylus.pipe"}
+    assert "write --to" in str(advice.refused["dgcl"])
 
 
-def test_a_time_of_an_epoch_is_that_of_its_speed(advice: Advice) -> None:
-    for choice in (advice.best, *advice.others):
-        assert choice.seconds == pytest.approx(seconds_of(choice.plain))
+def test_the_cheapest_is_named_where_nothing_is_cheap_enough() -> None:
+    scenario = scenario_of()
+    every = [one for one in every_answer(scenario) if not one.whole_graph]
+    terms = Terms(seeds=1, budget=1e-12)
+    with pytest.raises(ScenarioError) as refused:
+        advise(scenario, terms)
+
+    text = str(refused.value).partition("the cheapest is ")[2]
+    cheapest = MONEY.parse(re.findall(r"and (\S+ \$)", text)[0])
+    assert cheapest <= min(map(price_of, every)) * 1.01
 
 
-def test_what_is_written_simulates_to_what_is_printed(tmp_path: Path) -> None:
+def test_a_budget_is_kept_by_the_fastest_that_does(advice: Advice) -> None:
+    every = [one for one in every_answer(scenario_of()) if not one.whole_graph]
+    prices = sorted(map(price_of, every))
+    budget = prices[len(prices) // 2]
+    fitting = [one.epoch_seconds for one in every if price_of(one) <= budget]
+
+    found = advise(scenario_of(), Terms(seeds=1, budget=budget))
+    assert found.best.cost is not None
+    assert found.best.cost <= budget
+    assert found.best.seconds <= min(fitting) * (1 + 1e-9)
+    assert found.best.seconds >= advice.best.seconds * (1 - 1e-9)
+
+
+TO = {"cluster": {"machines": FILE["cluster"]["machines"][:1]}}
+
+
+def test_to_an_accuracy_no_row_rate_or_machines_are_better(tmp_path: Path) -> None:
+    """Whatever is written is simulated to the number that is printed."""
     file, out = tmp_path / "file.json", tmp_path / "best.yaml"
-    file.write_text(json.dumps(FILE))
-    arguments = ["advise", str(file), "--seeds", "1", "--max-staleness", "0"]
-    arguments += ["--write", str(out)]
+    job = {**JOB, "workers": 2, "rates": {**RATES, "multiply": "4 ps"}}
+    file.write_text(json.dumps({**FILE, **TO, "job": job}))
+    arguments = ["advise", str(file), "--seeds", "1", "--to", "accuracy=0.6"]
+    arguments += ["--within", "30", "--write", str(out)]
     arguments += ["--json", str(tmp_path / "advice.json")]
 
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     content = json.loads((tmp_path / "advice.json").read_text())
+    best = content["best"]
+    assert best["seconds"] <= content["stated"]["seconds"]
+    ready = prepare(load(out))
+    assert ready.simulate().makespan == best["makespan"] == best["seconds"]
+    assert ready.reached is not None
+    assert ready.reached.accuracy >= 0.6
 
-    assert prepare(load(out)).simulate().makespan == content["best"]["makespan"]
-    assert "what would change it" in result.stdout
-    assert content["best"]["machines"] == [*load(out).job.ranks(["a0", "a1", "b"])]
-    refused = content["refused"].keys()
-    assert refused >= {"p3.A", "dorylus.async"}
-    assert not refused & {"p3.none", "dorylus.pipe", "dgtp"}
+    target = Target(0.6, within=30)
+    scenario = load(file)
+    for rate in (0.1, 0.3):
+        settings = {"job.optimizer.lr": rate}
+        for found in every_answer(scenario, settings=settings, target=target):
+            assert best["seconds"] <= found.makespan * (1 + 1e-9), found.question
+    assert {0.03, 0.1, 0.3} <= {*content["rates"]}
 
 
-def test_to_an_accuracy_batches_are_tried_and_the_file_is_never_better() -> None:
-    target, alike = (
-        Target(0.4, within=20),
-        {"machines": FILE["cluster"]["machines"][:1]},
-    )
-    job = {**JOB, "workers": 2, "rates": {**RATES, "multiply": "4 ps"}}
-    found = advise(scenario_of(cluster=alike, job=job), Terms(target, seeds=1))
+def test_the_target_is_what_the_file_reaches_in_its_own_length() -> None:
+    job = {**JOB, "iterations": 40}
+    scenario = scenario_of(job=job)
+    target = find_target(scenario)
+    ready = prepare(scenario)
+    progress = progress_along(ready.scenario, ready.simulate)
+    levels = progress.accuracy["valid"][: progress.spaced]
+    held = max(min(levels[n : n + 3]) for n in range(len(levels) - 2))
 
-    assert isinstance(found.stated, Choice)
-    assert found.best.seconds <= found.stated.seconds
-    again = prepare(found.best.scenario)
-    assert again.simulate().makespan == found.best.schedule.makespan
-    assert again.reached is not None
-    assert again.reached.accuracy >= 0.4
+    assert held - 0.001 < target.accuracy <= held
+    until = {"accuracy": "70 %", "split": "test"}
+    assert find_target(scenario_of(until=until)) == Target(0.7, "test")
+
+
+def test_a_job_that_trains_nothing_has_no_accuracy() -> None:
+    with pytest.raises(ScenarioError, match="--per-epoch"):
+        find_target(load("golden"))
+    with pytest.raises(ScenarioError, match="custom"):
+        advise(load("golden"), Terms(seeds=1))
 
 
 def test_no_setting_is_advised_that_changes_nothing() -> None:
@@ -166,30 +214,24 @@ def test_no_setting_is_advised_that_changes_nothing() -> None:
     stated = loads(json.dumps({"cluster": alike, "job": job}), name="three.json")
     best = advise(stated, Terms(seeds=1)).best
 
-    assert best.keys == {"sync": "ring"}
+    assert "parameter_servers" not in best.settings
 
 
 def test_a_deadline_alone_asks_for_the_cheapest(advice: Advice) -> None:
     slow = advice.best.seconds * 10
 
     cheap = advise(scenario_of(), Terms(seeds=1, deadline=slow))
+    with pytest.raises(ScenarioError, match="the fastest is"):
+        advise(scenario_of(), Terms(seeds=1, deadline=advice.best.seconds / 2))
     assert cheap.best.seconds <= slow
     assert (cheap.best.cost or 0.0) <= (advice.best.cost or 0.0)
-    assert any(
-        what.startswith("the dearest machines") for what, _ in cheap.changes
-    ) or ("b" in cheap.best.machines)
 
 
-def test_what_cannot_be_is_one_line(advice: Advice) -> None:
+def test_what_cannot_be_is_one_line() -> None:
     with pytest.raises(
         ScenarioError, match=r"cluster.machines: no machine has a price"
     ):
         advise(scenario_of(**without_prices()), Terms(budget=1.0))
-    terms = Terms(seeds=1, budget=1e-12, deadline=advice.best.seconds / 2)
-    with pytest.raises(ScenarioError, match=r"the fastest is .*, the cheapest"):
-        advise(scenario_of(), terms)
-    with pytest.raises(ScenarioError, match="custom"):
-        advise(load("golden"), Terms(seeds=1))
 
 
 def test_systems_that_a_file_cannot_be_say_why() -> None:
@@ -198,29 +240,48 @@ def test_systems_that_a_file_cannot_be_say_why() -> None:
     job = {**JOB, "times": times}
     del job["rates"]
 
-    found = advise(scenario_of(job=job, **without_prices()), Terms(seeds=1))
-    assert {"dgcl", "dorylus.pipe"} <= found.refused.keys()
+    terms = Terms(seeds=1, staleness=0)
+    found = advise(scenario_of(job=job, **without_prices()), terms)
+    assert {"dgcl", "dorylus.pipe", "p3.A"} <= found.refused.keys()
+    assert not found.refused.keys() & {"p3.none", "dgtp"}
     assert found.rate is not None
     assert found.best.cost is None
 
 
-@given(st.floats(1.2, 15.0), st.booleans())
+@given(st.floats(1.05, 15.0), st.booleans(), st.booleans())
 def test_a_crossover_is_where_the_rival_begins_to_win(
     at: float,
     up: bool,  # noqa: FBT001
+    whole: bool,  # noqa: FBT001
 ) -> None:
-    best, rival = (cast("Choice", name) for name in ("best", "rival"))
-    lever = Lever("x", lambda value: {"x": value}, str)
+    now = 16.0
+    lever = Lever("x", lambda value: {"x": value}, str, now, whole=whole)
+    threshold = now * at if up else now / at
 
-    def judge(one: Choice, edit: Any) -> tuple[bool, float]:
-        value = edit["x"] if up else 1 / edit["x"]
-        return False, value if one is best else at
+    def wins(edit: Any) -> bool:
+        return bool(edit["x"] >= threshold if up else edit["x"] <= threshold)
 
-    ((words, ahead),) = lever.find_changes(best, [rival], judge)
-    value = float(words.split()[-1])
-    assert ahead is rival
-    assert 1 <= (value if up else 1 / value) / at <= 1.06
-    assert words.startswith("x from" if up else "x down to")
+    for end in lever.ends:
+        if wins(lever.edit(end)):
+            value = lever.find_value(end, wins)
+            assert wins(lever.edit(value))
+            apart = abs(value - threshold)
+            assert apart < 1 if whole else apart / threshold < 0.011
+            side = "from" if up else "down to"
+            assert lever.words(value).startswith(f"x {side} ")
+
+
+def test_levers_stay_within_what_a_file_can_state() -> None:
+    job = {**JOB, "dataset": {**JOB["dataset"], "feature_length": 900}}
+    scenario = scenario_of(job=job)
+    levers = {lever.name: lever for lever in list_levers(scenario, priced=False)}
+    features = levers["features"]
+
+    assert features.ends == [56, 10_000]
+    for end in features.ends:
+        load(scenario, features.edit(end))
+    with pytest.raises(ScenarioError):
+        load(scenario, features.edit(10_001))
 
 
 def test_a_network_is_faster_in_all_of_its_links() -> None:
@@ -241,17 +302,46 @@ def test_a_network_is_faster_in_all_of_its_links() -> None:
     assert levers["latency of NICs"].now == 1e-3
 
 
-@given(st.floats(0.9, 1.2))
-def test_what_is_ahead_as_it_is_is_no_change(rival_takes: float) -> None:
-    """A tie may be ahead with the seed of the file."""
-    best, rival = (cast("Choice", name) for name in ("best", "rival"))
-    lever = Lever("x", lambda value: {"x": value}, str)
+@pytest.mark.parametrize(
+    ("stated", "grid"),
+    [
+        (0.01, [0.01, 0.003, 0.03, 0.1]),
+        (0.03, [0.03, 0.01, 0.1, 0.3]),
+        (0.05, [0.05, 0.03, 0.1, 0.3]),
+        (1.0, [1.0, 0.3, 3.0, 10.0]),
+    ],
+)
+def test_rates_are_tried_around_the_stated_one(
+    stated: float, grid: list[float]
+) -> None:
+    assert list_rates(stated) == grid
+    assert next_rate(max(grid), sorted(grid)) == pytest.approx(
+        {0.1: 0.3, 0.3: 1.0, 10.0: 30.0}[max(grid)]
+    )
+    assert next_rate(grid[0], sorted(grid)) is None
+    assert next_rate(0.05, [0.05, 0.1]) == 0.03
 
-    def judge(one: Choice, edit: Any) -> tuple[bool, float]:
-        return False, edit["x"] if one is best else rival_takes
 
-    changes = [*lever.find_changes(best, [rival], judge)]
-    assert [one for _, one in changes] == [rival] * (rival_takes >= 1)
+@pytest.mark.parametrize("system", ["data_parallel", "dgcl"])
+def test_the_best_rate_is_the_one_with_the_fewest_steps(system: str) -> None:
+    rates = {**RATES, "multiply": "4 ps"}
+    job = {**JOB, "optimizer": {"name": "adam", "lr": 0.01}, "rates": rates}
+    target = Target(0.6, within=40)
+    plain = as_variant(scenario_of(job=job), system)
+    found = find_rate(plain, target)
+
+    steps = {}
+    for rate in (0.003, 0.01, 0.03, 0.1, 0.3):
+        with suppress(NotReached):
+            scenario = target.end(load(plain, {"job.optimizer.lr": rate}))
+            whole = scenario.model_copy(update={"until": None})
+            steps[rate] = look_until(scenario, prepare(whole).simulate)[-1].step
+    assert found.best.steps == min(steps.values())
+    assert steps[found.best.rate] == found.best.steps
+    kept = find_rate(plain, target, keep=True)
+    assert [*kept.tried] == [0.01]
+    early = find_rate(plain, target, found.best.passes - 1)
+    assert early.best.passes > found.best.passes - 1
 
 
 counts = st.dictionaries(
@@ -313,7 +403,9 @@ def test_jobs_get_machines_of_their_own(by_weight: bool) -> None:  # noqa: FBT00
         5 * times["x"] + times["y"] if by_weight else max(times.values())
     )
     ready = prepare(found.best.scenario)
-    together = job_times(ready.simulate(), ready.realization, ready.policy)
-    epochs = 5 * (seeds_per_iteration(ready.problem.job.settings_of("x")) or 0) / 197
+    together = job_times(ready.simulate(), ready.realization, ready.policy, epoch_of)
+    walk = epoch_of(ready.problem.job.settings_of("x"))
+    assert walk is not None
+    epochs = 5 / walk.steps * walk.seeds / 197
     assert together[0].seconds / epochs == pytest.approx(times["x"])
     assert together[1].seconds / 4 == pytest.approx(times["y"])

@@ -17,11 +17,10 @@ from typer.testing import CliRunner
 import emu
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.crossover import compare_variants
+from emu.experiment.question import Answer
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import list_sources, write_rows
-from emu.report.comparison import Candidate
-from emu.report.system_tables import SystemResult
+from emu.experiment.variants import Candidate, compare_variants
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.scenario_file import loads
 from tests import draws
@@ -62,7 +61,7 @@ def takes(ready: Experiment) -> float:
     return ready.attempts(ready.simulate()).makespan
 
 
-def check_files(rows: Sequence[Candidate | SystemResult]) -> int:
+def check_files(rows: Sequence[Candidate | Answer]) -> int:
     """Simulate what every row leaves; return how many rows there were."""
     count = 0
     with TemporaryDirectory() as folder:

@@ -11,16 +11,20 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.crossover import Values, find_crossover
-from emu.experiment.system_rows import compare_systems, limits_of
+from emu.experiment.bisection import middle
+from emu.experiment.crossover import Crossover, Side, Values, find_crossover
+from emu.experiment.question import Answer
+from emu.experiment.row_figures import limits_of
+from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import as_system
 from emu.graph_data import count_samples
-from emu.prediction.analysis.throughput import Pace
-from emu.report.system_tables import Crossover, Side, SystemResult, crossover_table
-from emu.scenario import prepare
+from emu.report.system_tables import crossover_json, crossover_table
+from emu.scenario import load, prepare
 from emu.scenario.document import value_at
 from emu.scenario.scenario_file import loads
 from emu.units import RATE
+from tests.experiment.test_question import scenario_of
+from tests.report.answers import answer_of
 
 #: Few vertices of layer 1 reach many of layer 0: the network is all that counts.
 TEXT = """\
@@ -34,6 +38,7 @@ job:
   batch_size: 200
   iterations: 8
   push: derived
+  machines: [m0, m1]
   times:
     {sampler: 0 s, model_forward: 0 s, data_forward: 0 s, data_backward: 0 s,
      model_backward: 0 s}
@@ -53,11 +58,12 @@ def test_crossover_by_hidden_width() -> None:
 
     assert found.found
     assert found.above.value == found.below.value + 1
-    assert (found.below.best, found.above.best) == ("p3", "data_parallel")
+    assert found.below.best.system == "p3"
+    assert found.above.best.system == "data_parallel"
     assert found.estimate == pytest.approx(found.below.value, rel=0.1)
     assert count_samples.cache_info().misses == 1  # for both systems, at every width
     for side in (found.below, found.above):
-        for result in side.results:
+        for result in side.answers:
             changed = {"job.model.hidden": side.value}
             again = prepare(as_system(loads(TEXT), result.system, changed)).simulate()
             assert again.makespan == result.makespan
@@ -67,32 +73,64 @@ def test_crossover_by_hidden_width() -> None:
 def test_the_table_shows_what_decides() -> None:
     """Over few mini-batches P3's pipeline has fewer per second and the best pace."""
 
-    def measured(system: str, makespan: float, rate: float) -> SystemResult:
-        pace = {0: Pace(750 / rate, rate, None, {})}
-        return SystemResult(
-            system,
-            {0: makespan},
-            {"link m0 in": 0.09},
-            busiest_link=0.1,
-            seeds=750,
-            paces=pace,
-        )
+    def measured(system: str, rate: float) -> Answer:
+        limits = {"link m0 in": 0.09}
+        return answer_of({0: 1.0}, system, rate, limits=limits, busiest_link=0.1)
 
     sides = [
-        Side(h, (measured("p3", 0.098, rate), measured("data_parallel", 0.09, 72_000)))
-        for h, rate in ((83, 73_480), (84, 71_000))
+        Side(hidden, (measured("p3", rate), measured("data_parallel", 72_000)))
+        for hidden, rate in ((83, 73_480), (84, 71_000))
     ]
     table = crossover_table(Crossover("job.model.hidden", sides[0], sides[1], None, 2))
     shown = [[*column.cells] for column in table.columns]
 
-    assert [sides[0].best, sides[1].best] == ["p3", "data_parallel"]
-    one, other = measured("p3", 0.1, 70_000), measured("data_parallel", 0.2, 70_000)
-    assert (Side(83, (one, other)).best, Side(83, (other, one)).best) == (
-        "p3",
-        "data_parallel",
-    )
+    assert [side.best.system for side in sides] == ["p3", "data_parallel"]
+    first, second = measured("p3", 70_000), measured("data_parallel", 70_000)
+    assert Side(83, (first, second)).best is first
+    assert Side(83, (second, first)).best is second
     assert ["73,480", "72,000", "71,000", "72,000"] in shown
     assert "by seeds per second" in str(table.title)
+
+
+RATES = {
+    "aggregate": "2 ns", "multiply": "20 ps", "sample": "300 ns", "collect": "10 ns",
+    "step": "1 ns", "launch": "40 us",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_sides_are_rows_of_a_comparison(seed: int) -> None:
+    """Each system on its own machines, of which one is slow."""
+    rng = np.random.default_rng(seed)
+    slow = {"name": "slow", "nic": f"{rng.integers(5, 40)} Mbit/s"}
+    edit = {
+        "cluster.machines": [{"count": 2, "nic": "1 Gbit/s"}, slow],
+        "job.machines": None,
+        "job.times": None,
+        "job.rates": RATES,
+        "job.dataset.scale": 0.002,
+        "job.batch_size": 20,
+    }
+    scenario = loads(TEXT, edit)
+    key = "job.dataset.feature_length"
+    names = ("data_parallel", "p3")
+    found = find_crossover(scenario, key, names, Values.between("8", "512"))
+
+    for side in found.sides:
+        rows = compare_systems(load(scenario, {key: side.value}), names)
+        assert [row.makespan for row in rows] == [row.makespan for row in side.answers]
+        assert [row.machines for row in rows] == [row.machines for row in side.answers]
+        assert any("slow" not in row.machines for row in rows)
+        best = max(rows, key=lambda row: row.samples_per_second)
+        assert best.system == side.best.system
+        assert crossover_json(found)["sides"][0]["machines"]
+
+
+def test_a_key_that_a_system_lacks_is_refused() -> None:
+    values = Values.between("1", "3")
+    names = ("dgtp", "data_parallel")
+    with pytest.raises(ScenarioError, match="changes nothing of data_parallel"):
+        find_crossover(scenario_of(), "job.parameter_servers", names, values)
 
 
 def test_no_crossover() -> None:
@@ -106,11 +144,11 @@ def test_no_crossover() -> None:
     assert not found.found
     assert found.estimate is None
     assert (found.below.value, found.above.value, found.simulations) == (2, 4, 4)
-    assert found.to_json()["sides"][0]["best"] == "p3"
+    assert crossover_json(found)["sides"][0]["best"] == "p3"
 
 
 def test_systems_side_by_side() -> None:
-    on_both = loads(TEXT, {"job.machines": ["m0", "m1"]})
+    on_both = loads(TEXT)
     results = compare_systems(on_both, ["data_parallel", "p3"], seeds=2)
 
     assert [sorted(result.makespans) for result in results] == [[0, 1], [0, 1]]
@@ -127,12 +165,12 @@ def test_systems_side_by_side() -> None:
 def test_values() -> None:
     rates = Values.between("1 Gbit/s", "4 Gbit/s")
 
-    assert rates.write(rates.middle(1.0, 4.0) or 0) == "2 Gbit/s"
-    assert rates.middle(2.0, 2.001) is None
+    assert rates.write(middle(1.0, 4.0, whole=False) or 0) == "2 Gbit/s"
+    assert middle(2.0, 2.001, whole=False) is None
     assert Values.between("100 Mbit/s", "4 Gbit/s") == Values(0.1, 4.0, "Gbit/s")
     assert Values.around(32) == Values(2, 512, whole=True)
-    assert Values.between("2", "9").middle(2, 4) == 3
-    assert Values.between("2", "9").middle(3, 4) is None
+    assert middle(2, 4, whole=True) == 3
+    assert middle(3, 4, whole=True) is None
     for low, high, message in (
         ("1 s", "2 ms", "must be more than 0 and less"),
         ("1 s", "2 MB", "1 s is no number of MB"),

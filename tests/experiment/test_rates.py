@@ -21,6 +21,7 @@ from emu.experiment.profiling import (
     rates_keys,
 )
 from emu.problem import Profile
+from emu.problem.fields.quantities import default_time
 from emu.problem.workloads.operations import OPERATIONS
 from emu.scenario import Experiment, Scenario, build_job, load, prepare, realize
 from emu.scenario.scenario_file import loads
@@ -139,6 +140,6 @@ def test_the_command_leaves_a_scenario_that_runs(tmp_path: Path) -> None:
     rated = load(out)
     rates = rated.job.operation_rates
     assert rates is not None
-    assert all(rate > 0 for rate in rates.stated.values())
+    assert all(default_time(rate) > 0 for rate in rates.stated.values())
     assert np.isfinite(prepare(rated).simulate().makespan)
     assert "at the furthest" in done.output

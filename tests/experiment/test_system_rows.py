@@ -18,13 +18,15 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.cli.compare_command import form_of, write_systems
 from emu.cli.report_commands import Form
-from emu.cli.what_if_commands import form_of, write_systems
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
-from emu.experiment.system_rows import compare_systems, limits_of, measure
+from emu.experiment.row_figures import limits_of
+from emu.experiment.system_rows import compare_systems, measure
 from emu.experiment.systems import Target, as_variant, list_settings
 from emu.graph_data import open_for, open_parts
+from emu.report.system_tables import answers_json, ranking
 from emu.scenario import load, prepare
 from emu.systems.setup import GHOSTS
 from emu.systems.system import list_transfers, parameter_bytes
@@ -44,13 +46,14 @@ def test_a_row_is_the_best_of_its_settings() -> None:
         for fanouts in grid["fanouts"]
     ]
     (row, other) = compare_systems(scenario, ["p3", "data_parallel"])
-    best = min(alone, key=lambda one: one.seconds_per_seed)
+    best = max(alone, key=lambda one: one.samples_per_second)
     assert [seconds for _, seconds in row.tried] == [one.makespan for one in alone]
     assert row.makespan == best.makespan
     job: Any = best.scenarios[0].job
-    assert row.settings["job.fanouts"] == list(job.fanouts)
+    assert row.question.settings["job.fanouts"] == list(job.fanouts)
     # Seeds of an iteration are those of three workers, on however many machines.
-    assert abs(other.seeds - 3 * 8) <= 1
+    assert other.seeds_per_step is not None
+    assert abs(other.seeds_per_step - 3 * 8) <= 1
     assert list_settings(scenario, "dgcl") == [{}]
     # A setting of a system holds for its rows, but for what makes them rows.
     assert list_settings(scenario, "p3.A") == [
@@ -191,7 +194,7 @@ def error_of(name: str, target: Target) -> Any:
 def test_the_table_is_written_in_every_form(tmp_path: Path) -> None:
     names = ["dgcl", "one_machine"]
     results = compare_systems(scenario_of(), names, target=Target(0.4, within=20))
-    rows = [one.to_json(results[0]) for one in results]
+    rows = answers_json(results)
     text = {}
     for form in (Form.HTML, Form.CSV, Form.SVG):
         out = tmp_path / f"table.{form}"
@@ -220,7 +223,7 @@ def test_a_killed_comparison_goes_on_with_what_is_trained(tmp_path: Path) -> Non
     file = tmp_path / "to.json"
     file.write_text(json.dumps(FILE))
     command = [sys.executable, "-m", "emu", "compare", str(file), *TO, "--json", "-"]
-    command += ["--systems", "dgcl,data_parallel,p3.A"]
+    command += ["--systems", "dgcl,data_parallel,p3.A", "--keep-lr"]
     own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     how: Any = {"env": own, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 
@@ -265,3 +268,19 @@ def test_the_best_rows_are_run_over_sockets(
     assert result["predicted_makespan"] == best["makespan"]
     assert best["run"]["makespan_error"] == result["makespan_error"]
     assert best["run"]["trust"] == result["verdict"]["trust"]
+
+
+def test_classes_are_not_ranked_beside_each_other() -> None:
+    """A step on the whole graph learns otherwise from as many vertices."""
+    rows = compare_systems(scenario_of(), ["dgtp", "dgcl", "p3.none", "dorylus.pipe"])
+    lines = [*ranking(rows)]
+    content = answers_json(rows)
+
+    assert [row.whole_graph for row in rows] == [False, True, False, True]
+    assert "on mini-batches" in lines[0]
+    assert "dgcl" not in lines[0]
+    assert "on the whole graph" in lines[1]
+    assert "--to accuracy=" in lines[2]
+    assert content[1]["change"] == 0.0
+    assert content[2]["change"] == rows[2].makespan / rows[0].makespan - 1
+    assert content[3]["change"] == rows[3].makespan / rows[1].makespan - 1

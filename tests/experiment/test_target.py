@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
+from emu.experiment.question import Confirmation, answer
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import Target
-from emu.report.system_tables import Confirmation, target_lines, target_table
+from emu.report.system_tables import answer_json, target_lines, target_table
 from emu.scenario import Scenario, build_job, prepare
 from emu.scenario.scenario_file import loads
 
@@ -81,18 +82,48 @@ def test_no_row_is_slower_than_on_all_machines(iterations: int) -> None:
     rates = {**FILE["job"]["rates"], "multiply": "1 ns"}
     scenario = scenario_of(iterations=iterations, rates=rates)
     names = ["dgtp", "data_parallel"]
-    for row in compare_systems(scenario, names, target=Target(0.5, within=30)):
+    target = Target(0.5, within=30)
+    for row in compare_systems(scenario, names, target=target, keep_rate=True):
         assert row.placing["machines"] == ["a0", "a1", "b"]
         assert row.everywhere is None
         ready = prepare(row.scenarios[scenario.seed])
         assert ready.simulate().makespan == row.makespan
 
 
+@pytest.mark.timeout(600)
+def test_every_row_is_at_the_best_of_its_learning_rates() -> None:
+    """A row of which the file states a rate keeps it, as all do where it is asked."""
+    target = Target(0.5, within=40)
+    optimizer = {"name": "adam", "lr": 0.01}
+    content = {**FILE, "systems": {"p3.none": {"optimizer": {"lr": 0.02}}}}
+    content["job"] = {**FILE["job"], "optimizer": optimizer}
+    scenario = loads(json.dumps(content), name="rates.json")
+    names = ["data_parallel", "p3.none", "dgcl"]
+    best = compare_systems(scenario, names, target=target)
+    kept = compare_systems(scenario, names, target=target, keep_rate=True)
+
+    key = "job.optimizer.lr"
+    assert [row.question.settings.get(key) for row in kept] == [None, 0.02, None]
+    assert best[1].question.settings[key] == 0.02
+    for number in (0, 2):
+        row = best[number]
+        assert row.makespan < kept[number].makespan
+        assert row.question.settings[key] in row.question.grid[key]
+        ready = prepare(row.scenarios[scenario.seed])
+        assert ready.simulate().makespan == row.makespan
+        for rate in (0.03, 0.1):
+            settings = {**row.question.settings, key: rate}
+            other = answer(replace(row.question, settings=settings))
+            assert row.makespan <= other.makespan
+
+
 def test_rows_on_the_same_machines_stay_there() -> None:
     rates = {**FILE["job"]["rates"], "multiply": "1 ns"}
     scenario = scenario_of(iterations=1, rates=rates)
     names, target = ["data_parallel", "dgtp"], Target(0.5, within=30)
-    rows = compare_systems(scenario, names, target=target, same_machines=True)
+    rows = compare_systems(
+        scenario, names, target=target, same_machines=True, keep_rate=True
+    )
     assert {(*row.placing["machines"],) for row in rows} == {("a0", "a1")}
     assert any(row.everywhere and row.everywhere < row.makespan for row in rows)
 
@@ -101,7 +132,7 @@ def test_every_key_of_a_row_is_documented() -> None:
     scenario = scenario_of()
     (row,) = compare_systems(scenario, ["dorylus.pipe"], target=Target(0.2, within=30))
     run = Confirmation("runs/x", 1.0, 0.0, "trusted", "agrees")
-    keys = {*replace(row, run=run).to_json(row), "refused"}
+    keys = {*answer_json(replace(row, run=run), row), "refused"}
     text = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
     section = text.partition("## Tables of systems")[2].partition("\n## ")[0]
     rows = [line.partition(" | ")[0] for line in section.splitlines()[6:]]
@@ -111,7 +142,7 @@ def test_every_key_of_a_row_is_documented() -> None:
 
 def test_equal_weights_are_one_class() -> None:
     """On the same machines mini-batch systems take the same steps to a target."""
-    scenario = scenario_of(machines=["a0", "a1", "b"])
+    scenario = scenario_of(machines=["a0", "a1", "b"], epoch="local")
     names = ["dgtp", "distdgl", "data_parallel", "p3.none"]
     rows = compare_systems(scenario, names, target=Target(0.5, within=30))
     looks = {row.looks[scenario.seed] for row in rows}

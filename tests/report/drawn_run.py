@@ -69,7 +69,7 @@ def write_run_of(
         "edges": flow_rows(emulated, simulated),
         "ports": port_rows(emulated),
         "training": [],
-        "pace": pace(emulated).to_json(),
+        "pace": pace(emulated, None).to_json(),
         "startup": {"seconds": 1.0, "memory": 0.0},
         **optimality(emulated, slower, "oes"),
         **emulated.to_json(),

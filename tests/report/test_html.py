@@ -332,7 +332,7 @@ def test_story_and_cards_count_the_same_transfers() -> None:
     schedule = emu.simulate(read(document))
 
     causes = critical_path(schedule).sums(lambda link: link.cause)
-    share = pace(schedule).critical_path["transfer"]
+    share = pace(schedule, None).critical_path["transfer"]
     assert causes[Cause.IN_ORDER] > 0
     assert f"{share:.0%} of the time the job waited for transfers" in sections.story(
         schedule

@@ -10,9 +10,10 @@ import pytest
 
 import emu
 from emu.errors import DataError
-from emu.report.many_runs import interval, pair, write_pair
+from emu.report.many_runs import write_pair
 from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
+from emu.runs.intervals import interval, pair
 from tests.report.recorded import with_deaths, write_run
 
 SVG = "{http://www.w3.org/2000/svg}"

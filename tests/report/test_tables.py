@@ -25,7 +25,7 @@ from emu.problem import (
     Task,
 )
 from emu.report.comparison import (
-    Candidate,
+    candidate_json,
     comparison_table,
     comparison_tables,
     sweep_table,
@@ -40,11 +40,13 @@ from emu.report.explanation_tables import (
 )
 from emu.report.facts import budget_table, flow_table, port_table, run_facts, setting
 from emu.report.html.page import headline
-from emu.report.many_runs import Interval, _error, runs_json
+from emu.report.many_runs import _error, runs_json
 from emu.report.terminal import terminal
+from emu.runs.intervals import Interval
 from emu.runs.recorded_run import load_run
 from emu.runs.result import flow_rows, port_rows
 from emu.testing import two_machine_example
+from tests.report.answers import candidate_of
 from tests.report.recorded import write_run
 
 
@@ -118,8 +120,8 @@ def test_placement_shows_used_and_capacity() -> None:
 
 def test_comparison_is_against_the_first_row() -> None:
     rows = [
-        Candidate("ifs", "oes", {0: 10.0}, 0.5),
-        Candidate("etp", "oes", {0: 9.0}, 0.25),
+        candidate_of("ifs", "oes", {0: 10.0}, share_between=0.5),
+        candidate_of("etp", "oes", {0: 9.0}, share_between=0.25),
     ]
 
     table = comparison_table(rows)
@@ -132,16 +134,16 @@ def test_comparison_is_against_the_first_row() -> None:
 
 def test_comparison_pairs_the_seeds() -> None:
     """Seeds are apart by more than candidates are, which differ by 1 to 2 %."""
-    first = Candidate("ifs", "oes", {0: 10.0, 1: 20.0, 2: 30.0}, 0.5)
-    shorter = Candidate("etp", "oes", {0: 9.9, 1: 19.7, 2: 29.5}, 0.5)
-    alike = Candidate("ifs", "fifo", {0: 10.1, 1: 19.8, 2: 30.2}, 0.5)
+    first = candidate_of("ifs", "oes", {0: 10.0, 1: 20.0, 2: 30.0}, share_between=0.5)
+    shorter = candidate_of("etp", "oes", {0: 9.9, 1: 19.7, 2: 29.5}, share_between=0.5)
+    alike = candidate_of("ifs", "fifo", {0: 10.1, 1: 19.8, 2: 30.2}, share_between=0.5)
 
     *_, second, third = _shown(comparison_table([first, shorter, alike]))
     assert "-1.4 ± 0.86 %" in second
     assert "tie (" in third
-    assert shorter.to_json(first)["tie"] is False
-    assert alike.to_json(first)["tie"] is True
-    assert alike.to_json(first)["seeds"] == 3
+    assert candidate_json(shorter, first)["tie"] is False
+    assert candidate_json(alike, first)["tie"] is True
+    assert candidate_json(alike, first)["seeds"] == 3
 
 
 def test_costs_leave_room_for_names_and_figures() -> None:
@@ -150,7 +152,9 @@ def test_costs_leave_room_for_names_and_figures() -> None:
     cost = {"total": 0.02113, "value": 1.98877}
     names = ["explicit", "round_robin"], ["omcoflow_frozen", "weighted_maxmin"]
     rows = [
-        Candidate(where, rule, {s: x + n * 1e-7 for s, x in seeds.items()}, cost=cost)
+        candidate_of(
+            where, rule, {s: x + n * 1e-7 for s, x in seeds.items()}, cost=cost
+        )
         for n, (where, rule) in enumerate(zip(*names, strict=True))
     ]
     makespans, costs = (_shown(table) for table in comparison_tables(rows))
@@ -165,8 +169,8 @@ def test_costs_leave_room_for_names_and_figures() -> None:
 def test_rounding_of_either_row_makes_two_as_good(own: float, first: float) -> None:
     """10 and 9.8 s, of which the last digits move one by 0.3 s."""
     rows = [
-        Candidate("ifs", "oes", {0: 10.0}, rounding=first),
-        Candidate("etp", "oes", {0: 9.8}, rounding=own),
+        candidate_of("ifs", "oes", {0: 10.0}, rounding=first),
+        candidate_of("etp", "oes", {0: 9.8}, rounding=own),
     ]
     alike = "etp, oes: as good as the first row, rounding alone moves it by 300 ms"
     assert (comparison_table(rows).caption == alike) == (max(own, first) == 0.3)
@@ -222,10 +226,16 @@ def test_a_sweep_over_workers_shows_samples_per_second() -> None:
         }
         for count, seconds in ((2, 1.0), (4, 1.25))
     ]
-    head, two, four = _shown(sweep_table(rows, ["workers"]))[-3:]
+    title, *shown = _shown(sweep_table(rows, ["workers"]))
+    head, two, four = [title, *shown][-4:-1]
 
     assert head.endswith("samples per s")
-    assert (two.split()[-1], four.split()[-1]) == ("10,000", "16,000")
+    assert two.split()[-2:] == ["%", "10,000"]
+    assert two.split()[-3] == "+60"  # seconds of a sample
+    assert four.split()[-1] == "16,000"
+    assert "by seeds per second" in shown[-1]
+    to_target = _shown(sweep_table(rows, ["workers"], by_makespan=True))
+    assert to_target[-1].split()[-2:] == ["+25", "%"]
 
 
 @pytest.mark.parametrize(

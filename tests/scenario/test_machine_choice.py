@@ -202,7 +202,7 @@ def test_every_system_stands_on_machines_of_its_choice(*, same: bool) -> None:
     names = ["dgtp", "data_parallel", "p3"]
     rows = compare_systems(scenario, names, same_machines=same)
     for row in rows:
-        assert row.seeds == rows[0].seeds
+        assert row.seeds_per_step == rows[0].seeds_per_step
         if same:
             assert row.placing["machines"] == rows[0].placing["machines"]
         with TemporaryDirectory() as folder:

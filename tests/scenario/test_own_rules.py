@@ -16,7 +16,7 @@ import pytest
 
 import emu
 from emu.errors import DataError, ScenarioError
-from emu.experiment.crossover import compare_variants
+from emu.experiment.variants import compare_variants
 from emu.prediction.simulation import simulate
 from emu.scenario import Scenario, find_errors, load, own_rules, prepare
 from emu.scenario.own_rules import GROUP, register_program

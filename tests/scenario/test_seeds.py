@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, open_for
-from emu.prediction.analysis.throughput import pace
-from emu.problem import Profile
+from emu.prediction.analysis.throughput import pace, seeds_per_iteration
+from emu.problem import Profile, Schedule
 from emu.scenario import ProfileFile, Scenario, build_job, prepare, realize
 from emu.scenario.scenario_file import loads
+from emu.training.looks import epoch_of
 
 TRAIN = 393
 """Training vertices of products-like at scale 0.002."""
@@ -75,14 +76,30 @@ def test_samplers_share_the_time_of_a_whole_mini_batch(
     for (name, _), seconds in spent.items():
         assert seconds == pytest.approx(kinds[name])
 
-    plan, dataset = BatchPlan.from_settings(job.settings), open_for(job.settings)
-    drawn = sum(
-        len(plan.seeds(dataset.train, sampler, 0)) for sampler in range(plan.samplers)
-    )
-    found = pace(ready.simulate())
-    between = found.iteration_seconds
-    assert between is not None
-    assert found.samples_per_second == pytest.approx(drawn / between)
+    schedule = ready.simulate()
+    found = pace(schedule, epoch_of(job.settings))
+    assert found.samples_per_second == pytest.approx(rate_of(schedule))
+
+
+def rate_of(schedule: Schedule, behind: int = 0) -> float:
+    """Return seeds per second over whole epochs, from every batch; of one extrapolated.
+
+    ``behind``: cycles of a pipeline that begin, and that end, no mini-batch.
+    """
+    settings = schedule.problem.job.settings
+    plan, train = BatchPlan.from_settings(settings), open_for(settings).train
+    drawn, steps = 0, 0
+    while (
+        drawn
+        < plan.seeds_after(len(train), np.array([plan.steps_per_epoch(len(train))]))[0]
+    ):
+        drawn += sum(len(plan.seeds(train, s, steps)) for s in range(plan.samplers))
+        steps += 1
+    ends = schedule.task_end.max(axis=0, where=~np.isnan(schedule.task_end), initial=0)
+    full = ends[behind : len(ends) - behind]
+    epochs = max((len(full) - 1) // steps, 1)
+    last = min(epochs * steps, len(full) - 1)
+    return float(drawn / steps * last / (full[last] - full[0]))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +118,7 @@ def test_seeds_of_every_system_are_those_of_its_workers(
 ) -> None:
     """Over the time between ends of cycles in which every phase works."""
     schedule = prepare(stated(**job)).simulate()
-    found = pace(schedule)
+    found = pace(schedule, epoch_of(schedule.problem.job.settings))
     ends = schedule.task_end.max(axis=0, where=~np.isnan(schedule.task_end), initial=0)
     depth = {"A": 2, "B": 3}.get(str(job.get("pipeline")), 0)
     if job.get("machines"):
@@ -111,7 +128,8 @@ def test_seeds_of_every_system_are_those_of_its_workers(
     between = (full[-1] - full[0]) / (len(full) - 1)
 
     assert found.iteration_seconds == pytest.approx(between)
-    assert found.samples_per_second == pytest.approx(seeds / between)
+    assert seeds_per_iteration(schedule.problem.job.settings) == seeds
+    assert found.samples_per_second == pytest.approx(rate_of(schedule, depth))
 
 
 @pytest.mark.parametrize("system", ["dgtp", "data_parallel", "p3"])

@@ -25,6 +25,7 @@ from emu.scenario.virtual_training import (
 )
 from emu.systems.system import system_of
 from emu.training import evaluate, reference_training
+from emu.training.looks import Progress
 from tests.integration.scenarios import command, tiny_training, written
 
 DORYLUS: dict[str, Any] = {
@@ -204,6 +205,39 @@ def test_systems_with_equal_weights_are_trained_once(
         expected = train_along(found.scenario, found.simulate)[1]
         np.testing.assert_array_equal(made[-1].loss, expected)
     assert count == [12, 0, 0, 12, 12, 12, 12, 12]
+
+
+def test_a_longer_training_holds_the_shorter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is cut from a kept training equals one that nothing was kept of."""
+
+    def train(iterations: int, share: float, home: str) -> tuple[Progress, int]:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / home))
+        until = UntilSection(accuracy=share, every=2, split="train")
+        found = prepare(_scenario(_learner("dgtp", iterations=iterations)))
+        steps = list[int]()
+        tell = partial(_note, steps)
+        simulate = found.simulate
+        made = progress_along(found.scenario, simulate, tell, until, stops=True)
+        return made, len(steps)
+
+    asked = [(20, 1.0), (12, 1.0), (40, 0.2), (9, 0.2), (40, 0.1), (30, 1.0)]
+    counts = []
+    for number, (iterations, share) in enumerate(asked):
+        shared, count = train(iterations, share, "one")
+        alone, _ = train(iterations, share, f"home-{number}")
+        counts.append(count)
+        assert shared.spaced == alone.spaced
+        assert shared.diverged == alone.diverged
+        np.testing.assert_array_equal(shared.loss, alone.loss)
+        looks = shared.looks[: shared.spaced]
+        np.testing.assert_array_equal(looks, alone.looks[: alone.spaced])
+        levels = shared.accuracy["valid"][: shared.spaced]
+        np.testing.assert_array_equal(levels, alone.accuracy["valid"][: alone.spaced])
+    assert counts[0] == 20
+    assert counts[1] == counts[3] == counts[4] == 0
+    assert counts[5] == 30
 
 
 def _note(steps: list[int], step: int, _of: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from emu.experiment.systems import as_system
+from emu.experiment.systems import as_system, as_variant
 from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.edits import ScenarioEdits, placement_edit
 from emu.scenario.scenario_file import loads
@@ -26,6 +26,7 @@ job:
           launch: 1 us}
 """
 SYSTEMS = ("dgtp", "data_parallel", "p3")
+ROWS = ("dgtp", "distdgl")
 
 
 def scenario_of(system: str, **edits: Any) -> Scenario:
@@ -39,15 +40,15 @@ def scenario_of(system: str, **edits: Any) -> Scenario:
 @pytest.mark.parametrize(
     ("system", "placement", "partitioner", "walk"),
     [
-        ("dgtp", "distdgl", "metis", "local"),
-        ("dgtp", "distdgl", "hash", "local"),
+        ("dgtp", "distdgl", "metis", "replicate"),
+        ("dgtp", "distdgl", "hash", "replicate"),
         ("dgtp", "etp", "metis", "replicate"),
         ("data_parallel", "best", "metis", "local"),
         ("data_parallel", "distdgl", "hash", "replicate"),
         ("p3", "distdgl", None, "replicate"),
     ],
 )
-def test_the_default_is_that_of_the_system_and_its_placement(
+def test_the_default_is_that_of_the_system_wherever_it_stands(
     system: str, placement: str, partitioner: str | None, walk: str
 ) -> None:
     text = f"{FILE % system}placement: {{policy: {placement}}}\n"
@@ -59,6 +60,20 @@ def test_the_default_is_that_of_the_system_and_its_placement(
     assert build_job(scenario).settings["epoch"] == walk
     stated = loads(text.replace("  iterations", "  epoch: shard\n  iterations"))
     assert build_job(stated).settings["epoch"] == "shard"
+
+
+@pytest.mark.parametrize("row", ["distdgl", "dgtp"])
+@pytest.mark.parametrize("walk", ["replicate", "shard", "local"])
+def test_distdgl_as_a_system_walks_near_its_stores(row: str, walk: str) -> None:
+    as_row = as_variant(scenario_of("dgtp", job__epoch=walk), row)
+    found = build_job(as_row).settings["epoch"]
+    assert found == ("local" if row == "distdgl" else walk)
+
+
+def test_a_row_that_walks_otherwise_has_as_many_steps() -> None:
+    scenario = scenario_of("dgtp", job__epochs=2, job__iterations=None)
+    steps = {row: build_job(as_variant(scenario, row)).iterations for row in ROWS}
+    assert steps == dict.fromkeys(ROWS, 2 * -(-393 // 12))
 
 
 @pytest.mark.parametrize("first", ["distdgl", "etp"])
@@ -88,8 +103,8 @@ def test_translations_train_the_same(source: str, target: str, walk: str) -> Non
 def test_each_of_several_jobs_has_its_own() -> None:
     job = YAML(typ="safe").load(FILE % "dgtp")["job"]
     jobs = [
-        {"name": name, "placement": {"policy": policy}, "job": job}
-        for name, policy in (("a", "distdgl"), ("b", "etp"))
+        {"name": "a", "job": {**job, "epoch": "local"}},
+        {"name": "b", "placement": {"policy": "distdgl"}, "job": job},
     ]
     machines = [{"name": "m", "count": 3, "nic": "1 Gbit/s", "gpu": 2}]
     content = {"cluster": {"machines": machines}, "jobs": jobs}
@@ -108,7 +123,7 @@ def test_what_ifs_are_edits_of_the_file(first: str) -> None:
         edit = placement_edit(scenario, policy)
         edited = loads(text, edit)
         assert build_job(edited).settings["epoch"] == before
-        assert ("job.epoch" in edit) == ((policy == "distdgl") != (first == "distdgl"))
+        assert "job.epoch" not in edit
     problem = prepare(scenario).problem
     standing = ScenarioEdits(scenario).standing(problem)
     assert build_job(loads(text, standing)).settings["epoch"] == before

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
+from emu.experiment.row_machines import Row
 from emu.experiment.system_rows import measure
-from emu.experiment.systems import as_variant, chosen_system
+from emu.experiment.systems import as_variant
 from emu.graph_data import (
     BatchPlan,
     Dataset,
@@ -26,7 +27,7 @@ from emu.graph_data import (
 from emu.graph_data.caches import CachePlan
 from emu.problem import Job
 from emu.problem.workloads.operations import OPERATIONS
-from emu.report.system_tables import edit_lines
+from emu.report.system_tables import answer_json, edit_lines
 from emu.scenario import Scenario, build_job, load, prepare, realize
 from emu.scenario.scenario_file import loads
 
@@ -136,8 +137,8 @@ def test_a_batch_that_samplers_cannot_share_is_refused(system: str) -> None:
     job: Any = as_variant(shared, "dgtp").job
     assert job.samplers_per_worker == 3
     # Of 48 seeds on three machines each sampler of six gets as many.
-    spread = chosen_system(scenario_of(2, samplers_per_worker=2), system, None, ("m0",))
-    job = spread.job
+    row = Row(scenario_of(2, samplers_per_worker=2), system, {}, per_machine=False)
+    job = row.on(("m0",)).job
     assert job.batch_size == 48
 
 
@@ -246,7 +247,7 @@ def test_a_row_says_where_its_features_lie_and_what_its_gpus_hold() -> None:
     assert "at job.rates.collect, since no collect_device is stated" in line
     sizes = {row.system: row.gpu_memory["m0"] for row in (pulled, pushed)}
     assert sizes["p3.none"] > sizes["data_parallel"] > 0
-    assert pushed.to_json(pulled)["gpu_memory"] == {"m0": sizes["p3.none"]}
+    assert answer_json(pushed, pulled)["gpu_memory"] == {"m0": sizes["p3.none"]}
 
 
 def test_rows_on_a_device_take_one() -> None:

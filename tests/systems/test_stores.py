@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.advice import Terms, advise
+from emu.experiment.advice import advise
+from emu.experiment.advice_search import Terms
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import write_rows
 from emu.prediction.simulation import makespan
@@ -188,8 +189,10 @@ def test_advice_keeps_a_number_among_storage_and_chooses_it_where_it_may(
         machine["memory"] = "32 GB" if "gpu" in machine else "900 GB"
 
     advice = advise(read_pool(document), Terms(seeds=1))
-    by_system = {one.system: one for one in (advice.best, *advice.others)}
-    owners = owners_of(by_system["dgtp"].ready)
+    answers = [choice.answer for choice in (advice.best, *advice.others)]
+    by_system = {answer.system: answer for answer in answers}
+    ready, _ = by_system["dgtp"].first
+    owners = owners_of(ready)
     assert {name[0] for name in owners} == {"s"}  # the others have no room
     assert stores == "auto" or len(owners) == stores
 

@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from emu.report.many_runs import Interval, interval
+from emu.runs.intervals import Interval, interval
 from tools.paper_figures.contest import Span
 
 #: What lies within its interval of 0.

@@ -20,7 +20,8 @@ from typing import Any
 
 from emu.experiment.auto_scale import stating
 from emu.experiment.scale_search import ScaleChoice
-from emu.report.many_runs import interval, write_pair
+from emu.report.many_runs import write_pair
+from emu.runs.intervals import interval
 from emu.scenario import Experiment, Scenario
 from tests.fidelity.corpus import draw_scenario
 from tools.runner import Study, Work, distribution, heading

@@ -1,17 +1,19 @@
 """Which system is fastest: a map over bandwidth and feature length, per cluster, graph.
 
-    tools/study winners OUT [--jobs 2] [--only "four products-like"]
+    tools/study winners OUT [--jobs 2] [--whole] [--only "four products-like"]
 
-Every system on the machines on which it is fastest, by training vertices per second, by
-the rates of `table.yaml`. The colour of a field is the winner, its shade by how much it
-is ahead of the next: OUT/map.png.
+Every mini-batch system on the machines on which it is fastest, by training vertices per
+second, by the rates of `table.yaml`; with --whole every one that trains on the whole
+graph. The two classes learn otherwise from a vertex, and are compared to an accuracy
+alone. The colour of a field is the winner, its shade by how much it is ahead of the
+next: OUT/map.png.
 """
 
 from __future__ import annotations
 
 import json
-from argparse import Namespace
-from collections.abc import Iterator
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +30,9 @@ from emu.scenario import load
 from emu.scenario.scenario_file import loads
 from tools.runner import Study, Work
 
-SYSTEMS = ("distdgl", "p3.none", "dgcl", "dorylus.pipe", "one_machine")
+SYSTEMS = ("distdgl", "data_parallel", "p3.none", "p3.A", "one_machine")
+#: The same of those that train on the whole graph.
+WHOLE = ("dgcl", "dorylus.pipe", "dorylus.async")
 #: Of the fastest NIC, Gbit/s.
 BANDWIDTHS = (1, 5, 25, 100)
 #: 100, 602 and 128 are those of the three graphs.
@@ -57,7 +61,12 @@ class Winner:
     ahead: float
 
 
-def work(_: Namespace) -> Iterator[Work[Winner]]:
+def list_options(parser: ArgumentParser) -> None:
+    """Add which systems are compared."""
+    parser.add_argument("--whole", action="store_true", help="on the whole graph")
+
+
+def work(options: Namespace) -> Iterator[Work[Winner]]:
     """Yield every point."""
     for cluster in CLUSTERS:
         for graph in GRAPHS:
@@ -65,7 +74,8 @@ def work(_: Namespace) -> Iterator[Work[Winner]]:
                 for length in LENGTHS:
                     point = cluster, graph, bandwidth, length
                     case = f"{cluster} {graph} {bandwidth} Gbit/s {length}"
-                    yield case, partial(measure, case, *point)
+                    systems = WHOLE if options.whole else SYSTEMS
+                    yield case, partial(measure, case, systems, *point)
 
 
 def content_of(cluster: str, graph: str, bandwidth: float, length: int) -> Any:
@@ -89,11 +99,16 @@ def content_of(cluster: str, graph: str, bandwidth: float, length: int) -> Any:
 
 
 def measure(
-    case: str, cluster: str, graph: str, bandwidth: float, length: int
+    case: str,
+    systems: Sequence[str],
+    cluster: str,
+    graph: str,
+    bandwidth: float,
+    length: int,
 ) -> list[Winner]:
     """Return the row of a point."""
     content = content_of(cluster, graph, bandwidth, length)
-    rows = compare_systems(loads(json.dumps(content)), SYSTEMS)
+    rows = compare_systems(loads(json.dumps(content)), systems)
     there = [row for row in rows if not row.refused]
     first, second, *_ = sorted(there, key=lambda row: -row.samples_per_second)
     best, next_best = (row.samples_per_second for row in (first, second))
@@ -103,7 +118,7 @@ def measure(
 
 def table(rows: list[Winner], options: Namespace) -> Iterator[str]:
     """Yield a map per cluster and graph, as text; draw all of them."""
-    draw(rows, options.out / "map.png")
+    draw(rows, WHOLE if options.whole else SYSTEMS, options.out / "map.png")
     for cluster in CLUSTERS:
         for graph in GRAPHS:
             mine = _by_place(rows, cluster, graph)
@@ -127,7 +142,7 @@ def _by_place(
     return {(row.bandwidth, row.length): row for row in mine}
 
 
-def draw(rows: list[Winner], out: Path) -> None:
+def draw(rows: list[Winner], systems: Sequence[str], out: Path) -> None:
     """Draw all maps into one picture, a row of them per cluster."""
     with style(dark=False):
         from matplotlib.figure import Figure  # noqa: PLC0415 -- after the style
@@ -143,7 +158,7 @@ def draw(rows: list[Winner], out: Path) -> None:
                 place = BANDWIDTHS.index(int(bandwidth)), LENGTHS.index(length)
                 # White where both are equal, the full colour from twice as fast on.
                 shade = min(max(row.ahead - 1.0, 0.1), 1.0)
-                colour = np.array(to_rgb(COLOURS[SYSTEMS.index(row.first)]))
+                colour = np.array(to_rgb(COLOURS[systems.index(row.first)]))
                 picture[place] = 1 - shade * (1 - colour)
                 axis.text(*place[::-1], f"{row.ahead:.2f}", ha="center", va="center")
             axis.imshow(picture, origin="lower", aspect="auto")
@@ -158,11 +173,13 @@ def draw(rows: list[Winner], out: Path) -> None:
             axis.set_ylabel("fastest NIC, Gbit/s")
         patches = [
             mpl.patches.Patch(color=COLOURS[n], label=name)
-            for n, name in enumerate(SYSTEMS)
+            for n, name in enumerate(systems)
         ]
         figure.legend(handles=patches, loc="outside lower center", ncols=len(patches))
         figure.savefig(out, dpi=80)
     Image.open(out).quantize(200).save(out, optimize=True)  # a third of the bytes
 
 
-STUDY = Study(row=Winner, work=work, table=table)
+STUDY = Study(
+    row=Winner, work=work, table=table, options=list_options, settled=("whole",)
+)

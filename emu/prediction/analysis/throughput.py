@@ -7,7 +7,7 @@ request each, and the time from launch to answer rounded up to a granularity.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,8 +21,18 @@ from emu.prediction.analysis.critical_path import (
 )
 from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation import makespan
-from emu.problem import Job, Placement, Problem, Realization, Schedule
+from emu.problem import Epoch, Job, Placement, Problem, Realization, Schedule
 from emu.problem.workloads import RELEASE
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Speed of a job, which deaths do not change."""
+
+    iteration_seconds: float
+    """Mean time between the ends of iterations, as of `Pace`."""
+    samples_per_second: float | None
+    """None where the job has no mini-batches, infinite where they take no time."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class Pace:
     phases work; where there are no two, the makespan over the mini-batches. None of
     several jobs, whose iterations have nothing in common."""
     samples_per_second: float | None
-    """`seeds_per_iteration` over that time; None where the job has no batches."""
+    """Seeds of all workers, over whole epochs; None where the job has no batches."""
     busy: float | None
     """Share of the makespan in which a training process computes, the mean over them;
     None where there are none."""
@@ -47,10 +57,12 @@ class Pace:
         return asdict(self)
 
 
-def pace(schedule: Schedule) -> Pace:
-    """Return the speed of a job."""
+def pace(schedule: Schedule, epoch: Epoch | None) -> Pace:
+    """Return the speed of a job, whose epoch is None where it has no mini-batches."""
     job, seconds = schedule.problem.job, schedule.length
-    iteration, samples = speed_of(job, schedule.task_end, seconds)
+    speed = speed_of(job, schedule.task_end, seconds, epoch)
+    iteration, samples = speed.iteration_seconds, speed.samples_per_second
+    samples = None if samples == np.inf else samples
     spent: defaultdict[str, float] = defaultdict(float)
     lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
     for task, length in zip(job.tasks, lengths, strict=True):
@@ -81,28 +93,40 @@ def pipeline_depth(job: Job) -> int:
     return 0 if "jobs" in job.settings else max(task.behind for task in job.tasks)
 
 
-def speed_of(job: Job, task_end: Floats, seconds: float) -> tuple[float, float | None]:
-    """Return seconds per iteration, and seeds per second where there are any.
+def speed_of(job: Job, task_end: Floats, seconds: float, epoch: Epoch | None) -> Speed:
+    """Return the speed of a job.
 
-    ``task_end``: as of a schedule, which lasts so many ``seconds``.
+    Seeds are counted over as many whole epochs as the job has: their last batches are
+    short, and take less time. A job that has no whole one is extrapolated to one.
+
+    ``task_end``: as of a schedule, which lasts so many ``seconds``; ``epoch``: None
+    where the job has no mini-batches.
     """
     depth = pipeline_depth(job)
     ends = np.nanmax(task_end, axis=0)
     full = ends[depth : len(ends) - depth]
-    if len(full) > 1:
-        iteration = float(full.max() - full[0]) / (len(full) - 1)
+    gaps = len(full) - 1
+    if gaps > 0:
+        iteration = float(full.max() - full[0]) / gaps
     else:
         iteration = seconds / (len(ends) - depth)
-    seeds = seeds_per_iteration(job.settings)
-    return iteration, seeds / iteration if seeds and iteration > 0 else None
+    if epoch is None:
+        return Speed(iteration, None)
+
+    step = iteration
+    epochs = gaps // epoch.steps
+    if epochs and epoch.steps > 1:
+        last = epochs * epoch.steps
+        step = float(full[: last + 1].max() - full[0]) / last
+    rate = epoch.seeds / epoch.steps / step if step > 0 else np.inf
+    return Speed(iteration, rate)
 
 
 def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
-    """Return the seeds that all workers of a job train on in one iteration.
+    """Return the seeds that all workers of a job train on in one full iteration.
 
     Each worker has a mini-batch of ``batch_size`` seeds, however many samplers share
-    it; an epoch's last, which may be short, counts in full. None where the job has no
-    mini-batches.
+    it. None where the job has no mini-batches.
     """
     if "batch_size" not in settings:
         return None
@@ -132,9 +156,15 @@ class JobTime:
 
 
 def job_times(
-    schedule: Schedule, realization: Realization, policy: str
+    schedule: Schedule,
+    realization: Realization,
+    policy: str,
+    epoch_of: Callable[[Mapping[str, Any]], Epoch | None],
 ) -> list[JobTime]:
-    """Return the times of every job, in order; none where there is but one."""
+    """Return the times of every job, in order; none where there is but one.
+
+    ``epoch_of``: returns the epoch of a job by its settings, None without mini-batches.
+    """
     job, times = schedule.problem.job, []
     for name in filter(None, job.job_names):
         problem, run = only(schedule.problem, realization, name)
@@ -146,7 +176,10 @@ def job_times(
         seconds = end - release
         slowdown = seconds / alone if alone > 0 else 1.0
         own_ends = schedule.task_end[own][:, : max(problem.job.rounds)]
-        _, samples = speed_of(problem.job, own_ends, seconds)
+        epoch = epoch_of(problem.job.settings)
+        speed = speed_of(problem.job, own_ends, seconds, epoch)
+        samples = speed.samples_per_second
+        samples = None if samples == np.inf else samples
         times.append(JobTime(name, release, end, seconds, alone, slowdown, samples))
     return times
 

@@ -90,8 +90,9 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     _roomy: tuple[str, ...] | None = PrivateAttr(default=None)
     """Machines with room for a worker, where a cluster is known."""
 
+    @property
     @override
-    def default_epoch(self, placed_by: str) -> str:
+    def default_epoch(self) -> str:
         return "replicate" if self.partitioner == "hash" else "local"
 
     @override

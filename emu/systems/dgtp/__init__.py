@@ -59,11 +59,16 @@ DGTP = System(
     remarks=calling("emu.systems.cache_section:cache_lines"),
     figures=calling("emu.systems.cache_section:cache_figures"),
     carries=CARRIES,
-    # DistDGL has no rule for its rates: TCP shares links.
+    # DistDGL has no rule for its rates: TCP shares links. It trains on what lies near.
     variants={
         "dgtp": Variant("dgtp"),
         "distdgl": Variant(
-            "dgtp", {"placement.policy": "distdgl", "schedule.policy": "maxmin"}
+            "dgtp",
+            {
+                "placement.policy": "distdgl",
+                "schedule.policy": "maxmin",
+                "job.epoch": "local",
+            },
         ),
     },
     knobs={

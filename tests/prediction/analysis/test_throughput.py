@@ -20,7 +20,7 @@ from emu.prediction.analysis.throughput import (
     seeds_per_iteration,
 )
 from emu.prediction.simulation import simulate
-from emu.problem import Problem, Realization
+from emu.problem import Epoch, Problem, Realization
 from emu.report.explanation_tables import pace_line
 from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of
@@ -35,7 +35,7 @@ def test_the_golden_example() -> None:
     problem, realization = two_machine_example(3)
     job = replace(problem.job, settings={"batch_size": 50, "workers": 1})
     schedule = simulate(replace(problem, job=job), realization)
-    found = pace(schedule)
+    found = pace(schedule, Epoch(1, 50))
     ends = schedule.task_end.max(axis=0)
 
     seconds = found.iteration_seconds
@@ -47,7 +47,7 @@ def test_the_golden_example() -> None:
 
 
 def test_a_job_without_batches_has_no_samples() -> None:
-    assert pace(simulate(*two_machine_example(1))).samples_per_second is None
+    assert pace(simulate(*two_machine_example(1)), None).samples_per_second is None
     assert seeds_per_iteration({"jobs": {"a": {"batch_size": 50}}}) is None
 
 
@@ -64,8 +64,8 @@ def test_several_jobs_have_no_iteration_time() -> None:
         loads(json.dumps({"cluster": machines, "jobs": jobs}))
     ).simulate()
 
-    assert pace(schedule).iteration_seconds is None
-    assert "iteration time" not in pace_line(pace(schedule).to_json())
+    assert pace(schedule, None).iteration_seconds is None
+    assert "iteration time" not in pace_line(pace(schedule, None).to_json())
 
 
 @given(problems())
@@ -73,7 +73,7 @@ def test_the_parts_of_the_critical_path_sum_to_it(
     drawn: tuple[Problem, Realization],
 ) -> None:
     schedule = simulate(*drawn)
-    found = pace(schedule)
+    found = pace(schedule, None)
 
     if schedule.makespan:
         assert np.isclose(sum(found.critical_path.values()), 1.0)

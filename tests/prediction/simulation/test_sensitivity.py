@@ -21,8 +21,9 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.report.comparison import Candidate, comparison_table
+from emu.report.comparison import comparison_table
 from emu.testing.strategies import random_problem
+from tests.report.answers import candidate_of
 from tests.systems.sections import job_of
 
 
@@ -73,7 +74,7 @@ def test_thousands_of_tied_flows_turn_a_last_digit_into_a_share(workers: int) ->
     said = {}
     for apart in (moved / 2, moved * 2):
         rows = [
-            Candidate(name, "fifo", {0: seconds}, 0.0, rounding=moved)
+            candidate_of(name, "fifo", {0: seconds}, rounding=moved)
             for name, seconds in (("one", length), ("two", length + apart))
         ]
         shown = io.StringIO()

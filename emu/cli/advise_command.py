@@ -1,0 +1,117 @@
+"""``emu advise``: which system on which machines."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
+import typer
+
+import emu
+from emu.cli import options
+from emu.cli.app import app, option
+from emu.cli.options import JsonTarget, Overrides, emit
+from emu.cli.signs_of_life import note_stage
+from emu.errors import ScenarioError
+from emu.experiment.advice import Advice, advise, find_target
+from emu.experiment.advice_search import Choice, Terms
+from emu.experiment.job_shares import JobAdvice, share_machines
+from emu.experiment.systems import WITHIN, Target
+from emu.report.terminal import terminal
+from emu.scenario import write_scenario
+from emu.training.looks import HELD
+from emu.units import MONEY
+
+
+@app.command("advise")
+def advise_command(
+    file: options.ScenarioFile,
+    overrides: Overrides = None,
+    to: str = option(
+        "accuracy=0.88",
+        "Accuracy to train to; default: what the file's job reaches in its length.",
+        "",
+    ),
+    within: int = option(
+        "EPOCHS", "Passes over the training set to it at most.", WITHIN, min=HELD
+    ),
+    budget: str = option("MONEY", "Dollars at most, to the accuracy.", ""),
+    deadline: str = option(
+        "TIME", "Time at most, likewise; alone it asks for the cheapest.", ""
+    ),
+    max_staleness: int | None = option(
+        "N", "Updates that weights may lack at most.", min=0
+    ),
+    seeds: int = option(
+        "N", "Its seed and those that follow, for how sure it is.", 3, min=1
+    ),
+    write: Path | None = option("FILE", "Write what to use as a scenario."),
+    json_target: JsonTarget = None,
+    *,
+    per_epoch: bool = option(
+        "--per-epoch",
+        "Judge by the time of an epoch, among whole-graph or mini-batch systems alone.",
+    ),
+    keep_rate: bool = option("--keep-lr", "Try no learning rate but the file's."),
+    by_sum: bool = option(
+        "--sum", "Of several jobs: least weighted sum, not the longest."
+    ),
+) -> None:
+    """Say which system to use on which machines, and how sure that is.
+
+    By simulation, to an accuracy: every system on every set of machines, at the best
+    learning rate of a small grid, then batches, fan-outs and settings of the best four.
+    A line names what is held and what was tried; five say what to use, how it compares
+    with the file as it stands, what limits it, what comes next, and from which latency,
+    network, features, hidden width or rate of collecting on another system is the
+    better one. Of several jobs (jobs:) it says who gets which machines.
+
+    Raises
+    ------
+    ScenarioError
+        When nothing keeps to budget and deadline; when there is no accuracy to train
+        to.
+    """
+    scenario = emu.load(file, overrides or [])
+    if to and per_epoch:
+        raise ScenarioError("write one of --to and --per-epoch", file=f"--to {to}")
+    terms = Terms(
+        target=Target.parse(to, within) if to else None,
+        budget=options.seconds(budget, "--budget", MONEY) if budget else inf,
+        deadline=options.seconds(deadline, "--deadline") if deadline else inf,
+        staleness=max_staleness,
+        seeds=seeds,
+        keep_rate=keep_rate,
+    )
+    if scenario.jobs and terms != Terms(terms.target, seeds=seeds):
+        problem = "are of one job: leave them out of several"
+        names = "--budget, --deadline, --max-staleness, --keep-lr"
+        raise ScenarioError(problem, file=names)
+    if by_sum and not scenario.jobs:
+        raise ScenarioError("is of several jobs, write jobs", file="--sum")
+
+    with terminal(sys.stderr).status("advising") as status:
+
+        def watch(what: str) -> None:
+            note_stage(what)
+            status.update(f"trying {what}")
+
+        advice: Advice | JobAdvice
+        if scenario.jobs:
+            advice = share_machines(scenario, terms.target, sums=by_sum, watch=watch)
+        else:
+            if not (to or per_epoch):
+                watch("the file's own accuracy")
+                terms = replace(terms, target=find_target(scenario, within))
+            advice = advise(scenario, terms, watch)
+    if write is not None:
+        best = advice.best
+        chosen = best.answer.scenario if isinstance(best, Choice) else best.scenario
+        write_scenario(write, chosen)
+        typer.echo(f"written to {write}; next: emu simulate {write}", err=True)
+    if emit(json_target, advice.to_json()):
+        terminal().print(*advice.lines(), sep="\n")
+    for line in advice.remarks():
+        typer.echo(line, err=True)

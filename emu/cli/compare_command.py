@@ -1,0 +1,382 @@
+"""``emu compare``: placements, rules, systems or recorded runs side by side."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from rich.table import Table
+
+import emu
+from emu.cli import options
+from emu.cli.app import app, argument, option
+from emu.cli.options import JsonTarget, Overrides, emit, judge_simulated, split_words
+from emu.cli.report_commands import OF_FIGURES, Form, say_missing
+from emu.cli.signs_of_life import note_stage
+from emu.emulation.launch.host_report import usable_cores
+from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.expectations import list_unchecked
+from emu.experiment.premises import premise_line
+from emu.experiment.question import Answer, Confirmation, reason
+from emu.experiment.system_rows import compare_systems
+from emu.experiment.systems import WITHIN, Target, write_rows
+from emu.experiment.variants import Candidate
+from emu.host.files import write_atomic
+from emu.report import explanation_tables as words
+from emu.report import system_tables
+from emu.report.comparison import candidate_json, comparison_tables
+from emu.report.many_runs import runs_json, runs_table
+from emu.report.measurement import measurement_table, read_measurement
+from emu.report.terminal import terminal
+from emu.runs.result import Result
+from emu.scenario import Experiment, Scenario
+from emu.scenario.run_sections import AUTO
+from emu.training.looks import HELD
+
+As: TypeAlias = Annotated[
+    Form | None,
+    option(
+        "--as html|csv|svg|pdf|png", "With --systems: a page, a table, curves.", ...
+    ),
+]
+
+
+@app.command()
+def compare(
+    what: list[Path] = argument("FILE|RUN...", "A scenario, or run directories."),
+    overrides: Overrides = None,
+    policies: str = option(
+        "A,B", "Rate policies, or all; default: the scenario's.", ""
+    ),
+    placements: str = option("A,B", "Placements; default: the scenario's.", ""),
+    move: list[str] | None = option("TASK=MACHINE", "Show it with this task moved."),
+    swap: list[str] | None = option("TASK,TASK", "Show it with these tasks swapped."),
+    seeds: int = option(
+        "N", "Scenario only: its seed and those that follow it.", 1, min=1
+    ),
+    systems: str = option(
+        "A,B", "Scenario only: all, or rows such as dgtp,p3.none,dgcl.", ""
+    ),
+    to: str = option("accuracy=0.88", "With --systems: time to that accuracy.", ""),
+    within: int = option(
+        "EPOCHS", "With --to: passes over the training set.", WITHIN, min=HELD
+    ),
+    write: Path | None = option("DIR", "Write each row as a scenario."),
+    json_target: JsonTarget = None,
+    form: As = None,
+    out: Path | None = option(
+        "FILE", "Runs: a picture, .svg, .pdf or .png. Systems: that of --as."
+    ),
+    confirm: int = option("N", "With --to: run the best N over sockets.", 0, min=0),
+    *,
+    open_it: bool = option("--open", "Open what --as writes in the browser."),
+    keep_placement: bool = option(
+        "--keep-placement", "Place by the scenario's policy alone."
+    ),
+    same_machines: bool = option(
+        "--same-machines", "With --systems: on those of the first."
+    ),
+    keep_rate: bool = option(
+        "--keep-lr", "With --to: at the file's learning rate, without a grid of others."
+    ),
+    jobs: options.Jobs = 0,
+) -> None:
+    """Compare placements and policies, or recorded runs.
+
+    Placements and rate policies of a scenario are compared by simulation, beside the
+    scenario as it is, each placed under its own policy. Differences are taken seed by
+    seed against the first row; one within its own 95 % interval is a tie. Runs that
+    differ by their seed only make one row; beside runs stands what was measured
+    elsewhere, a .csv of iteration,seconds or link,bytes. With systems it is shown as
+    each of them, with as many seeds per iteration and what is added to the file or
+    dropped from it; nothing else is varied. Where the file states no machines
+    (job.machines), each system is on those on which it is fastest. With --to all train
+    until three looks in a row hold an accuracy, an epoch apart, and rows are the times
+    that this takes, each at the best learning rate of a small grid around the file's.
+
+    Raises
+    ------
+    ExpectationMissed
+        When a row missed an ``expect:``; a single value is of the first row alone, or
+        of the system that the file states.
+    """
+    if to and not systems:
+        raise ScenarioError("write --systems all as well", file=f"--to {to}")
+    if what[0].is_dir() and all(p.is_dir() or p.suffix == ".csv" for p in what):
+        _compare_runs(what, json_target, out)
+    elif len(what) > 1:
+        raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
+    elif systems:
+        scenario = emu.load(what[0], overrides or [])
+        rows = split_words(systems)
+        form = form_of(form, out, to)
+        results = compare_rows(
+            scenario,
+            rows,
+            seeds,
+            same=same_machines,
+            target=Target.parse(to, within) if to else None,
+            keep_rate=keep_rate,
+            confirm=confirm,
+            cores=jobs or usable_cores(),
+        )
+        show_systems(scenario, results, to, write, json_target)
+        write_systems(scenario, results, to, form, out, open_it=open_it)
+        # Of all systems some cannot be: their rows say so, and the others stand.
+        judged = [row for row in results if "all" not in rows or not row.refused]
+        judge_rows(scenario, [(row.system, row) for row in judged])
+    else:
+        base = emu.place(emu.load(what[0], overrides or []))
+        candidates = emu.compare(
+            base,
+            placements=split_words(placements),
+            policies=split_words(policies),
+            moves=[_pair(text, "=", "--move TASK=MACHINE") for text in move or ()],
+            swaps=[_pair(text, ",", "--swap TASK,TASK") for text in swap or ()],
+            seeds=seeds,
+            keep_placement=keep_placement,
+            jobs=jobs,
+        )
+        _show_variants(base, candidates, write, json_target)
+        judge_rows(base.scenario, [(row.name, row.answer) for row in candidates])
+
+
+def _show_variants(
+    base: Experiment,
+    candidates: Sequence[Candidate],
+    write: Path | None,
+    json_target: JsonTarget,
+) -> None:
+    """Print premises and tables of variants, and write their scenarios."""
+    content = [candidate_json(row, candidates[0]) for row in candidates]
+    pairs = [(row.name, row.scenarios) for row in candidates]
+    write_files(write, base.scenario.name, pairs, content)
+    if not emit(json_target, content):
+        return
+    there = [row.answer.premises for row in candidates if not row.refused]
+    terminal().print(premise_line(there))
+    scenario = base.scenario
+    window = scenario.job.credit_window
+    job = words.job_line(base.problem.job, "", window, scenario.pins)
+    terminal().print(*comparison_tables(candidates, job))
+    words.print_placing(base.placing, terminal())
+
+
+def _compare_runs(
+    what: Sequence[Path], json_target: JsonTarget, out: Path | None
+) -> None:
+    """Show recorded runs, and beside them what was measured elsewhere."""
+    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
+    from emu.interchange.recognise import COMPARE  # noqa: PLC0415 - seldom used
+
+    for path in what:
+        if not path.is_dir():
+            check_command(path, COMPARE)
+    runs = [emu.load_run(path) for path in what if path.is_dir()]
+    others = [read_measurement(path) for path in what if not path.is_dir()]
+    say_missing(*runs)
+    apart = [{"name": one.path.name, "rows": [*one.rows(runs)]} for one in others]
+    if emit(json_target, [*runs_json(runs), *apart]):
+        tables = (measurement_table(one, runs) for one in others)
+        terminal().print(runs_table(runs), *tables)
+    if out is not None:
+        from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
+
+        plot(runs, "compare", out)
+
+
+def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
+    """Return the two names of an option."""
+    one, _, other = (part.strip() for part in text.partition(sign))
+    if not (one and other) or sign in other:
+        option = right.split(maxsplit=1)[0]
+        raise ScenarioError(f"write {right}", file=f"{option} {text}")
+    return one, other
+
+
+def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
+    """Return the form of what is written, by the file where it is not stated.
+
+    Raises ScenarioError when there is no such form, or the other options lack its
+    contents.
+    """
+    forms = [one for one in Form if one is not Form.TRACE]  # which is of one run
+    if form is None and out is not None:
+        suffix = out.suffix.removeprefix(".")
+        form = next((one for one in forms if one == suffix), Form.TRACE)
+    if form is Form.TRACE:
+        raise ScenarioError(f"write --as {'|'.join(forms)}", file=f"--out {out}")
+    if form in OF_FIGURES and not to:
+        problem = "draws accuracy over time: write --to accuracy=0.88, say, as well"
+        raise ScenarioError(problem, file=f"--as {form}")
+    return form
+
+
+def compare_rows(
+    scenario: Scenario,
+    rows: Sequence[str],
+    seeds: int,
+    *,
+    same: bool,
+    target: Target | None,
+    keep_rate: bool,
+    confirm: int,
+    cores: int,
+) -> list[Answer]:
+    """Return the rows of a table, and say meanwhile how far it is."""
+    if confirm and target is None:
+        problem = "write --to accuracy=0.88, say, as well"
+        raise ScenarioError(problem, file=f"--confirm {confirm}")
+    console = terminal(sys.stderr)
+    with console.status("comparing systems") as status:
+
+        def say(text: str) -> None:
+            note_stage(text)
+            status.update(f"comparing systems: {text}")
+
+        def warn(name: str, error: EmulatorError) -> None:
+            console.print(f"{name}: {reason(error)}")
+
+        results = compare_systems(
+            scenario,
+            rows,
+            seeds,
+            same_machines=same,
+            target=target,
+            keep_rate=keep_rate,
+            watch=say,
+            warn=warn,
+            cores=cores if target else 1,  # a process takes 3 s to start
+        )
+        best = [row.system for row in system_tables.rank(results)[:confirm]]
+        for number, name in enumerate(best, 1):
+            say(f"over sockets: {name}, {number} of {len(best)}")
+            try:
+                results = [_confirm(r) if r.system == name else r for r in results]
+            except EmulatorError as error:  # the table stands without
+                console.print(f"{name} could not be run: {reason(error)}")
+    return results
+
+
+def _confirm(row: Answer) -> Answer:
+    """Return a row with its run over sockets, of the first seed."""
+    scenario = row.scenario
+    if "time_scale" not in scenario.emulation.model_fields_set:
+        emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})
+        scenario = scenario.model_copy(update={"emulation": emulation})
+    name = f"{scenario.name}-{row.system}"
+    run = emu.run(scenario.model_copy(update={"name": name}))
+    result = run.result
+    confirmation = Confirmation(
+        str(run.path),
+        makespan=result["makespan"],
+        makespan_error=result["makespan_error"],
+        trust=result["verdict"]["trust"],
+        outcome=result["prediction"]["outcome"],
+    )
+    return replace(row, run=confirmation)
+
+
+def write_files(
+    folder: Path | None,
+    name: str,
+    rows: Sequence[tuple[str, Mapping[int, Scenario]]],
+    content: Sequence[Result],
+) -> None:
+    """Write the rows of a comparison into a folder; their JSON names the files."""
+    if folder is None:
+        return
+    files = write_rows(folder, name, rows)
+    for row, names in zip(content, files, strict=True):
+        row["files"] = names
+    typer.echo(f"written to {folder}: every row, for emu simulate", err=True)
+
+
+def judge_rows(scenario: Scenario, rows: Iterable[tuple[str, Answer]]) -> None:
+    """Raise where a row was refused, or missed what the scenario expects."""
+    lines = []
+    for name, row in rows:
+        row.checked()
+        if row.missed:
+            lines.append(f"{name}: {'; '.join(dict.fromkeys(row.missed))}")
+    judge_simulated(list_unchecked(scenario.expect), lines)
+
+
+def show_systems(
+    scenario: Scenario,
+    results: Sequence[Answer],
+    to: str,
+    write: Path | None,
+    json_target: str | None,
+) -> None:
+    """Print the premises and tables of all rows, what each has otherwise, the first."""
+    content = system_tables.answers_json(results)
+    pairs = [(row.system, row.scenarios) for row in results]
+    write_files(write, scenario.name, pairs, content)
+    if not emit(json_target, content):
+        return
+    tables, lines = _tables_and_lines(results, to)
+    edits = chain(*map(system_tables.edit_lines, results))
+    terminal().print(lines[0], *tables, *edits, *lines[1:], sep="\n")
+    words.warn_unclaimed({row.system: row.placing for row in results if row.placing})
+
+
+def _tables_and_lines(
+    results: Sequence[Answer], to: str
+) -> tuple[list[Table], list[str]]:
+    """Return the tables, and lines: the premises first."""
+    premises = premise_line([row.premises for row in results if not row.refused])
+    limits = system_tables.limits_table(results)
+    if not to:
+        lines = [premises, *system_tables.ranking(results)]
+        return [system_tables.systems_table(results), limits], lines
+    tables = [system_tables.target_table(results, to), limits]
+    tables += system_tables.runs_of_rows(results)
+    return tables, [premises, *system_tables.target_lines(results)]
+
+
+def write_systems(
+    scenario: Scenario,
+    results: Sequence[Answer],
+    to: str,
+    form: Form | None,
+    out: Path | None,
+    *,
+    open_it: bool = False,
+) -> None:
+    """Write a table of systems as a page, a table, or curves; open it where asked to.
+
+    Raises DataError when it cannot be written.
+    """
+    if form is None:
+        return
+    path = out or Path(f"{scenario.name}-systems.{form}")
+    if form is Form.HTML:
+        tables, lines = _tables_and_lines(results, to)
+        target = Target.parse(to) if to else None
+        page = system_tables.systems_page(
+            scenario.name,
+            results,
+            tables,
+            lines,
+            target=None if target is None else (target.accuracy, target.split),
+        )
+        write_atomic(path, page)
+    elif form is Form.CSV:
+        write_atomic(path, system_tables.systems_csv(results))
+    else:
+        from emu.report.plot_curves import accuracy_figure  # noqa: PLC0415
+        from emu.report.plot_style import save, style  # noqa: PLC0415
+
+        wanted = Target.parse(to).accuracy
+        with style(dark=False):
+            save(accuracy_figure(system_tables.curves_of(results), wanted), path)
+    typer.echo(f"written to {path}", err=True)
+    if open_it:
+        webbrowser.open(path.resolve().as_uri())

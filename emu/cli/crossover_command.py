@@ -1,0 +1,64 @@
+"""``emu crossover``: from which value of a key another system is faster."""
+
+from __future__ import annotations
+
+import sys
+
+import emu
+from emu.cli import options
+from emu.cli.app import app, option
+from emu.cli.options import JsonTarget, Overrides, emit, split_words
+from emu.cli.signs_of_life import note_stage
+from emu.errors import ScenarioError
+from emu.experiment.crossover import Values, find_crossover
+from emu.experiment.premises import premise_line
+from emu.report import system_tables
+from emu.report.terminal import terminal
+from emu.scenario.document import split_override, value_at
+
+
+@app.command()
+def crossover(
+    file: options.ScenarioFile,
+    key: str = option("KEY", "Such as job.model.hidden.", ...),
+    between: str = option("A,B", "Two rows of compare --systems.", "data_parallel,p3"),
+    values: str = option(
+        "--range LOW,HIGH",
+        "Ends of the search; default: a 16th of the file's value to 16 times.",
+        "",
+    ),
+    overrides: Overrides = None,
+    json_target: JsonTarget = None,
+) -> None:
+    """Find the value of a key from which another system is faster.
+
+    Bisection in simulation; beside it what first principles say: where the busiest link
+    has as many bytes to carry in both systems.
+    """
+    scenario = emu.load(file, overrides or [])
+    if key in (split_override(text)[0] for text in overrides or ()):
+        problem = "--set states it already: remove it, --range names the values"
+        raise ScenarioError(problem, file=f"--key {key}")
+    systems = split_words(between)
+    if len(systems) != 2:
+        raise ScenarioError("write --between A,B", file=f"--between {between}")
+    try:
+        if not values and (stated := value_at(scenario.to_json(), key)) is None:
+            emu.load(scenario, {key: 0})  # which says whether there is such a key
+        low, _, high = values.partition(",")
+        ends = Values.between(low, high) if values else Values.around(stated)
+    except ValueError as error:
+        wrong = f"--range {values}" if values else f"--key {key}"
+        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error
+    with terminal(sys.stderr).status("looking for a crossover") as status:
+
+        def watch(text: str) -> None:
+            note_stage(text)
+            status.update(text)
+
+        pair = systems[0], systems[1]
+        outcome = find_crossover(scenario, key, pair, ends, watch)
+    if emit(json_target, system_tables.crossover_json(outcome)):
+        premises = [row.premises for side in outcome.sides for row in side.answers]
+        terminal().print(premise_line(premises))
+        terminal().print(system_tables.crossover_table(outcome))

@@ -1,0 +1,113 @@
+"""``emu explain``: why it takes so long, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import emu
+from emu.cli import options
+from emu.cli.app import app, argument, option
+from emu.cli.options import JsonTarget, Overrides, emit
+from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
+from emu.experiment.question import ask
+from emu.prediction.analysis.bounds import placement_gap, placement_line
+from emu.prediction.analysis.explanation import Explanation
+from emu.report import explanation_tables as words
+from emu.report.terminal import terminal
+from emu.runs.result import Result
+
+
+@app.command()
+def explain(
+    what: Path = argument("RUN|FILE", "Run directory, or scenario."),
+    overrides: Overrides = None,
+    json_target: JsonTarget = None,
+    top: int = option("N", "Improvements to show.", words.SHOWN, min=0),
+    bound_time: options.BoundTime = "5 s",
+    *,
+    helpful: bool = option(
+        "--improvements/--no-improvements", "Say what would help.", True
+    ),
+    run_code: options.RunCode = False,
+) -> None:
+    """Explain why a run takes so long, and what would help.
+
+    A scenario is simulated. For a run directory it also says where emulation and
+    simulation parted.
+    """
+    limit = options.seconds(bound_time, "--bound-time")
+    if what.is_dir():
+        told = _of_run(emu.load_run(what), helpful=helpful, run_code=run_code)
+    else:
+        told = _of_scenario(emu.load(what, overrides or []), helpful=helpful)
+    explanation = told.explanation
+    console = terminal(quiet=json_target == "-")
+    if told.premises:
+        console.print(told.premises)
+    tables = words.explanation_tables(explanation, top, told.window, told.pins)
+    console.print(tables)
+    for line in told.lines:
+        console.print(f"\n{line}")
+    if told.placing:
+        console.print()
+        words.print_placing(told.placing, console)
+
+    content = {**explanation.to_json(), "placing": told.placing, **told.more}
+    if helpful:
+        gap = placement_gap(
+            explanation.schedule.problem,
+            explanation.realization,
+            explanation.replayed_makespan,
+            seconds=limit,
+        )
+        console.print(f"\n{placement_line(gap)}")
+        content |= gap
+    emit(json_target, content)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """An explanation, and what is told beside it."""
+
+    explanation: Explanation
+    placing: Result
+    window: object
+    """Credit window as stated."""
+    pins: Collection[str] = ()
+    premises: str = ""
+    lines: tuple[str, ...] = ()
+    more: Result = field(default_factory=dict)
+
+
+def _of_run(run: emu.RecordedRun, *, helpful: bool, run_code: bool) -> _Told:
+    return _Told(
+        emu.explain(run, helpful=helpful, run_code=run_code),
+        placing=run.result.get("placing", {}),
+        window=run.result.get("credit_window"),
+    )
+
+
+def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
+    found = ask(emu.place(scenario))
+    ready, schedule = found.first
+    recovery = words.recovery_lines(found.deaths, schedule.length)
+    lines = [*islice(recovery, 1), *copies_line(ready, schedule.length)]
+    more: Result = {}
+    best = intervals(ready) if helpful else None
+    if best is not None:
+        lines.append(best.line())
+        more["checkpoints"] = best.to_json()
+    else:
+        lines += not_sought(ready.scenario)
+    return _Told(
+        emu.explain(ready, helpful=helpful),
+        placing=ready.placing,
+        window=scenario.job.credit_window,
+        pins=scenario.pins,
+        premises=found.premises.line(),
+        lines=tuple(lines),
+        more=more,
+    )

@@ -1,0 +1,719 @@
+"""Search for the system, machines and settings that are best for a job.
+
+A prospect is timed over a few steps, and the passes that its training takes are those
+of its family: trainings that differ in who holds which mini-batch. So every learning
+is trained once for many prospects, and only as far as it can still be the best. What
+seems the best is then settled: trained and simulated as a file of its own would be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate, product
+from math import ceil, inf
+from operator import mul
+from typing import Any
+
+from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, rate_of
+from emu.experiment.question import Answer, Question, answer
+from emu.experiment.row_figures import weights_of
+from emu.experiment.systems import Target, list_variants, variant_named
+from emu.graph_data import open_for
+from emu.prediction.placement.machine_sets import machine_sets
+from emu.scenario import Scenario, build_job, load
+from emu.scenario.edits import placement_edit
+from emu.scenario.experiment import WORTHWHILE
+from emu.scenario.machine_choice import machines_words
+from emu.scenario.virtual_training import NotReached
+from emu.systems import Edit
+from emu.systems.system import system_of, systems
+from emu.systems.training_section import TrainingSection
+from emu.systems.whole_graph_section import WholeGraphSection
+from emu.training.looks import HELD
+from emu.units import SIZE
+
+#: Sets of machines that are tried; those on which batches and fan-outs are.
+_SETS = 16
+_NEAR_SETS = 3
+#: Rows whose settings are tried, those with mini-batches among them at least, and
+#: steps over which a prospect is timed.
+_TUNED = 4
+_SAMPLERS = 2
+_STEPS = 40
+#: A row is trained until it takes so many times as long as the best one.
+_RIVAL = 2.0
+#: Prospects that seem slower than the best by up to this share are settled as well, so
+#: many at most: passes to a target differ by as much between trainings of one family.
+_CHANCE = 0.2
+_SETTLED = 48
+#: Batches and fan-outs that are tried, times those of the file; where the last one is
+#: the best, so many further ones.
+_FACTORS = (1.0, 0.5, 0.25, 2.0)
+_FURTHER = 3
+#: Edges that trainings on mini-batches aggregate before further batches and fan-outs
+#: are left out. Fan-outs of 10 and 25 are 260 edges a seed, 0.25 ms at 767 columns.
+_EDGES = 120e6
+#: Shares of all features that a cache holds.
+_CACHES = (0.1, 0.3)
+#: Settings of a training that its family does not depend on.
+_WHO_HOLDS = (
+    "workers", "samplers_per_worker", "batch_size", "epoch", "partitioner", "parts",
+    "boxes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of an advice."""
+
+    target: Target | None = None
+    """Accuracy to train to; None judges by the time of an epoch."""
+    budget: float = inf
+    """Dollars at most: to the target, else of an epoch."""
+    deadline: float = inf
+    """Seconds at most, likewise."""
+    staleness: int | None = None
+    """Updates that weights may lack at most."""
+    seeds: int = 3
+    """Seeds that say how sure it is: the file's and those that follow it."""
+    keep_rate: bool = False
+    """True where no other learning rate than the file's is tried."""
+
+    @property
+    def saves(self) -> bool:
+        """True where the cheapest is looked for that is fast enough."""
+        return self.deadline < inf and self.budget == inf
+
+    def measure(self, seconds: float, cost: float | None) -> tuple[float, float]:
+        """Return the share of its limits that a choice takes, and what is looked for.
+
+        That is seconds; dollars where a deadline is all that is asked for and machines
+        have prices.
+        """
+        if seconds == inf:
+            return inf, inf
+        dollars = cost or 0.0
+        share = max(seconds / self.deadline, dollars / self.budget)
+        return share, dollars if self.saves and cost is not None else seconds
+
+    def judge(self, seconds: float, cost: float | None) -> tuple[float, float]:
+        """Return what is least of the best: beyond its limits, then the least aim."""
+        share, aim = self.measure(seconds, cost)
+        return max(share, 1.0), aim
+
+    @property
+    def words(self) -> str:
+        """Unit of all times, in words."""
+        target = self.target
+        return f"to accuracy {target.accuracy:g}" if target else "per epoch"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One way to train what a file says, simulated."""
+
+    answer: Answer
+    terms: Terms
+
+    @cached_property
+    def draws(self) -> dict[int, float]:
+        """Seconds by seed: to the target; without one those of an epoch."""
+        if self.terms.target:
+            return self.answer.makespans
+        return {
+            seed: draw.speed.iteration_seconds
+            if draw.speed.samples_per_second is None
+            else self.answer.train / draw.speed.samples_per_second
+            for seed, draw in self.answer.draws.items()
+        }
+
+    @property
+    def seconds(self) -> float:
+        """Seconds likewise, with the first seed."""
+        return next(iter(self.draws.values()))
+
+    @cached_property
+    def cost(self) -> float | None:
+        """Dollars of as much; None where nothing has a price."""
+        dollars = self.answer.cost
+        if dollars is None:
+            return None
+        _, schedule = self.answer.first
+        share = self.seconds / (schedule.makespan or 1.0)
+        return float(dollars["total"]) * share
+
+    @property
+    def judged(self) -> tuple[float, float]:
+        """What is least of the best choice."""
+        return self.terms.judge(self.seconds, self.cost)
+
+    @property
+    def mean_aim(self) -> float:
+        """What was judged, seconds or dollars, in the mean over the seeds."""
+        _, aim = self.judged
+        mean = sum(self.draws.values()) / len(self.draws)
+        return aim * mean / (self.seconds or 1.0)
+
+    @property
+    def passes(self) -> float:
+        """Passes over the training set to the target; without one a single pass."""
+        return self.answer.epochs if self.terms.target else 1.0
+
+    def drawn(self) -> Choice:
+        """Return it with all seeds, or with those up to one with which it cannot be."""
+        question = replace(self.answer.question, target=self.terms.target)
+        for seeds in range(self.terms.seeds, 0, -1):
+            found = answer(replace(question, seeds=seeds))
+            if found.refused is None:
+                return replace(self, answer=replace(found, chosen=True, held=False))
+        return self
+
+    @property
+    def row(self) -> str:
+        """Row of a table of systems."""
+        return self.answer.system
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Keys of the job that it has otherwise than the file."""
+        settings = self.answer.question.settings
+        return {key.removeprefix("job."): value for key, value in settings.items()}
+
+    @property
+    def name(self) -> str:
+        """System, machines and settings, in words."""
+        settings = [f"{key} {words_of(value)}" for key, value in self.settings.items()]
+        place = f"{self.row} {machines_words(self.answer.placing)}"
+        return ", ".join([place, *settings])
+
+    def to_json(self) -> dict[str, object]:
+        """Return the documented form; seconds and dollars."""
+        _, schedule = self.answer.first
+        return {
+            "system": self.row,
+            "machines": [*self.answer.machines],
+            "keys": self.settings,
+            "seconds": self.seconds,
+            "cost": self.cost,
+            "limit": self.answer.limit,
+            "makespan": schedule.makespan,
+        }
+
+
+def words_of(value: object) -> str:
+    """Return a value of a setting in words."""
+    if isinstance(value, Mapping):
+        return " ".join(map(str, value.values()))
+    return str(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """A way to train that was timed over a few steps."""
+
+    timed: Answer
+    """Answer at the learning rate of the file, without a target."""
+    learning: Learning | None = None
+    """Best learning of its family; None where an epoch is what counts."""
+
+    @property
+    def row(self) -> str:
+        """Row of a table of systems."""
+        return self.timed.question.row
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machines that were asked for."""
+        return self.timed.question.machines or ()
+
+    @property
+    def settings(self) -> Edit:
+        """Keys otherwise than in the file, but for its learning rate."""
+        return self.timed.question.settings
+
+    @property
+    def plain(self) -> Scenario:
+        """Scenario that was timed."""
+        return self.timed.scenario
+
+    @property
+    def batch(self) -> tuple[int, tuple[int, ...]]:
+        """Batch and fan-outs that its settings state, else those of the file."""
+        job: Any = self.timed.question.scenario.job
+        size = self.settings.get("job.batch_size", job.batch_size)
+        fanouts = self.settings.get("job.fanouts", job.fanouts)
+        return int(size), tuple(fanouts)
+
+    @cached_property
+    def edges_per_pass(self) -> float:
+        """Edges that mini-batches aggregate in a pass over the training set.
+
+        Those of a whole graph are aggregated at once, in an eighth of the CPU: none.
+        """
+        if self.timed.whole_graph:
+            return 0.0
+        ready, _ = self.timed.first
+        settings = ready.problem.job.settings
+        edges = len(open_for(settings).structure.indices)
+        hops = accumulate(settings["fanouts"], mul)
+        return float(sum(min(hop, edges) for hop in hops) * self.timed.train)
+
+    @cached_property
+    def epoch_cost(self) -> float | None:
+        """Dollars of an epoch; None where nothing has a price."""
+        dollars = self.timed.cost
+        if dollars is None:
+            return None
+        _, schedule = self.timed.first
+        rate = float(dollars["total"]) / (schedule.makespan or 1.0)
+        return rate * self.timed.epoch_seconds
+
+    @property
+    def passes(self) -> float:
+        """Passes over the training set to the target; without one a single pass."""
+        return self.learning.passes if self.learning else 1.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that these passes take."""
+        return self.timed.epoch_seconds * self.passes
+
+    def judge(self, terms: Terms, passes: float | None = None) -> tuple[float, float]:
+        """Return what is least of the best prospect, after so many passes.
+
+        By default its own.
+        """
+        if passes is None:
+            passes = self.passes
+        cost = self.epoch_cost
+        dollars = None if cost is None else cost * passes
+        return terms.judge(self.timed.epoch_seconds * passes, dollars)
+
+    @property
+    def question(self) -> Question:
+        """Question of it at the learning rate of its learning."""
+        settings = {**self.settings}
+        if self.learning and self.learning.rate != rate_of(self.plain):
+            settings[KEY] = self.learning.rate
+        return replace(self.timed.question, settings=settings)
+
+
+@dataclass
+class Search:
+    """Search for the best choice of one file."""
+
+    scenario: Scenario
+    terms: Terms
+    watch: Callable[[str], None]
+    refused: dict[str, EmulatorError] = field(default_factory=dict)
+    """Rows that cannot be, and why."""
+    choices: list[Choice] = field(default_factory=list)
+    """All that was settled."""
+    rates: dict[str, tuple[Rates, float]] = field(default_factory=dict)
+    """Learning rates by family, and the passes that were of use then."""
+    pool: list[Prospect] = field(default_factory=list)
+    """All that may be settled."""
+    rows: dict[str, list[Prospect]] = field(default_factory=dict)
+    """Every row with the file's settings, on the machines on which it is fastest."""
+    timed: dict[str, Prospect | None] = field(default_factory=dict)
+    edges: float = 0.0
+    """Edges that trainings have aggregated so far."""
+    hope: float = inf
+    """What the best prospect takes that keeps to the terms, seconds or dollars."""
+
+    def __post_init__(self) -> None:
+        """List the machines that the file lets take part, and free what it places."""
+        free = self.scenario
+        if free.placement.is_explicit:
+            free = load(free, placement_edit(free, "best"))
+        self.free = free
+
+        stated = getattr(self.scenario.job, "machines", None)
+        cluster = self.scenario.stated_cluster.build()
+        names = stated or [machine.name for machine in cluster.machines]
+        job = build_job(self.scenario)
+        self.sets = machine_sets(job, cluster.only(names), _SETS)
+
+        self.short = free
+        if self.terms.target is not None and job.iterations > _STEPS:
+            self.short = free.model_copy(update={"job": free.job.of_steps(_STEPS)})
+
+    @property
+    def best(self) -> Choice | None:
+        """The best choice that was settled."""
+        return min(self.choices, key=lambda choice: choice.judged, default=None)
+
+    def run(self) -> None:
+        """Find the best of every row, tune those that lead, and settle the best."""
+        leaders = self.list_tuned(self.lead_rows())
+        for number, leader in enumerate(leaders, 1):
+            self.watch(f"settings of {leader.row}, {number} of {len(leaders)}")
+            self.tune(leader)
+        self.settle_best()
+        for choice in self.choices:  # whose settings that cannot be are of no interest
+            self.refused.pop(choice.row, None)
+
+    def settle_file(self) -> Choice | EmulatorError:
+        """Return the file as it stands, or why it cannot be."""
+        self.watch("the file as it stands")
+        found = answer(Question(self.scenario, target=self.terms.target))
+        try:
+            self.check_staleness(found.checked().scenario)
+        except EmulatorError as error:
+            return error
+        choice = Choice(found, self.terms)
+        self.choices.append(choice)
+        return choice
+
+    def lead_rows(self) -> list[Prospect]:
+        """Return the best prospect of every row, on machines of its own, in order.
+
+        Whole graphs first: their trainings are short, and bound those of the others.
+        """
+        names = list_variants(["all"])
+        for number, row in enumerate(names):
+            self.watch(f"rows timed: {number} of {len(names)}")
+            if not variant_named(row).alone:  # which data_parallel is on one machine
+                self.rows[row] = self.time_sets(row, self.sets, {})
+
+        fastest = [prospects[0] for prospects in self.rows.values() if prospects]
+        if self.terms.target is None:
+            fastest = [first for first in fastest if self.is_of_class(first)]
+        fastest.sort(key=lambda first: (not first.timed.whole_graph, self.judge(first)))
+        leaders = []
+        for number, first in enumerate(fastest):
+            self.watch(f"rows trained: {number} of {len(fastest)}")
+            learning = self.learn(first, slack=_RIVAL)
+            leaders.append(self.pick(self.rows[first.row], learning))
+            self.settle(leaders[-1], slack=_RIVAL)
+        return sorted(leaders, key=self.judge)
+
+    def list_tuned(self, leaders: Sequence[Prospect]) -> list[Prospect]:
+        """Return the rows whose settings are tried, the best first.
+
+        Among them the fastest with mini-batches: with smaller ones they may be several
+        times as fast to an accuracy.
+        """
+        tuned = [leader for leader in leaders[:_TUNED] if leader.passes < inf]
+        samplers = [leader for leader in leaders if not leader.timed.whole_graph]
+        samplers.sort(key=lambda leader: leader.judge(self.terms, passes=1.0))
+        fastest = samplers[:_SAMPLERS] if self.terms.target else []
+        return [*dict.fromkeys([*tuned, *fastest])]
+
+    def is_of_class(self, prospect: Prospect) -> bool:
+        """Return True for a prospect that sees as much in a step as the file's job.
+
+        Epochs of others say nothing about which is faster: they are refused.
+        """
+        is_whole = isinstance(self.free.job, WholeGraphSection)
+        if prospect.timed.whole_graph == is_whole:
+            return True
+        problem = "epochs of whole graphs and of mini-batches differ: write --to"
+        self.refused[prospect.row] = ScenarioError(problem)
+        return False
+
+    def judge(self, prospect: Prospect) -> tuple[float, float]:
+        """Return what is least of the best prospect."""
+        return prospect.judge(self.terms)
+
+    def time_sets(
+        self, row: str, sets: Sequence[tuple[str, ...]], settings: Edit
+    ) -> list[Prospect]:
+        """Return a row on every set of machines on which it can be, the best first."""
+        timed = [self.time(row, machines, settings) for machines in sets]
+        return sorted(filter(None, timed), key=self.judge)
+
+    def time(
+        self, row: str, machines: tuple[str, ...], settings: Edit
+    ) -> Prospect | None:
+        """Return a row on some machines, timed once; None where it cannot be."""
+        key = json.dumps([row, machines, settings], sort_keys=True, default=str)
+        if key not in self.timed:
+            question = Question(
+                scenario=self.short,
+                row=row,
+                settings=settings,
+                machines=machines,
+                per_machine=True,
+            )
+            found = answer(question)
+            try:
+                self.check_staleness(found.checked().scenario)
+                self.timed[key] = Prospect(found)
+            except EmulatorError as error:
+                self.refused.setdefault(row, error)
+                self.timed[key] = None
+        return self.timed[key]
+
+    def check_staleness(self, scenario: Scenario) -> None:
+        """Raise ScenarioError where weights may lack more updates than is allowed."""
+        most = self.terms.staleness
+        settings = scenario.to_job(train_vertices=1, pins=False).settings
+        system = system_of(settings)
+        if most is None or system is None:
+            return
+        misses = system.updates_missed(settings)
+        if system.asynchronous(settings):  # S of Dorylus, on top of an epoch
+            misses = 1 + int(settings.get("staleness", 0))
+        if misses > most:
+            problem = f"its weights may lack {misses} updates"
+            raise ScenarioError(problem, file=f"--max-staleness {most}")
+
+    def useful_passes(self, prospect: Prospect, slack: float) -> float:
+        """Return the passes until a prospect is so many times as slow as the best."""
+        if self.best is None:
+            return inf
+        terms = self.terms
+        share, aim = terms.measure(self.best.seconds, self.best.cost)
+        cost = prospect.epoch_cost
+        share_of_pass, aim_of_pass = terms.measure(prospect.timed.epoch_seconds, cost)
+        if share > 1:
+            return slack * share / share_of_pass
+        aim = min(aim, self.hope)
+        return slack * aim / aim_of_pass if aim_of_pass else inf
+
+    def learn(self, prospect: Prospect, slack: float = 1.0) -> Learning | None:
+        """Return the best learning of a prospect's family; None without a target.
+
+        It takes infinitely many passes where the target is reached too late to be of
+        use: not before the prospect is ``slack`` times as slow as the best choice.
+        """
+        target = self.terms.target
+        if target is None:
+            return None
+        useful = min(self.useful_passes(prospect, slack), target.within)
+        family = family_of(prospect)
+        rates, tried = self.rates.get(family, (None, 0.0))
+        if rates is None or (rates.best.passes == inf and tried < useful):
+            keep = self.terms.keep_rate
+            rates = find_rate(prospect.plain, target, useful, keep=keep)
+            self.rates[family] = rates, useful
+            lengths = [len(learning.levels) for learning in rates.tried.values()]
+            passes = sum(lengths) + (HELD - 1) * len(lengths)
+            self.edges += passes * prospect.edges_per_pass
+        return rates.best
+
+    def pick(
+        self, prospects: Sequence[Prospect], learning: Learning | None
+    ) -> Prospect:
+        """Return the best of some prospects of one family; all may be settled later."""
+        learnt = [replace(prospect, learning=learning) for prospect in prospects]
+        self.pool += learnt
+        return min(learnt, key=self.judge)
+
+    def prefer(
+        self, prospect: Prospect, trials: Sequence[Prospect], learning: Learning | None
+    ) -> Prospect:
+        """Return the best of some trials where it is worth it, or the prospect."""
+        if not trials:
+            return prospect
+        trial = self.pick(trials, learning)
+        excess, aim = self.judge(prospect)
+        worth = (excess * (1 - WORTHWHILE), inf) if excess > 1 else (1.0, aim)
+        if self.judge(trial) >= (worth[0], worth[1] * (1 - WORTHWHILE)):
+            return prospect
+        excess, aim = self.judge(trial)
+        if excess == 1:
+            self.hope = min(self.hope, aim)
+        return trial
+
+    def tune(self, prospect: Prospect) -> None:
+        """Try settings that may make a prospect better, one after the other.
+
+        Batches and fan-outs are another training: they are tried where an accuracy
+        tells what that is worth.
+        """
+        if self.terms.target:
+            prospect = self.tune_batches(prospect)
+
+        if prospect.passes == inf:
+            return
+        row = prospect.row
+        for key, values in list_knobs(prospect).items():
+            for value in values:
+                settings = {**prospect.settings, key: value}
+                trials = self.time_sets(row, [prospect.machines], settings)
+                prospect = self.prefer(prospect, trials, prospect.learning)
+
+        # Others may be better with these settings, or fast enough for a deadline.
+        trials = self.time_sets(row, self.sets, prospect.settings)
+        prospect = self.prefer(prospect, trials, prospect.learning)
+        self.drop_idle(prospect)
+
+    def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
+        """Return the machines among which a choice chooses with other figures.
+
+        Its own, all, and the set on which its row is the fastest; the file as it stands
+        chooses as it does.
+        """
+        question = choice.answer.question
+        if not question.row:
+            return [None]
+        fastest = [prospect.machines for prospect in self.rows[question.row][:1]]
+        return [*dict.fromkeys((question.machines, self.sets[0], *fastest))]
+
+    def list_rates(self) -> list[float]:
+        """Return the learning rates that were tried."""
+        tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
+        return sorted(tried)
+
+    def drop_idle(self, prospect: Prospect) -> None:
+        """Pool a prospect without settings that are of no use beside the others."""
+        for key in prospect.settings:
+            if key in ("job.batch_size", "job.fanouts"):  # which are another training
+                continue
+            settings = {**prospect.settings}
+            del settings[key]
+            trials = self.time_sets(prospect.row, [prospect.machines], settings)
+            if trials:
+                trial = self.pick(trials, prospect.learning)
+                if self.judge(trial) <= self.judge(prospect):
+                    prospect = trial
+
+    def try_batch(
+        self, prospect: Prospect, batch_size: int, fanouts: Sequence[int]
+    ) -> Prospect:
+        """Return a prospect, or what is better with another batch and fan-outs.
+
+        On the machines on which its row was fastest as the file has it.
+        """
+        job: Any = self.free.job
+        settings = {**prospect.settings}
+        settings.pop("job.batch_size", None)
+        settings.pop("job.fanouts", None)
+        if batch_size != job.batch_size:
+            settings["job.batch_size"] = batch_size
+        if tuple(fanouts) != tuple(job.fanouts):
+            settings["job.fanouts"] = [*fanouts]
+        sets = [trial.machines for trial in self.rows[prospect.row][:_NEAR_SETS]]
+        trials = self.time_sets(prospect.row, sets, settings)
+        if not trials:
+            return prospect
+        if self.edges > _EDGES and family_of(trials[0]) not in self.rates:
+            return prospect
+        return self.prefer(prospect, trials, self.learn(trials[0]))
+
+    def tune_batches(self, prospect: Prospect) -> Prospect:
+        """Return a prospect with the best batch and fan-outs.
+
+        Around those of the file, and further where the last ones are the best.
+        """
+        job = self.free.job
+        if not isinstance(job, TrainingSection) or prospect.timed.whole_graph:
+            return prospect
+
+        sizes = {_scaled(job.batch_size, factor) for factor in _FACTORS}
+        samples = {
+            tuple(_scaled(fanout, factor) for fanout in job.fanouts)
+            for factor in _FACTORS
+        }
+        # Few neighbours first: they cost the least, and bound the others.
+        for fanouts, size in product(sorted(samples), sorted(sizes)):
+            prospect = self.try_batch(prospect, size, fanouts)
+
+        for _ in range(_FURTHER):
+            size, fanouts = prospect.batch
+            further: list[tuple[int, Sequence[int]]] = []
+            if size in (min(sizes), max(sizes)):
+                next_size = _scaled(size, 0.5 if size == min(sizes) else 2.0)
+                further.append((next_size, fanouts))
+            if fanouts == min(samples):
+                fewer = tuple(_scaled(fanout, 0.5) for fanout in fanouts)
+                further.append((size, fewer))
+            for next_size, next_fanouts in further:
+                sizes.add(next_size)
+                samples.add(tuple(next_fanouts))
+                prospect = self.try_batch(prospect, next_size, next_fanouts)
+            if prospect.batch == (size, fanouts):
+                break
+        return prospect
+
+    def settle(self, prospect: Prospect, slack: float = 1.0) -> Choice | None:
+        """Return a prospect trained and simulated; None, and why, where it fails."""
+        target = self.terms.target
+        question = replace(prospect.question, scenario=self.free)
+        if target is not None:
+            useful = self.useful_passes(prospect, slack)
+            passes = ceil(min(useful, target.within)) + HELD - 1
+            bounded = replace(target, within=min(target.within, passes))
+            question = replace(question, target=bounded)
+        found = answer(question)
+        if found.refused is not None:
+            refusal = found.refused
+            if isinstance(refusal, NotReached):
+                problem = f"not there in {slack:g} x the time of the best so far"
+                refusal = ScenarioError(problem)
+            self.refused.setdefault(prospect.row, refusal)
+            return None
+        choice = Choice(found, self.terms)
+        self.choices.append(choice)
+        return choice
+
+    def settle_best(self) -> None:
+        """Settle what seems the best, and what may be as good."""
+        settled = set[tuple[object, ...]]()
+        plain_first = sorted(self.pool, key=lambda prospect: len(prospect.settings))
+        for prospect in sorted(plain_first, key=self.judge):
+            excess, aim = self.judge(prospect)
+            if self.best is None or aim == inf or len(settled) == _SETTLED:
+                break
+            least_excess, least = self.best.judged
+            if excess > least_excess * (1 + _CHANCE) or aim > least * (1 + _CHANCE):
+                break
+
+            # Settings that change nothing leave both as they are.
+            rate = prospect.learning.rate if prospect.learning else None
+            twin = weights_of(prospect.plain), rate, prospect.timed.makespan
+            if twin not in settled:
+                settled.add(twin)
+                self.watch(f"the best settled: {len(settled)}")
+                self.settle(prospect)
+                if self.terms.target:
+                    self.edges += prospect.passes * prospect.edges_per_pass
+            if self.edges > 2 * _EDGES:
+                break
+
+
+def _scaled(count: int, factor: float) -> int:
+    return max(round(count * factor), 1)
+
+
+def family_of(prospect: Prospect) -> str:
+    """Return what decides how fast a prospect learns, but for chance, as text."""
+    causes = json.loads(weights_of(prospect.plain))
+    if "job" in causes:  # of an asynchronous one, all
+        return json.dumps(causes)
+    family = {key: causes[key] for key in causes if key not in _WHO_HOLDS}
+    family["optimizer"] = {**causes["optimizer"], "lr": None}
+    family["seeds"] = prospect.timed.seeds_per_step
+    return json.dumps(family, sort_keys=True)
+
+
+def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
+    """Return settings that change the speed of a prospect, with values to try."""
+    job = prospect.plain.job
+    fields = type(job).model_fields
+    knobs: dict[str, Sequence[object]] = {
+        f"job.{key}": values for key, values in systems()[job.system].knobs.items()
+    }
+    if "samplers_per_worker" in fields:
+        knobs["job.samplers_per_worker"] = (1, 2, 4)
+    if "epoch" in fields:
+        knobs["job.epoch"] = ("replicate", "local")
+    if "cache" in fields:
+        knobs["job.cache"] = (None, *list_caches(prospect))
+    knobs["schedule.policy"] = ("oes", "maxmin")
+    return knobs
+
+
+def list_caches(prospect: Prospect) -> Iterator[Edit]:
+    """Yield caches that hold shares of all features."""
+    ready, _ = prospect.timed.first
+    dataset = open_for(ready.problem.job.settings)
+    features = 4 * dataset.vertices * dataset.feature_length
+    for share in _CACHES:
+        yield {"policy": "degree", "size": SIZE.exact(round(features * share))}

@@ -1,0 +1,202 @@
+"""Learning rates that are tried for one class of weights, each as far as it pays.
+
+How long a step takes does not depend on its learning rate: of trainings of equal
+mini-batches the best is the one that reaches the target in the fewest steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor, inf, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.errors import ScenarioError
+from emu.experiment.systems import Target
+from emu.scenario import Scenario, load, prepare
+from emu.scenario.virtual_training import accuracy_curve
+from emu.training.looks import HELD, epoch_of, hold, reach
+
+#: Passes over the training set after which slow rates are left out, after so many
+#: steps at least: whole-graph training takes one in a pass, and starts by chance.
+_RUNGS = (4, 12, 36)
+_LEAST_STEPS = 12
+#: A rate that stands where the leader stood in a third of the time is left out.
+_SLOWER = 3
+#: Accuracy that a leader gains at least from one rung to the next; a leader that gains
+#: less stands still, and those that were left out for it are tried again.
+_GAIN = 0.005
+#: Rates that are tried beyond the grid, on one side, where its last one is the best.
+_BEYOND = 3
+KEY = "job.optimizer.lr"
+
+
+@dataclass(frozen=True)
+class Learning:
+    """One learning rate, trained so far."""
+
+    rate: float
+    levels: NDArray[np.float64]
+    """Accuracy that looks in a row hold, by the pass from which they do."""
+    steps: float = inf
+    """Steps to the target; infinite where it was not reached."""
+    passes: float = inf
+    """Passes over the training set likewise."""
+
+    @property
+    def level(self) -> float:
+        """Accuracy that was held at best."""
+        return float(self.levels.max(initial=0.0))
+
+    def is_slow(self, leader: Learning) -> bool:
+        """Return True for a rate that is several times as slow as another one."""
+        early = max(ceil(len(leader.levels) / _SLOWER), 1)
+        return self.level < float(leader.levels[:early].max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Learning rates that were tried for one class of weights."""
+
+    tried: Mapping[float, Learning]
+
+    @property
+    def best(self) -> Learning:
+        """The rate with the fewest steps; without any that came nearest."""
+        return min(self.tried.values(), key=_order)
+
+
+def _order(learning: Learning) -> tuple[float, float]:
+    return learning.steps, -learning.level
+
+
+def find_rate(
+    plain: Scenario, target: Target, most: float = inf, *, keep: bool = False
+) -> Rates:
+    """Return the learning rates of a grid around the scenario's, and their steps.
+
+    All are trained for a few passes, those that are not far behind for more, until one
+    reaches the target. Where the best is the last of the grid, the next one is tried.
+
+    ``plain``: a job that trains, of any length. ``most``: passes in which the target
+    has to be reached to be of use. ``keep``: whether no rate is tried but the
+    scenario's. Raises ScenarioError, DataError as `accuracy_curve`,
+    but for trainings that diverge.
+    """
+    most = min(most, target.within)
+    # Looks that make it sure come after the one that reaches it.
+    passes = min(target.within, max(floor(most), 1) + HELD - 1)
+    stated = rate_of(plain)
+    grid = [stated] if keep else list_rates(stated)
+    tried = _race(plain, target, grid, passes)
+
+    for _ in range(0 if keep else _BEYOND):
+        best = min(tried.values(), key=_order)
+        beyond = next_rate(best.rate, sorted(tried))
+        if beyond is None:
+            break
+        passes = int(min(passes, best.passes + HELD - 2))
+        tried[beyond] = _train(plain, target, beyond, passes)
+    return Rates(tried)
+
+
+def _race(
+    plain: Scenario, target: Target, grid: Sequence[float], most: int
+) -> dict[float, Learning]:
+    """Return how far every rate came until one reached the target."""
+    tried: dict[float, Learning] = {}
+    alive = [*grid]
+    level = -inf
+    steps_per_pass = count_steps(plain)
+    rungs = [passes for passes in _RUNGS if passes * steps_per_pass >= _LEAST_STEPS]
+    for passes in (*(rung for rung in rungs if rung < most), most):
+        bound = passes
+        for rate in alive:
+            learning = _train(plain, target, rate, bound)
+            tried[rate] = learning
+            bound = max(int(min(bound, learning.passes + HELD - 1)), HELD)
+
+        leader = min(tried.values(), key=_order)
+        if leader.passes < inf:
+            break
+        stands_still = leader.level < level + _GAIN
+        level = leader.level
+        alive = sorted(grid, key=lambda rate: _order(tried[rate]))
+        if not stands_still:
+            alive = [rate for rate in alive if not tried[rate].is_slow(leader)]
+    return tried
+
+
+def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learning:
+    """Return one rate, trained for so many passes, or until it reaches the target."""
+    scenario = load(plain, {KEY: rate})
+    scenario = replace(target, within=max(passes, HELD)).end(scenario)
+    without_end = scenario.model_copy(update={"until": None})
+    try:
+        looks = accuracy_curve(scenario, lambda: prepare(without_end).simulate())
+    except ScenarioError as error:
+        if error.key != "job.optimizer":
+            raise
+        return Learning(rate, np.zeros(0))  # it diverged
+
+    accuracy = np.array([look.accuracy for look in looks])
+    place = reach(accuracy, target.accuracy)
+    levels = hold(accuracy)
+    if place is None:
+        return Learning(rate, levels)
+    return Learning(rate, levels, steps=looks[place].step, passes=place + 1)
+
+
+def count_steps(scenario: Scenario) -> int:
+    """Return the steps of a pass over the training set."""
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    epoch = epoch_of(settings)
+    return epoch.steps if epoch else 1
+
+
+def rate_of(scenario: Scenario) -> float:
+    """Return the learning rate of a job that trains."""
+    return float(scenario.job.optimizer.lr)  # type: ignore[attr-defined]
+
+
+def list_rates(stated: float) -> list[float]:
+    """Return the grid around a stated rate, which comes first.
+
+    Of 1 and 3 times powers of ten the two above it, and the one below.
+    """
+    numbers = range(-1, 3)
+    grid = [_nth_rate(_place_of(stated) + number) for number in numbers]
+    if stated not in grid:
+        grid = grid[1:]
+    return [stated, *(rate for rate in grid if rate != stated)]
+
+
+def next_rate(best: float, tried: Sequence[float]) -> float | None:
+    """Return the rate beyond the end of what was tried; None where it is no end."""
+    place = _place_of(best)
+    if best == tried[-1]:
+        return _nth_rate(place + 1)
+    if best == tried[0]:
+        below = _nth_rate(place)
+        return below if below < best else _nth_rate(place - 1)
+    return None
+
+
+def _place_of(rate: float) -> int:
+    """Return the place of the last rate of the series that is not above this one."""
+    exponent = floor(log10(rate) + 1e-9)
+    return 2 * exponent + (rate >= _nth_rate(2 * exponent + 1))
+
+
+def _nth_rate(place: int) -> float:
+    """Return a rate of the series ..., 0.01, 0.03, 0.1, 0.3, 1 (place 0), 3, ..."""
+    exponent, is_odd = divmod(place, 2)
+    return float(f"{3 if is_odd else 1}e{exponent}")
+
+
+def rates_words(tried: Sequence[float]) -> Iterator[str]:
+    """Yield the range of what was tried, in words; nothing where nothing was."""
+    if len(tried) > 1:
+        yield f"lr tried {min(tried):g} to {max(tried):g}"

@@ -1,0 +1,149 @@
+"""Figures of a file from which on another system would be the better one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+
+from emu.experiment.bisection import WIDE, bisect
+from emu.graph_data import open_for
+from emu.problem.fields.cluster_section import ClusterSection, Latency
+from emu.problem.fields.quantities import combine, write_times
+from emu.scenario import Scenario
+from emu.scenario.edits import write_nic
+from emu.systems import Edit
+from emu.units import DURATION, PRICE, RATE, format_duration
+
+#: Latency around which others are tried where the file states none, seconds.
+_LATENCY = 1e-6
+#: Columns that a file may state, see `DatasetSection.feature_length`.
+_MOST_COLUMNS = 10_000
+
+
+@dataclass(frozen=True)
+class Lever:
+    """A figure that may be another one."""
+
+    name: str
+    edit: Callable[[float], Edit]
+    write: Callable[[float], str]
+    now: float = 1.0
+    most: float = inf
+    """Value up to which others are tried."""
+    whole: bool = False
+    """True where only whole numbers are meant."""
+
+    @property
+    def ends(self) -> list[float]:
+        """Values at which the search begins, on either side of the present one."""
+        low = self.now / WIDE
+        high = min(self.now * WIDE, self.most)
+        ends = [max(round(low), 1), int(high)] if self.whole else [low, high]
+        return [end for end in ends if end != self.now]
+
+    def find_value(self, end: float, wins: Callable[[Edit], bool]) -> float:
+        """Return the value nearest to the present one with which a condition holds.
+
+        ``wins``: holds with the edit of ``end``, on one side, and not as it is.
+        """
+        grows = end > self.now
+
+        def is_low(value: float) -> bool:
+            return wins(self.edit(value)) != grows
+
+        ends = sorted((self.now, end))
+        low, high = bisect(ends[0], ends[1], is_low, whole=self.whole)
+        return high if grows else low
+
+    def words(self, value: float) -> str:
+        """Return what is so from a value on, in words."""
+        side = "from" if value > self.now else "down to"
+        return f"{self.name} {side} {self.write(value)}"
+
+
+def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
+    """Yield the figures of a file that may change an advice.
+
+    Latency and rates of its network, features, hidden width, what collecting takes;
+    where ``priced``, the price of its dearest machines.
+    """
+    yield from _list_network(scenario.stated_cluster)
+    yield from _list_widths(scenario)
+    if (rates := scenario.job.operation_rates) is not None:
+
+        def collect(factor: float) -> Edit:
+            seconds = combine(lambda value: value / factor, rates.collect)
+            return {"job.rates.collect": write_times(seconds)}
+
+        yield Lever("collecting", collect, "{:.2g} x as fast".format)
+    if priced:
+        prices = [machine.price or 0.0 for machine in scenario.stated_cluster.machines]
+        place = prices.index(max(prices))
+
+        def price(factor: float) -> Edit:
+            dollars = PRICE.exact(prices[place] * factor)
+            return {f"cluster.machines[{place}].price": dollars}
+
+        yield Lever("the dearest machines", price, "{:.2g} x their price".format)
+
+
+def _list_widths(scenario: Scenario) -> Iterator[Lever]:
+    def columns(value: float) -> Edit:
+        return {"job.dataset.feature_length": int(value)}
+
+    def width(value: float) -> Edit:
+        return {"job.model.hidden": int(value)}
+
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    length = open_for(settings).feature_length
+    yield Lever(
+        name="features",
+        edit=columns,
+        write="{:.0f}".format,
+        now=length,
+        most=max(length, _MOST_COLUMNS),
+        whole=True,
+    )
+    hidden = getattr(getattr(scenario.job, "model", None), "hidden", None)
+    if hidden is not None:
+        yield Lever("hidden width", width, "{:.0f}".format, hidden, whole=True)
+
+
+def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
+    nics = {
+        place: machine.nic
+        for place, machine in enumerate(cluster.machines)
+        if machine.nic.inward
+    }
+
+    def delay(seconds: float) -> Edit:
+        text = DURATION.exact(seconds)
+        latency = Latency.model_validate({"in": text, "out": text})
+        return {
+            f"cluster.machines[{place}].nic": write_nic(
+                nic.inward, nic.outward, latency
+            )
+            for place, nic in nics.items()
+        }
+
+    def speed_up(factor: float) -> Edit:
+        edit: Edit = {}
+        for place, nic in nics.items():
+            text = write_nic(nic.inward * factor, nic.outward * factor, nic.latency)
+            edit[f"cluster.machines[{place}].nic"] = text
+        for place, link in enumerate(cluster.links):
+            text = RATE.exact(link.bandwidth * factor)
+            edit[f"cluster.links[{place}].bandwidth"] = text
+        for place, rack in enumerate(cluster.racks):
+            uplink = rack.uplink
+            text = write_nic(uplink.inward * factor, uplink.outward * factor, Latency())
+            edit[f"cluster.racks[{place}].uplink"] = text
+        return edit
+
+    if nics:
+        latencies = [nic.latency for nic in nics.values()]
+        longest = max(max(latency.inward, latency.outward) for latency in latencies)
+        yield Lever("latency of NICs", delay, format_duration, longest or _LATENCY)
+    if nics or cluster.links:
+        yield Lever("network", speed_up, "{:.2g} x as fast".format)

@@ -1,0 +1,553 @@
+"""One question about a job, and its answer: how long, where, and at what cost.
+
+Every command that says how long a job takes asks `answer`: ``emu simulate``,
+``explain``, ``compare``, ``sweep``, ``crossover``, ``advise``, studies and Python. Who
+asks the same gets the same number; `Premises` say in what two questions differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import inf
+from typing import Any
+
+from emu.errors import EmulatorError
+from emu.experiment.expectations import figures_of_simulation, list_misses
+from emu.experiment.machine_memory import (
+    check_memory,
+    gpu_memory_by_machine,
+    memory_by_machine,
+)
+from emu.experiment.premises import Premises
+from emu.experiment.row_figures import busy_of, limits_of, weights_of
+from emu.experiment.row_machines import Row
+from emu.experiment.systems import Target, edits
+from emu.graph_data import open_for
+from emu.names import printable
+from emu.prediction.analysis.bounds import bounds
+from emu.prediction.analysis.coflow_times import coflow_times
+from emu.prediction.analysis.throughput import Speed, speed_of
+from emu.prediction.simulation import sensitivity
+from emu.prediction.simulation.attempts import Attempts
+from emu.problem import Schedule
+from emu.runs.intervals import Interval, interval
+from emu.runs.result import Result, port_rows
+from emu.scenario import Experiment, Scenario, load, prepare
+from emu.scenario.experiment import cost_of
+from emu.scenario.machine_choice import machines_words
+from emu.scenario.run_sections import ExpectSection
+from emu.scenario.setup import setup_rows
+from emu.scenario.virtual_training import Curve, seeds_seen, time_looks
+from emu.systems import Edit
+from emu.training.looks import Look, epoch_of, trains_whole_graph
+
+
+def reason(error: EmulatorError) -> str:
+    """Return why something was refused, in one line."""
+    return printable(getattr(error, "problem", str(error)).partition("\n")[0])
+
+
+@dataclass(frozen=True)
+class Question:
+    """All that decides an answer."""
+
+    scenario: Scenario
+    """The file with its edits."""
+    row: str = ""
+    """Row of a table of systems (`list_variants`); empty: the file as it stands."""
+    settings: Edit = field(default_factory=dict)
+    """Keys in place of those of the file, such as ``job.optimizer.lr``."""
+    machines: tuple[str, ...] | None = None
+    """Machines that are held; None: those that the file states, or the fastest."""
+    target: Target | None = None
+    """Accuracy to train to; None: as long as the file says."""
+    seeds: int = 1
+    """How many: that of the scenario and those that follow it."""
+    per_machine: bool = False
+    """True where every mini-batch system has a worker on each machine, whatever number
+    of workers the file states; seeds per step stay the same."""
+    grid: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    """Values that were tried of keys in ``settings``, where these were chosen."""
+    exact: bool = True
+    """True where single values of ``expect`` hold for it, which are of the file alone:
+    not of rows of other systems and other variants."""
+    prepared: Experiment | None = None
+    """Experiment of the first seed, where that is known; the file as it stands."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Figures of one seed."""
+
+    scenario: Scenario
+    """Scenario of which ``emu simulate`` finds the same makespan."""
+    makespan: float
+    """Seconds, with what deaths add."""
+    speed: Speed
+    reached: Look | None
+    """Look at which the target was reached."""
+    curve: Curve
+    """Accuracy over time until then."""
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A row over sockets: its run directory, and what its result.json says."""
+
+    path: str
+    makespan: float
+    makespan_error: float
+    trust: str
+    outcome: str
+    """Verdict on this host, and whether prediction and run agree."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Answer to a question: figures of the first seed, and those that seeds vary."""
+
+    question: Question
+    """As it was answered: with the machines that were chosen."""
+    chosen: bool = False
+    """True where the machines were chosen among several sets."""
+    held: bool = False
+    """True where the question gave the machines."""
+    draws: Mapping[int, Draw] = field(default_factory=dict)
+    """By seed; empty where it was refused."""
+    plain: Scenario | None = None
+    """Scenario of the row with the first seed, whatever it is trained to."""
+    ready: Experiment | None = None
+    schedule: Schedule | None = None
+    recovery: Attempts | None = None
+    """Experiment, schedule with its deaths, and what these did; of the first seed."""
+    missed: tuple[str, ...] = ()
+    """Lines of ``expect`` that the first seed does not meet."""
+    tried: tuple[tuple[Edit, float | None], ...] = ()
+    """Settings beside which these are the best, with seconds; None where refused."""
+    everywhere: float | None = None
+    """Seconds on all machines, mean over the seeds, where others were chosen."""
+    run: Confirmation | None = None
+    """The same over sockets, where that was asked for."""
+    refused: EmulatorError | None = None
+    """The reason why there are no figures."""
+
+    @property
+    def system(self) -> str:
+        """Name of the row; that of the file's system where it stands as it is."""
+        return self.question.row or self.question.scenario.job.system
+
+    @property
+    def name(self) -> str:
+        """Name of its row."""
+        return self.system
+
+    def checked(self) -> Answer:
+        """Return the answer itself; raises the error with which it was refused."""
+        if self.refused is not None:
+            raise self.refused
+        return self
+
+    def beside(self, other: Answer) -> Answer:
+        """Return the answer with the seeds of another."""
+        return replace(
+            self,
+            draws={**self.draws, **other.draws},
+            missed=(*self.missed, *other.missed),
+            refused=self.refused or other.refused,
+        )
+
+    def warm(self) -> None:
+        """Compute what takes longest to, in the process that found the answer."""
+        assert self.rounding is not None  # noqa: S101
+
+    @property
+    def first(self) -> tuple[Experiment, Schedule]:
+        """Experiment and schedule of the first seed; raises as `checked`."""
+        self.checked()
+        assert self.ready is not None  # noqa: S101 - what is not refused has both
+        assert self.schedule is not None  # noqa: S101
+        return self.ready, self.schedule
+
+    @property
+    def deaths(self) -> Attempts:
+        """Attempts that deaths make of it, of the first seed; raises as `checked`."""
+        self.checked()
+        assert self.recovery is not None  # noqa: S101
+        return self.recovery
+
+    @property
+    def scenario(self) -> Scenario:
+        """Scenario of the first seed, of which ``emu simulate`` finds the same."""
+        self.checked()
+        return next(iter(self.draws.values())).scenario
+
+    @property
+    def scenarios(self) -> dict[int, Scenario]:
+        """The same by seed."""
+        return {seed: draw.scenario for seed, draw in self.draws.items()}
+
+    @property
+    def makespans(self) -> dict[int, float]:
+        """Seconds by seed."""
+        return {seed: draw.makespan for seed, draw in self.draws.items()}
+
+    @property
+    def sure(self) -> Interval:
+        """Mean makespan over the seeds, with its 95 % interval."""
+        self.checked()
+        return interval([*self.makespans.values()])
+
+    @property
+    def makespan(self) -> float:
+        """Mean over the seeds, seconds; infinite where it was refused."""
+        return inf if self.refused else self.sure.mean
+
+    @property
+    def samples_per_second(self) -> float:
+        """Training vertices per second, mean over the seeds; infinite in no time."""
+        speeds = [draw.speed for draw in self.draws.values()]
+        rates = [
+            self._whole_graph_rate(speed.iteration_seconds)
+            if speed.samples_per_second is None
+            else speed.samples_per_second
+            for speed in speeds
+        ]
+        return sum(rates) / len(rates)
+
+    def _whole_graph_rate(self, seconds: float) -> float:
+        return self.train / seconds if seconds else inf
+
+    @property
+    def trains(self) -> bool:
+        """True of one job that trains a model, in mini-batches or on whole graphs."""
+        return "model" in self._settings
+
+    @property
+    def seeds_seen(self) -> int | None:
+        """Training vertices that all steps see; None of a job that trains none."""
+        ready, _ = self.first
+        return seeds_seen(ready.problem.job)
+
+    @property
+    def rate(self) -> float | None:
+        """The same for JSON: None where nothing is trained, or it takes no time."""
+        rate = self.samples_per_second if self.trains else inf
+        return rate if rate < inf else None
+
+    @property
+    def epoch_seconds(self) -> float:
+        """Seconds in which as many vertices are seen as the training set has."""
+        return self.train / self.samples_per_second
+
+    @property
+    def iteration_seconds(self) -> float:
+        """Mean time between the ends of iterations, over the seeds."""
+        self.checked()
+        times = [draw.speed.iteration_seconds for draw in self.draws.values()]
+        return sum(times) / len(times)
+
+    @cached_property
+    def train(self) -> int:
+        """Training vertices."""
+        return open_for(self._settings).train_count
+
+    @property
+    def _settings(self) -> Mapping[str, Any]:
+        ready, _ = self.first
+        return ready.problem.job.settings
+
+    @property
+    def whole_graph(self) -> bool:
+        """True where every step sees the whole graph: its epochs are one step each."""
+        settings = self._settings
+        return self.trains and trains_whole_graph(settings)
+
+    @property
+    def seeds_per_step(self) -> int | None:
+        """Training vertices of a full step, of all workers; None of another job."""
+        settings = self._settings
+        if not self.trains:
+            return None
+        if trains_whole_graph(settings):
+            return self.train
+        return int(settings["batch_size"] * settings["workers"])
+
+    @property
+    def looks(self) -> dict[int, Look]:
+        """By seed, when the target was reached."""
+        return {n: one.reached for n, one in self.draws.items() if one.reached}
+
+    @property
+    def steps(self) -> float:
+        """Mean over the seeds, to the target."""
+        return sum(look.step for look in self.looks.values()) / len(self.looks)
+
+    @property
+    def epochs(self) -> float:
+        """Mean over the seeds, to the target: training vertices seen over all."""
+        seen = sum(look.seeds for look in self.looks.values()) / len(self.looks)
+        return seen / self.train
+
+    @property
+    def curves(self) -> dict[int, Curve]:
+        """Accuracy over time until the target, by seed; all of it where refused."""
+        if curve := getattr(self.refused, "curve", ()):
+            return {self.question.scenario.seed: curve}
+        return {n: one.curve for n, one in self.draws.items() if one.curve}
+
+    @property
+    def placing(self) -> Result:
+        """Method of its placement, see docs/results.md; empty where refused."""
+        return {} if self.ready is None else self.ready.placing
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machines on which it has tasks; none where it was refused."""
+        return tuple(self.placing.get("machines", ()))
+
+    @cached_property
+    def cost(self) -> Result | None:
+        """Dollars by what they are for; None where nothing has a price."""
+        ready, schedule = self.first
+        cost = cost_of(ready.scenario, schedule)
+        return cost.to_json() if cost else None
+
+    @cached_property
+    def figures(self) -> dict[str, float | None]:
+        """``makespan``, ``gap`` and ``bytes`` between machines, of the first seed."""
+        ready, schedule = self.first
+        return figures_of_simulation(schedule, ready.realization)
+
+    @cached_property
+    def share_between(self) -> float:
+        """Share of the bytes that cross between machines."""
+        ready, _ = self.first
+        volumes = ready.realization.volumes
+        crosses = [bool(hops) for hops in ready.problem.hops]
+        total = volumes.sum()
+        return float(volumes[crosses].sum() / total) if total else 0.0
+
+    @cached_property
+    def rounding(self) -> float:
+        """Seconds by which the last digits of times and volumes move the makespan."""
+        ready, _ = self.first
+        rule, expected = ready.policy, ready.expected
+        return sensitivity(ready.problem, ready.realization, rule, profile=expected)
+
+    @cached_property
+    def coflows(self) -> Result | None:
+        """Times of its named coflows, as `CoflowTimes.to_json`; None without any."""
+        _, schedule = self.first
+        times = coflow_times(schedule)
+        return times.to_json() if times else None
+
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """Share of the critical path by what it is spent on, the most first."""
+        return limits_of(*self.first)
+
+    @property
+    def limit(self) -> str:
+        """Cause of most of the critical path, with its share."""
+        lines = (f"{cause} {share:.0%}" for cause, share in self.limits.items())
+        return next(lines, "nothing")
+
+    @cached_property
+    def busiest_link(self) -> float:
+        """Seconds that the bytes of the busiest link take at its capacity.
+
+        The makespan by first principles where the network is the limit.
+        """
+        ready, _ = self.first
+        return bounds(ready.problem, ready.realization).nic_load
+
+    @cached_property
+    def busiest(self) -> tuple[str, float]:
+        """That link or the busiest by then, and the share of the time it was used."""
+        _, schedule = self.first
+        row = max(port_rows(schedule), key=lambda row: row["used"], default=None)
+        return (row["port"], row["used"]) if row else ("", 0.0)
+
+    @cached_property
+    def setup(self) -> Result:
+        """Bytes and seconds before time 0, see docs/results.md."""
+        ready, _ = self.first
+        return setup_rows(ready)
+
+    @cached_property
+    def memory(self) -> dict[str, float]:
+        """Bytes at most, by machine that takes part; none where nothing is trained."""
+        ready, schedule = self.first
+        if not ready.scenario.job.trains:
+            return {}
+        return memory_by_machine(ready, schedule)
+
+    @cached_property
+    def gpu_memory(self) -> dict[str, float]:
+        """Likewise of their GPUs, where machines state that."""
+        ready, _ = self.first
+        return gpu_memory_by_machine(ready)
+
+    @cached_property
+    def busy(self) -> float | None:
+        """Share of the makespan that what trains computes; None where nothing does."""
+        _, schedule = self.first
+        return busy_of(schedule)
+
+    @cached_property
+    def weights(self) -> str:
+        """Text that is equal where trained weights are; empty where none are."""
+        ready, _ = self.first
+        return weights_of(ready.scenario) if ready.scenario.job.trains else ""
+
+    @cached_property
+    def edits(self) -> dict[str, tuple[Any, Any]]:
+        """Key of the scenario -> what the file has, and what this row has."""
+        return edits(self.question.scenario, self.plain or self.question.scenario)
+
+    @property
+    def premises(self) -> Premises:
+        """Premises of the answer; raises as `checked`."""
+        question = self.question
+        ready, _ = self.first
+        length = (ready.stated or ready.scenario).job.length
+        if target := question.target or ready.until:
+            length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
+        settings = question.settings.items()
+        grid = [
+            f"{key.removeprefix('job.')} {', '.join(map(str, values))}"
+            for key, values in question.grid.items()
+        ]
+        return Premises(
+            machines=machines_words(self.placing),
+            walk=self._walk,
+            seeds_per_step=self.seeds_per_step,
+            length=length,
+            seeds=tuple(self.draws),
+            choice="held" if self.held else "chosen" if self.chosen else "",
+            per_machine=question.per_machine and bool(self._walk),
+            settings=", ".join(f"{key}={value}" for key, value in settings),
+            grid="; ".join(grid),
+        )
+
+    @property
+    def _walk(self) -> str:
+        ready, _ = self.first
+        walk = getattr(ready.scenario.job, "epoch", None) if self.trains else None
+        stated = getattr(self.question.scenario.job, "epoch", None)
+        is_kept = self.question.row and walk == stated
+        return f"as the file ({walk})" if walk and is_kept else walk or ""
+
+
+def answer(question: Question) -> Answer:
+    """Return the answer to a question; one that cannot be has ``refused``.
+
+    A row of a table of systems holds the machines that the first seed has chosen for
+    those that follow, and is refused as well where machines state too little memory;
+    the file as it stands chooses with every seed, as ``emu simulate`` does.
+    """
+    try:
+        return _answer(question)
+    except EmulatorError as error:
+        return Answer(question, refused=error)
+
+
+def _answer(question: Question) -> Answer:
+    chosen = question.machines is None
+    seed = question.scenario.seed
+    first = _first_draw(question, chosen=chosen)
+    draws = {**first.draws}
+    for later in range(seed + 1, seed + question.seeds):
+        _, draws[later], _ = _draw(first.question, later)
+    return replace(first, draws=draws)
+
+
+def _first_draw(question: Question, *, chosen: bool) -> Answer:
+    seed = question.scenario.seed
+    if question.row and chosen:
+        row = row_of(question, seed)
+        machines = row.choose([row.try_on(names) for names in row.machine_sets()])
+        question = replace(question, machines=machines)
+    plain, draw, (ready, schedule, recovery) = _draw(question, seed)
+    is_among_several = question.machines is not None or ready.unchosen is not None
+    if question.row and question.machines is None:
+        question = replace(question, machines=tuple(ready.placing["machines"]))
+    figures = figures_of_simulation(schedule, ready.realization)
+    misses = list_misses(question.scenario.expect, figures, exact=question.exact)
+    return Answer(
+        question,
+        chosen=chosen and is_among_several,
+        held=not chosen,
+        draws={seed: draw},
+        plain=plain,
+        ready=ready,
+        schedule=schedule,
+        recovery=recovery,
+        missed=tuple(misses),
+    )
+
+
+def ask(what: Scenario | Experiment) -> Answer:
+    """Return the answer of a scenario as it stands, prepared or not.
+
+    Raises the error with which it is refused.
+    """
+    if isinstance(what, Scenario):
+        return answer(Question(what)).checked()
+    return answer(Question(what.scenario, prepared=what)).checked()
+
+
+def row_of(question: Question, seed: int) -> Row:
+    """Return the row that a question asks for, with a seed."""
+    scenario = question.scenario
+    settings: dict[str, object] = {**question.settings}
+    if seed != scenario.seed:
+        settings["seed"] = seed
+    return Row(scenario, question.row, settings, question.per_machine)
+
+
+def scenario_of(question: Question, seed: int) -> Scenario:
+    """Return the scenario of a question with a seed, whatever it is trained to.
+
+    Raises ScenarioError, PlacementError, DataError as `Row.on`.
+    """
+    row = row_of(question, seed)
+    if question.row:
+        return row.on(question.machines)
+    edit: dict[str, object] = {**row.settings}
+    if question.machines is not None:
+        edit["job.machines"] = [*question.machines]
+    scenario = question.scenario
+    return load(scenario, {**edit, "expect": None}) if edit else scenario
+
+
+def _draw(
+    question: Question, seed: int
+) -> tuple[Scenario, Draw, tuple[Experiment, Schedule, Attempts]]:
+    """Return the scenario of a seed, its figures, and what they are of."""
+    is_prepared = question.prepared is not None and seed == question.scenario.seed
+    if question.prepared is not None and is_prepared:
+        plain = question.scenario
+        ready = question.prepared
+    else:
+        plain = scenario_of(question, seed)
+        ready = prepare(question.target.end(plain) if question.target else plain)
+    schedule = ready.simulate()
+    recovery = ready.attempts(schedule)
+    schedule = replace(schedule, outages=recovery.outages(schedule.length))
+    if question.row:
+        check_memory(ready, schedule)
+
+    job = schedule.problem.job
+    epoch = epoch_of(job.settings)
+    scenario = ready.stated or ready.scenario
+    draw = Draw(
+        scenario=scenario.model_copy(update={"expect": ExpectSection()}),
+        makespan=schedule.makespan,
+        speed=speed_of(job, schedule.task_end, schedule.length, epoch),
+        reached=ready.reached,
+        curve=time_looks(ready.looks, ready.scenario, schedule) if ready.looks else (),
+    )
+    return plain, draw, (ready, schedule, recovery)

@@ -1,0 +1,124 @@
+"""What limits a schedule, how busy what trains is, and what decides its weights."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.prediction.analysis.critical_path import (
+    MOVING,
+    Cause,
+    ChainLink,
+    critical_path,
+)
+from emu.prediction.analysis.throughput import pace
+from emu.problem import Schedule
+from emu.problem.fields.quantities import DEFAULT_DEVICE
+from emu.problem.workloads.operations import OPERATIONS
+from emu.scenario import Experiment, Scenario
+from emu.systems.system import system_of
+from emu.training.kept import weight_settings
+
+
+def busy_of(schedule: Schedule) -> float | None:
+    """Return the share of the makespan that processes which train compute, the mean.
+
+    Where no task is called so, as of Dorylus, of machines: when one of its layers does.
+    None where nothing trains.
+    """
+    problem = schedule.problem
+    system = system_of(problem.job.settings)
+    busy = pace(schedule, None).busy
+    if busy is not None or system is None:
+        return busy
+
+    spans = defaultdict[int, list[NDArray[np.float64]]](list)
+    for number, task in enumerate(problem.job.tasks):
+        if "layer" in task.settings and task.kind not in system.parameter_kinds:
+            start, end = schedule.task_start[number], schedule.task_end[number]
+            spans[problem.placement.machine_of[number]].append(np.stack([start, end]))
+    if not spans or not schedule.length:
+        return None
+    total = sum(_covered(np.concatenate(parts, axis=1)) for parts in spans.values())
+    return total / len(spans) / schedule.length
+
+
+def _covered(spans: NDArray[np.float64]) -> float:
+    """Return the seconds that spans cover together, shape (2, spans)."""
+    starts, ends = spans[:, np.argsort(spans[0])]
+    latest = np.maximum.accumulate(ends)
+    before = np.concatenate([[0.0], latest[:-1]])
+    return float(np.nansum(latest - np.maximum(starts, before)))
+
+
+def weights_of(scenario: Scenario) -> str:
+    """Return what decides the weights of a training, but its length, as text."""
+    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    causes: dict[str, Any] = weight_settings(settings, opens=False)
+    system = system_of(settings)
+    if system is not None:
+        causes["missed"] = system.updates_missed(settings)
+        if system.asynchronous(settings):  # by what was read when
+            causes["job"] = scenario.job.model_dump(mode="json")
+    return json.dumps(causes, sort_keys=True, default=str)
+
+
+def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
+    """Return what the critical path is spent on, as shares of it, the most first.
+
+    A ``link``, the ``latency`` of messages, a ``slot`` that others held, a ``rate`` of
+    operations; where times are stated the ``path`` of tasks on a machine.
+    """
+    shares = defaultdict[str, float](float)
+    length = schedule.length or 1.0
+    operations = _Operations(experiment)
+    for link in critical_path(schedule).links:
+        share = float(link.end - link.start) / length
+        for name, part in operations.name_causes(link, schedule).items():
+            shares[name] += share * part
+    names = sorted(shares, key=lambda name: -shares[name])
+    return {name: shares[name] for name in names if shares[name] > 0}
+
+
+class _Operations:
+    """Names what a link of the critical path is spent on."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        scenario = experiment.scenario
+        self._cluster = scenario.cluster
+        self._section = scenario.job
+        self._tasks = experiment.problem.job.tasks
+        self._counts: NDArray[np.float64] | None = None
+        if self._section.operation_rates is not None:
+            context = scenario.build_context()
+            volumes = experiment.realization.volumes * context.byte_scale
+            job = experiment.problem.job
+            self._counts = scenario.job.count_operations(job, context, volumes).counts
+
+    def name_causes(self, link: ChainLink, schedule: Schedule) -> dict[str, float]:
+        """Return the share of a link by its causes."""
+        problem = schedule.problem
+        if link.cause in MOVING or link.task < 0:
+            if link.cause is Cause.LATENCY:
+                return {"latency": 1.0}
+            is_of_link = link.port >= 0
+            name = f"link {problem.links[link.port].name}" if is_of_link else "gap"
+            return {name: 1.0}
+        machine = problem.placement.machine_of[link.task]
+        name = problem.cluster.machines[machine].name
+        if link.cause in (Cause.SLOT, Cause.CREDIT):
+            return {f"slot {name}": 1.0}
+        if self._counts is None:
+            return {f"path {name}": 1.0}
+
+        device = self._cluster.by_name[name].device or DEFAULT_DEVICE
+        of_device = self._section.rates_of(self._tasks[link.task], device)
+        counts = self._counts[:, link.task, link.iteration]
+        seconds = counts * [of_device[operation] for operation in OPERATIONS]
+        shares = seconds / (seconds.sum() or 1.0)
+        names = (f"rate {operation}" for operation in OPERATIONS)
+        return dict(zip(names, shares.tolist(), strict=True))

@@ -1,0 +1,231 @@
+"""Machines of a row of a table of systems: those that are given, or the fastest.
+
+Seeds per iteration are the same on any number of machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+
+from emu.errors import DataError, EmulatorError, PlacementError, ScenarioError
+from emu.experiment.machine_memory import check_memory
+from emu.experiment.systems import (
+    as_variant,
+    common_job,
+    read_job,
+    source_of,
+    translation_of,
+    variant_named,
+)
+from emu.prediction.placement.machine_sets import machine_sets
+from emu.problem.fields.suggestion import nearest
+from emu.scenario import Scenario, build_job, load, prepare
+from emu.scenario.experiment import WORTHWHILE
+from emu.scenario.virtual_training import seeds_seen
+from emu.systems.job_section import JobSection
+from emu.systems.replica_section import ReplicaSection
+from emu.systems.training_section import TrainingSection
+from emu.systems.whole_graph_section import WholeGraphSection
+
+#: Sets of machines that are tried of a system with a worker per machine; of one that
+#: is placed by a search on each.
+_MOST_SETS, _FEW_SETS = 16, 6
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A row on one set of machines."""
+
+    machines: tuple[str, ...]
+    seconds: float = inf
+    """Seconds per seed that is trained on: those of a step are rounded to whole ones
+    per worker, so that steps differ."""
+    refused: EmulatorError | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table of systems, of one scenario."""
+
+    scenario: Scenario
+    name: str
+    settings: Mapping[str, object]
+    per_machine: bool
+    """True where every mini-batch system has a worker on each machine."""
+
+    @cached_property
+    def plain(self) -> Scenario:
+        """The row with its machines open; raises as `as_variant`.
+
+        Also ScenarioError where one machine alone would own stores that stand apart.
+        """
+        plain = as_variant(self.scenario, self.name, self.settings)
+        if not variant_named(self.name).alone:
+            return plain
+        if getattr(plain.job, "has_stores_apart", False):
+            advice = f"systems: {{{self.name}: {{stores: auto}}}} lets it"
+            problem = f"one machine would own all of the graph: {advice}"
+            raise ScenarioError(problem, key="job.stores")
+        has_stores = getattr(plain.job, "stores", None) is not None
+        return load(plain, {"job.stores": None}) if has_stores else plain
+
+    @cached_property
+    def source(self) -> Scenario:
+        """The file with those settings that it knows itself."""
+        return source_of(self.scenario, self.name, self.settings)
+
+    def machine_sets(self) -> list[tuple[str, ...]]:
+        """Return the sets of machines to try; none where they are no choice.
+
+        They are none where the file states them, or times of a fixed number of parts;
+        nor of dgtp on workers as stated: `emu.scenario.prepare` chooses then. Raises
+        ScenarioError, DataError as `as_variant`.
+        """
+        plain = self.plain
+        is_alone = variant_named(self.name).alone
+        is_free = getattr(self.source.job, "machines", None) is None
+        spreads = self._spreads(plain.job)
+        if not is_alone:
+            is_searched = plain.placed_by == "best" or spreads
+            if not (is_free and is_searched):
+                return []
+        if not (spreads or _has_part_per_machine(plain.job)):
+            return []
+
+        if isinstance(plain.job, WholeGraphSection):
+            names = plain.job.ranks(plain.stated_cluster.names)
+        else:
+            names = _list_roomy(self.source)
+        if is_alone:
+            return [(name,) for name in names]
+        cluster = plain.cluster.build().only(names)
+        return machine_sets(
+            build_job(plain), cluster, _FEW_SETS if spreads else _MOST_SETS
+        )
+
+    def try_on(self, machines: Sequence[str]) -> Trial:
+        """Return how fast it is on some machines, without deaths."""
+        names = tuple(machines)
+        try:
+            ready = prepare(self.on(names))
+            schedule = ready.simulate()
+            check_memory(ready, schedule)
+        except (ScenarioError, PlacementError, DataError) as error:
+            # P3's columns do not fit, say, or an imported cut has more parts.
+            return Trial(names, refused=error)
+
+        seeds = seeds_seen(ready.problem.job) or 1
+        return Trial(names, schedule.makespan / seeds)
+
+    def choose(self, trials: Sequence[Trial]) -> tuple[str, ...] | None:
+        """Return the machines of the fastest trial; None where there is none.
+
+        A later one has to be worthwhile. Raises the error of the last where no machine
+        can be alone.
+        """
+        best = Trial(())
+        for trial in trials:
+            if trial.seconds < best.seconds * (1 - WORTHWHILE):
+                best = trial
+        if best.machines:
+            return best.machines
+        refusals = [trial.refused for trial in trials if trial.refused]
+        if refusals and variant_named(self.name).alone:
+            raise refusals[-1]
+        return None
+
+    def on(self, machines: Sequence[str] | None) -> Scenario:
+        """Return the scenario of the row on some machines; None: as the file has it.
+
+        Raises ScenarioError, DataError as `as_variant`; also where machines cannot take
+        part, or there are no such ones.
+        """
+        if machines is None:
+            return self.plain
+        self._check(machines)
+        job = self.plain.job
+        if not (self._spreads(job) or _has_part_per_machine(job)):
+            return self.plain if self._has_stores else _fewer(self.plain, machines)
+        is_same_system = self.source.job.system == job.system
+        if isinstance(job, WholeGraphSection) and is_same_system:
+            return load(self.plain, {"job.machines": [*machines]})
+        return self._translated_again(machines)
+
+    def _translated_again(self, machines: Sequence[str]) -> Scenario:
+        """Return the row with what its translation says of these machines."""
+        job = self.plain.job
+        whole = isinstance(job, WholeGraphSection)
+        roomy = machines if whole else _list_roomy(self.source)
+        if self._has_stores:  # others take part, too, and own the graph
+            machines = [name for name in machines if name in roomy] or machines
+        if without := [name for name in machines if name not in roomy]:
+            problem = f"{', '.join(without)} has no room for a worker with its samplers"
+            raise ScenarioError(problem, key="job.machines")
+
+        # As many stores as machines, each of which takes what the file states of one.
+        target = translation_of(job.system)
+        source = self.source
+        if not self._has_stores:
+            source = _fewer(source, machines)
+        common = common_job(source, target)
+        common = replace(common, machines=tuple(machines))
+        keys = ["machines", "batch_size", "times"]
+        if whole:
+            keys = ["machines", "parameter_servers"]
+        if whole or self._spreads(job):
+            common = replace(common, stated=tuple(machines))
+        if self._spreads(job):
+            common = common.spread(len(machines), common.stores_on(machines))
+            keys.append("workers")
+        written = target.write(common)
+        fields = [key for key in keys if key in type(job).model_fields]
+        return load(self.plain, {f"job.{key}": written.get(key) for key in fields})
+
+    @property
+    def _has_stores(self) -> bool:
+        """True where the file says which machines own the graph."""
+        return getattr(self.source.job, "stores", None) is not None
+
+    def _spreads(self, job: JobSection) -> bool:
+        mini_batches = isinstance(job, TrainingSection)
+        return self.per_machine and mini_batches and not _has_part_per_machine(job)
+
+    def _check(self, machines: Sequence[str]) -> None:
+        names = self.scenario.stated_cluster.names
+        if not machines:
+            raise ScenarioError("found none, write one at least", key="job.machines")
+        for name in machines:
+            if name not in names:
+                problem = f"no machine {name!r}, {nearest(name, names)}"
+                raise ScenarioError(problem, key="job.machines")
+
+
+def _has_part_per_machine(job: JobSection) -> bool:
+    """Return True where each machine that takes part has a worker, or a part.
+
+    Stated times of parts of the whole graph are of as many parts as the file has.
+    """
+    whole = isinstance(job, WholeGraphSection) and job.rates is not None
+    return whole or isinstance(job, ReplicaSection)
+
+
+def _list_roomy(scenario: Scenario) -> tuple[str, ...]:
+    """Return the machines with room for a worker that samples as well."""
+    job = scenario.job
+    if "workers" in type(job).model_fields:  # as many as there are machines
+        workers = len(scenario.cluster.names_and_positions())
+        job = job.model_copy(update={"workers": workers})
+    names: tuple[str, ...] = read_job(job, scenario.cluster)["machines"]
+    return names
+
+
+def _fewer(scenario: Scenario, machines: Sequence[str]) -> Scenario:
+    """Return a scenario on some of its machines, where its system lets them be."""
+    count = len(scenario.cluster.names_and_positions())
+    fewer = scenario.job.on_machines(machines, count)
+    if fewer is None or len(machines) == count:
+        return scenario
+    return load(scenario, fewer.machine_keys())

@@ -1,0 +1,300 @@
+"""Variants of one scenario: other placements, rules for rates, and moves of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from operator import itemgetter
+
+from emu.errors import EmulatorError, PlacementError, ScenarioError
+from emu.experiment.question import Answer, Question, answer
+from emu.experiment.spread import spread
+from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
+from emu.prediction.scheduling import list_rules
+from emu.problem import Job, Problem
+from emu.problem.fields.suggestion import nearest
+from emu.runs.result import Row
+from emu.scenario import Experiment, Scenario, load, prepare
+from emu.scenario.edits import ScenarioEdits, placement_edit
+from emu.scenario.experiment import check_rule
+from emu.scenario.run_sections import process_of
+from emu.systems import Edit
+
+Pairs = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One row of a comparison: the answer of a variant, with its names."""
+
+    placement: str
+    policy: str
+    answer: Answer
+    moves: tuple[Move, ...] = ()
+    """Tasks that stand elsewhere than in the scenario as it is, with its first seed."""
+    placing: Row | None = None
+    """Method of its placement, see docs/results.md; None of a move or swap."""
+    kept: bool = False
+    """True where the placement is that of the first row's rule, whatever its own."""
+
+    @property
+    def name(self) -> str:
+        """Placement and policy."""
+        return f"{self.placement}, {self.policy}"
+
+    @property
+    def refused(self) -> EmulatorError | None:
+        """The reason why there are no makespans."""
+        return self.answer.refused
+
+    @property
+    def makespan(self) -> float:
+        """Mean over the seeds, seconds; infinite where it was refused."""
+        return inf if self.refused else self.answer.makespan
+
+    @property
+    def makespans(self) -> Mapping[int, float]:
+        """Seconds by seed; none where it was refused."""
+        return {} if self.refused else self.answer.makespans
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """Lines of ``expect`` that a seed does not meet."""
+        return self.answer.missed
+
+    @property
+    def scenarios(self) -> Mapping[int, Scenario]:
+        """By seed, what ``emu simulate`` finds the same of."""
+        return self.answer.scenarios
+
+    def beside(self, other: Candidate) -> Candidate:
+        """Return the candidate with the answers of other seeds as well."""
+        return replace(self, answer=self.answer.beside(other.answer))
+
+
+def compare_variants(
+    base: Experiment,
+    placements: Sequence[str] = (),
+    policies: Sequence[str] = (),
+    *,
+    moves: Pairs = (),
+    swaps: Pairs = (),
+    seeds: int = 1,
+    keep_placement: bool = False,
+    jobs: int = 1,
+) -> list[Candidate]:
+    """Return the simulated makespans of all variants of ``base``.
+
+    First ``base`` as it is, then its placement with each move (task, machine) and swap
+    (task, task), then every combination of the other placements and policies; without
+    names the scenario's own, ``all`` is every rule for rates. Each is a scenario of its
+    own, placed under its own rule, or with ``keep_placement`` once, under that of
+    ``base``; one that cannot be is a row that says so. So many ``seeds``, from that of
+    ``base`` on, are spread over ``jobs`` processes as by `spread`.
+
+    Raises ScenarioError, PlacementError, DataError as loading, placing and realizing
+    ``base`` raise, where a name is unknown, or when a move cannot be.
+    """
+    if [*policies] == ["all"]:
+        policies = list_rules(base.policy)
+    rules = _rules_named(base.scenario, policies)
+    source = base.stated or base.unchosen or base.scenario
+
+    def of_seed(number: int) -> list[Candidate]:
+        seed = base.scenario.seed + number
+        ready = prepare(load(source, {"seed": seed})) if number else base
+        near = [*_near(ready.problem, moves, swaps, again=number > 0)]
+        variants = _Variants(
+            ready,
+            expected=base.scenario,
+            is_first=number == 0,
+            keeps=keep_placement,
+        )
+        rows = [variants.as_it_is(), *variants.moved(near)]
+        rows += variants.others(placements, rules or {"": ready.policy})
+        return rows if number == 0 else [_brief(row) for row in rows]
+
+    rows: list[Candidate] = []
+    for _, variants in sorted(spread(of_seed, seeds, jobs), key=itemgetter(0)):
+        if isinstance(variants, EmulatorError):
+            raise variants
+        pairs = zip(rows, variants, strict=True)
+        rows = [row.beside(later) for row, later in pairs] if rows else variants
+    return rows
+
+
+def _rules_named(scenario: Scenario, policies: Sequence[str]) -> dict[str, str]:
+    """Return policy as stated, which may be a class of one's own -> its name."""
+    rules = {}
+    for policy in policies:
+        variant = load(scenario, {"schedule.policy": policy, "expect": None})
+        check_rule(variant)
+        rules[policy] = variant.schedule.rule
+    return rules
+
+
+def _brief(row: Candidate) -> Candidate:
+    """Return a row of a later seed, of which the makespan alone is shown."""
+    return replace(row, answer=replace(row.answer, ready=None, schedule=None))
+
+
+@dataclass(frozen=True)
+class _Variants:
+    """Variants of one experiment, all with its seed."""
+
+    base: Experiment
+    expected: Scenario
+    """Scenario whose ``expect`` holds."""
+    is_first: bool
+    """True with the first seed, of which single values of ``expect`` are."""
+    keeps: bool
+
+    def as_it_is(self) -> Candidate:
+        """Return the row of the experiment itself."""
+        base = self.base
+        question = Question(
+            replace_expect(base.scenario, self.expected),
+            exact=self.is_first,
+            prepared=base,
+        )
+        found = answer(question).checked()
+        found.warm()
+        return Candidate(base.scenario.placed_by, base.policy, found, (), base.placing)
+
+    def moved(
+        self, neighbours: Sequence[Neighbour | ScenarioError]
+    ) -> Iterator[Candidate]:
+        """Yield the rows of moves and swaps."""
+        standing = ScenarioEdits(self._source).standing
+        for near in neighbours:
+            if isinstance(near, ScenarioError):
+                refusal = Answer(Question(self._source), refused=near)
+                yield Candidate(str(near.file), self.base.policy, refusal)
+                continue
+            edit = standing(replace(self.base.problem, placement=near.placement))
+            row = self._row(str(near), self.base.policy, self._source, edit)
+            yield replace(row, moves=near.moves, placing=None)
+
+    def others(
+        self, placements: Sequence[str], rules: Mapping[str, str]
+    ) -> Iterator[Candidate]:
+        """Yield every other combination; ``rules`` is policy as stated -> its name."""
+        base = self.base
+        source = self._source
+        if base.unchosen is not None and not self.keeps:
+            source = base.unchosen  # and may choose other machines
+        own_placement = base.scenario.placed_by
+        for placement in placements or [own_placement]:
+            is_own = placement == own_placement
+            edit = {} if is_own else placement_edit(source, placement)
+            others = {
+                policy: rule
+                for policy, rule in rules.items()
+                if not (is_own and rule == base.policy)
+            }
+            if self.keeps:
+                yield from self._kept(placement, source, edit, others)
+                continue
+            for policy, rule in others.items():
+                rule_edit = {} if rule == base.policy else {"schedule.policy": policy}
+                yield self._row(placement, rule, source, rule_edit | edit)
+
+    def _kept(
+        self, placement: str, source: Scenario, edit: Edit, rules: Mapping[str, str]
+    ) -> Iterator[Candidate]:
+        """Yield rows of one placement, that of the base's rule, under other rules."""
+        base = self.base
+        try:
+            if edit:
+                base = prepare(load(source, {**edit, "expect": None}))
+        except PlacementError as error:
+            refusal = Answer(Question(source), refused=error)
+            yield from (Candidate(placement, rule, refusal) for rule in rules.values())
+            return
+        standing = ScenarioEdits(source).standing(base.problem)
+        for policy, rule in rules.items():
+            is_own = rule == self.base.policy
+            rule_edit = {} if is_own else {"schedule.policy": policy}
+            row = self._row(placement, rule, source, rule_edit | standing)
+            yield replace(row, kept=True, placing=row.placing and base.placing)
+
+    @property
+    def _source(self) -> Scenario:
+        """The scenario that is varied; another rule may need more steps of it."""
+        base = self.base
+        if base.stated is not None and base.simulate().reads is not None:
+            return base.stated
+        return base.scenario
+
+    def _row(
+        self, placement: str, policy: str, source: Scenario, edit: Mapping[str, object]
+    ) -> Candidate:
+        """Return the row of a scenario that is edited, or why there is none."""
+        scenario = load(source, {**edit, "expect": None})
+        question = Question(replace_expect(scenario, self.expected), exact=False)
+        found = answer(question)
+        if found.ready is None:
+            return Candidate(placement, policy, found)
+        found.warm()
+        return Candidate(
+            placement,
+            policy,
+            found,
+            moves_between(self.base.problem, found.ready.problem),
+            found.placing,
+        )
+
+
+def replace_expect(scenario: Scenario, expected: Scenario) -> Scenario:
+    """Return a scenario with what another expects."""
+    return scenario.model_copy(update={"expect": expected.expect})
+
+
+def _near(
+    problem: Problem, moves: Pairs, swaps: Pairs, *, again: bool
+) -> Iterator[Neighbour | ScenarioError]:
+    """Yield the placements after each move and swap.
+
+    ``again``: with a later seed, whose placement may be that already, or leave no room:
+    its row then has the reason.
+    """
+    machines = [machine.name for machine in problem.cluster.machines]
+    for name, machine in moves:
+        option = f"--move {name}={machine}"
+        if machine not in machines:
+            reason = f"no machine {machine!r} takes part, {nearest(machine, machines)}"
+            raise ScenarioError(reason, file=option)
+        places = {_process(problem.job, name, option): machine}
+        yield _move_tasks(problem, places, option, again=again)
+    at, units = problem.placement.machine_of, problem.job.units
+    for names in swaps:
+        option = f"--swap {','.join(names)}"
+        one, other = (_process(problem.job, name, option) for name in names)
+        there = {process: machines[at[units[process][0]]] for process in (one, other)}
+        places = {one: there[other], other: there[one]}
+        yield _move_tasks(problem, places, option, again=again)
+
+
+def _process(job: Job, name: str, option: str) -> str:
+    try:
+        return process_of(job, name)
+    except ValueError as error:
+        problem = f"no task {name!r}, {nearest(name, job.units)}"
+        raise ScenarioError(problem, file=option) from error
+
+
+def _move_tasks(
+    problem: Problem, machines: dict[str, str], option: str, *, again: bool
+) -> Neighbour | ScenarioError:
+    try:
+        near = move(problem, machines)
+    except PlacementError as error:
+        when = " with a later seed" if again else ""
+        problem_of_move = ScenarioError(f"cannot be{when}: {error}", file=option)
+        if again:
+            return problem_of_move
+        raise problem_of_move from error
+    if not near.moves and not again:
+        raise ScenarioError("moves nothing, it stands there already", file=option)
+    return near
