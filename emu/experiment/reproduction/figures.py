@@ -1,0 +1,210 @@
+"""Figures of one simulated scenario. The only module here that simulates scenarios."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.experiment.reproduction.claims import Claim, Point, Side, read_papers
+from emu.experiment.systems import as_variant
+from emu.graph_data.synthetic_graph import PRESETS
+from emu.prediction.analysis.throughput import Cost, pace
+from emu.problem import Schedule
+from emu.scenario import Experiment, Scenario, load, prepare
+from emu.scenario.experiment import cost_of
+from emu.scenario.scenario_file import loads
+
+
+def scenario_of(claim: Claim, point: Point, side: Side, seed: int) -> Scenario:
+    """Return the scenario of one side of a claim at one of its points.
+
+    Edits of the side come last. Raises ScenarioError, DataError as `load`.
+    """
+    edits = {"seed": seed, "expect": None, **claim.edits, **point.edits}
+    if not side.system:
+        edits |= side.edits
+
+    stated = read_papers().bases.get(claim.base)
+    if stated is None:
+        scenario = load(claim.base, edits)
+    else:
+        scenario = loads(json.dumps(stated), edits, name=claim.base)
+    if side.system:
+        return load(as_variant(scenario, side.system), side.edits)
+    return scenario
+
+
+def experiment_of(scenario: Scenario) -> Experiment:
+    """Return a scenario made ready: counted in its graph, placed, and trained where it
+    trains to an accuracy.
+
+    Raises ScenarioError, PlacementError, DataError.
+    """
+    return prepare(scenario)
+
+
+def describe(scenario: Scenario) -> str:
+    """Return the walk of seeds and the graph of a scenario, for the row of a claim."""
+    job = scenario.job
+    dataset = getattr(job, "dataset", None)
+    if dataset is None:
+        return f"{len(scenario.cluster.names)} machines"
+
+    walk = getattr(job, "epoch", None)
+    words = [f"walk {walk}" if walk else "whole graph", dataset.name]
+    if dataset.name in PRESETS:
+        words[-1] += f" at {dataset.scale:g}"
+    machines = getattr(job, "machines", None) or scenario.cluster.names
+    return ", ".join([*words, f"{len(machines)} machines"])
+
+
+def _cost_of(experiment: Experiment, schedule: Schedule) -> Cost:
+    cost = cost_of(experiment.scenario, schedule)
+    if cost is None:
+        raise DataError(f"{experiment.scenario.name} states no prices")
+    return cost
+
+
+def _count_remote_bytes(experiment: Experiment) -> float:
+    """Return the bytes between machines of one iteration, the mean."""
+    crosses = np.array([bool(hops) for hops in experiment.problem.hops])
+    return float(experiment.realization.volumes[crosses].sum(axis=0).mean())
+
+
+def _dollars(experiment: Experiment) -> float:
+    cost = _cost_of(experiment, experiment.simulate())
+    return cost.servers + cost.lambdas + cost.parameter_servers
+
+
+def _value(experiment: Experiment) -> float:
+    """Return the reciprocal of seconds times dollars, Dorylus' value."""
+    return 1 / (experiment.simulate().makespan * _dollars(experiment))
+
+
+def _lambda_dollars(experiment: Experiment) -> float:
+    return _cost_of(experiment, experiment.simulate()).lambdas
+
+
+def _server_dollars(experiment: Experiment) -> float:
+    return _cost_of(experiment, experiment.simulate()).servers
+
+
+def _busy_percent(experiment: Experiment) -> float:
+    """Return the share of the time in which training processes compute."""
+    return 100 * (pace(experiment.simulate()).busy or 0.0)
+
+
+def _seeds_per_second(experiment: Experiment) -> float:
+    """Return the seeds of all iterations over the makespan, filling included."""
+    job = experiment.problem.job
+    machines = len({task.pinned for task in job.tasks})
+    seeds = machines * job.settings["batch_size"] * job.iterations
+    return float(seeds / experiment.simulate().makespan)
+
+
+def _flow_rate(experiment: Experiment) -> float:
+    """Return the largest flow over the makespan, GB/s."""
+    largest = experiment.realization.volumes.max()
+    return float(largest / experiment.simulate().makespan / 1e9)
+
+
+def _network_rate(experiment: Experiment) -> float:
+    """Return the bytes per second that cross the network, the mean of the run."""
+    carried = _count_remote_bytes(experiment) * experiment.problem.job.iterations
+    return float(carried / experiment.simulate().makespan)
+
+
+#: Name in papers.yaml -> figure of what is ready.
+FIGURES: Mapping[str, Callable[[Experiment], float]] = {
+    "makespan": lambda experiment: experiment.simulate().makespan,
+    "iterations": lambda experiment: float(experiment.problem.job.iterations),
+    "bytes": _count_remote_bytes,
+    "busy": _busy_percent,
+    "throughput": _seeds_per_second,
+    "network rate": _network_rate,
+    "flow rate": _flow_rate,
+    "dollars": _dollars,
+    "value": _value,
+    "lambda dollars": _lambda_dollars,
+    "server dollars": _server_dollars,
+}
+
+
+def cpu_minutes_of_placing(scenario: Scenario) -> float:
+    """Return the CPU time in which the scenario is counted and placed, minutes."""
+    began = time.process_time()
+    prepare(scenario)
+    return (time.process_time() - began) / 60
+
+
+def list_published(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
+    """Return millions of vertices and of edges, and columns, of a graph at scale 1."""
+    scenario = scenario_of(claim, Point(), Side(), seed)
+    preset = PRESETS[scenario.to_json()["job"]["dataset"]["name"]]
+    return [preset.vertices / 1e6, preset.edges / 1e6, float(preset.feature_length)]
+
+
+def compare(claim: Claim, first: float, second: float) -> float:
+    """Return what a claim says of its two sides."""
+    match claim.compare:
+        case "times":
+            return second / first
+        case "saving":
+            return 100 * (1 - first / second)
+        case "more":
+            return 100 * (first / second - 1)
+        case "alone":
+            return first
+
+
+def measure_sides(
+    claim: Claim, seed: int, figure: Callable[[Scenario, str], float]
+) -> list[float]:
+    """Return what a claim compares at each of its points.
+
+    ``figure``: what finds the figure of a scenario by its name. Raises
+    ScenarioError, PlacementError, DataError as it does.
+    """
+
+    def measure(point: Point, side: Side) -> float:
+        scenario = scenario_of(claim, point, side, seed)
+        return figure(scenario, side.measure or claim.measure)
+
+    values = []
+    for point in claim.points:
+        first = measure(point, claim.first)
+        is_alone = claim.compare == "alone"
+        second = first if is_alone else measure(point, claim.second)
+        values.append(compare(claim, first, second))
+    return values
+
+
+def find_crossing(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[float]:
+    """Return from which whole value of a key on the second side is the faster one.
+
+    By bisection between ``options["from"]`` and ``options["to"]``. Raises DataError
+    when the same side is faster at both.
+    """
+
+    def first_is_faster(value: int) -> bool:
+        point = Point(edits={options["key"]: value})
+        first = experiment_of(scenario_of(claim, point, claim.first, seed))
+        second = experiment_of(scenario_of(claim, point, claim.second, seed))
+        return bool(first.simulate().makespan <= second.simulate().makespan)
+
+    low = int(options["from"])
+    high = int(options["to"])
+    if not first_is_faster(low) or first_is_faster(high):
+        raise DataError(f"no crossing between {low} and {high}")
+    while high - low > 1:
+        middle = (low + high) // 2
+        if first_is_faster(middle):
+            low = middle
+        else:
+            high = middle
+    return [float(high)]

@@ -1,0 +1,209 @@
+"""Claims carried out: the paper's number and ours, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from emu.errors import EmulatorError
+from emu.experiment.reproduction.claims import Claim, evaluate
+from emu.experiment.reproduction.contest import hold_contest
+from emu.experiment.reproduction.figures import (
+    FIGURES,
+    cpu_minutes_of_placing,
+    describe,
+    experiment_of,
+    find_crossing,
+    list_published,
+    measure_sides,
+    scenario_of,
+)
+from emu.experiment.reproduction.whole_graph import PLAN_FIGURES, fit_line
+from emu.experiment.spread import spread
+from emu.report.many_runs import Interval, interval
+from emu.scenario import Scenario
+
+#: Measures that compare whole experiments; every other is a figure of a scenario.
+EXPERIMENTS: Mapping[str, Callable[[Claim, int, Mapping[str, Any]], list[float]]] = {
+    "contest": hold_contest,
+    "crossing": find_crossing,
+    "line": fit_line,
+    "published": list_published,
+}
+#: A figure within this share of the paper's is reproduced.
+BAND = 0.2
+
+
+def find_figure(scenario: Scenario, name: str) -> float:
+    """Return a figure of a scenario by its name in papers.yaml.
+
+    Raises KeyError when there is no such figure, and as the figure does.
+    """
+    if name in PLAN_FIGURES:
+        return PLAN_FIGURES[name](scenario)
+    if name == "placing":
+        return cpu_minutes_of_placing(scenario)
+    return FIGURES[name](experiment_of(scenario))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of a paper and the same found here."""
+
+    claim: Claim
+    point: str
+    """Label of the point; ``least``, ``most``, where all points have one number."""
+    stated: float | None
+    """The paper's number, None where it has none."""
+    found: Interval | None
+    """Mean and half of its 95 % interval; None where it was refused."""
+    settings: str
+    seconds: float
+    """CPU time of the whole claim, which its rows share."""
+    refused: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Found over stated."""
+        if self.found is None or not self.stated:
+            return None
+        return self.found.mean / self.stated
+
+    @property
+    def is_reproduced(self) -> bool:
+        """True where the ratio is within `BAND` of 1."""
+        return self.ratio is not None and abs(self.ratio - 1) <= BAND
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row with the keys of its claim that a reader asks for."""
+        claim = self.claim
+        found = None if self.found is None else asdict(self.found)
+        return {
+            "paper": claim.paper,
+            "figure": claim.figure,
+            "title": claim.title,
+            "point": self.point,
+            "unit": claim.unit,
+            "stated": self.stated,
+            "found": found,
+            "ratio": self.ratio,
+            "settings": self.settings,
+            "why": claim.why,
+            "refused": self.refused,
+            "quote": [*claim.quote],
+            "reading": claim.reading,
+            "cpu_seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one seed gives: the values of the points, and what that took."""
+
+    values: list[float]
+    settings: str
+    seconds: float
+
+
+def carry_out(claim: Claim, seed: int) -> Draw:
+    """Return what a claim finds with one seed, by point.
+
+    Raises ScenarioError, PlacementError, DataError as its scenarios do.
+    """
+    began = time.process_time()
+    if claim.measure in EXPERIMENTS:
+        values = EXPERIMENTS[claim.measure](claim, seed, claim.options)
+    else:
+        values = measure_sides(claim, seed, find_figure)
+
+    sides = [claim.first, claim.second][: 1 if claim.compare == "alone" else 2]
+    labels = " / ".join(side.label for side in sides if side.label)
+    point = claim.points[0]
+    if claim.measure == "contest":  # whose points are no edits of a scenario
+        point = point.model_copy(update={"edits": {}})
+        sides = [side.model_copy(update={"edits": {}}) for side in sides]
+    scenario = scenario_of(claim, point, sides[-1], seed)
+    settings = "; ".join(part for part in (labels, describe(scenario)) if part)
+    return Draw(values, settings, time.process_time() - began)
+
+
+def _numbers_of(claim: Claim) -> list[tuple[str, float | None]]:
+    """Return the label and the paper's number of every row of a claim."""
+    if claim.each or not claim.numbers:
+        labels = [point.label for point in claim.points]
+        stated = [evaluate(text) for text in claim.each] or [None] * len(labels)
+        return [*zip(labels, stated, strict=True)]
+    ends = {"least": claim.least, "most": claim.most}
+    return [(name, evaluate(text)) for name, text in ends.items() if text]
+
+
+def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
+    """Return the rows of a claim that was carried out with one seed or several."""
+    seconds = sum(draw.seconds for draw in draws)
+    rows = []
+    for number, (label, stated) in enumerate(_numbers_of(claim)):
+        choose = {"least": min, "most": max}.get(label)
+        values = [
+            choose(draw.values) if choose else draw.values[number] for draw in draws
+        ]
+        found = interval(values)
+        rows.append(Row(claim, label, stated, found, draws[0].settings, seconds))
+    return rows
+
+
+def _refused_rows(claim: Claim, reason: str) -> list[Row]:
+    numbers = _numbers_of(claim) if claim.numbers else [("", None)]
+    return [Row(claim, label, s, None, "", 0.0, reason) for label, s in numbers]
+
+
+def reproduce(
+    claims: Sequence[Claim],
+    *,
+    draws: int = 3,
+    jobs: int = 1,
+    full: bool = False,
+    watch: Callable[[str], None] = lambda _: None,
+) -> Iterator[Row]:
+    """Yield the rows of claims in their order, once all are carried out.
+
+    Parameters
+    ----------
+    draws
+        Seeds of every claim that draws something.
+    jobs
+        Processes; 0 is one for each core.
+    full
+        Whether those that take long are carried out too.
+    watch
+        Is told after every piece how many are done.
+    """
+    pieces = [
+        (number, seed)
+        for number, claim in enumerate(claims)
+        if not claim.refused and (full or not claim.full)
+        for seed in range(draws if claim.drawn else 1)
+    ]
+    done: dict[int, list[Draw]] = {}
+    errors: dict[int, EmulatorError] = {}
+    work = spread(lambda n: carry_out(claims[pieces[n][0]], pieces[n][1]), len(pieces), jobs)
+    with closing(work) as results:
+        for count, (piece, result) in enumerate(results, start=1):
+            number, _ = pieces[piece]
+            claim = claims[number]
+            watch(f"{count} of {len(pieces)}: {claim.paper} {claim.place}")
+            if isinstance(result, EmulatorError):
+                errors[number] = result
+            else:
+                done.setdefault(number, []).append(result)
+
+    for number, claim in enumerate(claims):
+        if number in errors:
+            yield from _refused_rows(claim, f"failed: {errors[number]}")
+        elif number in done:
+            yield from rows_of(claim, done[number])
+        else:
+            reason = claim.refused or "takes long: add --full"
+            yield from _refused_rows(claim, reason)
