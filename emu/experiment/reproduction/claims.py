@@ -78,12 +78,15 @@ class Claim(Section):
     """The paper's number for the smallest of all points."""
     most: str = ""
     """The paper's number for the largest of all points, its "up to"."""
+    mean: str = ""
+    """The paper's number for the mean of all points."""
     unit: str = "x"
     measure: str = "makespan"
     """Figure of one scenario, or experiment, see `figures` and `experiments`."""
-    compare: Literal["times", "saving", "more", "alone"] = "times"
+    compare: Literal["times", "saving", "more", "share", "alone"] = "times"
     """``times``: the second side over the first; ``saving``: 100 (1 - first / second);
-    ``more``: 100 (first / second - 1); ``alone``: the first."""
+    ``more``: 100 (first / second - 1); ``share``: 100 first / second; ``alone``: the
+    first."""
     base: str = ""
     """Key of `Papers.bases`, or the name of a shipped scenario."""
     edits: dict[str, Any] = {}
@@ -112,7 +115,7 @@ class Claim(Section):
     @property
     def numbers(self) -> tuple[str, ...]:
         """All numbers of the paper."""
-        return tuple(text for text in (*self.each, self.least, self.most) if text)
+        return tuple(text for text in (*self.each, self.least, self.most, self.mean) if text)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

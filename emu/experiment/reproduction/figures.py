@@ -158,6 +158,8 @@ def compare(claim: Claim, first: float, second: float) -> float:
             return 100 * (1 - first / second)
         case "more":
             return 100 * (first / second - 1)
+        case "share":
+            return 100 * first / second
         case "alone":
             return first
 

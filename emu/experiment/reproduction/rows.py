@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from operator import itemgetter
+from statistics import fmean
 from typing import Any
 
 from emu.errors import EmulatorError
@@ -32,6 +34,12 @@ EXPERIMENTS: Mapping[str, Callable[[Claim, int, Mapping[str, Any]], list[float]]
     "crossing": find_crossing,
     "line": fit_line,
     "published": list_published,
+}
+#: Label of a row of all points -> what it takes of their values.
+_CHOICES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "least": min,
+    "most": max,
+    "mean": fmean,
 }
 #: A figure within this share of the paper's is reproduced.
 BAND = 0.2
@@ -136,8 +144,8 @@ def _numbers_of(claim: Claim) -> list[tuple[str, float | None]]:
         labels = [point.label for point in claim.points]
         stated = [evaluate(text) for text in claim.each] or [None] * len(labels)
         return [*zip(labels, stated, strict=True)]
-    ends = {"least": claim.least, "most": claim.most}
-    return [(name, evaluate(text)) for name, text in ends.items() if text]
+    stated = {"least": claim.least, "most": claim.most, "mean": claim.mean}
+    return [(name, evaluate(text)) for name, text in stated.items() if text]
 
 
 def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
@@ -145,10 +153,8 @@ def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
     seconds = sum(draw.seconds for draw in draws)
     rows = []
     for number, (label, stated) in enumerate(_numbers_of(claim)):
-        choose = {"least": min, "most": max}.get(label)
-        values = [
-            choose(draw.values) if choose else draw.values[number] for draw in draws
-        ]
+        choose = _CHOICES.get(label, itemgetter(number))
+        values = [choose(draw.values) for draw in draws]
         found = interval(values)
         rows.append(Row(claim, label, stated, found, draws[0].settings, seconds))
     return rows

@@ -37,6 +37,20 @@ def row_bytes(scenario: Scenario) -> int:
     return FLOAT_BYTES * int(_settings_of(scenario)["model"]["hidden"])
 
 
+def gather_seconds(scenario: Scenario) -> float:
+    """Return t(S) of a gather, seconds (DGCL, equation 4)."""
+    plan, topology = _plan_of(scenario)
+    return row_bytes(scenario) * plan.cost(topology)
+
+
+def scatter_seconds(scenario: Scenario) -> float:
+    """Return t(S) of the gradients of a gather, seconds."""
+    plan, topology = _plan_of(scenario)
+    is_atomic = _settings_of(scenario)["backward"] == "atomic"
+    back = plans.gradient_plan(plan, atomic=is_atomic)
+    return row_bytes(scenario) * back.cost(topology)
+
+
 def milliseconds_on_links(scenario: Scenario, *, fast: bool) -> float:
     """Return how long the busiest NVLink, or the busiest other link, is busy.
 
@@ -101,10 +115,7 @@ def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
     makespans = []
     for point in claim.points:
         scenario = scenario_of(claim, point, Side(), seed)
-        plan, topology = _plan_of(scenario)
-        back = plan.reverse(atomic=False)
-        rows = plan.cost(topology) + back.cost(topology)
-        estimates.append(row_bytes(scenario) * rows)
+        estimates.append(gather_seconds(scenario) + scatter_seconds(scenario))
         makespans.append(experiment_of(scenario).simulate().makespan)
 
     line = np.polyfit(estimates, makespans, 1)
@@ -114,6 +125,8 @@ def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
 
 #: Name in papers.yaml -> figure of a scenario.
 PLAN_FIGURES: Mapping[str, Callable[[Scenario], float]] = {
+    "gather": gather_seconds,
+    "gather back": scatter_seconds,
     "NVLink": partial(milliseconds_on_links, fast=True),
     "other links": partial(milliseconds_on_links, fast=False),
     "imbalance": imbalance,
