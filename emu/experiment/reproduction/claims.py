@@ -7,13 +7,13 @@ has to occur in one of the sentences that its claim quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from math import prod
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from ruamel.yaml import YAML
 
 from emu.errors import DataError
@@ -39,6 +39,10 @@ def evaluate(text: str) -> float:
     return prod(above) / prod(below)
 
 
+#: Keys of a scenario with their values, as ``--set`` takes them.
+Edits: TypeAlias = Mapping[str, Any]
+
+
 class Side(Section):
     """One of two things that an experiment holds against each other."""
 
@@ -48,7 +52,7 @@ class Side(Section):
     """Row of ``emu compare --systems`` that the base becomes; default: as it is."""
     measure: str = ""
     """Figure of this side alone; default is that of the claim."""
-    edits: dict[str, Any] = {}
+    edits: Edits = Field(default_factory=dict)
     """Keys of the scenario, as ``--set`` takes them."""
 
 
@@ -56,7 +60,7 @@ class Point(Section):
     """One value on the axis of a figure."""
 
     label: str = ""
-    edits: dict[str, Any] = {}
+    edits: Edits = Field(default_factory=dict)
 
 
 class Claim(Section):
@@ -89,12 +93,12 @@ class Claim(Section):
     first."""
     base: str = ""
     """Key of `Papers.bases`, or the name of a shipped scenario."""
-    edits: dict[str, Any] = {}
+    edits: Edits = Field(default_factory=dict)
     """Keys that all points and both sides share."""
     points: tuple[Point, ...] = (Point(),)
     first: Side = Side()
     second: Side = Side()
-    options: dict[str, Any] = {}
+    options: Edits = Field(default_factory=dict)
     """Numbers that the measure itself takes."""
     drawn: bool = True
     """Whether a seed draws anything, so that several are tried."""
@@ -115,7 +119,9 @@ class Claim(Section):
     @property
     def numbers(self) -> tuple[str, ...]:
         """All numbers of the paper."""
-        return tuple(text for text in (*self.each, self.least, self.most, self.mean) if text)
+        return tuple(
+            text for text in (*self.each, self.least, self.most, self.mean) if text
+        )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -130,7 +136,9 @@ class Claim(Section):
         for number in self.numbers:
             evaluate(number)
             for _, literal in _FACTOR.findall(number):
-                occurs = re.search(rf"(?<![\d.]){re.escape(literal)}(?!\d|\.\d)", quoted)
+                occurs = re.search(
+                    rf"(?<![\d.]){re.escape(literal)}(?!\d|\.\d)", quoted
+                )
                 if not (occurs or self.reading):
                     problem = f"{literal} is in none of the sentences that it quotes"
                     raise ValueError(f"{self.title}: {problem}")

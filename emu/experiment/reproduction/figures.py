@@ -40,8 +40,7 @@ def scenario_of(claim: Claim, point: Point, side: Side, seed: int) -> Scenario:
 
 
 def experiment_of(scenario: Scenario) -> Experiment:
-    """Return a scenario made ready: counted in its graph, placed, and trained where it
-    trains to an accuracy.
+    """Return a scenario made ready: counted in its graph, placed, perhaps trained.
 
     Raises ScenarioError, PlacementError, DataError.
     """

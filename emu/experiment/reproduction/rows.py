@@ -72,6 +72,8 @@ class Row:
     seconds: float
     """CPU time of the whole claim, which its rows share."""
     refused: str = ""
+    curve: tuple[Interval, ...] = ()
+    """What was found at every point of the claim."""
 
     @property
     def ratio(self) -> float | None:
@@ -89,6 +91,7 @@ class Row:
         """Return the row with the keys of its claim that a reader asks for."""
         claim = self.claim
         found = None if self.found is None else asdict(self.found)
+        labels = [point.label for point in claim.points]
         return {
             "paper": claim.paper,
             "figure": claim.figure,
@@ -98,6 +101,10 @@ class Row:
             "stated": self.stated,
             "found": found,
             "ratio": self.ratio,
+            "points": {
+                label: asdict(value)
+                for label, value in zip(labels, self.curve, strict=False)
+            },
             "settings": self.settings,
             "why": claim.why,
             "refused": self.refused,
@@ -142,21 +149,27 @@ def _numbers_of(claim: Claim) -> list[tuple[str, float | None]]:
     """Return the label and the paper's number of every row of a claim."""
     if claim.each or not claim.numbers:
         labels = [point.label for point in claim.points]
-        stated = [evaluate(text) for text in claim.each] or [None] * len(labels)
+        if not claim.each:
+            return [(label, None) for label in labels]
+        stated = [evaluate(text) for text in claim.each]
         return [*zip(labels, stated, strict=True)]
-    stated = {"least": claim.least, "most": claim.most, "mean": claim.mean}
-    return [(name, evaluate(text)) for name, text in stated.items() if text]
+
+    of_all_points = {"least": claim.least, "most": claim.most, "mean": claim.mean}
+    return [(name, evaluate(text)) for name, text in of_all_points.items() if text]
 
 
 def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
     """Return the rows of a claim that was carried out with one seed or several."""
     seconds = sum(draw.seconds for draw in draws)
+    by_point = zip(*(draw.values for draw in draws), strict=True)
+    curve = tuple(interval(values) for values in by_point)
     rows = []
     for number, (label, stated) in enumerate(_numbers_of(claim)):
         choose = _CHOICES.get(label, itemgetter(number))
         values = [choose(draw.values) for draw in draws]
         found = interval(values)
-        rows.append(Row(claim, label, stated, found, draws[0].settings, seconds))
+        row = Row(claim, label, stated, found, draws[0].settings, seconds, "", curve)
+        rows.append(row)
     return rows
 
 
@@ -194,7 +207,9 @@ def reproduce(
     ]
     done: dict[int, list[Draw]] = {}
     errors: dict[int, EmulatorError] = {}
-    work = spread(lambda n: carry_out(claims[pieces[n][0]], pieces[n][1]), len(pieces), jobs)
+    work = spread(
+        lambda n: carry_out(claims[pieces[n][0]], pieces[n][1]), len(pieces), jobs
+    )
     with closing(work) as results:
         for count, (piece, result) in enumerate(results, start=1):
             number, _ = pieces[piece]

@@ -13,7 +13,6 @@ from emu.experiment.reproduction.claims import Claim, Side
 from emu.experiment.reproduction.figures import experiment_of, scenario_of
 from emu.graph_data import open_layers
 from emu.scenario import Scenario
-from emu.systems import Settings
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.planner import Plan, Topology
 from emu.systems.dgcl.spst import spst
@@ -21,7 +20,7 @@ from emu.systems.dgcl.spst import spst
 FLOAT_BYTES = 4
 
 
-def _settings_of(scenario: Scenario) -> Settings:
+def _settings_of(scenario: Scenario) -> Mapping[str, Any]:
     return scenario.to_job(opened=True).settings
 
 
