@@ -31,6 +31,8 @@ _TOP = 14
 _FOUND = "var(--allocated)"
 _STATED = "var(--moved)"
 _STEPS = (1, 2, 2.5, 5, 10)
+#: Of cards: wide enough for a chart whose words can be read.
+_COLUMNS = "grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr))"
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Axis:
     def around(cls, values: Sequence[float]) -> Axis:
         """Return an axis with 0 and all values, and four marks or so."""
         low = min(0.0, *values)
-        high = max(0.0, *values)
+        high = max(0.0, *values) or (0.0 if low else 1.0)
         rough = max(high - low, 1e-9) / 4
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * size for size in _STEPS if power * size >= rough * 0.999)
@@ -158,17 +160,16 @@ def _card(claim: Claim, rows: Sequence[Row]) -> str:
         grid.add_row(
             row.point, format_stated(row), format_found(row), format_ratio(row)
         )
-    has_numbers = any(row.stated is not None or row.found is not None for row in rows)
     cost = f"{first.seconds:.1f} s of CPU" if first.settings else ""
-    remarks = [first.refused or claim.why, first.settings, claim.reading, cost]
+    remarks = [claim.why, first.settings, claim.reading, cost]
     paragraphs = "".join(
         f"<p class=remark>{escape(text)}</p>" for text in remarks if text
     )
     quotes = "".join(f"<blockquote>{escape(text)}</blockquote>" for text in claim.quote)
     parts = [
         f"<h3>{escape(claim.place.capitalize())}: {escape(claim.title)}</h3>",
-        draw_chart(claim, rows) if first.curve else "",
-        html.table(grid) if has_numbers else "",
+        draw_chart(claim, rows),
+        html.table(grid),
         paragraphs,
         f"<details><summary>The paper's words</summary>{quotes}</details>"
         * bool(quotes),
@@ -184,9 +185,15 @@ def reproduction_page(rows: Sequence[Row]) -> str:
     parts = [html.page_title(title, summary(rows)), f"<p>{escape(key)}</p>"]
     for name, paper in read_papers().papers.items():
         own = [row for row in rows if row.claim.paper == name]
-        cards = "".join(_card(claim, group) for claim, group in by_claim(own))
-        if cards:
-            note = summary(own)
-            grid = f'<div class="cards reproduced">{cards}</div>'
-            parts.append(html.section(name, paper.title, grid, note=note))
+        cards = [_card(c, group) for c, group in by_claim(own) if not group[0].refused]
+        refused = [
+            f"{claim.place}, {claim.title}: {group[0].refused}"
+            for claim, group in by_claim(own)
+            if group[0].refused
+        ]
+        if own:
+            grid = f'<div class=cards style="{_COLUMNS}">{"".join(cards)}</div>'
+            bullets = html.bullets(refused)
+            section = html.section(name, paper.title, grid, bullets, note=summary(own))
+            parts.append(section)
     return whole_page(title, "".join(parts), {})
