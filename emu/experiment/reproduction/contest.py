@@ -28,6 +28,8 @@ NIC_GBITS = (10, 20, 50)
 MOST_DRAWS = 1000
 #: Largest power that flows are raised to for a PMR.
 _STEEPEST = 64.0
+#: Kinds of task that take time in proportion to the seeds of a batch.
+GROWING = ("graph_store", "sampler", "worker")
 
 
 def draw_machines(count: int, draws: np.random.Generator) -> list[dict[str, Any]]:
@@ -52,14 +54,17 @@ def with_room(scenario: Scenario, seed: int) -> Scenario:
     draws = np.random.default_rng([seed, 0])
     count = len(scenario.cluster.names)
     for _ in range(MOST_DRAWS):
-        drawn = load(scenario, {"cluster": {"machines": draw_machines(count, draws)}})
+        machines = draw_machines(count, draws)
+        drawn = load(scenario, {"cluster": {"machines": machines}})
         job = drawn.to_job()
-        cluster = drawn.to_cluster()
+
+        # IFS takes a second to find out that there are too few.
+        gpus = sum(machine["gpu"] for machine in machines)
         needed = sum(task.demands.get("gpu", 0.0) for task in job.tasks)
-        if needed > sum(machine.resources["gpu"] for machine in cluster.machines):
-            continue  # IFS takes a second to find that out
+        if needed > gpus:
+            continue
         try:
-            place_ifs(job, cluster, draws)
+            place_ifs(job, drawn.to_cluster(), draws)
         except InfeasiblePlacement:
             continue
         return drawn
@@ -72,7 +77,8 @@ def peak_to_mean(flows: NDArray[np.float64]) -> float:
 
     A store and a sampler exchange one flow per iteration, so that rates go as bytes.
     """
-    return float(flows.max() / flows.mean())
+    peak = flows.max()
+    return float(peak / flows.mean())
 
 
 def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.float64]:
@@ -89,22 +95,25 @@ def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.fl
 
     for _ in range(60):
         power = (low + high) / 2
-        if peak_to_mean(relative**power) < ratio:
+        is_too_even = peak_to_mean(relative**power) < ratio
+        if is_too_even:
             low = power
         else:
             high = power
+
     scaled = relative**high
-    return np.asarray(scaled * (flows.sum() / scaled.sum()))
+    factor = flows.sum() / scaled.sum()
+    return np.asarray(factor * scaled)
 
 
 def _edges_between(job: Job, source: str, destination: str) -> NDArray[np.int64]:
     """Return the positions of the edges from one kind of task to another."""
-    kinds = [task.kind for task in job.tasks]
-    positions = [
-        number
-        for number, edge in enumerate(job.edges)
-        if (kinds[edge.source], kinds[edge.destination]) == (source, destination)
-    ]
+    positions = []
+    for position, edge in enumerate(job.edges):
+        sender = job.tasks[edge.source]
+        receiver = job.tasks[edge.destination]
+        if sender.kind == source and receiver.kind == destination:
+            positions.append(position)
     return np.array(positions, dtype=np.int64)
 
 
@@ -119,36 +128,47 @@ def scale_flows(job: Job, realization: Realization, ratio: float) -> Realization
     volumes[gathered] = with_peak_to_mean(volumes[gathered], ratio)
 
     # By task: what every sampler gets more than before, negative where less.
-    growth = np.zeros((len(job.tasks), volumes.shape[1]))
-    destinations = [job.edges[number].destination for number in gathered]
-    np.add.at(growth, destinations, volumes[gathered] - realization.volumes[gathered])
-    for number in assembled:
-        volumes[number] += growth[job.edges[number].source]
-    return replace(realization, volumes=np.maximum(volumes, 0.0))
+    change = volumes - realization.volumes
+    growth = np.zeros_like(realization.times)
+    for position in gathered:
+        sampler = job.edges[position].destination
+        growth[sampler] += change[position]
+
+    for position in assembled:
+        sampler = job.edges[position].source
+        volumes[position] += growth[sampler]
+    volumes = np.maximum(volumes, 0.0)
+    return replace(realization, volumes=volumes)
 
 
 @cache
 def place_by_etp(base: str, seed: int) -> Scenario:
     """Return a base of the data file on drawn machines, placed by ETP, explicitly."""
-    claim = next(claim for claim in find_claims("dgtp") if claim.base == base)
-    drawn = with_room(scenario_of(claim, Point(), Side(), seed), seed)
+    claims = find_claims("dgtp")
+    claim = next(claim for claim in claims if claim.base == base)
+    scenario = scenario_of(claim, Point(), Side(), seed)
+    drawn = with_room(scenario, seed)
+
     tasks = experiment_of(drawn).tasks
-    return load(drawn, {"placement": {"policy": "explicit", "tasks": tasks}})
+    placement = {"policy": "explicit", "tasks": tasks}
+    return load(drawn, {"placement": placement})
 
 
 @cache
-def _counted(base: str, seed: int, batch: int, by_distdgl: bool) -> Experiment:  # noqa: FBT001
+def _count(base: str, seed: int, batch: int, placement: str) -> Experiment:
+    """Return a base with a batch size, to which times of tasks are in proportion."""
     scenario = place_by_etp(base, seed)
-    edits: dict[str, object] = {"job.batch_size": batch}
     stated = scenario.to_json()["job"]
+    edits: dict[str, object] = {"job.batch_size": batch}
     growth = batch / stated["batch_size"]
-    for kind, time in stated["times"].items():
-        if kind in {"graph_store", "sampler", "worker"}:
-            milliseconds = growth * float(time.split()[0])
-            edits[f"job.times.{kind}"] = f"{milliseconds:g} ms"
-    if by_distdgl:
+    for kind in GROWING:
+        number, unit = stated["times"][kind].split()
+        edits[f"job.times.{kind}"] = f"{growth * float(number):g} {unit}"
+
+    if placement == "distdgl":
         edits["placement"] = {"policy": "distdgl"}
-    return experiment_of(load(scenario, edits))
+    edited = load(scenario, edits)
+    return experiment_of(edited)
 
 
 def hold_contest(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[float]:
@@ -157,19 +177,20 @@ def hold_contest(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[fl
     The placement is searched at the base's batch size and held at the others.
     ``options["pmr"]``: of the paper's profile; a point may have another.
     """
+
+    def simulate(point: Point, side: Side) -> float:
+        batch = point.edits.get("batch", options["batch"])
+        ready = _count(claim.base, seed, batch, side.edits["placement"])
+
+        ratio = point.edits.get("pmr", options["pmr"])
+        flows = scale_flows(ready.problem.job, ready.realization, ratio)
+        ruled = load(ready.scenario, {"schedule.policy": side.edits["rule"]})
+        scaled = replace(ready, scenario=ruled, realization=flows)
+        return scaled.simulate().makespan
+
     values = []
     for point in claim.points:
-        makespans = []
-        for side in (claim.first, claim.second):
-            batch = point.edits.get("batch", options["batch"])
-            by_distdgl = side.edits["placement"] == "distdgl"
-            ready = _counted(claim.base, seed, batch, by_distdgl)
-
-            ratio = point.edits.get("pmr", options["pmr"])
-            scaled = scale_flows(ready.problem.job, ready.realization, ratio)
-            policy = load(ready.scenario, {"schedule.policy": side.edits["rule"]})
-            other = replace(ready, scenario=policy, realization=scaled)
-            makespans.append(other.simulate().makespan)
-        first, second = makespans
+        first = simulate(point, claim.first)
+        second = simulate(point, claim.second)
         values.append(compare(claim, first, second))
     return values

@@ -52,100 +52,119 @@ def describe(scenario: Scenario) -> str:
     job = scenario.job
     dataset = getattr(job, "dataset", None)
     if dataset is None:
-        return f"{len(scenario.cluster.names)} machines"
+        return ""  # flows, or money alone
 
     walk = getattr(job, "epoch", None)
-    words = [f"walk {walk}" if walk else "whole graph", dataset.name]
-    if dataset.name in PRESETS:
-        words[-1] += f" at {dataset.scale:g}"
+    graph = dataset.name
+    if graph in PRESETS:
+        graph += f" at {dataset.scale:g}"
     machines = getattr(job, "machines", None) or scenario.cluster.names
-    return ", ".join([*words, f"{len(machines)} machines"])
+    words = [
+        f"walk {walk}" if walk else "whole graph",
+        graph,
+        f"{len(machines)} machines",
+    ]
+    return ", ".join(words)
 
 
-def _cost_of(experiment: Experiment, schedule: Schedule) -> Cost:
-    cost = cost_of(experiment.scenario, schedule)
+def _remote_bytes(ready: Experiment, _: Schedule) -> float:
+    """Return the bytes between machines of one iteration, the mean."""
+    crosses = [bool(hops) for hops in ready.problem.hops]
+    volumes = ready.realization.volumes[np.array(crosses)]
+    by_iteration = volumes.sum(axis=0)
+    return float(by_iteration.mean())
+
+
+def _network_rate(ready: Experiment, schedule: Schedule) -> float:
+    """Return the bytes per second that cross the network, the mean of the run."""
+    iterations = ready.problem.job.iterations
+    carried = iterations * _remote_bytes(ready, schedule)
+    return carried / schedule.makespan
+
+
+def _flow_rate(ready: Experiment, schedule: Schedule) -> float:
+    """Return the largest flow over the makespan, GB/s."""
+    largest = ready.realization.volumes.max()
+    rate = largest / schedule.makespan
+    return float(rate / 1e9)
+
+
+def _busy_percent(_: Experiment, schedule: Schedule) -> float:
+    """Return the share of the time in which training processes compute."""
+    busy = pace(schedule).busy or 0.0
+    return 100 * busy
+
+
+def _seeds_per_second(ready: Experiment, schedule: Schedule) -> float:
+    """Return the seeds of all iterations over the makespan, filling included."""
+    job = ready.problem.job
+    machines = {task.pinned for task in job.tasks}
+    batch = job.settings["batch_size"]
+    seeds = len(machines) * batch * job.iterations
+    return float(seeds / schedule.makespan)
+
+
+def _cost(ready: Experiment, schedule: Schedule) -> Cost:
+    cost = cost_of(ready.scenario, schedule)
     if cost is None:
-        raise DataError(f"{experiment.scenario.name} states no prices")
+        raise DataError(f"{ready.scenario.name} states no prices")
     return cost
 
 
-def _count_remote_bytes(experiment: Experiment) -> float:
-    """Return the bytes between machines of one iteration, the mean."""
-    crosses = np.array([bool(hops) for hops in experiment.problem.hops])
-    return float(experiment.realization.volumes[crosses].sum(axis=0).mean())
-
-
-def _dollars(experiment: Experiment) -> float:
-    cost = _cost_of(experiment, experiment.simulate())
+def _dollars(ready: Experiment, schedule: Schedule) -> float:
+    cost = _cost(ready, schedule)
     return cost.servers + cost.lambdas + cost.parameter_servers
 
 
-def _value(experiment: Experiment) -> float:
+def _value(ready: Experiment, schedule: Schedule) -> float:
     """Return the reciprocal of seconds times dollars, Dorylus' value."""
-    return 1 / (experiment.simulate().makespan * _dollars(experiment))
+    dollars = _dollars(ready, schedule)
+    return 1 / (schedule.makespan * dollars)
 
 
-def _lambda_dollars(experiment: Experiment) -> float:
-    return _cost_of(experiment, experiment.simulate()).lambdas
-
-
-def _server_dollars(experiment: Experiment) -> float:
-    return _cost_of(experiment, experiment.simulate()).servers
-
-
-def _busy_percent(experiment: Experiment) -> float:
-    """Return the share of the time in which training processes compute."""
-    return 100 * (pace(experiment.simulate()).busy or 0.0)
-
-
-def _seeds_per_second(experiment: Experiment) -> float:
-    """Return the seeds of all iterations over the makespan, filling included."""
-    job = experiment.problem.job
-    machines = len({task.pinned for task in job.tasks})
-    seeds = machines * job.settings["batch_size"] * job.iterations
-    return float(seeds / experiment.simulate().makespan)
-
-
-def _flow_rate(experiment: Experiment) -> float:
-    """Return the largest flow over the makespan, GB/s."""
-    largest = experiment.realization.volumes.max()
-    return float(largest / experiment.simulate().makespan / 1e9)
-
-
-def _network_rate(experiment: Experiment) -> float:
-    """Return the bytes per second that cross the network, the mean of the run."""
-    carried = _count_remote_bytes(experiment) * experiment.problem.job.iterations
-    return float(carried / experiment.simulate().makespan)
-
-
-#: Name in papers.yaml -> figure of what is ready.
-FIGURES: Mapping[str, Callable[[Experiment], float]] = {
-    "makespan": lambda experiment: experiment.simulate().makespan,
-    "iterations": lambda experiment: float(experiment.problem.job.iterations),
-    "bytes": _count_remote_bytes,
+#: Name in papers.yaml -> figure of what is ready, and of its schedule.
+FIGURES: Mapping[str, Callable[[Experiment, Schedule], float]] = {
+    "makespan": lambda _, schedule: schedule.makespan,
+    "iterations": lambda ready, _: float(ready.problem.job.iterations),
+    "bytes": _remote_bytes,
     "busy": _busy_percent,
     "throughput": _seeds_per_second,
     "network rate": _network_rate,
     "flow rate": _flow_rate,
     "dollars": _dollars,
     "value": _value,
-    "lambda dollars": _lambda_dollars,
-    "server dollars": _server_dollars,
+    "lambda dollars": lambda *ready: _cost(*ready).lambdas,
+    "server dollars": lambda *ready: _cost(*ready).servers,
 }
+
+
+def measure_scenario(scenario: Scenario, name: str) -> float:
+    """Return one of `FIGURES` of a scenario, which is placed and simulated for it.
+
+    Raises ScenarioError, PlacementError, DataError as that does, KeyError when there
+    is no such figure.
+    """
+    measure = FIGURES[name]
+    ready = experiment_of(scenario)
+    return measure(ready, ready.simulate())
 
 
 def cpu_minutes_of_placing(scenario: Scenario) -> float:
     """Return the CPU time in which the scenario is counted and placed, minutes."""
     began = time.process_time()
     prepare(scenario)
-    return (time.process_time() - began) / 60
+    ended = time.process_time()
+    return (ended - began) / 60
 
 
 def list_published(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
     """Return millions of vertices and of edges, and columns, of a graph at scale 1."""
     scenario = scenario_of(claim, Point(), Side(), seed)
-    preset = PRESETS[scenario.to_json()["job"]["dataset"]["name"]]
-    return [preset.vertices / 1e6, preset.edges / 1e6, float(preset.feature_length)]
+    job = scenario.to_json()["job"]
+    preset = PRESETS[job["dataset"]["name"]]
+    vertices = preset.vertices / 1e6
+    edges = preset.edges / 1e6
+    return [vertices, edges, float(preset.feature_length)]
 
 
 def compare(claim: Claim, first: float, second: float) -> float:
@@ -194,9 +213,10 @@ def find_crossing(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[f
 
     def first_is_faster(value: int) -> bool:
         point = Point(edits={options["key"]: value})
-        first = experiment_of(scenario_of(claim, point, claim.first, seed))
-        second = experiment_of(scenario_of(claim, point, claim.second, seed))
-        return bool(first.simulate().makespan <= second.simulate().makespan)
+        first = scenario_of(claim, point, claim.first, seed)
+        second = scenario_of(claim, point, claim.second, seed)
+        seconds = measure_scenario(first, "makespan")
+        return seconds <= measure_scenario(second, "makespan")
 
     low = int(options["from"])
     high = int(options["to"])

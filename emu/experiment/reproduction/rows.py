@@ -14,12 +14,11 @@ from emu.errors import EmulatorError
 from emu.experiment.reproduction.claims import Claim, evaluate
 from emu.experiment.reproduction.contest import hold_contest
 from emu.experiment.reproduction.figures import (
-    FIGURES,
     cpu_minutes_of_placing,
     describe,
-    experiment_of,
     find_crossing,
     list_published,
+    measure_scenario,
     measure_sides,
     scenario_of,
 )
@@ -54,7 +53,7 @@ def find_figure(scenario: Scenario, name: str) -> float:
         return PLAN_FIGURES[name](scenario)
     if name == "placing":
         return cpu_minutes_of_placing(scenario)
-    return FIGURES[name](experiment_of(scenario))
+    return measure_scenario(scenario, name)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import numpy as np
 
 from emu.experiment.reproduction.claims import Claim, Side
 from emu.experiment.reproduction.figures import experiment_of, scenario_of
-from emu.graph_data import open_layers
+from emu.graph_data import WholeGraph, open_layers
+from emu.graph_data.whole_graph import Part
 from emu.scenario import Scenario
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.planner import Plan, Topology
@@ -33,13 +34,15 @@ def _plan_of(scenario: Scenario) -> tuple[Plan, Topology]:
 
 def row_bytes(scenario: Scenario) -> int:
     """Return the bytes of a row of the hidden layer."""
-    return FLOAT_BYTES * int(_settings_of(scenario)["model"]["hidden"])
+    model = _settings_of(scenario)["model"]
+    return FLOAT_BYTES * int(model["hidden"])
 
 
 def gather_seconds(scenario: Scenario) -> float:
     """Return t(S) of a gather, seconds (DGCL, equation 4)."""
     plan, topology = _plan_of(scenario)
-    return row_bytes(scenario) * plan.cost(topology)
+    rows = plan.cost(topology)
+    return rows * row_bytes(scenario)
 
 
 def scatter_seconds(scenario: Scenario) -> float:
@@ -47,7 +50,8 @@ def scatter_seconds(scenario: Scenario) -> float:
     plan, topology = _plan_of(scenario)
     is_atomic = _settings_of(scenario)["backward"] == "atomic"
     back = plans.gradient_plan(plan, atomic=is_atomic)
-    return row_bytes(scenario) * back.cost(topology)
+    rows = back.cost(topology)
+    return rows * row_bytes(scenario)
 
 
 def milliseconds_on_links(scenario: Scenario, *, fast: bool) -> float:
@@ -56,16 +60,21 @@ def milliseconds_on_links(scenario: Scenario, *, fast: bool) -> float:
     In one gather, nothing else being on the links.
     """
     plan, topology = _plan_of(scenario)
-    busy = (plan.load(topology) / topology.capacities).sum(axis=0)
-    is_fast = np.array([name.startswith("nv") for name in topology.links])
-    return float(1e3 * row_bytes(scenario) * busy[is_fast == fast].max())
+    by_stage = plan.load(topology) / topology.capacities
+    busy = by_stage.sum(axis=0)
+    is_fast = [name.startswith("nv") for name in topology.links]
+
+    rows = busy[np.array(is_fast) == fast].max()
+    seconds = rows * row_bytes(scenario)
+    return float(1e3 * seconds)
 
 
 def imbalance(scenario: Scenario) -> float:
     """Return by how much NVLinks and others differ in time, %, as the paper's table."""
     fast = milliseconds_on_links(scenario, fast=True)
     slow = milliseconds_on_links(scenario, fast=False)
-    return 100 * abs(slow - fast) / fast
+    difference = abs(slow - fast)
+    return 100 * difference / fast
 
 
 def planning_seconds(scenario: Scenario) -> float:
@@ -73,9 +82,15 @@ def planning_seconds(scenario: Scenario) -> float:
     settings = _settings_of(scenario)
     topology = plans.read_topology(settings["topology"])
     *_, needs = plans.needs_of_settings(settings)
+
     began = time.process_time()
     spst(needs, topology, seed=0)
-    return time.process_time() - began
+    ended = time.process_time()
+    return ended - began
+
+
+def _parts_of(graph: WholeGraph) -> list[Part]:
+    return [graph.part(number) for number in range(graph.parts)]
 
 
 def table_percent(scenario: Scenario) -> float:
@@ -86,22 +101,26 @@ def table_percent(scenario: Scenario) -> float:
     """
     settings = _settings_of(scenario)
     dataset, graphs = open_layers(settings)
-    parts = [graphs[0].part(number) for number in range(graphs[0].parts)]
+    parts = _parts_of(graphs[0])
     plan, *_ = plans.open_plans(settings)
 
-    rows = sum(len(part.vertices) for part in parts)
     hidden = settings["model"]["hidden"]
-    numbers = rows * (dataset.feature_length + 4 * hidden)
+    columns = dataset.feature_length + 4 * hidden
+    rows = sum(len(part.vertices) for part in parts)
     edges = sum(len(part.forward.columns) for part in parts)
-    return float(100 * 2 * plan.counts.sum() / (numbers + 2 * edges))
+
+    # Both ends of a transfer keep the ids of its rows; an edge has an end and a weight.
+    tables = 2 * plan.counts.sum()
+    training = rows * columns + 2 * edges
+    return float(100 * tables / training)
 
 
 def replication_factor(scenario: Scenario) -> float:
     """Return the vertices that all devices keep, over those of the graph."""
     _, graphs = open_layers(_settings_of(scenario))
-    first = graphs[0]
-    kept = sum(len(first.part(number).vertices) for number in range(first.parts))
-    return float(kept / first.vertices)
+    graph = graphs[0]
+    kept = sum(len(part.vertices) for part in _parts_of(graph))
+    return kept / graph.vertices
 
 
 def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
@@ -114,12 +133,18 @@ def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
     makespans = []
     for point in claim.points:
         scenario = scenario_of(claim, point, Side(), seed)
-        estimates.append(gather_seconds(scenario) + scatter_seconds(scenario))
-        makespans.append(experiment_of(scenario).simulate().makespan)
+        there = gather_seconds(scenario)
+        back = scatter_seconds(scenario)
+        estimates.append(there + back)
+
+        schedule = experiment_of(scenario).simulate()
+        makespans.append(schedule.makespan)
 
     line = np.polyfit(estimates, makespans, 1)
-    distance = np.abs(np.polyval(line, estimates) / np.array(makespans) - 1)
-    return [float(100 * distance.max())] * len(claim.points)
+    on_line = np.polyval(line, estimates)
+    distances = np.abs(on_line / makespans - 1)
+    furthest = float(100 * distances.max())
+    return [furthest] * len(claim.points)
 
 
 #: Name in papers.yaml -> figure of a scenario.
