@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import webbrowser
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -44,8 +43,7 @@ def reproduce_command(
     ),
     jobs: Jobs = 1,
     *,
-    full: bool = option("--full", "More seeds, and what takes longer than minutes."),
-    open_it: bool = option("--open", "Open the page in a browser."),
+    full: bool = option("--full", "More seeds, for narrower intervals."),
 ) -> None:
     """Show figures of papers beside the same found here.
 
@@ -58,19 +56,17 @@ def reproduce_command(
         problem = "gets the rows of whole papers, name no FIGURE"
         raise DataError(problem, path=str(write[0]))
 
-    rows = _carry_out(claims, draws or (MORE_DRAWS if full else DRAWS), jobs, full=full)
+    rows = _carry_out(claims, draws or (MORE_DRAWS if full else DRAWS), jobs)
     if emit(json_target, [row.to_json() for row in rows]):
         typer.echo("\n".join(text_lines(rows)))
     for document in write:
         write_blocks(document, rows)
         typer.echo(f"written to {document}", err=True)
-    if form is not None or out is not None or open_it:
-        _write_page(out or Path(f"{paper}.html"), rows, open_it=open_it)
+    if form is not None or out is not None:
+        _write_page(out or Path(f"{paper}.html"), rows)
 
 
-def _carry_out(
-    claims: Sequence[Claim], draws: int, jobs: int, *, full: bool
-) -> list[Row]:
+def _carry_out(claims: Sequence[Claim], draws: int, jobs: int) -> list[Row]:
     """Return the rows of claims; say on standard error how far they are."""
     with terminal(sys.stderr).status("reproducing") as status:
 
@@ -78,14 +74,12 @@ def _carry_out(
             note_stage(text)
             status.update(f"reproducing: {text}")
 
-        return list(reproduce(claims, draws=draws, jobs=jobs, full=full, watch=watch))
+        return list(reproduce(claims, draws=draws, jobs=jobs, watch=watch))
 
 
-def _write_page(path: Path, rows: Sequence[Row], *, open_it: bool) -> None:
+def _write_page(path: Path, rows: Sequence[Row]) -> None:
     # Pages take half a second to import.
     from emu.experiment.reproduction.page import reproduction_page  # noqa: PLC0415
 
     write_atomic(path, reproduction_page(rows))
     typer.echo(f"written to {path}", err=True)
-    if open_it:
-        webbrowser.open(path.resolve().as_uri())

@@ -22,9 +22,11 @@ _BLOCK = re.compile(
 _INDENT = "    "
 
 
-def format_number(value: float) -> str:
-    """Return a number with three digits that count, ``1,430`` or ``0.0123``."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+def format_number(value: float, digits: int = 3) -> str:
+    """Return a number with the digits that count, ``1,430`` or ``0.0123``."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
 
 
 def format_stated(row: Row) -> str:
@@ -32,7 +34,8 @@ def format_stated(row: Row) -> str:
     if row.stated is None:
         return "-"
     bounds = {"most": "up to ", "least": "from ", "mean": "mean "}
-    return f"{bounds.get(row.point, '')}{format_number(row.stated)} {row.claim.unit}"
+    number = format_number(row.stated, digits=4)
+    return f"{bounds.get(row.point, '')}{number} {row.claim.unit}"
 
 
 def format_found(row: Row) -> str:
@@ -77,10 +80,10 @@ def text_lines(rows: Sequence[Row]) -> Iterator[str]:
             for line in textwrap.wrap(sentence, WIDTH - len(_INDENT)):
                 yield _INDENT + line
         yield ""
-    yield summary(rows)
+    yield summarise(rows)
 
 
-def summary(rows: Sequence[Row]) -> str:
+def summarise(rows: Sequence[Row]) -> str:
     """Return one sentence: how many numbers are reproduced, and how many are not."""
     compared = [row for row in rows if row.ratio is not None]
     reproduced = sum(row.is_reproduced for row in compared)
@@ -139,7 +142,7 @@ def write_blocks(path: Path, rows: Sequence[Row]) -> None:
             return match[0]
         chosen = [row for row in rows if row.claim.paper == paper]
         table = headline_table(chosen) if headlines else markdown_table(chosen)
-        return f"{begin}\n{table}\n\n{summary(chosen)}.\n\n{end}"
+        return f"{begin}\n{table}\n\n{summarise(chosen)}.\n\n{end}"
 
     try:
         text = path.read_text("utf-8")

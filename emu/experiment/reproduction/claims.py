@@ -102,8 +102,6 @@ class Claim(Section):
     """Numbers that the measure itself takes."""
     drawn: bool = True
     """Whether a seed draws anything, so that several are tried."""
-    full: bool = False
-    """True where only ``--full`` carries it out."""
     headline: bool = False
     """True where docs/measurements.md shows it."""
     why: str = ""

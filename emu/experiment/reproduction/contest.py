@@ -34,16 +34,21 @@ GROWING = ("graph_store", "sampler", "worker")
 
 def draw_machines(count: int, draws: np.random.Generator) -> list[dict[str, Any]]:
     """Return machines of 32 to 128 GB, 4 to 16 cores, 1 to 4 GPUs, and a drawn NIC."""
-    return [
-        {
+    machines = []
+    for number in range(count):
+        nic = draws.choice(NIC_GBITS)
+        memory = draws.integers(32, 129)
+        cores = draws.integers(4, 17)
+        gpus = draws.integers(1, 5)
+        machine = {
             "name": f"m{number}",
-            "nic": f"{draws.choice(NIC_GBITS)} Gbit/s",
-            "memory": f"{draws.integers(32, 129)} GB",
-            "cpu": int(draws.integers(4, 17)),
-            "gpu": int(draws.integers(1, 5)),
+            "nic": f"{nic} Gbit/s",
+            "memory": f"{memory} GB",
+            "cpu": int(cores),
+            "gpu": int(gpus),
         }
-        for number in range(count)
-    ]
+        machines.append(machine)
+    return machines
 
 
 def with_room(scenario: Scenario, seed: int) -> Scenario:
@@ -179,13 +184,16 @@ def hold_contest(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[fl
     """
 
     def simulate(point: Point, side: Side) -> float:
-        batch = point.edits.get("batch", options["batch"])
-        ready = _count(claim.base, seed, batch, side.edits["placement"])
+        settings = {**options, **point.edits, **side.edits}
+        batch = settings["batch"]
+        placement = settings["placement"]
+        ready = _count(claim.base, seed, batch, placement)
 
-        ratio = point.edits.get("pmr", options["pmr"])
-        flows = scale_flows(ready.problem.job, ready.realization, ratio)
-        ruled = load(ready.scenario, {"schedule.policy": side.edits["rule"]})
-        scaled = replace(ready, scenario=ruled, realization=flows)
+        job = ready.problem.job
+        flows = scale_flows(job, ready.realization, settings["pmr"])
+        rule = {"schedule.policy": settings["rule"]}
+        scenario = load(ready.scenario, rule)
+        scaled = replace(ready, scenario=scenario, realization=flows)
         return scaled.simulate().makespan
 
     values = []

@@ -13,7 +13,7 @@ from emu.experiment.reproduction.blocks import (
     format_number,
     format_ratio,
     format_stated,
-    summary,
+    summarise,
 )
 from emu.experiment.reproduction.claims import Claim, read_papers
 from emu.experiment.reproduction.rows import Row
@@ -66,7 +66,7 @@ class Axis:
 
 
 def _text(
-    x: float, y: float, words: str, anchor: str, colour: str = "var(--ink)"
+    x: float, y: float, words: str, anchor: str, colour: str = "var(--quiet)"
 ) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
     return f'<text {place} fill="{colour}" font-size="12">{escape(words)}</text>'
@@ -82,27 +82,33 @@ def _draw_grid(axis: Axis, unit: str) -> list[str]:
     for mark in axis.marks:
         y = axis.y(mark)
         colour = "var(--rule)" if mark else "var(--quiet)"
-        parts.append(_line(_LEFT, y, _WIDTH, y, f'stroke="{colour}"'))
-        words = f"{format_number(round(mark, 9))} {unit}"
-        parts.append(_text(_LEFT - 8, y + 4, words, "end", "var(--quiet)"))
+        style = f'stroke="{colour}"'
+        parts.append(_line(_LEFT, y, _WIDTH, y, style))
+
+        number = format_number(round(mark, 9))
+        words = f"{number} {unit}"
+        parts.append(_text(_LEFT - 8, y + 4, words, "end"))
     return parts
 
 
 def _draw_found(axis: Axis, places: Sequence[float], found: Sequence[Interval]) -> str:
     """Return what was found at every point, joined, with its interval."""
-    joined = " ".join(
-        f"{x:.1f},{axis.y(one.mean):.1f}" for x, one in zip(places, found, strict=True)
-    )
-    parts = [f'<polyline points="{joined}" fill="none" stroke="{_FOUND}"/>']
+    style = f'stroke="{_FOUND}" stroke-width="2"'
+    joined = []
+    parts = []
     for x, value in zip(places, found, strict=True):
         y = axis.y(value.mean)
+        joined.append(f"{x:.1f},{y:.1f}")
         top = axis.y(value.mean + value.half)
         bottom = axis.y(value.mean - value.half)
-        style = f'stroke="{_FOUND}" stroke-width="2"'
         parts.append(_line(x, top, x, bottom, style))
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="{_FOUND}"/>')
+
         words = format_number(value.mean)
         parts.append(_text(x + 9, y + 4, words, "start", _FOUND))
+
+    curve = f'points="{" ".join(joined)}"'
+    parts.append(f'<polyline {curve} fill="none" stroke="{_FOUND}"/>')
     return "".join(parts)
 
 
@@ -114,9 +120,9 @@ def _draw_stated(axis: Axis, places: Sequence[float], rows: Sequence[Row]) -> st
             continue
         y = axis.y(row.stated)
         if row.claim.each:
-            ring = f'fill="none" stroke="{_STATED}" stroke-width="2"'
             x = places[number]
-            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="8" {ring}/>')
+            style = f'fill="none" stroke="{_STATED}" stroke-width="2"'
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="8" {style}/>')
             words = format_number(row.stated)
             parts.append(_text(x - 12, y + 4, words, "end", _STATED))
         else:
@@ -132,13 +138,14 @@ def draw_chart(claim: Claim, rows: Sequence[Row]) -> str:
     found = rows[0].curve
     values = [row.stated for row in rows if row.stated is not None]
     for interval in found:
-        values += [interval.mean - interval.half, interval.mean + interval.half]
+        values.append(interval.mean - interval.half)
+        values.append(interval.mean + interval.half)
     axis = Axis.around(values)
 
     room = (_WIDTH - _LEFT) / len(found)
     places = [_LEFT + room * (number + 0.5) for number in range(len(found))]
     labels = [
-        _text(x, _HEIGHT - 10, point.label, "middle", "var(--quiet)")
+        _text(x, _HEIGHT - 10, point.label, "middle")
         for x, point in zip(places, claim.points, strict=True)
     ]
     parts = [
@@ -165,15 +172,17 @@ def _card(claim: Claim, rows: Sequence[Row]) -> str:
     paragraphs = "".join(
         f"<p class=remark>{escape(text)}</p>" for text in remarks if text
     )
-    quotes = "".join(f"<blockquote>{escape(text)}</blockquote>" for text in claim.quote)
+    heading = f"{claim.place.capitalize()}: {claim.title}"
     parts = [
-        f"<h3>{escape(claim.place.capitalize())}: {escape(claim.title)}</h3>",
+        f"<h3>{escape(heading)}</h3>",
         draw_chart(claim, rows),
         html.table(grid),
         paragraphs,
-        f"<details><summary>The paper's words</summary>{quotes}</details>"
-        * bool(quotes),
     ]
+    if claim.quote:
+        quotes = html.bullets(claim.quote)
+        summary = "<summary>The paper's words</summary>"
+        parts.append(f"<details>{summary}{quotes}</details>")
     return f"<div class=card>{''.join(parts)}</div>"
 
 
@@ -182,18 +191,20 @@ def reproduction_page(rows: Sequence[Row]) -> str:
     title = "Papers beside this model"
     key = "Blue, filled: found here, with the 95 % interval of the seeds. "
     key += "Orange, rings and dashed lines: the paper's."
-    parts = [html.page_title(title, summary(rows)), f"<p>{escape(key)}</p>"]
+    parts = [html.page_title(title, summarise(rows)), f"<p>{escape(key)}</p>"]
     for name, paper in read_papers().papers.items():
         own = [row for row in rows if row.claim.paper == name]
-        cards = [_card(c, group) for c, group in by_claim(own) if not group[0].refused]
-        refused = [
-            f"{claim.place}, {claim.title}: {group[0].refused}"
-            for claim, group in by_claim(own)
-            if group[0].refused
-        ]
+        cards = []
+        refused = []
+        for claim, group in by_claim(own):
+            if reason := group[0].refused:
+                refused.append(f"{claim.place}, {claim.title}: {reason}")
+            else:
+                cards.append(_card(claim, group))
+
+        grid = f'<div class=cards style="{_COLUMNS}">{"".join(cards)}</div>'
+        bullets = html.bullets(refused)
         if own:
-            grid = f'<div class=cards style="{_COLUMNS}">{"".join(cards)}</div>'
-            bullets = html.bullets(refused)
-            section = html.section(name, paper.title, grid, bullets, note=summary(own))
-            parts.append(section)
+            note = summarise(own)
+            parts.append(html.section(name, paper.title, grid, bullets, note=note))
     return whole_page(title, "".join(parts), {})

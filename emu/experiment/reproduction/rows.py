@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from emu.errors import EmulatorError
-from emu.experiment.reproduction.claims import Claim, evaluate
+from emu.experiment.reproduction.claims import Claim, Point, Side, evaluate
 from emu.experiment.reproduction.contest import hold_contest
 from emu.experiment.reproduction.figures import (
     cpu_minutes_of_placing,
@@ -133,15 +133,32 @@ def carry_out(claim: Claim, seed: int) -> Draw:
     else:
         values = measure_sides(claim, seed, find_figure)
 
-    sides = [claim.first, claim.second][: 1 if claim.compare == "alone" else 2]
-    labels = " / ".join(side.label for side in sides if side.label)
+    return Draw(
+        values=values,
+        settings=describe_claim(claim, seed),
+        seconds=time.process_time() - began,
+    )
+
+
+def describe_claim(claim: Claim, seed: int) -> str:
+    """Return what the sides of a claim are called, their walk and their graph.
+
+    Raises ScenarioError, DataError as `scenario_of`.
+    """
+    sides = [claim.first]
+    if claim.compare != "alone":
+        sides.append(claim.second)
+    labels = [side.label for side in sides if side.label]
+
     point = claim.points[0]
-    if claim.measure == "contest":  # whose points are no edits of a scenario
-        point = point.model_copy(update={"edits": {}})
-        sides = [side.model_copy(update={"edits": {}}) for side in sides]
-    scenario = scenario_of(claim, point, sides[-1], seed)
-    settings = "; ".join(part for part in (labels, describe(scenario)) if part)
-    return Draw(values, settings, time.process_time() - began)
+    side = sides[-1]
+    if claim.measure == "contest":  # whose edits are none of a scenario
+        point = Point()
+        side = Side()
+    scenario = scenario_of(claim, point, side, seed)
+
+    words = [" / ".join(labels), describe(scenario)]
+    return "; ".join(filter(None, words))
 
 
 def _numbers_of(claim: Claim) -> list[tuple[str, float | None]]:
@@ -159,22 +176,40 @@ def _numbers_of(claim: Claim) -> list[tuple[str, float | None]]:
 
 def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
     """Return the rows of a claim that was carried out with one seed or several."""
-    seconds = sum(draw.seconds for draw in draws)
     by_point = zip(*(draw.values for draw in draws), strict=True)
     curve = tuple(interval(values) for values in by_point)
     rows = []
     for number, (label, stated) in enumerate(_numbers_of(claim)):
         choose = _CHOICES.get(label, itemgetter(number))
         values = [choose(draw.values) for draw in draws]
-        found = interval(values)
-        row = Row(claim, label, stated, found, draws[0].settings, seconds, "", curve)
+        row = Row(
+            claim=claim,
+            point=label,
+            stated=stated,
+            found=interval(values),
+            settings=draws[0].settings,
+            seconds=sum(draw.seconds for draw in draws),
+            curve=curve,
+        )
         rows.append(row)
     return rows
 
 
-def _refused_rows(claim: Claim, reason: str) -> list[Row]:
+def refused_rows(claim: Claim, reason: str) -> list[Row]:
+    """Return the rows of a claim that has none of ours, and why."""
     numbers = _numbers_of(claim) if claim.numbers else [("", None)]
-    return [Row(claim, label, s, None, "", 0.0, reason) for label, s in numbers]
+    return [
+        Row(
+            claim=claim,
+            point=label,
+            stated=stated,
+            found=None,
+            settings="",
+            seconds=0.0,
+            refused=reason,
+        )
+        for label, stated in numbers
+    ]
 
 
 def reproduce(
@@ -182,7 +217,6 @@ def reproduce(
     *,
     draws: int = 3,
     jobs: int = 1,
-    full: bool = False,
     watch: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
     """Yield the rows of claims in their order, once all are carried out.
@@ -193,37 +227,30 @@ def reproduce(
         Seeds of every claim that draws something.
     jobs
         Processes; 0 is one for each core.
-    full
-        Whether those that take long are carried out too.
     watch
         Is told after every piece how many are done.
     """
-    pieces = [
-        (number, seed)
-        for number, claim in enumerate(claims)
-        if not claim.refused and (full or not claim.full)
-        for seed in range(draws if claim.drawn else 1)
-    ]
+    pieces = []
+    for claim in claims:
+        if not claim.refused:
+            seeds = range(draws if claim.drawn else 1)
+            pieces += [(claim, seed) for seed in seeds]
+
     done: dict[int, list[Draw]] = {}
-    errors: dict[int, EmulatorError] = {}
-    work = spread(
-        lambda n: carry_out(claims[pieces[n][0]], pieces[n][1]), len(pieces), jobs
-    )
+    failed: dict[int, str] = {}
+    work = spread(lambda number: carry_out(*pieces[number]), len(pieces), jobs)
     with closing(work) as results:
-        for count, (piece, result) in enumerate(results, start=1):
-            number, _ = pieces[piece]
-            claim = claims[number]
+        for count, (number, result) in enumerate(results, start=1):
+            claim, _ = pieces[number]
             watch(f"{count} of {len(pieces)}: {claim.paper} {claim.place}")
             if isinstance(result, EmulatorError):
-                errors[number] = result
+                failed[id(claim)] = f"failed: {result}"
             else:
-                done.setdefault(number, []).append(result)
+                done.setdefault(id(claim), []).append(result)
 
-    for number, claim in enumerate(claims):
-        if number in errors:
-            yield from _refused_rows(claim, f"failed: {errors[number]}")
-        elif number in done:
-            yield from rows_of(claim, done[number])
+    for claim in claims:
+        reason = claim.refused or failed.get(id(claim))
+        if reason:
+            yield from refused_rows(claim, reason)
         else:
-            reason = claim.refused or "takes long: add --full"
-            yield from _refused_rows(claim, reason)
+            yield from rows_of(claim, done[id(claim)])

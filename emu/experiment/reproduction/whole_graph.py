@@ -29,7 +29,8 @@ def _plan_of(scenario: Scenario) -> tuple[Plan, Topology]:
     """Return the plan of the last layer's gather, and the links that it is for."""
     settings = _settings_of(scenario)
     *_, plan = plans.open_plans(settings)
-    return plan, plans.read_topology(settings["topology"])
+    topology = plans.read_topology(settings["topology"])
+    return plan, topology
 
 
 def row_bytes(scenario: Scenario) -> int:

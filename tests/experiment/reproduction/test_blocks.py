@@ -15,7 +15,7 @@ from typing_extensions import override
 from emu.errors import DataError
 from emu.experiment.reproduction.blocks import (
     format_number,
-    summary,
+    summarise,
     text_lines,
     write_blocks,
 )
@@ -48,7 +48,7 @@ def test_text_fits_100_columns_and_says_all() -> None:
     for claim in CLAIMS:
         assert claim.title in joined
         assert " ".join((claim.refused or claim.why).split()) in joined
-    assert text.endswith(summary(rows))
+    assert text.endswith(summarise(rows))
 
 
 DOCUMENT = """\
@@ -136,6 +136,8 @@ def test_a_page_draws_every_claim_that_was_carried_out() -> None:
 
     assert counter.tags.count("svg") == sum(not claim.refused for claim in CLAIMS)
     assert counter.tags.count("h3") == counter.tags.count("svg")
-    assert counter.tags.count("li") == sum(bool(claim.refused) for claim in CLAIMS)
+    quotes = sum(len(claim.quote) for claim in CLAIMS if not claim.refused)
+    refused = sum(bool(claim.refused) for claim in CLAIMS)
+    assert counter.tags.count("li") == quotes + refused
     assert not re.search(r"(?:src|href)=\"http", page)
     assert "nan" not in re.findall(r"<svg.*?</svg>", page)[0]

@@ -87,22 +87,20 @@ def test_the_cost_of_a_claim_is_that_by_hand() -> None:
 
 
 def test_what_cannot_be_carried_out_says_why() -> None:
-    """Refused, too long, or failed: a row each, in the order of the claims."""
+    """Refused, or failed: a row each, in the order of the claims."""
     claims = [
         claim_of(refused="no such system", each=("2", "3", "10")),
-        claim_of(full=True, points=[{}]),
         claim_of(edits={"cluster.machines[0].price": None}, points=[{}]),
         claim_of(points=[{}]),
     ]
     said = list[str]()
     rows = [*reproduce(claims, jobs=2, draws=1, watch=said.append)]
 
-    assert [row.found is None for row in rows] == [True] * 5 + [False]
+    assert [row.found is None for row in rows] == [True] * 4 + [False]
     assert rows[0].refused == rows[2].refused == "no such system"
-    assert rows[3].refused == "takes long: add --full"
-    assert rows[4].refused == "failed: rented states no prices"
+    assert rows[3].refused == "failed: rented states no prices"
     assert said[-1] == "2 of 2: dorylus table 4"
-    (row,) = reproduce([claims[1]], full=True)
+    (row,) = reproduce([claims[2]])
     assert row.found == interval([0.34 / 3600] * 3)
 
 
