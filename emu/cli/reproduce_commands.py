@@ -43,7 +43,7 @@ def reproduce_command(
     ),
     jobs: Jobs = 1,
     *,
-    full: bool = option("--full", "More seeds, for narrower intervals."),
+    full: bool = option("--full", "More seeds, and what trains for minutes."),
 ) -> None:
     """Show figures of papers beside the same found here.
 
@@ -56,7 +56,7 @@ def reproduce_command(
         problem = "gets the rows of whole papers, name no FIGURE"
         raise DataError(problem, path=str(write[0]))
 
-    rows = _carry_out(claims, draws or (MORE_DRAWS if full else DRAWS), jobs)
+    rows = _carry_out(claims, draws or (MORE_DRAWS if full else DRAWS), jobs, full=full)
     if emit(json_target, [row.to_json() for row in rows]):
         typer.echo("\n".join(text_lines(rows)))
     for document in write:
@@ -66,7 +66,9 @@ def reproduce_command(
         _write_page(out or Path(f"{paper}.html"), rows)
 
 
-def _carry_out(claims: Sequence[Claim], draws: int, jobs: int) -> list[Row]:
+def _carry_out(
+    claims: Sequence[Claim], draws: int, jobs: int, *, full: bool
+) -> list[Row]:
     """Return the rows of claims; say on standard error how far they are."""
     with terminal(sys.stderr).status("reproducing") as status:
 
@@ -74,7 +76,7 @@ def _carry_out(claims: Sequence[Claim], draws: int, jobs: int) -> list[Row]:
             note_stage(text)
             status.update(f"reproducing: {text}")
 
-        return list(reproduce(claims, draws=draws, jobs=jobs, watch=watch))
+        return list(reproduce(claims, draws=draws, jobs=jobs, full=full, watch=watch))
 
 
 def _write_page(path: Path, rows: Sequence[Row]) -> None:

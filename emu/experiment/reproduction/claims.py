@@ -102,6 +102,8 @@ class Claim(Section):
     """Numbers that the measure itself takes."""
     drawn: bool = True
     """Whether a seed draws anything, so that several are tried."""
+    full: bool = False
+    """True where only ``--full`` carries it out: it trains for minutes of CPU."""
     headline: bool = False
     """True where docs/measurements.md shows it."""
     why: str = ""

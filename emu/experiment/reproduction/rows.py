@@ -217,6 +217,7 @@ def reproduce(
     *,
     draws: int = 3,
     jobs: int = 1,
+    full: bool = False,
     watch: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
     """Yield the rows of claims in their order, once all are carried out.
@@ -227,12 +228,14 @@ def reproduce(
         Seeds of every claim that draws something.
     jobs
         Processes; 0 is one for each core.
+    full
+        Whether those that train for minutes are carried out too.
     watch
         Is told after every piece how many are done.
     """
     pieces = []
     for claim in claims:
-        if not claim.refused:
+        if not claim.refused and (full or not claim.full):
             seeds = range(draws if claim.drawn else 1)
             pieces += [(claim, seed) for seed in seeds]
 
@@ -250,7 +253,8 @@ def reproduce(
 
     for claim in claims:
         reason = claim.refused or failed.get(id(claim))
-        if reason:
-            yield from refused_rows(claim, reason)
-        else:
+        if id(claim) in done and not reason:
             yield from rows_of(claim, done[id(claim)])
+        else:
+            reason = reason or "trains for minutes of CPU: add --full"
+            yield from refused_rows(claim, reason)
