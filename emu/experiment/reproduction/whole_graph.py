@@ -65,7 +65,8 @@ def milliseconds_on_links(scenario: Scenario, *, fast: bool) -> float:
     busy = by_stage.sum(axis=0)
     is_fast = [name.startswith("nv") for name in topology.links]
 
-    rows = busy[np.array(is_fast) == fast].max()
+    is_chosen = np.array(is_fast) == fast
+    rows = busy[is_chosen].max()
     seconds = rows * row_bytes(scenario)
     return float(1e3 * seconds)
 
@@ -107,8 +108,11 @@ def table_percent(scenario: Scenario) -> float:
 
     hidden = settings["model"]["hidden"]
     columns = dataset.feature_length + 4 * hidden
-    rows = sum(len(part.vertices) for part in parts)
-    edges = sum(len(part.forward.columns) for part in parts)
+    rows = 0
+    edges = 0
+    for part in parts:
+        rows += len(part.vertices)
+        edges += len(part.forward.columns)
 
     # Both ends of a transfer keep the ids of its rows; an edge has an end and a weight.
     tables = 2 * plan.counts.sum()
@@ -118,7 +122,8 @@ def table_percent(scenario: Scenario) -> float:
 
 def replication_factor(scenario: Scenario) -> float:
     """Return the vertices that all devices keep, over those of the graph."""
-    _, graphs = open_layers(_settings_of(scenario))
+    settings = _settings_of(scenario)
+    _, graphs = open_layers(settings)
     graph = graphs[0]
     kept = sum(len(part.vertices) for part in _parts_of(graph))
     return kept / graph.vertices
