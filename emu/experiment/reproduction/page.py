@@ -154,7 +154,7 @@ def draw_chart(claim: Claim, rows: Sequence[Row]) -> str:
         _draw_found(axis, places, found),
         _draw_stated(axis, places, rows),
     ]
-    box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
+    box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" style="max-width: 640px"'
     name = escape(f"{claim.place}: {claim.title}")
     return f'<svg {box} width="100%" aria-label="{name}">{"".join(parts)}</svg>'
 
