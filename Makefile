@@ -5,13 +5,18 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BUILT := $(VENV)/.built
 
-.PHONY: demo table test acceptance nightly check docs bench distdgl clean
+REPRODUCTION := --write docs/reproduction.md --write docs/measurements.md
+
+.PHONY: demo table reproduce test acceptance nightly check docs bench distdgl clean
 
 demo: $(BUILT) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
 
 table: $(BUILT) ## every system on one graph and cluster, to one accuracy; two over sockets
 	$(BIN)/emu compare scenarios/table.yaml --systems all --to accuracy=0.7 --within 60 --confirm 2 --as html --out runs/table.html
+
+reproduce: $(BUILT) ## every figure of the papers beside this model, into docs/ and a page
+	$(BIN)/emu reproduce all $(REPRODUCTION) --as html --out runs/reproduction.html
 
 test: $(BUILT) ## everything that CI checks
 	$(BIN)/python tools/check --all

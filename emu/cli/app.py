@@ -69,6 +69,7 @@ What if?
     advise   advise     Say which system to use on which machines, and how sure that is.
     crossover crossover  Find the value of a key from which another system is faster.
     sweep    sweep      Carry out many variations of a scenario.
+    reproduce reproduce Show figures of papers beside the same found here.
 Run it, over sockets
     run      run        Run a scenario over sockets; compare with the prediction.
     run      profile    Measure task times and volumes by real computation.
@@ -90,7 +91,8 @@ This host
 _LARGE = ("--large", "Lift limits against files of strangers, for your own.")
 #: Commands that read no scenario, and none of a run.
 _READS_NONE = {"init", "schema", "docs", "import", "data", "policies", "placements"}
-_READS_NONE |= {"agent", "trials", "exec", "clean", "import-workload", "what"}
+_READS_NONE |= {"reproduce", "agent", "trials", "exec", "clean", "import-workload"}
+_READS_NONE |= {"what"}
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
 _CARRIES_OUT = {"predict", "sweep", "run", "trials", "lab"}
 #: Modules of one command alone, which carry scenarios out too.

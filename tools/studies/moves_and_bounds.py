@@ -25,6 +25,7 @@ from itertools import combinations
 import numpy as np
 
 from emu.errors import PlacementError
+from emu.experiment.reproduction.contest import draw_machines
 from emu.prediction.placement import best_placement, place
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.moves import (
@@ -37,15 +38,21 @@ from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Ints
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario import load, prepare
 from emu.systems.dgtp.section import DgtpJobSection
 from emu.systems.job_section import BuildContext
-from tools.paper_figures.settings import draw_cluster
 from tools.runner import Study, Work
 
 SHIPPED = ("testbed_products", "demo")
 #: Share of a makespan below which a gain is none.
 WORTH = 0.01
+
+
+def draw_cluster(count: int, draws: np.random.Generator) -> Cluster:
+    """Return machines as the DGTP paper draws them."""
+    machines = {"machines": draw_machines(count, draws)}
+    return ClusterSection.model_validate(machines).build()
 
 
 @dataclass(frozen=True)

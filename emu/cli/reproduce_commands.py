@@ -1,0 +1,87 @@
+"""``emu reproduce``: figures of papers, as this model finds them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from emu.cli.app import app, argument, option
+from emu.cli.options import Jobs, JsonTarget, emit
+from emu.cli.signs_of_life import note_stage
+from emu.errors import DataError
+from emu.experiment.reproduction.blocks import text_lines, write_blocks
+from emu.experiment.reproduction.claims import Claim, find_claims
+from emu.experiment.reproduction.rows import Row, reproduce
+from emu.host.files import write_atomic
+from emu.report.terminal import terminal
+
+#: Seeds of every claim, and those of ``--full``.
+DRAWS = 3
+MORE_DRAWS = 7
+
+
+class Form(StrEnum):
+    """What ``--as`` writes beside the text."""
+
+    HTML = "html"
+
+
+@app.command("reproduce")
+def reproduce_command(
+    paper: str = argument("PAPER", "dgtp, p3, dgcl, dorylus, or all."),
+    figure: str = argument("[FIGURE]", "figure-4, table-2, 4; default: all.", ""),
+    json_target: JsonTarget = None,
+    form: Form | None = option("--as html", "A page with the figures drawn."),
+    out: Path | None = option("FILE", "Where the page goes; default: PAPER.html."),
+    write: list[Path] = option("FILE", "Document whose marked places get rows.", ()),
+    draws: int = option(
+        "N", f"Seeds of each; default {DRAWS}, or {MORE_DRAWS}.", 0, min=0
+    ),
+    jobs: Jobs = 1,
+    *,
+    full: bool = option("--full", "More seeds, and what trains for minutes."),
+) -> None:
+    """Show figures of papers beside the same found here.
+
+    Of every number of a paper that this model can speak of a row: the paper's, what is
+    found here, their ratio, the walk of seeds and settings, why it differs, and the CPU
+    time that it took. What cannot be had says why.
+    """
+    claims = find_claims(paper, figure)
+    if write and figure:
+        problem = "gets the rows of whole papers, name no FIGURE"
+        raise DataError(problem, path=str(write[0]))
+
+    rows = _carry_out(claims, draws or (MORE_DRAWS if full else DRAWS), jobs, full=full)
+    if emit(json_target, [row.to_json() for row in rows]):
+        typer.echo("\n".join(text_lines(rows)))
+    for document in write:
+        write_blocks(document, rows)
+        typer.echo(f"written to {document}", err=True)
+    if form is not None or out is not None:
+        _write_page(out or Path(f"{paper}.html"), rows)
+
+
+def _carry_out(
+    claims: Sequence[Claim], draws: int, jobs: int, *, full: bool
+) -> list[Row]:
+    """Return the rows of claims; say on standard error how far they are."""
+    with terminal(sys.stderr).status("reproducing") as status:
+
+        def watch(text: str) -> None:
+            note_stage(text)
+            status.update(f"reproducing: {text}")
+
+        return list(reproduce(claims, draws=draws, jobs=jobs, full=full, watch=watch))
+
+
+def _write_page(path: Path, rows: Sequence[Row]) -> None:
+    # Pages take half a second to import.
+    from emu.experiment.reproduction.page import reproduction_page  # noqa: PLC0415
+
+    write_atomic(path, reproduction_page(rows))
+    typer.echo(f"written to {path}", err=True)

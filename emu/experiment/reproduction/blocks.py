@@ -1,0 +1,156 @@
+"""Rows as lines of text, and as tables of Markdown that stand in documents."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from emu.errors import DataError
+from emu.experiment.reproduction.claims import Claim
+from emu.experiment.reproduction.rows import Row
+from emu.host.files import write_atomic
+from emu.report.terminal import WIDTH
+
+#: Place of a document that rows are written into, with the paper that they are of.
+_BLOCK = re.compile(
+    r"(<!-- emu reproduce (\w+)( headlines)? -->\n).*?(<!-- end of emu reproduce -->)",
+    re.DOTALL,
+)
+_INDENT = "    "
+
+
+def format_number(value: float, digits: int = 3) -> str:
+    """Return a number with the digits that count, ``1,430`` or ``0.0123``."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def format_stated(row: Row) -> str:
+    """Return the paper's number with its unit, ``-`` where it has none."""
+    if row.stated is None:
+        return "-"
+    bounds = {"most": "up to ", "least": "from ", "mean": "mean "}
+    number = format_number(row.stated, digits=4)
+    return f"{bounds.get(row.point, '')}{number} {row.claim.unit}"
+
+
+def format_found(row: Row) -> str:
+    """Return what was found, with its interval where several seeds were tried."""
+    if row.found is None:
+        return "-"
+    half = f" ± {format_number(row.found.half)}" if row.found.count > 1 else ""
+    return f"{format_number(row.found.mean)}{half} {row.claim.unit}"
+
+
+def format_ratio(row: Row) -> str:
+    """Return found over stated, ``-`` where one is missing."""
+    return "-" if row.ratio is None else format_number(row.ratio)
+
+
+def by_claim(rows: Sequence[Row]) -> Iterator[tuple[Claim, list[Row]]]:
+    """Yield every claim with its rows."""
+    for _, group in groupby(rows, key=lambda row: id(row.claim)):
+        own = list(group)
+        yield own[0].claim, own
+
+
+def _explain(row: Row) -> str:
+    return row.refused or row.claim.why
+
+
+def text_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield rows as text of at most `WIDTH` columns, the claims one after the other."""
+    for claim, own in by_claim(rows):
+        heading = f"{claim.paper} {claim.place}: {claim.title}"
+        yield from textwrap.wrap(heading, WIDTH, subsequent_indent=_INDENT)
+        for row in own:
+            if row.stated is None and row.found is None:
+                continue
+            point = f"{row.point:20}" if row.point else ""
+            numbers = f"paper {format_stated(row):16} here {format_found(row):20}"
+            yield f"{_INDENT}{point}{numbers} ratio {format_ratio(row)}"
+
+        first = own[0]
+        cost = f"; {first.seconds:.1f} s of CPU" if first.settings else ""
+        for sentence in (first.settings + cost, _explain(first), claim.reading):
+            for line in textwrap.wrap(sentence, WIDTH - len(_INDENT)):
+                yield _INDENT + line
+        yield ""
+    yield summarise(rows)
+
+
+def summarise(rows: Sequence[Row]) -> str:
+    """Return one sentence: how many numbers are reproduced, and how many are not."""
+    compared = [row for row in rows if row.ratio is not None]
+    reproduced = sum(row.is_reproduced for row in compared)
+    refused = len({id(row.claim) for row in rows if row.refused})
+    return (
+        f"{len(compared)} numbers compared: {reproduced} within a fifth of the "
+        f"paper's, {len(compared) - reproduced} not; {refused} claims without one"
+    )
+
+
+def _cells(row: Row) -> list[str]:
+    title = f"{row.claim.title}: {row.point}" if row.point else row.claim.title
+    return [
+        row.claim.place,
+        title,
+        format_stated(row),
+        format_found(row),
+        format_ratio(row),
+    ]
+
+
+def markdown_table(rows: Sequence[Row]) -> str:
+    """Return rows as a table; what a claim says stands in its first row alone."""
+    lines = [
+        "figure | compared | paper | here | ratio | walk, settings | why | CPU, s",
+        "---|---|---|---|---|---|---|---",
+    ]
+    for _, own in by_claim(rows):
+        for row in own:
+            is_first = row is own[0]
+            seconds = f"{row.seconds:.1f}" if is_first and row.settings else ""
+            remarks = [row.settings, _explain(row)] if is_first else ["", ""]
+            lines.append(" | ".join([*_cells(row), *remarks, seconds]).rstrip())
+    return "\n".join(lines)
+
+
+def headline_table(rows: Sequence[Row]) -> str:
+    """Return the rows of claims that are marked as headlines, a figure per cell."""
+    heading = "figure | compared | paper | here | ratio"
+    chosen = [row for row in rows if row.claim.headline]
+    lines = [" | ".join(_cells(row)) for row in chosen]
+    return "\n".join([heading, "---|---|---|---|---", *lines])
+
+
+def write_blocks(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows into the marked places of a document.
+
+    A place whose paper was not carried out stays as it is. Raises DataError when the
+    document has no such place, or cannot be read or written.
+    """
+    carried_out = {row.claim.paper for row in rows}
+
+    def replace_block(match: re.Match[str]) -> str:
+        begin, paper, headlines, end = match.groups()
+        if paper not in carried_out:
+            return match[0]
+        chosen = [row for row in rows if row.claim.paper == paper]
+        table = headline_table(chosen) if headlines else markdown_table(chosen)
+        return f"{begin}\n{table}\n\n{summarise(chosen)}.\n\n{end}"
+
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+    written, count = _BLOCK.subn(replace_block, text)
+    if not count:
+        problem = "has no place for rows, write <!-- emu reproduce PAPER --> and "
+        problem += "<!-- end of emu reproduce -->"
+        raise DataError(problem, path=str(path))
+    write_atomic(path, written)

@@ -1,0 +1,260 @@
+"""Claims carried out: the paper's number and ours, side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from operator import itemgetter
+from statistics import fmean
+from typing import Any
+
+from emu.errors import EmulatorError
+from emu.experiment.reproduction.claims import Claim, Point, Side, evaluate
+from emu.experiment.reproduction.contest import hold_contest
+from emu.experiment.reproduction.figures import (
+    cpu_minutes_of_placing,
+    describe,
+    find_crossing,
+    list_published,
+    measure_scenario,
+    measure_sides,
+    scenario_of,
+)
+from emu.experiment.reproduction.whole_graph import PLAN_FIGURES, fit_line
+from emu.experiment.spread import spread
+from emu.runs.intervals import Interval, interval
+from emu.scenario import Scenario
+
+#: Measures that compare whole experiments; every other is a figure of a scenario.
+EXPERIMENTS: Mapping[str, Callable[[Claim, int, Mapping[str, Any]], list[float]]] = {
+    "contest": hold_contest,
+    "crossing": find_crossing,
+    "line": fit_line,
+    "published": list_published,
+}
+#: Label of a row of all points -> what it takes of their values.
+_CHOICES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "least": min,
+    "most": max,
+    "mean": fmean,
+}
+#: A figure within this share of the paper's is reproduced.
+BAND = 0.2
+
+
+def find_figure(scenario: Scenario, name: str) -> float:
+    """Return a figure of a scenario by its name in papers.yaml.
+
+    Raises KeyError when there is no such figure, and as the figure does.
+    """
+    if name in PLAN_FIGURES:
+        return PLAN_FIGURES[name](scenario)
+    if name == "placing":
+        return cpu_minutes_of_placing(scenario)
+    return measure_scenario(scenario, name)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of a paper and the same found here."""
+
+    claim: Claim
+    point: str
+    """Label of the point; ``least``, ``most``, where all points have one number."""
+    stated: float | None
+    """The paper's number, None where it has none."""
+    found: Interval | None
+    """Mean and half of its 95 % interval; None where it was refused."""
+    settings: str
+    seconds: float
+    """CPU time of the whole claim, which its rows share."""
+    refused: str = ""
+    curve: tuple[Interval, ...] = ()
+    """What was found at every point of the claim."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Found over stated."""
+        if self.found is None or not self.stated:
+            return None
+        return self.found.mean / self.stated
+
+    @property
+    def is_reproduced(self) -> bool:
+        """True where the ratio is within `BAND` of 1."""
+        return self.ratio is not None and abs(self.ratio - 1) <= BAND
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row with the keys of its claim that a reader asks for."""
+        claim = self.claim
+        found = None if self.found is None else asdict(self.found)
+        labels = [point.label for point in claim.points]
+        return {
+            "paper": claim.paper,
+            "figure": claim.figure,
+            "title": claim.title,
+            "point": self.point,
+            "unit": claim.unit,
+            "stated": self.stated,
+            "found": found,
+            "ratio": self.ratio,
+            "points": {
+                label: asdict(value)
+                for label, value in zip(labels, self.curve, strict=False)
+            },
+            "settings": self.settings,
+            "why": claim.why,
+            "refused": self.refused,
+            "quote": [*claim.quote],
+            "reading": claim.reading,
+            "cpu_seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one seed gives: the values of the points, and what that took."""
+
+    values: list[float]
+    settings: str
+    seconds: float
+
+
+def carry_out(claim: Claim, seed: int) -> Draw:
+    """Return what a claim finds with one seed, by point.
+
+    Raises ScenarioError, PlacementError, DataError as its scenarios do.
+    """
+    began = time.process_time()
+    if claim.measure in EXPERIMENTS:
+        values = EXPERIMENTS[claim.measure](claim, seed, claim.options)
+    else:
+        values = measure_sides(claim, seed, find_figure)
+
+    return Draw(
+        values=values,
+        settings=describe_claim(claim, seed),
+        seconds=time.process_time() - began,
+    )
+
+
+def describe_claim(claim: Claim, seed: int) -> str:
+    """Return what the sides of a claim are called, their walk and their graph.
+
+    Raises ScenarioError, DataError as `scenario_of`.
+    """
+    sides = [claim.first]
+    if claim.compare != "alone":
+        sides.append(claim.second)
+    labels = [side.label for side in sides if side.label]
+
+    point = claim.points[0]
+    side = sides[-1]
+    if claim.measure == "contest":  # whose edits are none of a scenario
+        point = Point()
+        side = Side()
+    scenario = scenario_of(claim, point, side, seed)
+
+    words = [" / ".join(labels), describe(scenario)]
+    return "; ".join(filter(None, words))
+
+
+def _numbers_of(claim: Claim) -> list[tuple[str, float | None]]:
+    """Return the label and the paper's number of every row of a claim."""
+    if claim.each or not claim.numbers:
+        labels = [point.label for point in claim.points]
+        if not claim.each:
+            return [(label, None) for label in labels]
+        stated = [evaluate(text) for text in claim.each]
+        return [*zip(labels, stated, strict=True)]
+
+    of_all_points = {"least": claim.least, "most": claim.most, "mean": claim.mean}
+    return [(name, evaluate(text)) for name, text in of_all_points.items() if text]
+
+
+def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
+    """Return the rows of a claim that was carried out with one seed or several."""
+    by_point = zip(*(draw.values for draw in draws), strict=True)
+    curve = tuple(interval(values) for values in by_point)
+    rows = []
+    for number, (label, stated) in enumerate(_numbers_of(claim)):
+        choose = _CHOICES.get(label, itemgetter(number))
+        values = [choose(draw.values) for draw in draws]
+        row = Row(
+            claim=claim,
+            point=label,
+            stated=stated,
+            found=interval(values),
+            settings=draws[0].settings,
+            seconds=sum(draw.seconds for draw in draws),
+            curve=curve,
+        )
+        rows.append(row)
+    return rows
+
+
+def refused_rows(claim: Claim, reason: str) -> list[Row]:
+    """Return the rows of a claim that has none of ours, and why."""
+    numbers = _numbers_of(claim) if claim.numbers else [("", None)]
+    return [
+        Row(
+            claim=claim,
+            point=label,
+            stated=stated,
+            found=None,
+            settings="",
+            seconds=0.0,
+            refused=reason,
+        )
+        for label, stated in numbers
+    ]
+
+
+def reproduce(
+    claims: Sequence[Claim],
+    *,
+    draws: int = 3,
+    jobs: int = 1,
+    full: bool = False,
+    watch: Callable[[str], None] = lambda _: None,
+) -> Iterator[Row]:
+    """Yield the rows of claims in their order, once all are carried out.
+
+    Parameters
+    ----------
+    draws
+        Seeds of every claim that draws something.
+    jobs
+        Processes; 0 is one for each core.
+    full
+        Whether those that train for minutes are carried out too.
+    watch
+        Is told after every piece how many are done.
+    """
+    pieces = []
+    for claim in claims:
+        if not claim.refused and (full or not claim.full):
+            seeds = range(draws if claim.drawn else 1)
+            pieces += [(claim, seed) for seed in seeds]
+
+    done: dict[int, list[Draw]] = {}
+    failed: dict[int, str] = {}
+    work = spread(lambda number: carry_out(*pieces[number]), len(pieces), jobs)
+    with closing(work) as results:
+        for count, (number, result) in enumerate(results, start=1):
+            claim, _ = pieces[number]
+            watch(f"{count} of {len(pieces)}: {claim.paper} {claim.place}")
+            if isinstance(result, EmulatorError):
+                failed[id(claim)] = f"failed: {result}"
+            else:
+                done.setdefault(id(claim), []).append(result)
+
+    for claim in claims:
+        reason = claim.refused or failed.get(id(claim))
+        if id(claim) in done and not reason:
+            yield from rows_of(claim, done[id(claim)])
+        else:
+            reason = reason or "trains for minutes of CPU: add --full"
+            yield from refused_rows(claim, reason)

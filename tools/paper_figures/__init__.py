@@ -1,1 +1,0 @@
-"""The paper's simulation study (section VI-B): its settings, contenders and figures."""
