@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from emu.experiment.reproduction.blocks import by_claim, markdown_table
-from emu.experiment.reproduction.claims import Claim, find_claims, read_papers
-from emu.experiment.reproduction.rows import Draw, Row, reproduce, rows_of
+from emu.reproduction.blocks import by_claim, markdown_table
+from emu.reproduction.claims import Claim, find_claims, read_papers
+from emu.reproduction.rows import Draw, Row, reproduce, rows_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reproduction.md"

@@ -13,11 +13,11 @@ from emu.cli.app import app, argument, option
 from emu.cli.options import Jobs, JsonTarget, emit
 from emu.cli.signs_of_life import note_stage
 from emu.errors import DataError
-from emu.experiment.reproduction.blocks import text_lines, write_blocks
-from emu.experiment.reproduction.claims import Claim, find_claims
-from emu.experiment.reproduction.rows import Row, reproduce
 from emu.host.files import write_atomic
 from emu.report.terminal import terminal
+from emu.reproduction.blocks import text_lines, write_blocks
+from emu.reproduction.claims import Claim, find_claims
+from emu.reproduction.rows import Row, reproduce
 
 #: Seeds of every claim, and those of ``--full``.
 DRAWS = 3
@@ -81,7 +81,7 @@ def _carry_out(
 
 def _write_page(path: Path, rows: Sequence[Row]) -> None:
     # Pages take half a second to import.
-    from emu.experiment.reproduction.page import reproduction_page  # noqa: PLC0415
+    from emu.reproduction.page import reproduction_page  # noqa: PLC0415
 
     write_atomic(path, reproduction_page(rows))
     typer.echo(f"written to {path}", err=True)

@@ -25,7 +25,6 @@ from itertools import combinations
 import numpy as np
 
 from emu.errors import PlacementError
-from emu.experiment.reproduction.contest import draw_machines
 from emu.prediction.placement import best_placement, place
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.moves import (
@@ -39,6 +38,7 @@ from emu.prediction.scheduling.compiled_problem import Ints
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
 from emu.problem.fields.cluster_section import ClusterSection
+from emu.reproduction.contest import draw_machines
 from emu.scenario import load, prepare
 from emu.systems.dgtp.section import DgtpJobSection
 from emu.systems.job_section import BuildContext

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.experiment.reproduction.claims import Claim, Point, Side, read_papers
 from emu.experiment.systems import as_variant
 from emu.graph_data.synthetic_graph import PRESETS
 from emu.prediction.analysis.throughput import Cost, pace
 from emu.problem import Schedule
+from emu.reproduction.claims import Claim, Point, Side, read_papers
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.experiment import cost_of
 from emu.scenario.scenario_file import loads

@@ -11,9 +11,10 @@ from statistics import fmean
 from typing import Any
 
 from emu.errors import EmulatorError
-from emu.experiment.reproduction.claims import Claim, Point, Side, evaluate
-from emu.experiment.reproduction.contest import hold_contest
-from emu.experiment.reproduction.figures import (
+from emu.experiment.spread import spread
+from emu.reproduction.claims import Claim, Point, Side, evaluate
+from emu.reproduction.contest import hold_contest
+from emu.reproduction.figures import (
     cpu_minutes_of_placing,
     describe,
     find_crossing,
@@ -22,8 +23,7 @@ from emu.experiment.reproduction.figures import (
     measure_sides,
     scenario_of,
 )
-from emu.experiment.reproduction.whole_graph import PLAN_FIGURES, fit_line
-from emu.experiment.spread import spread
+from emu.reproduction.whole_graph import PLAN_FIGURES, fit_line
 from emu.runs.intervals import Interval, interval
 from emu.scenario import Scenario
 

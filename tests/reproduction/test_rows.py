@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from emu.experiment.reproduction.claims import Claim, Point, find_claims
-from emu.experiment.reproduction.figures import (
+from emu.reproduction.claims import Claim, Point, find_claims
+from emu.reproduction.figures import (
     compare,
     experiment_of,
     find_crossing,
     scenario_of,
 )
-from emu.experiment.reproduction.rows import Draw, Row, reproduce, rows_of
+from emu.reproduction.rows import Draw, Row, reproduce, rows_of
 from emu.runs.intervals import interval
 
 

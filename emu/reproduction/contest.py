@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement
-from emu.experiment.reproduction.claims import Claim, Point, Side, find_claims
-from emu.experiment.reproduction.figures import compare, experiment_of, scenario_of
 from emu.prediction.placement.baselines import place_ifs
 from emu.problem import Job, Realization
+from emu.reproduction.claims import Claim, Point, Side, find_claims
+from emu.reproduction.figures import compare, experiment_of, scenario_of
 from emu.scenario import Experiment, Scenario, load
 
 NIC_GBITS = (10, 20, 50)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emu.experiment.reproduction.claims import find_claims
-from emu.experiment.reproduction.figures import scenario_of
-from emu.experiment.reproduction.rows import carry_out
-from emu.experiment.reproduction.whole_graph import (
+from emu.graph_data import open_layers
+from emu.reproduction.claims import find_claims
+from emu.reproduction.figures import scenario_of
+from emu.reproduction.rows import carry_out
+from emu.reproduction.whole_graph import (
     PLAN_FIGURES,
     fit_line,
     gather_seconds,
     milliseconds_on_links,
     replication_factor,
 )
-from emu.graph_data import open_layers
 from emu.scenario import Scenario
 from emu.systems.dgcl import plans
 

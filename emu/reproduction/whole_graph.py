@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from emu.experiment.reproduction.claims import Claim, Side
-from emu.experiment.reproduction.figures import experiment_of, scenario_of
 from emu.graph_data import WholeGraph, open_layers
 from emu.graph_data.whole_graph import Part
+from emu.reproduction.claims import Claim, Side
+from emu.reproduction.figures import experiment_of, scenario_of
 from emu.scenario import Scenario
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.planner import Plan, Topology

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from emu.errors import DataError
-from emu.experiment.reproduction.claims import (
+from emu.reproduction.claims import (
     Claim,
     evaluate,
     find_claims,
     read_papers,
 )
-from emu.experiment.reproduction.figures import scenario_of
-from emu.experiment.reproduction.rows import EXPERIMENTS
+from emu.reproduction.figures import scenario_of
+from emu.reproduction.rows import EXPERIMENTS
 
 #: Folder with the texts of the papers, which are not ours to ship.
 TEXTS = os.environ.get("EMU_PAPERS", "")

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.experiment.reproduction.blocks import (
+from emu.reproduction.blocks import (
     format_number,
     summarise,
     text_lines,
     write_blocks,
 )
-from emu.experiment.reproduction.claims import read_papers
-from emu.experiment.reproduction.page import Axis, reproduction_page
-from emu.experiment.reproduction.rows import Draw, Row, reproduce, rows_of
+from emu.reproduction.claims import read_papers
+from emu.reproduction.page import Axis, reproduction_page
+from emu.reproduction.rows import Draw, Row, reproduce, rows_of
 
 CLAIMS = read_papers().claims
 

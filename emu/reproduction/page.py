@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from emu.experiment.reproduction.blocks import (
+from emu.report.html import markup as html
+from emu.report.html.page import whole_page
+from emu.report.terminal import plain_table
+from emu.reproduction.blocks import (
     by_claim,
     format_found,
     format_number,
@@ -15,11 +18,8 @@ from emu.experiment.reproduction.blocks import (
     format_stated,
     summarise,
 )
-from emu.experiment.reproduction.claims import Claim, read_papers
-from emu.experiment.reproduction.rows import Row
-from emu.report.html import markup as html
-from emu.report.html.page import whole_page
-from emu.report.terminal import plain_table
+from emu.reproduction.claims import Claim, read_papers
+from emu.reproduction.rows import Row
 from emu.runs.intervals import Interval
 
 _WIDTH = 520

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import InfeasiblePlacement
-from emu.experiment.reproduction.contest import (
+from emu.reproduction.contest import (
     NIC_GBITS,
     draw_machines,
     peak_to_mean,

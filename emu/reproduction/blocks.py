@@ -9,10 +9,10 @@ from itertools import groupby
 from pathlib import Path
 
 from emu.errors import DataError
-from emu.experiment.reproduction.claims import Claim
-from emu.experiment.reproduction.rows import Row
 from emu.host.files import write_atomic
 from emu.report.terminal import WIDTH
+from emu.reproduction.claims import Claim
+from emu.reproduction.rows import Row
 
 #: Place of a document that rows are written into, with the paper that they are of.
 _BLOCK = re.compile(
