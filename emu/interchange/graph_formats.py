@@ -90,6 +90,12 @@ GRAPH_FORMATS = (
         (IMPORT,),
         holds="part*/graph.dgl",
     ),
+    Format(
+        "a data set of GraphSAINT",
+        conversion="emu import FILE/adj_full.npz -o NAME --features FILE/feats.npy "
+        "--labels FILE/class_map.json --splits FILE/role.json",
+        holds="adj_full.npz",
+    ),
     Format("a table of Parquet", conversion=_PANDAS.format("parquet"), magic=b"PAR1"),
     Format("a table of Arrow", conversion=_PANDAS.format("feather"), magic=b"ARROW1"),
     Format("a table of ORC", conversion=_PANDAS.format("orc"), magic=b"ORC"),
@@ -156,6 +162,11 @@ GRAPH_FORMATS = (
         pattern=r"^p\s+(edge|col|tw)\s+\d",
     ),
     Format(
+        "TGF",
+        conversion="sed '1,/^#/d' FILE > edges.txt, then emu import edges.txt",
+        pattern=r"\A(?!#)(.*\n){1,10}?#[ \t]*$",
+    ),
+    Format(
         "DOT of Graphviz",
         conversion=_NETWORKX.format("nx_pydot.read_dot('FILE')"),
         pattern=r"\A\s*(strict\s+)?(di)?graph\b[^\[\n]*\{",
@@ -214,7 +225,19 @@ COMMON_FORMATS = (
         conversion="unpack it; what emu share wrote, emu audit takes: emu audit FILE",
         magic=b"PK",
     ),
+)
+_TABLE = "write a table (csv); features and labels may be npy, npz or json"
+#: What no table is, known by little more than its first letter.
+OTHER_FORMATS = (
     Format("packed by bzip2", conversion="unpack it: bunzip2 FILE", magic=b"BZh"),
     Format("packed by xz", conversion="unpack it: unxz FILE", magic=b"\xfd7zXZ"),
     Format("packed by zstd", conversion="unpack it: unzstd FILE", magic=b"(\xb5/\xfd"),
+    Format("a packed archive (zip)", conversion="unpack it first", magic=b"PK\x03\x04"),
+    Format("XML", conversion=_TABLE, pattern=r"\A\s*<"),
+    Format("JSON", conversion=_TABLE, pattern=r"\A\s*[{\[]"),
+    Format(
+        "a binary file of no known format",
+        conversion=f"unpack it where it is an archive, else {_TABLE}",
+        pattern="\0",
+    ),
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from emu.interchange.graph_formats import COMMON_FORMATS, GRAPH_FORMATS, JSON_GRAPHS
-from emu.interchange.recognise import (
-    IMPORT,
-    Format,
-    recognise,
-    refuse_other_formats,
+from emu.interchange.graph_formats import (
+    COMMON_FORMATS,
+    GRAPH_FORMATS,
+    JSON_GRAPHS,
+    OTHER_FORMATS,
 )
+from emu.interchange.recognise import Format, recognise, refuse_other_formats
 from emu.interchange.topology_formats import TOPOLOGY_FORMATS
 from emu.interchange.workload_formats import WORKLOAD_FORMATS
 
@@ -24,12 +24,8 @@ FORMATS: tuple[Format, ...] = (
 
 
 def check_command(path: Path, command: str) -> None:
-    """Raise DataError where a file is of a format that the command does not take.
-
-    Graphs are left to their readers, which know more ways.
-    """
-    formats = [*TOPOLOGY_FORMATS, *WORKLOAD_FORMATS] if command == IMPORT else FORMATS
-    refuse_other_formats(path, command, formats)
+    """Raise DataError where a file is of a format that the command does not take."""
+    refuse_other_formats(path, command, FORMATS)
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -38,7 +34,7 @@ def describe(path: Path) -> dict[str, Any]:
     Format and way are empty of what is of no known format. Raises DataError when the
     file cannot be read.
     """
-    row = recognise(path, (*FORMATS, *COMMON_FORMATS)) or Format("")
+    row = recognise(path, (*FORMATS, *COMMON_FORMATS, *OTHER_FORMATS)) or Format("")
     name = str(path)
     return {
         "file": name,

@@ -64,6 +64,12 @@ TOPOLOGY_FORMATS = (
         conversion=_INFRAGRAPH,
         pattern=r"<topology\b|<!DOCTYPE topology|^Machine \(|^Machine L#",
     ),
+    Format(
+        "a matrix of rocm-smi --showtopo",
+        conversion="it states weights and hops, no rates: state cluster.machines, "
+        "links and routes (docs/scenarios.md)",
+        pattern=r"ROCm System Management|between two GPUs",
+    ),
     GPU_MATRIX,
     SLURM,
     ASTRA,

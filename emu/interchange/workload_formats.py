@@ -101,8 +101,7 @@ WORKLOAD_FORMATS = (
         "a log of jobs in the Standard Workload Format",
         conversion="it states no bytes between tasks: write its jobs as jobs of a "
         "scenario (docs/scenarios.md#jobs)",
-        pattern=r"\A;\s*\w+",
-        suffixes=(".swf", ".swf.txt"),
+        pattern=r"\A(;.*\n)+\s*\d+(\s+-?\d+(\.\d+)?){17}\s*$",
     ),
     Format(
         "a table of Alibaba's cluster trace",

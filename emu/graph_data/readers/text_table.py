@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.graph_data.readers import recognised
 from emu.graph_data.readers.columns import Column, is_number, whole
 from emu.graph_data.readers.questions import name_some
 from emu.host.input_file import open_gzip, open_input
+from emu.interchange.graph_formats import OTHER_FORMATS
+from emu.interchange.known_formats import FORMATS
+from emu.interchange.recognise import IMPORT, refuse_other_formats
 from emu.names import printable
 
 #: Takes a line for a person who waits.
@@ -369,7 +371,7 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
 
     Raises DataError when it holds no row, or is a file of another kind.
     """
-    recognised.refuse(path, "\n".join(first_lines(path, recognised.LINES)))
+    refuse_other_formats(path, IMPORT, (*FORMATS, *OTHER_FORMATS))
     rows: list[tuple[int, str]] = []
     comment = ""
     above = ""
