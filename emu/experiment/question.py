@@ -60,7 +60,7 @@ class Question:
     target: Target | None = None
     """Accuracy to train to; None: as long as the file says."""
     seeds: int = 1
-    """How many: that of the scenario and those that follow it."""
+    """Number of seeds: that of the scenario and those that follow it."""
     per_machine: bool = False
     """True where every mini-batch system has a worker on each machine, whatever number
     of workers the file states; seeds per step stay the same."""
