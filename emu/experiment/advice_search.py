@@ -304,7 +304,7 @@ class Search:
         # Others may be better with these settings, or fast enough for a deadline.
         trials = self.time_sets(row, self.sets, prospect.settings)
         prospect = self.prefer(prospect, trials, prospect.learning)
-        self.drop_idle(prospect)
+        self.settle(self.drop_idle(prospect), slack=_RIVAL)
 
     def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
         """Return the machines among which a choice chooses with other figures.
@@ -323,8 +323,8 @@ class Search:
         tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
         return sorted(tried)
 
-    def drop_idle(self, prospect: Prospect) -> None:
-        """Pool a prospect without settings that are of no use beside the others."""
+    def drop_idle(self, prospect: Prospect) -> Prospect:
+        """Return a prospect without settings that are of no use beside the others."""
         for key in prospect.settings:
             if key in ("job.batch_size", "job.fanouts"):  # which are another training
                 continue
@@ -335,6 +335,7 @@ class Search:
                 trial = self.pick(trials, prospect.learning)
                 if self.judge(trial) <= self.judge(prospect):
                     prospect = trial
+        return prospect
 
     def try_batch(
         self, prospect: Prospect, batch_size: int, fanouts: Sequence[int]
