@@ -1,4 +1,4 @@
-"""What an answer supposes: machines, walk, seeds per step, length, settings, seeds.
+"""Premises of an answer: machines, walk, seeds per step, length, settings, seeds.
 
 Every output that ranks begins with one line of it, so that two numbers which differ
 show in what.
@@ -16,7 +16,7 @@ _WALKS = 3
 
 @dataclass(frozen=True)
 class Premises:
-    """What decides an answer beside the file, its row and its placement, in words."""
+    """Words on all that decides an answer beside the file, row and placement."""
 
     machines: str
     """Where it stands: ``on m0 alone``."""

@@ -1,4 +1,4 @@
-"""What limits a schedule, how busy what trains is, and what decides its weights."""
+"""Limits of a schedule, the share that is trained, and what decides its weights."""
 
 from __future__ import annotations
 
