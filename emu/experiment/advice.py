@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import floor, inf
+from math import floor, inf, isnan
 from typing import Any
 
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.advice_search import Choice, Prospect, Search, Terms
+from emu.experiment.advice_search import Search
 from emu.experiment.learning_rates import rates_words
 from emu.experiment.levers import Lever, list_levers
+from emu.experiment.prospects import Choice, Prospect, Terms
 from emu.experiment.question import answer, reason
 from emu.experiment.systems import WITHIN, Target, variant_named
 from emu.problem.fields.quantities import combine, write_times
@@ -64,7 +65,7 @@ class Advice:
 
     @property
     def premises(self) -> str:
-        """What is held, what is chosen, and what was tried, in one line."""
+        """Premises of the best choice, and the rates that were tried, in one line."""
         parts = [self.best.answer.premises.line()]
         parts += rates_words(self.tried)
         return "; ".join(parts)
@@ -214,12 +215,17 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
         raise scenario.origin.error(("job", "optimizer"), problem)
 
     accuracy = progress.accuracy["valid"]
+    if isnan(accuracy[-1]):
+        problem = "has no valid vertices: write --to accuracy=0.8,split=train, say"
+        raise scenario.origin.error(("job", "dataset"), problem)
     levels = hold(accuracy[: progress.spaced])
     level = float(levels.max() if len(levels) else accuracy[-1])
-    if not level >= 1 / _STEPS:  # not a number where no vertex is to be validated
+    if level < 1 / _STEPS:
         problem = "learns nothing in its own length: write --to accuracy=0.8, say"
         raise scenario.origin.error(("job",), problem)
-    return Target(floor(level * _STEPS) / _STEPS, within=within)
+    own_passes = progress.spaced
+    accuracy_held = floor(level * _STEPS) / _STEPS
+    return Target(accuracy_held, within=max(within, own_passes))
 
 
 def _list_finalists(search: Search, stated: Choice | EmulatorError) -> list[Choice]:

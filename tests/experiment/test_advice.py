@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.advice import Advice, advise, find_target
-from emu.experiment.advice_search import Choice, Terms
 from emu.experiment.job_shares import combine_counts, list_counts, share_machines
 from emu.experiment.learning_rates import find_rate, list_rates, next_rate
 from emu.experiment.levers import Lever, list_levers
+from emu.experiment.prospects import Choice, Terms
 from emu.experiment.question import Answer, Question, answer
 from emu.experiment.systems import Target, as_variant, list_variants
 from emu.prediction.analysis.throughput import job_times
@@ -334,7 +334,8 @@ def test_the_best_rate_is_the_one_with_the_fewest_steps(system: str) -> None:
     for rate in (0.003, 0.01, 0.03, 0.1, 0.3):
         with suppress(NotReached):
             scenario = target.end(load(plain, {"job.optimizer.lr": rate}))
-            steps[rate] = look_until(scenario, prepare(plain).simulate)[-1].step
+            whole = scenario.model_copy(update={"until": None})
+            steps[rate] = look_until(scenario, prepare(whole).simulate)[-1].step
     assert found.best.steps == min(steps.values())
     assert steps[found.best.rate] == found.best.steps
     kept = find_rate(plain, target, keep=True)
