@@ -16,11 +16,11 @@ from emu.cli.options import JsonTarget, Overrides, emit
 from emu.cli.signs_of_life import note_stage
 from emu.errors import ScenarioError
 from emu.experiment.advice import Advice, advise, find_target
-from emu.experiment.advice_search import Choice, Terms
 from emu.experiment.job_shares import JobAdvice, share_machines
+from emu.experiment.prospects import Choice, Terms
 from emu.experiment.systems import WITHIN, Target
 from emu.report.terminal import terminal
-from emu.scenario import write_scenario
+from emu.scenario import Scenario, write_scenario
 from emu.training.looks import HELD
 from emu.units import MONEY
 
@@ -85,12 +85,7 @@ def advise_command(
         seeds=seeds,
         keep_rate=keep_rate,
     )
-    if scenario.jobs and terms != Terms(terms.target, seeds=seeds):
-        problem = "are of one job: leave them out of several"
-        names = "--budget, --deadline, --max-staleness, --keep-lr"
-        raise ScenarioError(problem, file=names)
-    if by_sum and not scenario.jobs:
-        raise ScenarioError("is of several jobs, write jobs", file="--sum")
+    _check_jobs(scenario, terms, by_sum=by_sum)
 
     with terminal(sys.stderr).status("advising") as status:
 
@@ -115,3 +110,13 @@ def advise_command(
         terminal().print(*advice.lines(), sep="\n")
     for line in advice.remarks():
         typer.echo(line, err=True)
+
+
+def _check_jobs(scenario: Scenario, terms: Terms, *, by_sum: bool) -> None:
+    """Raise ScenarioError where options are not of as many jobs as the file has."""
+    if scenario.jobs and terms != Terms(terms.target, seeds=terms.seeds):
+        problem = "are of one job: leave them out of several"
+        names = "--budget, --deadline, --max-staleness, --keep-lr"
+        raise ScenarioError(problem, file=names)
+    if by_sum and not scenario.jobs:
+        raise ScenarioError("is of several jobs, write jobs", file="--sum")

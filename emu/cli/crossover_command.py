@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import emu
 from emu.cli import options
@@ -59,6 +60,11 @@ def crossover(
         pair = systems[0], systems[1]
         outcome = find_crossover(scenario, key, pair, ends, watch)
     if emit(json_target, system_tables.crossover_json(outcome)):
-        premises = [row.premises for side in outcome.sides for row in side.answers]
+        # The table has the values of the key.
+        premises = [
+            replace(row.premises, settings="")
+            for side in outcome.sides
+            for row in side.answers
+        ]
         terminal().print(premise_line(premises))
         terminal().print(system_tables.crossover_table(outcome))

@@ -14,9 +14,10 @@ from math import floor, inf, isnan
 from typing import Any
 
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.advice_search import Choice, Prospect, Search, Terms
+from emu.experiment.advice_search import Search
 from emu.experiment.learning_rates import rates_words
 from emu.experiment.levers import Lever, list_levers
+from emu.experiment.prospects import Choice, Prospect, Terms
 from emu.experiment.question import answer, reason
 from emu.experiment.systems import WITHIN, Target, variant_named
 from emu.problem.fields.quantities import combine, write_times
@@ -64,7 +65,7 @@ class Advice:
 
     @property
     def premises(self) -> str:
-        """What is held, what is chosen, and what was tried, in one line."""
+        """Premises of the best choice, and the rates that were tried, in one line."""
         parts = [self.best.answer.premises.line()]
         parts += rates_words(self.tried)
         return "; ".join(parts)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError, ScenarioError
+from emu.experiment.machine_memory import most_waiting
 from emu.graph_data.sources import source_of
 from emu.host.foreign_code import INSTALL_TORCH, is_installed
 from emu.host.this_host import memory
 from emu.prediction.analysis.link_load import FullQueues, full_queues, peak_rate
 from emu.prediction.simulation import simulate
-from emu.problem import Schedule
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.scenario.setup import setup_to_run
@@ -38,8 +36,6 @@ _TENSORS = 6
 #: of one TCP connection that remains for payloads: processes pace and log them too.
 #: Both are estimates; no series of runs, trusted and untrusted, was taken to fit them.
 _END, _LEFT = 5e-4, 0.5
-#: Buffers have four sizes per power of two, and one more is filled meanwhile.
-_ROUNDING = 1.25
 
 
 @dataclass(frozen=True)
@@ -155,43 +151,6 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
         if any(job.tasks[t].phase == "training" for t in learns):
             total += _TORCH
     return total
-
-
-def most_waiting(
-    schedule: Schedule,
-    volumes: NDArray[np.float64],
-    edges: Collection[int] | None = None,
-) -> float:
-    """Return the most bytes that payloads hold at a time, emulated ones.
-
-    A payload is there from the start of the task that makes it until the end of the one
-    that reads it, or of the run. Of every edge between processes the largest is there
-    twice: it leaves while it comes. ``volumes`` are bytes by edge and iteration, also
-    of edges within a machine; of some ``edges`` alone, by default of all.
-    """
-    job = schedule.problem.job
-    starts, ends, sizes, twice = [], [], [], 0.0
-    for e, edge in enumerate(job.edges):
-        count = job.flow_counts[e]
-        beside = edges is not None and e not in edges
-        if job.control[e] or edge.credit or not count or beside:
-            continue
-        reads = np.arange(count) + edge.lag
-        end = np.full(count, schedule.makespan)
-        if not edge.latest:  # it may be read at any time
-            end = schedule.task_end[edge.destination, reads]
-        starts.append(schedule.task_start[edge.source, :count])
-        ends.append(end)
-        sizes.append(volumes[e, :count])
-        twice += float(volumes[e, :count].max())
-    if not sizes:
-        return 0.0
-    size = np.concatenate(sizes)
-    times = np.concatenate([*starts, *ends])
-    # What ends as something begins is still there: the new comes before the old goes.
-    change = np.concatenate([size, -size])
-    order = np.lexsort((change < 0, times))
-    return float(np.cumsum(change[order]).max() + twice) * _ROUNDING
 
 
 def strain(known: DryRun, cores: int, loopback: float | None) -> str:

@@ -7,11 +7,12 @@ of the whole graph, and messages at a time. Not the code, nor the graph's struct
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import ScenarioError
-from emu.experiment.dry_run import most_waiting
 from emu.graph_data import open_for
 from emu.problem import Schedule
 from emu.scenario import Experiment
@@ -19,6 +20,46 @@ from emu.systems.device_memory import RESOURCE
 from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS
 from emu.systems.system import list_transfers, state_bytes
 from emu.units import format_size
+
+#: Buffers have four sizes per power of two, and one more is filled meanwhile.
+_ROUNDING = 1.25
+
+
+def most_waiting(
+    schedule: Schedule,
+    volumes: NDArray[np.float64],
+    edges: Collection[int] | None = None,
+) -> float:
+    """Return the most bytes that payloads hold at a time, emulated ones.
+
+    A payload is there from the start of the task that makes it until the end of the one
+    that reads it, or of the run. Of every edge between processes the largest is there
+    twice: it leaves while it comes. ``volumes`` are bytes by edge and iteration, also
+    of edges within a machine; of some ``edges`` alone, by default of all.
+    """
+    job = schedule.problem.job
+    starts, ends, sizes, twice = [], [], [], 0.0
+    for e, edge in enumerate(job.edges):
+        count = job.flow_counts[e]
+        beside = edges is not None and e not in edges
+        if job.control[e] or edge.credit or not count or beside:
+            continue
+        reads = np.arange(count) + edge.lag
+        end = np.full(count, schedule.makespan)
+        if not edge.latest:  # it may be read at any time
+            end = schedule.task_end[edge.destination, reads]
+        starts.append(schedule.task_start[edge.source, :count])
+        ends.append(end)
+        sizes.append(volumes[e, :count])
+        twice += float(volumes[e, :count].max())
+    if not sizes:
+        return 0.0
+    size = np.concatenate(sizes)
+    times = np.concatenate([*starts, *ends])
+    # What ends as something begins is still there: the new comes before the old goes.
+    change = np.concatenate([size, -size])
+    order = np.lexsort((change < 0, times))
+    return float(np.cumsum(change[order]).max() + twice) * _ROUNDING
 
 
 def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What an answer supposes: machines, walk, seeds per step, length, settings, seeds.
+"""Premises of an answer: machines, walk, seeds per step, length, settings, seeds.
 
 Every output that ranks begins with one line of it, so that two numbers which differ
 show in what.
@@ -16,7 +16,7 @@ _WALKS = 3
 
 @dataclass(frozen=True)
 class Premises:
-    """What decides an answer beside the file, its row and its placement, in words."""
+    """Words on all that decides an answer beside the file, row and placement."""
 
     machines: str
     """Where it stands: ``on m0 alone``."""
@@ -86,9 +86,7 @@ def premise_line(premises: Sequence[Premises]) -> str:
     parts.append(" | ".join(lengths) if len(lengths) <= _WALKS else "lengths differ")
     settings = _distinct(one.settings for one in premises)
     parts.append(settings[0] if len(settings) == 1 else "settings of each row")
-    parts += [
-        f"tried {grid}" for grid in _distinct(one.grid for one in premises) if grid
-    ]
+    parts += [grid for grid in _distinct(one.grid for one in premises) if grid]
     seeds = sorted({seed for one in premises for seed in one.seeds})
     is_one = len(seeds) == 1
     parts.append(f"seed {seeds[0]}" if is_one else f"seeds {seeds[0]} to {seeds[-1]}")

@@ -64,7 +64,7 @@ class Question:
     target: Target | None = None
     """Accuracy to train to; None: as long as the file says."""
     seeds: int = 1
-    """How many: that of the scenario and those that follow it."""
+    """Number of seeds: that of the scenario and those that follow it."""
     per_machine: bool = False
     """True where every mini-batch system has a worker on each machine, whatever number
     of workers the file states; seeds per step stay the same."""
@@ -416,10 +416,7 @@ class Answer:
         if target := question.target or ready.until:
             length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
         settings = question.settings.items()
-        grid = [
-            f"{key.removeprefix('job.')} {', '.join(map(str, values))}"
-            for key, values in question.grid.items()
-        ]
+        grid = [_words_of_grid(*tried) for tried in question.grid.items()]
         return Premises(
             machines=machines_words(self.placing),
             walk=self._walk,
@@ -439,6 +436,16 @@ class Answer:
         stated = getattr(self.question.scenario.job, "epoch", None)
         is_kept = self.question.row and walk == stated
         return f"as the file ({walk})" if walk and is_kept else walk or ""
+
+
+def _words_of_grid(key: str, values: Sequence[object]) -> str:
+    """Return the values that were tried of a key: the least and the most of numbers."""
+    name = key.removeprefix("job.").removeprefix("optimizer.")
+    try:
+        numbers = sorted(float(str(value)) for value in values)
+    except ValueError:
+        return f"{name} tried {' | '.join(map(str, values))}"
+    return f"{name} tried {numbers[0]:g} to {numbers[-1]:g}"
 
 
 def answer(question: Question) -> Answer:

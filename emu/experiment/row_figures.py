@@ -1,4 +1,4 @@
-"""What limits a schedule, how busy what trains is, and what decides its weights."""
+"""Limits of a schedule, the share that is trained, and what decides its weights."""
 
 from __future__ import annotations
 
@@ -57,6 +57,11 @@ def _covered(spans: NDArray[np.float64]) -> float:
 
 def weights_of(scenario: Scenario) -> str:
     """Return what decides the weights of a training, but its length, as text."""
+    return json.dumps(weight_causes(scenario), sort_keys=True, default=str)
+
+
+def weight_causes(scenario: Scenario) -> dict[str, Any]:
+    """Return what decides the weights of a training, but its length, by name."""
     settings = scenario.to_job(train_vertices=1, pins=False).settings
     causes: dict[str, Any] = weight_settings(settings, opens=False)
     system = system_of(settings)
@@ -64,7 +69,7 @@ def weights_of(scenario: Scenario) -> str:
         causes["missed"] = system.updates_missed(settings)
         if system.asynchronous(settings):  # by what was read when
             causes["job"] = scenario.job.model_dump(mode="json")
-    return json.dumps(causes, sort_keys=True, default=str)
+    return causes
 
 
 def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from emu.errors import EmulatorError
 from emu.experiment.learning_rates import KEY, Rates, find_rate, rate_of
 from emu.experiment.question import Question, scenario_of
-from emu.experiment.row_figures import weights_of
+from emu.experiment.row_figures import weight_causes
 from emu.experiment.systems import Target
 from emu.scenario import Scenario
 from emu.systems import Edit
@@ -88,6 +88,6 @@ def _states_rate(settings: Edit) -> bool:
 
 def class_of(scenario: Scenario) -> str:
     """Return what decides the weights of a training but its learning rate, as text."""
-    causes = json.loads(weights_of(scenario))
+    causes = weight_causes(scenario)
     causes["optimizer"] = {**causes["optimizer"], "lr": None}
-    return json.dumps(causes, sort_keys=True)
+    return json.dumps(causes, sort_keys=True, default=str)

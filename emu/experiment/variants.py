@@ -9,7 +9,6 @@ from operator import itemgetter
 
 from emu.errors import EmulatorError, PlacementError, ScenarioError
 from emu.experiment.question import Answer, Question, answer
-from emu.experiment.spread import spread
 from emu.prediction.placement.moves import Move, Neighbour, move, moves_between
 from emu.prediction.scheduling import list_rules
 from emu.problem import Job, Problem
@@ -96,6 +95,9 @@ def compare_variants(
     Raises ScenarioError, PlacementError, DataError as loading, placing and realizing
     ``base`` raise, where a name is unknown, or when a move cannot be.
     """
+    # It brings processes and sockets, which tables of variants do not need.
+    from emu.experiment.spread import spread  # noqa: PLC0415
+
     if [*policies] == ["all"]:
         policies = list_rules(base.policy)
     rules = _rules_named(base.scenario, policies)

@@ -52,7 +52,7 @@ def weight_settings(settings: Mapping[str, Any], *, opens: bool) -> dict[str, An
 
 @dataclass(frozen=True)
 class Extent:
-    """How far a training goes that ends where a target is reached."""
+    """Length of a training that ends where a target is reached."""
 
     steps: int
     """Steps at most."""

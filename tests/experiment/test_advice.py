@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.advice import Advice, advise, find_target
-from emu.experiment.advice_search import Choice, Terms
 from emu.experiment.job_shares import combine_counts, list_counts, share_machines
 from emu.experiment.learning_rates import find_rate, list_rates, next_rate
 from emu.experiment.levers import Lever, list_levers
+from emu.experiment.prospects import Choice, Terms
 from emu.experiment.question import Answer, Question, answer
 from emu.experiment.systems import Target, as_variant, list_variants
 from emu.prediction.analysis.throughput import job_times

@@ -27,7 +27,7 @@ import numpy as np
 
 from emu.errors import EmulatorError
 from emu.experiment.advice import advise, find_target
-from emu.experiment.advice_search import Choice, Terms
+from emu.experiment.prospects import Choice, Terms
 from emu.experiment.question import Answer, Question, answer
 from emu.experiment.row_figures import weights_of
 from emu.experiment.systems import Target, list_variants, variant_named

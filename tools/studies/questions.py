@@ -63,8 +63,8 @@ class Outcome:
     """The first number that differs, by whom."""
 
 
-def draw(rng: np.random.Generator) -> dict[str, Any]:
-    """Return the content of a drawn scenario file."""
+def draw_machines(rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Return one to four drawn machines, with prices or without."""
     machines = []
     has_prices = rng.random() < 0.4
     for number in range(int(rng.integers(1, 5))):
@@ -75,6 +75,12 @@ def draw(rng: np.random.Generator) -> dict[str, Any]:
         if has_prices:
             machine["price"] = f"{rng.integers(1, 40) / 10} $/h"
         machines.append(machine)
+    return machines
+
+
+def draw(rng: np.random.Generator) -> dict[str, Any]:
+    """Return the content of a drawn scenario file."""
+    machines = draw_machines(rng)
     system = str(rng.choice(SYSTEMS))
     job: dict[str, Any] = {
         "system": system,

@@ -1,0 +1,255 @@
+"""Ways to train a job: choices that were simulated, and prospects that were timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from math import inf
+from operator import mul
+from typing import Any
+
+from emu.experiment.learning_rates import KEY, Learning, rate_of
+from emu.experiment.question import Answer, Question, answer
+from emu.experiment.systems import Target
+from emu.graph_data import open_for
+from emu.scenario import Scenario
+from emu.scenario.machine_choice import machines_words
+from emu.systems import Edit
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of an advice."""
+
+    target: Target | None = None
+    """Accuracy to train to; None judges by the time of an epoch."""
+    budget: float = inf
+    """Dollars at most: to the target, else of an epoch."""
+    deadline: float = inf
+    """Seconds at most, likewise."""
+    staleness: int | None = None
+    """Updates that weights may lack at most."""
+    seeds: int = 3
+    """Seeds that say how sure it is: the file's and those that follow it."""
+    keep_rate: bool = False
+    """True where no other learning rate than the file's is tried."""
+
+    @property
+    def saves(self) -> bool:
+        """True where the cheapest is looked for that is fast enough."""
+        return self.deadline < inf and self.budget == inf
+
+    def measure(self, seconds: float, cost: float | None) -> tuple[float, float]:
+        """Return the share of its limits that a choice takes, and what is looked for.
+
+        That is seconds; dollars where a deadline is all that is asked for and machines
+        have prices.
+        """
+        if seconds == inf:
+            return inf, inf
+        dollars = cost or 0.0
+        share = max(seconds / self.deadline, dollars / self.budget)
+        return share, dollars if self.saves and cost is not None else seconds
+
+    def judge(self, seconds: float, cost: float | None) -> tuple[float, float]:
+        """Return what is least of the best: beyond its limits, then the least aim."""
+        share, aim = self.measure(seconds, cost)
+        return max(share, 1.0), aim
+
+    @property
+    def words(self) -> str:
+        """Unit of all times, in words."""
+        target = self.target
+        return f"to accuracy {target.accuracy:g}" if target else "per epoch"
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One way to train what a file says, simulated."""
+
+    answer: Answer
+    terms: Terms
+
+    @cached_property
+    def draws(self) -> dict[int, float]:
+        """Seconds by seed: to the target; without one those of an epoch."""
+        if self.terms.target:
+            return self.answer.makespans
+        return {
+            seed: draw.speed.iteration_seconds
+            if draw.speed.samples_per_second is None
+            else self.answer.train / draw.speed.samples_per_second
+            for seed, draw in self.answer.draws.items()
+        }
+
+    @property
+    def seconds(self) -> float:
+        """Seconds likewise, with the first seed."""
+        return next(iter(self.draws.values()))
+
+    @cached_property
+    def cost(self) -> float | None:
+        """Dollars of as much; None where nothing has a price."""
+        dollars = self.answer.cost
+        if dollars is None:
+            return None
+        _, schedule = self.answer.first
+        share = self.seconds / (schedule.makespan or 1.0)
+        return float(dollars["total"]) * share
+
+    @property
+    def judged(self) -> tuple[float, float]:
+        """Excess over the terms, and aim: least of the best choice."""
+        return self.terms.judge(self.seconds, self.cost)
+
+    @property
+    def mean_aim(self) -> float:
+        """Aim, seconds or dollars, in the mean over the seeds."""
+        _, aim = self.judged
+        mean = sum(self.draws.values()) / len(self.draws)
+        return aim * mean / (self.seconds or 1.0)
+
+    @property
+    def passes(self) -> float:
+        """Passes over the training set to the target; without one a single pass."""
+        return self.answer.epochs if self.terms.target else 1.0
+
+    def drawn(self) -> Choice:
+        """Return it with all seeds, or with those up to one with which it cannot be."""
+        question = replace(self.answer.question, target=self.terms.target)
+        for seeds in range(self.terms.seeds, 0, -1):
+            found = answer(replace(question, seeds=seeds))
+            if found.refused is None:
+                return replace(self, answer=replace(found, chosen=True, held=False))
+        return self
+
+    @property
+    def row(self) -> str:
+        """Row of a table of systems."""
+        return self.answer.system
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Keys of the job that it has otherwise than the file."""
+        settings = self.answer.question.settings
+        return {key.removeprefix("job."): value for key, value in settings.items()}
+
+    @property
+    def name(self) -> str:
+        """System, machines and settings, in words."""
+        settings = [f"{key} {words_of(value)}" for key, value in self.settings.items()]
+        place = f"{self.row} {machines_words(self.answer.placing)}"
+        return ", ".join([place, *settings])
+
+    def to_json(self) -> dict[str, object]:
+        """Return the documented form; seconds and dollars."""
+        _, schedule = self.answer.first
+        return {
+            "system": self.row,
+            "machines": [*self.answer.machines],
+            "keys": self.settings,
+            "seconds": self.seconds,
+            "cost": self.cost,
+            "limit": self.answer.limit,
+            "makespan": schedule.makespan,
+        }
+
+
+def words_of(value: object) -> str:
+    """Return a value of a setting in words."""
+    if isinstance(value, Mapping):
+        return " ".join(map(str, value.values()))
+    return str(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Prospect:
+    """A way to train that was timed over a few steps."""
+
+    timed: Answer
+    """Answer at the learning rate of the file, without a target."""
+    learning: Learning | None = None
+    """Best learning of its family; None where an epoch is what counts."""
+
+    @property
+    def row(self) -> str:
+        """Row of a table of systems."""
+        return self.timed.question.row
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """Machines that were asked for."""
+        return self.timed.question.machines or ()
+
+    @property
+    def settings(self) -> Edit:
+        """Keys otherwise than in the file, but for its learning rate."""
+        return self.timed.question.settings
+
+    @property
+    def plain(self) -> Scenario:
+        """Scenario that was timed."""
+        return self.timed.scenario
+
+    @property
+    def batch(self) -> tuple[int, tuple[int, ...]]:
+        """Batch and fan-outs that its settings state, else those of the file."""
+        job: Any = self.timed.question.scenario.job
+        size = self.settings.get("job.batch_size", job.batch_size)
+        fanouts = self.settings.get("job.fanouts", job.fanouts)
+        return int(size), tuple(fanouts)
+
+    @cached_property
+    def edges_per_pass(self) -> float:
+        """Edges that mini-batches aggregate in a pass over the training set.
+
+        Those of a whole graph are aggregated at once, in an eighth of the CPU: none.
+        """
+        if self.timed.whole_graph:
+            return 0.0
+        ready, _ = self.timed.first
+        settings = ready.problem.job.settings
+        edges = len(open_for(settings).structure.indices)
+        hops = accumulate(settings["fanouts"], mul)
+        return float(sum(min(hop, edges) for hop in hops) * self.timed.train)
+
+    @cached_property
+    def epoch_cost(self) -> float | None:
+        """Dollars of an epoch; None where nothing has a price."""
+        dollars = self.timed.cost
+        if dollars is None:
+            return None
+        _, schedule = self.timed.first
+        rate = float(dollars["total"]) / (schedule.makespan or 1.0)
+        return rate * self.timed.epoch_seconds
+
+    @property
+    def passes(self) -> float:
+        """Passes over the training set to the target; without one a single pass."""
+        return self.learning.passes if self.learning else 1.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that these passes take."""
+        return self.timed.epoch_seconds * self.passes
+
+    def judge(self, terms: Terms, passes: float | None = None) -> tuple[float, float]:
+        """Return what is least of the best prospect, after so many passes.
+
+        By default its own.
+        """
+        if passes is None:
+            passes = self.passes
+        cost = self.epoch_cost
+        dollars = None if cost is None else cost * passes
+        return terms.judge(self.timed.epoch_seconds * passes, dollars)
+
+    @property
+    def question(self) -> Question:
+        """Question of it at the learning rate of its learning."""
+        settings = {**self.settings}
+        if self.learning and self.learning.rate != rate_of(self.plain):
+            settings[KEY] = self.learning.rate
+        return replace(self.timed.question, settings=settings)
