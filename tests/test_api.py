@@ -226,7 +226,8 @@ OTHERWISE = {
     ],
     "agents hosts ray listen allow any_version resume": ["run"],
     "train": ["simulate"],
-    "systems to within write same_machines confirm form open_it": ["compare"],
+    "systems to within write same_machines keep_rate confirm form": ["compare"],
+    "open_it": ["compare"],
     "bound_time": ["explain", "place"],
     "scenario": ["audit"],
 }

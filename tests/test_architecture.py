@@ -161,7 +161,11 @@ def test_nothing_names_a_system_outside_its_room(name: str) -> None:
     """Code asks the record of a system; data parallel training builds on dgtp's."""
     named = re.compile(rf"emu\.systems\.{name}\b|[\"\']{name}[\"\']")
     inside = (f"emu/systems/{name}/", f"nodes/emu_nodes/{name}/")
-    users = {"dgtp": ("emu/systems/data_parallel/", "emu/systems/p3/")}
+    papers = "emu/reproduction/"  # which are of one system each
+    users = {
+        "dgtp": ("emu/systems/data_parallel/", "emu/systems/p3/", papers),
+        "dgcl": (papers,),
+    }
     found = {
         path
         for path in PRODUCT

@@ -15,7 +15,7 @@ def what(
     files: list[Path] = argument("FILE...", "Files or folders of any kind."),
     json_target: JsonTarget = None,
 ) -> None:
-    """Say what files are, and which command takes each or what converts it.
+    """Say what files are, and which command takes or converts each.
 
     Nothing that a file holds is executed. All formats are in emu docs formats.
 

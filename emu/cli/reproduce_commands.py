@@ -25,7 +25,7 @@ MORE_DRAWS = 7
 
 
 class Form(StrEnum):
-    """What ``--as`` writes beside the text."""
+    """Forms that ``--as`` writes beside the text."""
 
     HTML = "html"
 

@@ -229,11 +229,7 @@ def import_command(
     from emu.graph_data.readers import text_table  # noqa: PLC0415 - numpy
     from emu.graph_data.readers.split_arrays import Choices  # noqa: PLC0415 - numpy
     from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
-    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
-    from emu.interchange.recognise import IMPORT  # noqa: PLC0415 - seldom
 
-    if file.exists():
-        check_command(file, IMPORT)
     if file_part(name) != name or name in PRESETS:
         rule = "letters, digits, dots and dashes make a name"
         raise DataError(f"{rule}, and no synthetic graph's", path=f"-o {name}")

@@ -38,6 +38,8 @@ from emu.graph_data.readers.vertex_table import VertexTable
 from emu.graph_data.sampling import Structure
 from emu.host.files import cache_home
 from emu.host.input_file import one_error
+from emu.interchange.known_formats import check_command
+from emu.interchange.recognise import IMPORT
 
 _READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
     ".npy": array_files.read_npy,
@@ -197,6 +199,7 @@ def open_imported(folder: Path) -> PreparedArrays:
 def _read_file(
     path: Path, choices: Choices, options: TableOptions, *, beside: bool
 ) -> FoundGraph:
+    check_command(path, IMPORT)
     description = path if path.suffix == ".json" else dgl_file.partition_json(path)
     folder = path.is_dir() or description is not None
     text = not folder and path.suffix not in _READERS

@@ -29,7 +29,7 @@ JSON_GRAPHS = (
         conversion=_NETWORKX.format(
             "node_link_graph(__import__('json').load(open('FILE')))"
         ),
-        keys=frozenset({"nodes", "links", "directed"}),
+        keys=frozenset({"nodes", "links"}),
     ),
     Format(
         "a description of partitions of DistDGL",
@@ -119,8 +119,9 @@ GRAPH_FORMATS = (
         magic=b"SQLite format 3",
     ),
     Format(
-        "a pickle of Python",
-        conversion="pickles are never opened: save its arrays by numpy.savez",
+        "a pickle, which is never loaded",
+        conversion="where you trust it, save its arrays by np.savez (edge_index, x, y, "
+        "train_idx)",
         magic=b"\x80",
     ),
     Format(
@@ -236,8 +237,8 @@ OTHER_FORMATS = (
     Format("XML", conversion=_TABLE, pattern=r"\A\s*<"),
     Format("JSON", conversion=_TABLE, pattern=r"\A\s*[{\[]"),
     Format(
-        "a binary file of no known format",
-        conversion=f"unpack it where it is an archive, else {_TABLE}",
+        "a tar or another binary file",
+        conversion=f"unpack an archive first; else {_TABLE}",
         pattern="\0",
     ),
 )

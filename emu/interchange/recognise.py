@@ -7,6 +7,7 @@ not being its own; ``emu what FILE`` prints the row.
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 from collections.abc import Iterable, Iterator
@@ -94,8 +95,13 @@ class Sample:
 
     @cached_property
     def text(self) -> str:
-        """The beginning as text, without colours; what is no UTF-8 is replaced."""
-        text = self.head.decode("utf-8", "replace").removeprefix("\ufeff")
+        """The beginning as text, without colours; what is no letter is replaced.
+
+        UTF-8, or UTF-16 where the first bytes say so.
+        """
+        is_wide = self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        encoding = "utf-16" if is_wide else "utf-8"
+        text = self.head.decode(encoding, "replace").removeprefix("\ufeff")
         return _ANSI.sub("", text)
 
     @cached_property

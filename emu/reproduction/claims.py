@@ -47,7 +47,7 @@ class Side(Section):
     """One of two things that an experiment holds against each other."""
 
     label: str = ""
-    """What the settings of a row call it."""
+    """Its name in the settings of a row."""
     system: str = ""
     """Row of ``emu compare --systems`` that the base becomes; default: as it is."""
     measure: str = ""
@@ -64,18 +64,18 @@ class Point(Section):
 
 
 class Claim(Section):
-    """What a paper reports in one figure, and the experiment that stands beside it."""
+    """The report of a paper in one figure, and the experiment that stands beside it."""
 
     paper: str
     """Key of `Papers.papers`."""
     figure: str
     """``figure-4``, ``table-2``, ``section-7.3``; several claims may share one."""
     title: str
-    """What is compared."""
+    """The quantity that is compared."""
     quote: tuple[str, ...] = ()
     """Sentences or lines of tables, word for word."""
     reading: str = ""
-    """How words are read as numbers, where the paper has no digits."""
+    """The numbers that words are read as, where the paper has no digits."""
     each: tuple[str, ...] = ()
     """The paper's number at every point."""
     least: str = ""
@@ -101,7 +101,7 @@ class Claim(Section):
     options: Edits = Field(default_factory=dict)
     """Numbers that the measure itself takes."""
     drawn: bool = True
-    """Whether a seed draws anything, so that several are tried."""
+    """True where a seed draws anything, so that several are tried."""
     full: bool = False
     """True where only ``--full`` carries it out: it trains for minutes of CPU."""
     headline: bool = False

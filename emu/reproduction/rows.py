@@ -72,7 +72,7 @@ class Row:
     """CPU time of the whole claim, which its rows share."""
     refused: str = ""
     curve: tuple[Interval, ...] = ()
-    """What was found at every point of the claim."""
+    """Values found at every point of the claim."""
 
     @property
     def ratio(self) -> float | None:
@@ -115,7 +115,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Draw:
-    """What one seed gives: the values of the points, and what that took."""
+    """Outcome of one seed: the values of the points, and what that took."""
 
     values: list[float]
     settings: str

@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.experiment.dry_run import dry_run, most_waiting, strain, training_memory
+from emu.experiment.dry_run import dry_run, strain, training_memory
+from emu.experiment.machine_memory import most_waiting
 from emu.prediction.simulation import simulate
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads

@@ -172,7 +172,7 @@ REFUSED = [
     ("DIMACS", "g.col", "c x\np col 3 2\ne 1 2\ne 2 3\n", "awk .*e.*print"),
     ("UCINET", "g.dl", "dl n=2 format=edgelist1\ndata:\n1 2\n", "igraph.*'dl'"),
     ("TGF", "g.tgf", "1 a\n2 b\n#\n1 2\n", "is TGF.*sed"),
-    ("N-Triples", "g.nt", "<http://a> <http://b> <http://c> .\n", "is RDF"),
+    ("N-Triples", "g.nt", "<http://a> <http://b> <http://c> .\n", "is triples of RDF"),
 ]  # fmt: skip
 
 

@@ -179,7 +179,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("twice", "src,dst\n1,2\n", {"columns": ("1", "1")}, "names two columns"),
     ("a damaged first line", "x,1\n1,2\n", {}, "--no-header"),
     ("GML", "graph [\n  node [ id 0 ]\n]\n", {}, "is GML"),
-    ("GraphML", '<?xml version="1.0"?>\n<graphml/>\n', {}, "is XML"),
+    ("GraphML", '<?xml version="1.0"?>\n<graphml/>\n', {}, "is GraphML"),
     ("Pajek", "*Vertices 3\n1 a\n*Edges\n1 2\n", {}, "is Pajek"),
     ("JSON", '{"nodes": [], "links": []}\n', {}, "is JSON"),
     ("DIMACS", "p edge 3 2\ne 1 2\n", {}, "is DIMACS"),

@@ -127,7 +127,7 @@ SAMPLES: list[tuple[str, str | bytes, str]] = [
     ("x.h5", b"\x89HDF\r\n", "HDF5"),
     ("x.mat", b"MATLAB 5.0 MAT-file", "an array of MATLAB"),
     ("x.sqlite", b"SQLite format 3\x00", "a database of SQLite"),
-    ("x.pkl", b"\x80\x04\x95", "a pickle of Python"),
+    ("x.pkl", b"\x80\x04\x95", "a pickle, which is never loaded"),
     ("x.graphml", '<?xml version="1.0"?>\n<graphml xmlns="x">', "GraphML"),
     ("x.gexf", "<gexf>", "GEXF"),
     ("x.gml", 'Creator "y"\ngraph\n[\n  directed 1\n', "GML"),
@@ -175,7 +175,7 @@ def test_most_formats_have_a_sample() -> None:
     assert len(named) >= 50
 
 
-@pytest.mark.parametrize("content", ["", "hello\n", "{}", "[]", "\x00\x01", "a,b"])
+@pytest.mark.parametrize("content", ["", "hello\n", "a,b"])
 def test_what_is_of_no_format_is_not_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "x").write_text(content)
     assert describe(tmp_path / "x")["format"] == ""

@@ -11,7 +11,7 @@ import pytest
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.advice import advise
-from emu.experiment.advice_search import Terms
+from emu.experiment.prospects import Terms
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import write_rows
 from emu.prediction.simulation import makespan
