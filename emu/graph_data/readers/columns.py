@@ -74,8 +74,9 @@ def kind_of(text: str) -> str:
 
 def real(text: str) -> float:
     """Return a field as a number, truth values as 1 and 0; nan of others."""
-    if text.lower() in _TRUTH:
-        return _TRUTH[text.lower()]
+    word = text.lower()
+    if word in _TRUTH:
+        return _TRUTH[word]
     if _COMMA.fullmatch(text):
         return float(text.replace(",", "."))
     return float(text) if is_number(text) else np.nan
@@ -95,7 +96,10 @@ class Column:
         """Return the column of some texts."""
         places: dict[str, int] = {}
         values = [places.setdefault(text, len(places)) for text in fields]
-        return cls(np.array(values, np.int64), (*places,))
+        return cls(
+            values=np.array(values, np.int64),
+            words=tuple(places),
+        )
 
     @property
     def rows(self) -> int:
@@ -106,14 +110,12 @@ class Column:
     def kinds(self) -> Counter[str]:
         """Kinds of fields, and how many rows have each."""
         if self.words is None:
-            are_whole = (
-                self.values.dtype.kind == "i" and self.values.min(initial=0) >= 0
-            )
-            return Counter({INTEGER if are_whole else NUMBER: self.rows})
+            kind = INTEGER if _are_whole(self.values) else NUMBER
+            return Counter({kind: self.rows})
 
-        counts = np.bincount(self.values, minlength=len(self.words)).tolist()
         kinds = Counter[str]()
-        for word, count in zip(self.words, counts, strict=True):
+        counts = np.bincount(self.values, minlength=len(self.words))
+        for word, count in zip(self.words, counts.tolist(), strict=True):
             kinds[kind_of(word)] += count
         return kinds
 
@@ -121,7 +123,7 @@ class Column:
     def kind(self) -> str:
         """Kind of all fields that are not empty, text where they differ."""
         kinds = set(self.kinds) - {EMPTY}
-        if kinds <= {*_NUMERIC}:
+        if kinds.issubset(_NUMERIC):
             return max(kinds, key=_NUMERIC.index, default=EMPTY)
         return kinds.pop() if len(kinds) == 1 else TEXT
 
@@ -130,13 +132,15 @@ class Column:
         """Kind of most fields; `kind`, where all are numbers."""
         if self.kind != TEXT:
             return self.kind
-        counts = Counter(self.kinds)
-        counts.pop(EMPTY, None)
+
+        counts = self.kinds
+        numeric = [kind for kind in _NUMERIC if counts[kind]]
+        numbers = sum(counts[kind] for kind in numeric)
+        fields = counts.total() - counts[EMPTY]
         # Words may look like numbers, numbers never like words.
-        numeric = {name: counts[name] for name in _NUMERIC if counts[name]}
-        if numeric and 2 * sum(numeric.values()) >= counts.total():
-            return max(numeric, key=_NUMERIC.index)
-        return max((BOOLEAN, DATE, TEXT), key=lambda name: counts[name])
+        if numeric and 2 * numbers >= fields:
+            return numeric[-1]
+        return max((BOOLEAN, DATE, TEXT), key=counts.__getitem__)
 
     @property
     def is_id(self) -> bool:
@@ -148,12 +152,19 @@ class Column:
         """True where whole numbers among its words begin with zeros."""
         return any(map(is_padded, self.words or ()))
 
+    def names_words(self, *, stated: bool | None) -> bool:
+        """Return whether its ids are words, as an option states or its fields show."""
+        if stated is not None:
+            return stated
+        return self.main_kind == TEXT or self.is_padded
+
     @cached_property
     def grows(self) -> bool:
         """True where it has numbers, each larger than the one above."""
         if self.main_kind not in _NUMERIC:
             return False
-        return bool((np.diff(self.real) > 0).all())
+        steps = np.diff(self.real)
+        return bool((steps > 0).all())
 
     @cached_property
     def distinct(self) -> NDArray[np.int64] | set[str]:
@@ -169,6 +180,7 @@ class Column:
         """Fields as numbers, nan where they are none."""
         if self.words is None:
             return self.values.astype(np.float64)
+
         numbers = np.array([real(word) for word in self.words])
         return np.asarray(numbers[self.values])
 
@@ -190,20 +202,25 @@ class Column:
         words = column.words or ()
         if first not in words:
             words = (*words, first)
-        return Column(np.concatenate([[words.index(first)], column.values]), words)
+
+        place = words.index(first)
+        values = np.insert(column.values, 0, place)
+        return Column(values, words)
 
     def as_words(self) -> Column:
         """Return the column with its numbers as texts."""
         if self.words is not None:
             return self
-        distinct, places = np.unique(self.values, return_inverse=True)
-        return Column(places, tuple(map(str, distinct.tolist())))
+        numbers, places = np.unique(self.values, return_inverse=True)
+        words = map(str, numbers.tolist())
+        return Column(places, tuple(words))
 
 
 def column_of_ids(ids: NDArray[Any]) -> Column:
     """Return the column of distinct ids, numbers or words."""
     if ids.dtype.kind == "U":
-        return Column(np.arange(len(ids)), tuple(ids.tolist()))
+        places = np.arange(len(ids))
+        return Column(places, words=tuple(ids.tolist()))
     return Column(ids)
 
 
@@ -226,61 +243,76 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
     if not as_words and all(column.words is None for column in columns):
         return _join_numbers(columns)
 
-    form = str if as_words else whole
     places: dict[str, int] = {}
-    codes = []
+    rows = []
     for column in columns:
         worded = column.as_words()
-        of_words = [
-            places.setdefault(form(word), len(places)) for word in worded.words or ()
-        ]
-        codes.append(np.array(of_words, np.int64)[worded.values])
+        codes = []
+        for word in worded.words or ():
+            name = word if as_words else whole(word)
+            code = places.setdefault(name, len(places))
+            codes.append(code)
+        row = np.array(codes, np.int64)[worded.values]
+        rows.append(row)
 
-    names = word_array([*places])
+    names = word_array(list(places))
     if not as_words and names.dtype.itemsize < 4 * 19:
         names = names.astype(np.int64)
-    ids, rank = np.unique(names, return_inverse=True)
-    return Keys(ids, np.stack([rank[row] for row in codes]))
+    ids, ranks = np.unique(names, return_inverse=True)
+    return Keys(ids, ranks[np.stack(rows)])
 
 
 def _join_numbers(columns: Sequence[Column]) -> Keys:
-    ids = _distinct_numbers(np.concatenate([column.distinct for column in columns]))
-    codes = np.empty((len(columns), columns[0].rows), np.int64)
-    most = int(ids.max(initial=-1))
-    if most >= _marked(codes):
+    numbers = np.concatenate([column.distinct for column in columns])
+    ids = _distinct_numbers(numbers)
+    shape = (len(columns), columns[0].rows)
+    codes = np.empty(shape, np.int64)
+    highest = int(ids.max(initial=-1))
+    if highest >= _mark_limit(codes):
         for row, column in zip(codes, columns, strict=True):
             row[...] = np.searchsorted(ids, column.values)
         return Keys(ids, codes)
 
-    places = np.zeros(most + 1, np.int64)
+    places = np.zeros(highest + 1, np.int64)
     places[ids] = np.arange(len(ids))
     for row, column in zip(codes, columns, strict=True):
         row[...] = places[column.values]
     return Keys(ids, codes)
 
 
-def _marked(numbers: NDArray[Any]) -> int:
+def _mark_limit(numbers: NDArray[Any]) -> int:
     """Return below which numbers a mark for each is cheaper than to sort them."""
     return 4 * numbers.size + 1000
 
 
+def _are_whole(numbers: NDArray[Any]) -> bool:
+    """Return True for whole numbers from 0."""
+    return bool(numbers.dtype.kind == "i" and numbers.min(initial=0) >= 0)
+
+
 def _distinct_numbers(numbers: NDArray[Any]) -> NDArray[Any]:
     """Return distinct numbers, sorted; 10 million take 0.2 s, by a sort 3 s."""
-    is_whole = numbers.dtype.kind == "i" and numbers.min(initial=0) >= 0
-    most = int(numbers.max(initial=-1)) if is_whole else -1
-    if not is_whole or most >= _marked(numbers):
+    if not _are_whole(numbers):
         return np.unique(numbers)
-    marks = np.zeros(most + 1, bool)
+    highest = int(numbers.max(initial=-1))
+    if highest >= _mark_limit(numbers):
+        return np.unique(numbers)
+
+    marks = np.zeros(highest + 1, bool)
     marks[numbers] = True
     return np.flatnonzero(marks)
 
 
 def count_common(left: Column, right: Column) -> int:
     """Return how many distinct fields two columns have in common."""
-    ours, theirs = left.distinct, right.distinct
+    ours = left.distinct
+    theirs = right.distinct
     if isinstance(ours, np.ndarray) and isinstance(theirs, np.ndarray):
-        return len(np.intersect1d(ours, theirs, assume_unique=True))
-    return len({*map(str, ours)} & {*map(str, theirs)})
+        common = np.intersect1d(ours, theirs, assume_unique=True)
+        return len(common)
+
+    our_words = set(map(str, ours))
+    return len(our_words.intersection(map(str, theirs)))
 
 
 def word_array(words: Sequence[str]) -> NDArray[np.str_]:
@@ -292,8 +324,8 @@ def word_array(words: Sequence[str]) -> NDArray[np.str_]:
     letters = sum(map(len, words))
     room = len(longest) * len(words)
     if room > max(_MOST_WIDENING * letters, _ALWAYS_ALLOWED):
-        problem = (
-            f"an id of {len(longest)} letters stands among {len(words)} short ones"
+        raise DataError(
+            f"an id of {len(longest)} letters stands among {len(words)} short ones",
+            path=f"{longest[:40]}...",
         )
-        raise DataError(problem, path=f"{longest[:40]}...")
     return np.array(words, dtype=np.str_)

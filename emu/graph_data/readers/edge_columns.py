@@ -30,84 +30,113 @@ id ids node nodes vertex vertices idx index key
 #: Kinds of vertices on the two sides of a bipartite list, and words that say no more
 #: than that a column has vertices.
 _LEFT, _RIGHT, _PLAIN = ({*line.split()} for line in _KINDS.strip().splitlines())
+#: Words of ids; u and i are names of ends as well.
+_ID_WORDS = _PLAIN | (_LEFT | _RIGHT) - {"i", "u"}
+#: Words that ``id`` may follow without a mark between: nodeid, sourceid.
+_BEFORE_ID = {"node", *_LEFT, *_RIGHT}.union(*_ENDS)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+")
+_NUMBERED = re.compile(r"(.*?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])")
 #: Ids in common by which a pair of columns is as plausible as the first two.
 _FEW = 2
 
 
 def words_of(name: str) -> list[str]:
     """Return the words of a column's name: ``fromNodeId`` has from, node and id."""
-    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
-    words = [part.lower() for part in parts]
-    ends_known = {"node", *_LEFT, *_RIGHT, *(end for pair in _ENDS for end in pair)}
-    return [w.removesuffix("id") if w[:-2] in ends_known else w for w in words]
+    words = []
+    for part in _WORD.findall(name):
+        word = part.lower()
+        stem = word.removesuffix("id")
+        words.append(stem if stem in _BEFORE_ID else word)
+    return words
 
 
 def is_id(name: str) -> bool:
     """Return True where the name of a column is that of ids: id, node_id, paperId."""
     words = words_of(name)
-    kinds = _PLAIN | (_LEFT | _RIGHT) - {"i", "u"}
-    return bool(words) and (words[-1] == "id" or {*words} <= kinds)
+    if not words:
+        return False
+    return words[-1] == "id" or _ID_WORDS.issuperset(words)
 
 
 def named_ends(names: Sequence[str]) -> tuple[int, int] | None:
     """Return the columns whose names say that they are ends; None if none do."""
     words = [words_of(name) for name in names]
-    bare = [[word for word in each if word not in _PLAIN] or each for each in words]
+    telling_words = [_telling_words(of_name) for of_name in words]
     for left, right in _ENDS:
         for is_exact in (True, False):
-            ends = _only_pair(bare, {left}, {right}, is_exact=is_exact)
+            ends = _only_pair(telling_words, {left}, {right}, is_exact=is_exact)
             if ends:
                 return ends
 
-    sides = _only_pair(bare, _LEFT, _RIGHT, is_exact=True)
-    return sides or _alike(names, words)
+    sides = _only_pair(telling_words, _LEFT, _RIGHT, is_exact=True)
+    return sides or _pair_called_alike(names, words)
+
+
+def _telling_words(words: list[str]) -> list[str]:
+    """Return the words that say more than that a column has vertices, if some do."""
+    return [word for word in words if word not in _PLAIN] or words
 
 
 def _only_pair(
     words: Sequence[Sequence[str]], left: set[str], right: set[str], *, is_exact: bool
 ) -> tuple[int, int] | None:
     """Return the one column with a word of either side, if there is one of each."""
-    fitting = [c for c, each in enumerate(words) if len(each) == 1 or not is_exact]
-    lefts = [c for c in fitting if left & {*words[c]}]
-    rights = [c for c in fitting if right & {*words[c]}]
+    lefts = []
+    rights = []
+    for column, of_name in enumerate(words):
+        if is_exact and len(of_name) != 1:
+            continue
+        if not left.isdisjoint(of_name):
+            lefts.append(column)
+        if not right.isdisjoint(of_name):
+            rights.append(column)
+
     is_pair = len(lefts) == len(rights) == 1 and lefts != rights
     return (lefts[0], rights[0]) if is_pair else None
 
 
-def _alike(
+def _pair_called_alike(
     names: Sequence[str], words: Sequence[Sequence[str]]
 ) -> tuple[int, int] | None:
     """Return the one pair of columns that are called alike, as node1 and node2."""
-    pairs = [*combinations(range(len(names)), 2)]
-    same = [(a, b) for a, b in pairs if names[a] == names[b] and is_id(names[a])]
+    same = []
+    numbered = []
+    for left, right in combinations(range(len(names)), 2):
+        if names[left] == names[right] and is_id(names[left]):
+            same.append((left, right))
+        stem = _stem(names[left])
+        if stem and stem == _stem(names[right]):
+            numbered.append((left, right))
+
     if len(same) == 1:  # LDBC's Person.id|Person.id, geom-gcn's node_id, node_id
         return same[0]
-
-    numbered = [*map(_numbered, names)]
-    alike = [(a, b) for a, b in pairs if numbered[a] == numbered[b] != ""]
     # Of a table of vertices, id,f1,f2, these are features.
-    is_of_vertices = any(each and {*each} <= _PLAIN for each in words)
-    return alike[0] if len(alike) == 1 and not is_of_vertices else None
+    is_of_vertices = any(of_name and _PLAIN.issuperset(of_name) for of_name in words)
+    if is_of_vertices or len(numbered) != 1:
+        return None
+    return numbered[0]
 
 
-def _numbered(name: str) -> str:
+def _stem(name: str) -> str:
     """Return what node1, node2, id_a, id_b have in common; "" of other names."""
-    match = re.fullmatch(r"(.*?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])", name)
+    match = _NUMBERED.fullmatch(name)
     return f"{match[1]}-" if match and not is_number(name) else ""
 
 
 def are_two_kinds(names: Sequence[str]) -> bool | None:
     """Return whether two names are of kinds that differ; None if they do not say."""
-    words = [{*words_of(name)} - _PLAIN for name in names]
+    left_words, right_words = ({*words_of(name)} - _PLAIN for name in names)
     for left, right in _ENDS:
-        if left in words[0] and right in words[1]:
-            rest = words[0] - {left}, words[1] - {right}
-            return None if all(rest) and rest[0] != rest[1] else False
+        if left in left_words and right in right_words:
+            left_kind = left_words - {left}
+            right_kind = right_words - {right}
+            differ = left_kind and right_kind and left_kind != right_kind
+            return None if differ else False
 
-    numbered = _numbered(names[0])
-    if names[0] == names[1] or (numbered and numbered == _numbered(names[1])):
+    left_stem, right_stem = map(_stem, names)
+    if names[0] == names[1] or (left_stem and left_stem == right_stem):
         return False
-    return True if words[0] & _LEFT and words[1] & _RIGHT else None
+    return True if left_words & _LEFT and right_words & _RIGHT else None
 
 
 @dataclass(frozen=True)
@@ -136,12 +165,17 @@ class Pair:
 def pairs_of_ids(columns: Mapping[int, Column]) -> list[Pair]:
     """Return the pairs of columns that may be ends: both numbers, or both words."""
     pairs = []
-    for ends in combinations(sorted(columns), 2):
+    places = [place for place in sorted(columns) if columns[place].is_id]
+    for ends in combinations(places, 2):
         left, right = (columns[end] for end in ends)
-        if left.is_id and right.is_id and left.main_kind == right.main_kind:
-            common = count_common(left, right)
-            sizes = len(left.distinct), len(right.distinct)
-            pairs.append(Pair(ends, sizes[0], sizes[1], common))
+        if left.main_kind == right.main_kind:
+            pair = Pair(
+                ends=ends,
+                left=len(left.distinct),
+                right=len(right.distinct),
+                common=count_common(left, right),
+            )
+            pairs.append(pair)
     return pairs
 
 
@@ -156,12 +190,12 @@ def plausible_pairs(columns: Mapping[int, Column]) -> list[Pair]:
         return pairs
 
     least = _least_common(columns[0], first)
-    rivals = [
-        pair
-        for pair in pairs
-        if pair.overlap >= first.overlap and pair.common >= least and pair != first
-    ]
-    return [first, *rivals]
+    plausible = [first]
+    for pair in pairs:
+        is_rival = pair.overlap >= first.overlap and pair.common >= least
+        if is_rival and pair != first:
+            plausible.append(pair)
+    return plausible
 
 
 def _least_common(column: Column, first: Pair) -> int:

@@ -42,56 +42,81 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
 
     Raises DataError when it is dense, or an entry is not as the first lines say.
     """
-    kind = text_table.first_lines(path)[0].lstrip("%").lower().split()[1:]
     table = text_table.open_table(path, options)
-    if kind[:2] != ["matrix", "coordinate"] or len(kind) < 3 or kind[2] not in _VALUES:
-        words = " ".join(kind)
-        raise table.error(f"is MatrixMarket of {words!r}, matrix coordinate is read")
-    sizes = table.first_row
-    if len(sizes) != 3 or not all(map(str.isdecimal, sizes)):
-        words = " ".join(sizes)
-        raise table.error(f"states {words!r}; rows, columns and entries are needed")
-    rows, columns, entries = map(int, sizes)
+    forms = _read_forms(path, table)
+    rows, columns, entries = _read_sizes(table)
     table = table.decide(header=True)
-    width = 2 + _VALUES[kind[2]]
+    values = _VALUES[forms[0]]
+    width = 2 + values
     if table.width != width:
-        problem = f"has {table.width} columns of {width} of {kind[2]} entries"
+        problem = f"has {table.width} columns of {width} of {forms[0]} entries"
         raise table.error(problem)
 
     ends = _read_entries(table, rows, columns)
     if ends.shape[1] != entries:
         raise table.error(f"states {entries} entries and holds {ends.shape[1]}")
-
-    note = f"MatrixMarket, {' '.join(kind[2:])}: rows and columns are the ends"
-    values = count_left_out("column", ["values"] if width > 2 else [])
     if rows != columns and options.bipartite is False:
         raise table.error(f"has {rows} rows and {columns} columns: it is bipartite")
+
+    note = f"MatrixMarket, {' '.join(forms)}: rows and columns are the ends"
+    left_out = count_left_out("column", ["values"] if values else [])
     row_ids = np.arange(1, rows + 1)
+    places = ends - 1
     if rows == columns and not options.bipartite:
         return FoundGraph(
-            ends[0] - 1,
-            ends[1] - 1,
-            str(path),
-            rows,
+            sources=places[0],
+            destinations=places[1],
+            origin=str(path),
+            vertices=rows,
             ids=row_ids,
             notes=(note,),
-            left_out=values,
+            left_out=left_out,
         )
-    left = Keys(row_ids, ends[:1] - 1)
-    right = Keys(np.arange(1, columns + 1), ends[1:] - 1)
-    return join_sides(left, right, ("row", "column"), str(path), [note], values)
+    return join_sides(
+        left=Keys(row_ids, places[:1]),
+        right=Keys(np.arange(1, columns + 1), places[1:]),
+        names=("row", "column"),
+        origin=str(path),
+        notes=[note],
+        left_out=left_out,
+    )
+
+
+def _read_forms(path: Path, table: TextTable) -> list[str]:
+    """Return the type of entries and their symmetry, by the first line."""
+    first_line = text_table.first_lines(path)[0]
+    words = first_line.lstrip("%").lower().split()[1:]
+    forms = words[2:]
+    is_sparse = words[:2] == ["matrix", "coordinate"]
+    if is_sparse and forms and forms[0] in _VALUES:
+        return forms
+
+    text = " ".join(words)
+    raise table.error(f"is MatrixMarket of {text!r}, matrix coordinate is read")
+
+
+def _read_sizes(table: TextTable) -> list[int]:
+    """Return the numbers of rows, columns and entries."""
+    sizes = table.first_row
+    if len(sizes) != 3 or not all(map(str.isdecimal, sizes)):
+        words = " ".join(sizes)
+        raise table.error(f"states {words!r}; rows, columns and entries are needed")
+    return [int(size) for size in sizes]
 
 
 def _read_entries(table: TextTable, rows: int, columns: int) -> NDArray[np.int64]:
     """Return rows and columns of entries, from 1."""
-    read = table.read([0, 1])
-    if all(column.words is None for column in read.values()):
-        ends = np.stack([column.values for column in read.values()])
-        if (ends >= 1).all() and (ends <= [[rows], [columns]]).all():
+    read = table.read([0, 1]).values()
+    if all(column.words is None for column in read):
+        ends = np.stack([column.values for column in read])
+        is_inside = (ends >= 1) & (ends <= [[rows], [columns]])
+        if is_inside.all():
             return ends.astype(np.int64)
 
     def fits(fields: list[str]) -> bool:
-        row, column = (int(text) if text.isdecimal() else 0 for text in fields)
+        if not all(map(str.isdecimal, fields)):
+            return False
+        row, column = map(int, fields)
         return 1 <= row <= rows and 1 <= column <= columns
 
     need = f"row and column from 1 to {rows} and {columns}"
@@ -130,21 +155,37 @@ class _Form:
         """Return what fields say; ValueError where they are not those of METIS."""
         if not 2 <= len(fields) <= 4:
             raise ValueError("the first line is not: vertices edges [fmt [ncon]]")
+
         vertices = int(fields[0])
-        flags = fields[2].rjust(3, "0") if len(fields) > 2 else "000"
-        if len(flags) != 3 or {*flags} - {*"01"} or vertices < 1:
+        flags = "000"
+        if len(fields) > 2:
+            flags = fields[2].rjust(3, "0")
+        if len(flags) != 3 or set(flags) - set("01") or vertices < 1:
             raise ValueError(f"fmt is {flags}")
 
-        parts = ["sizes of vertices", "weights of vertices", "weights of edges"]
         has_size, has_weights, has_edge_weights = (flag == "1" for flag in flags)
-        weights = int((fields[3:] or ["1"])[0]) if has_weights else 0
+        weights = int(has_weights)
+        if has_weights and len(fields) > 3:
+            weights = int(fields[3])
+        left_out = []
+        if has_size:
+            left_out.append("sizes of vertices")
+        if has_weights:
+            left_out.append("weights of vertices")
+        if has_edge_weights:
+            left_out.append("weights of edges")
         return cls(
             vertices=vertices,
             edges=int(fields[1]),
             before=has_size + weights,
             step=1 + has_edge_weights,
-            left_out=tuple(p for p, f in zip(parts, flags, strict=True) if f == "1"),
+            left_out=tuple(left_out),
         )
+
+    @property
+    def numbers(self) -> int:
+        """Most numbers below the first line."""
+        return self.vertices * self.before + 2 * self.edges * self.step
 
 
 def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
@@ -152,16 +193,17 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
     lengths = array("q")
     with text_table.open_lines(path, tell) as file:
         lines = (line for line in file if not line.startswith("%"))
-        form = _Form.of(next((line for line in lines if line.strip()), "").split())
-        most = form.vertices * form.before + 2 * form.edges * form.step
+        first_line = next(filter(str.strip, lines), "")
+        form = _Form.of(first_line.split())
         for line in lines:
             fields = line.split()
             if len(lengths) >= form.vertices and fields:
                 raise ValueError(f"more than {form.vertices} lines follow")
             lengths.append(len(fields))
             numbers.extend(map(int, fields))
-            if len(numbers) > most:
+            if len(numbers) > form.numbers:
                 raise ValueError(f"more numbers follow than {form.edges} edges have")
+
     if len(numbers) < 2 * form.edges:  # memory would be taken for as many vertices
         raise ValueError(f"{len(numbers)} neighbours stand for {form.edges} edges")
 
@@ -170,10 +212,10 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
     counts[: len(lengths)] = lengths[: form.vertices]
     sources, destinations = _take_edges(np.array(numbers, np.int64), counts, form)
     return FoundGraph(
-        sources,
-        destinations,
-        str(path),
-        form.vertices,
+        sources=sources,
+        destinations=destinations,
+        origin=str(path),
+        vertices=form.vertices,
         ids=np.arange(1, form.vertices + 1),
         notes=(f"METIS: neighbours of {form.vertices} vertices, a line each",),
         left_out=form.left_out,
@@ -185,26 +227,29 @@ def _take_edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return both ends of every edge, from 0, if each stands at both of them."""
     before = form.before
-    is_short = ((counts < before) & (counts > 0)).any()
-    if is_short or (before and (counts == 0).any()):
+    if (counts < before).any():
         raise ValueError(f"a line has fewer than {before} numbers before neighbours")
     if ((counts - before) % form.step).any():
         raise ValueError("a neighbour has no weight")
 
     vertices = len(counts)
     starts = np.cumsum(counts) - counts
-    place = np.arange(len(numbers)) - np.repeat(starts, counts)
-    is_end = (place >= before) & ((place - before) % form.step == 0)
+    places = np.arange(len(numbers)) - np.repeat(starts, counts) - before
+    is_end = (places >= 0) & (places % form.step == 0)
     sources = np.repeat(np.arange(vertices), counts)[is_end]
     ends = numbers[is_end] - 1
     if len(sources) != 2 * form.edges:
         raise ValueError(f"{len(sources)} neighbours stand for {form.edges} edges")
-    if (ends < 0).any() or (ends >= vertices).any() or (sources == ends).any():
-        problem = f"a neighbour is not from 1 to {vertices}, or the vertex itself"
-        raise ValueError(problem)
+    is_wrong = (ends < 0) | (ends >= vertices) | (sources == ends)
+    if is_wrong.any():
+        raise ValueError(
+            f"a neighbour is not from 1 to {vertices}, or the vertex itself"
+        )
 
     forth = sources * vertices + ends
     back = ends * vertices + sources
     if not np.array_equal(np.sort(forth), np.sort(back)):
         raise ValueError("an edge stands at one of its ends only")
-    return sources[sources < ends], ends[sources < ends]
+
+    is_first = sources < ends
+    return sources[is_first], ends[is_first]

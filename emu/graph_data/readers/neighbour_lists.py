@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from emu.errors import DataError
 from emu.graph_data.readers import text_table
-from emu.graph_data.readers.columns import INTEGER, TEXT, Column, join_columns
+from emu.graph_data.readers.columns import INTEGER, Column, join_columns
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.text_table import TableOptions
@@ -25,20 +26,20 @@ _LGL = re.compile(r"(# ?\S+\n([^#\s]\S*([ \t]\S+)?\n)*){2,}")
 #: What Friendster's lists have for vertices whose neighbours are not known.
 _UNKNOWN = {"private", "notfound"}
 
-Lists = list[tuple[str, list[str]]]
-
 
 def find_layout(path: Path, options: TableOptions) -> str:
     """Return ``lines``, ``colons`` or ``blocks``; "" where a text has no such lists."""
     if options.neighbours:
         return "lines"
+
     lines = text_table.first_lines(path, _LINES)
     rows = [line for line in lines if not line.startswith(text_table.COMMENTS)]
-    matches = [_COLON.fullmatch(row.strip()) for row in rows]
-    if rows and all(matches) and any("," in row for row in rows):
+    have_colons = all(_COLON.fullmatch(row.strip()) for row in rows)
+    if have_colons and any("," in row for row in rows):
         return "colons"
-    head = "\n".join(line.rstrip() for line in lines) + "\n"
-    return "blocks" if _LGL.match(head) else ""
+
+    text = "".join(f"{line.rstrip()}\n" for line in lines)
+    return "blocks" if _LGL.match(text) else ""
 
 
 def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGraph:
@@ -46,66 +47,95 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
 
     Raises DataError with the line that is none.
     """
-    lists: Lists = []
-    left_out = Counter[str]()
+    lists = _Lists()
     with text_table.open_lines(path, options.tell) as lines:
         for number, line in enumerate(lines, 1):
+            text = line.strip()
             try:
-                _add(line.strip(), layout, lists, left_out)
+                lists.add(text, layout)
             except ValueError as error:
-                problem = f"line {number} is {line.strip()!r:.60}, it needs {error}"
+                problem = f"line {number} is {text!r:.60}, it needs {error}"
                 raise DataError(problem, path=str(path)) from error
 
-    sources = [vertex for vertex, near in lists for _ in near]
-    ends = [neighbour for _, near in lists for neighbour in near]
-    heads = [vertex for vertex, _ in lists]
-    if not ends:
+    edges = len(lists.neighbours)
+    if not edges:
         raise DataError("holds no neighbours", path=str(path))
 
-    column = Column.of([*sources, *ends, *heads])
-    as_words = options.words
-    if as_words is None:
-        as_words = column.main_kind == TEXT or column.is_padded
+    column = Column.of([*lists.sources, *lists.neighbours, *lists.heads])
+    as_words = column.names_words(stated=options.words)
     if not as_words and column.kind != INTEGER:
         problem = "has ids that are no whole numbers from 0 (or --words)"
         raise DataError(problem, path=str(path))
+
     keys = join_columns([column], as_words=as_words)
     codes = keys.codes[0]
-    names = [f"{name} ({count:,})" for name, count in sorted((+left_out).items())]
+    heads = len(set(lists.heads))
+    counts = sorted(lists.left_out.items())
+    entries = [f"{name} ({count:,})" for name, count in counts if count]
     return FoundGraph(
-        codes[: len(ends)],
-        codes[len(ends) : 2 * len(ends)],
-        str(path),
-        len(keys.ids),
+        sources=codes[:edges],
+        destinations=codes[edges : 2 * edges],
+        origin=str(path),
+        vertices=len(keys.ids),
         ids=keys.ids,
-        notes=(f"neighbours of {len({*heads}):,} vertices, {layout}",),
-        left_out=count_left_out("kind of entries", names),
+        notes=(f"neighbours of {heads:,} vertices, {layout}",),
+        left_out=count_left_out("kind of entries", entries),
     )
 
 
-def _add(text: str, layout: str, lists: Lists, left_out: Counter[str]) -> None:
-    """Add a line to the lists; ValueError with what it lacks."""
-    if layout == "blocks" and text.startswith("#"):
-        head = text[1:].split()
-        if len(head) != 1:
-            raise ValueError("one vertex behind #")
-        lists.append((head[0], []))
-    elif not text or text.startswith(text_table.COMMENTS):
-        return
-    elif layout == "blocks":
+class _Lists:
+    """Lists of neighbours, while their lines are read."""
+
+    def __init__(self) -> None:
+        self.heads: list[str] = []
+        """Vertex of every list."""
+        self.sources: list[str] = []
+        """Vertex of every neighbour."""
+        self.neighbours: list[str] = []
+        self.left_out = Counter[str]()
+        """Counts of entries that are no neighbours, by their kind."""
+
+    def add(self, text: str, layout: str) -> None:
+        """Add a line; ValueError with what it lacks."""
+        if layout == "blocks" and text.startswith("#"):
+            words = text[1:].split()
+            if len(words) != 1:
+                raise ValueError("one vertex behind #")
+            self.heads.append(words[0])
+        elif not text or text.startswith(text_table.COMMENTS):
+            return
+        elif layout == "blocks":
+            self._add_weighted(text)
+        elif layout == "colons":
+            self._add_known(text)
+        else:
+            head, *neighbours = re.split(r"[\s,;|]+", text.strip(",;| \t"))
+            self._add_list(head, neighbours)
+
+    def _add_list(self, head: str, neighbours: Sequence[str]) -> None:
+        self.heads.append(head)
+        self.sources.extend([head] * len(neighbours))
+        self.neighbours.extend(neighbours)
+
+    def _add_weighted(self, text: str) -> None:
+        """Add a neighbour of LGL to the last list."""
         neighbour, *weights = text.split()
-        if not lists or len(weights) > 1:
+        if not self.heads or len(weights) > 1:
             raise ValueError("a neighbour and at most a weight, below # vertex")
-        left_out["weights"] += len(weights)
-        lists[-1][1].append(neighbour)
-    elif layout == "colons":
+        self.left_out["weights"] += len(weights)
+        self.sources.append(self.heads[-1])
+        self.neighbours.append(neighbour)
+
+    def _add_known(self, text: str) -> None:
+        """Add a list of Friendster without the neighbours that it keeps to itself."""
         match = _COLON.fullmatch(text)
         if not match:
             raise ValueError("vertex:neighbour,neighbour")
-        near = [word for word in match[2].split(",") if word]
-        unknown = [word for word in near if word in _UNKNOWN]
-        left_out.update(unknown)
-        lists.append((match[1], [word for word in near if word not in _UNKNOWN]))
-    else:
-        words = re.split(r"[\s,;|]+", text.strip(",;| \t"))
-        lists.append((words[0], words[1:]))
+
+        known = []
+        for word in match[2].split(","):
+            if word in _UNKNOWN:
+                self.left_out[word] += 1
+            elif word:
+                known.append(word)
+        self._add_list(match[1], known)

@@ -95,7 +95,8 @@ class _Content(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         data = self._file.read1(size)
         self._count += len(data)
-        self.has_padded = self.has_padded or bool(_PADDED.search(self._end + data))
+        if _PADDED.search(self._end + data):
+            self.has_padded = True
         self._end = data[-1:]
 
         now = time.monotonic()
@@ -116,21 +117,28 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     with open_content(path) as content:
         start = content.read(1 << 20)
         content.seek(0)
-        encoding = "utf-16"
-        if start[:2] not in _UTF_16:
-            try:
-                start[: start.rfind(b"\n") + 1 or None].decode()
-                encoding = "utf-8-sig"
-            except UnicodeDecodeError:
-                encoding = "latin-1"
         part = _Content(cast("BinaryIO", content), tell, path.name)
-        yield io.TextIOWrapper(cast("Any", part), encoding)
+        yield io.TextIOWrapper(cast("Any", part), _encoding_of(start))
+
+
+def _encoding_of(start: bytes) -> str:
+    """Return the encoding of a text by its first bytes."""
+    if start.startswith(_UTF_16):
+        return "utf-16"
+
+    whole_lines = start[: start.rfind(b"\n") + 1] or start
+    try:
+        whole_lines.decode()
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8-sig"
 
 
 def first_lines(path: Path, count: int = 1) -> list[str]:
     """Return the first lines that are not empty, without what ends them."""
     with open_lines(path) as file:
-        return [*islice((x.rstrip("\r\n") for x in file if x.strip()), count)]
+        lines = (line.rstrip("\r\n") for line in file if line.strip())
+        return list(islice(lines, count))
 
 
 @dataclass(frozen=True)
@@ -143,9 +151,9 @@ class TextTable:
     comment: str
     lines_before: int
     """Lines above the first row."""
-    first_row: tuple[str, ...]
+    first_row: tuple[str, ...] = ()
     """Fields of the first line that is no comment: a row, or names of columns."""
-    second_row: tuple[str, ...]
+    second_row: tuple[str, ...] = ()
     words_above: tuple[str, ...] = ()
     """Words of the comment above the first row."""
     names: tuple[str, ...] = ()
@@ -175,10 +183,11 @@ class TextTable:
 
         Tables with names of rows have one more column than names (R, pandas).
         """
-        missing = self.width - len(self.first_row)
+        names = self.first_row
+        missing = self.width - len(names)
         if self.states_list:
-            return (*self.first_row, *[""] * missing)
-        return ("", *self.first_row) if missing == 1 else self.first_row
+            return names + ("",) * missing
+        return ("", *names) if missing == 1 else names
 
     def decide(self, *, header: bool) -> TextTable:
         """Return the table with its first row as names, or as a row.
@@ -190,7 +199,9 @@ class TextTable:
             return replace(self, names=(), row=self.first_row)
         if not self.second_row:
             raise self.error("holds no line below its header")
-        below = replace(self, lines_before=self.lines_before + 1, row=self.second_row)
+
+        lines_before = self.lines_before + 1
+        below = replace(self, lines_before=lines_before, row=self.second_row)
         if all(map(is_number, self.first_row)):
             return below
         if len(self.header) != self.width:
@@ -204,13 +215,18 @@ class TextTable:
 
     def option(self, column: int) -> str:
         """Return what an option calls a column: its name, if that is clear."""
-        name = self.names[column] if self.names else ""
-        is_clear = name and self.names.count(name) == 1 and "," not in name
-        return name if is_clear and name == name.strip("*") else str(column + 1)
+        number = str(column + 1)
+        if not self.names:
+            return number
+
+        name = self.names[column]
+        is_clear = self.names.count(name) == 1 and "," not in name
+        return name if is_clear and name and name == name.strip("*") else number
 
     def left_out(self, used: Sequence[int | None]) -> tuple[str, ...]:
         """Return the names of the columns that nobody asked for."""
-        return tuple(self.name(c) for c in range(self.width) if c not in used)
+        unused = [place for place in range(self.width) if place not in used]
+        return tuple(map(self.name, unused))
 
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states; DataError without one."""
@@ -219,6 +235,7 @@ class TextTable:
             return self.names.index(stated)
         if stated.isdecimal() and 1 <= int(stated) <= self.width:
             return int(stated) - 1
+
         names = f": {name_some(self.names)}" if self.names else ""
         problem = f"{option} names {stated!r}, there are {self.width} columns{names}"
         raise self.error(problem)
@@ -231,10 +248,11 @@ class TextTable:
         """Yield the number of every line with a row, and its fields."""
         with open_lines(self.path, self.options.tell) as lines:
             for number, line in enumerate(lines, 1):
-                if number > self.lines_before:
-                    fields = self.split(line, number)
-                    if fields:
-                        yield number, fields
+                if number <= self.lines_before:
+                    continue
+                fields = self.split(line, number)
+                if fields:
+                    yield number, fields
 
     def split(self, line: str, number: int) -> list[str]:
         """Return the fields of a line; DataError where its quotes do not end."""
@@ -248,7 +266,8 @@ class TextTable:
 
         Raises DataError as `read` does.
         """
-        return replace(self, columns=self.read([*wanted]))
+        columns = self.read(list(wanted))
+        return replace(self, columns=columns)
 
     def read(self, wanted: Sequence[int]) -> dict[int, Column]:
         """Return columns by their place, over all rows.
@@ -256,44 +275,57 @@ class TextTable:
         Raises DataError with the line that has more or fewer columns.
         """
         numeric = [column for column in wanted if is_number(self.row[column])]
-        numbers = self._read_numbers(numeric) if numeric else {}
-        rest = [column for column in wanted if column not in numbers]
-        words = self._read_words(rest) if rest else {}
-        columns = {column: (numbers | words)[column] for column in wanted}
-        if len({column.rows for column in columns.values()}) > 1:
+        columns = self._read_numbers(numeric) if numeric else {}
+        rest = [column for column in wanted if column not in columns]
+        if rest:
+            columns |= self._read_words(rest)
+
+        row_counts = {column.rows for column in columns.values()}
+        if len(row_counts) > 1:
             return self._read_words(wanted)  # numpy knows fewer comments
-        return columns
+        return {place: columns[place] for place in wanted}
 
     def _read_numbers(self, wanted: Sequence[int]) -> dict[int, Column]:
         """Return columns if all are of numbers, and none begins with a zero."""
         kinds = dict.fromkeys(range(self.width), "U1")  # so that lengths are seen
         for column in wanted:
             kinds[column] = "i8" if whole(self.row[column]) else "f8"
-        are_alike = {*kinds.values()} == {"i8"}
-        fields = [(f"f{column}", kind) for column, kind in kinds.items()]
+        dtype = np.dtype([(f"f{column}", kind) for column, kind in kinds.items()])
+        are_alike = set(kinds.values()) == {"i8"}
+        if are_alike:
+            dtype = np.dtype("i8")
+
         try:
-            loaded, has_padded = self._load(np.dtype("i8" if are_alike else fields))
+            loaded, has_padded = self._load(dtype)
         except (ValueError, OverflowError, UserWarning, DeprecationWarning):
             return {}  # words, 1.0, beyond int64, or a line to name
         if has_padded and "i8" in kinds.values():
             return {}
-        if are_alike:
-            return {column: Column(loaded[:, column]) for column in wanted}
-        return {column: Column(_narrow(loaded[f"f{column}"])) for column in wanted}
+
+        columns = {}
+        for column in wanted:
+            values = loaded[:, column] if are_alike else loaded[f"f{column}"]
+            columns[column] = Column(_narrow(values))
+        return columns
 
     def _load(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], bool]:
         """Return all rows, and whether a number in the file begins with a zero."""
-        is_long = self.separator == "::"  # numpy takes one character
         source = open_lines(self.path, self.options.tell)
         with source as lines, warnings.catch_warnings():
             warnings.simplefilter("error")  # of 1.0 as an integer, of no rows
             for _ in range(self.lines_before):
                 lines.readline()
+
+            rows_of_text: Iterable[str] = lines
+            separator = self.separator
+            if separator == "::":  # numpy takes one character
+                rows_of_text = (line.replace("::", "\t") for line in lines)
+                separator = "\t"
             rows = np.loadtxt(
-                (line.replace("::", "\t") for line in lines) if is_long else lines,
+                rows_of_text,
                 dtype,
                 comments=self.comment,
-                delimiter="\t" if is_long else self.separator,
+                delimiter=separator,
                 quotechar='"',
                 ndmin=1 if dtype.names else 2,
             )
@@ -308,21 +340,25 @@ class TextTable:
                 raise self.wrong_line(number, fields, f"{self.width} columns")
             for column in wanted:
                 known = places[column]
-                codes[column].append(known.setdefault(fields[column], len(known)))
-        return {
-            column: Column(
-                np.frombuffer(codes[column], np.int64).copy(), (*places[column],)
-            )
-            for column in wanted
-        }
+                code = known.setdefault(fields[column], len(known))
+                codes[column].append(code)
+
+        columns = {}
+        for column in wanted:
+            values = np.array(codes[column], np.int64)
+            words = tuple(places[column])
+            columns[column] = Column(values, words)
+        return columns
 
     def bad_line(
         self, columns: Sequence[int], fits: Callable[[list[str]], bool], need: str
     ) -> DataError:
         """Return an error that names the first line whose columns do not fit."""
         for number, fields in self.rows():
-            is_apart = len(fields) != self.width
-            if is_apart or not fits([fields[column] for column in columns]):
+            if len(fields) != self.width:
+                return self.wrong_line(number, fields, need)
+            chosen = [fields[column] for column in columns]
+            if not fits(chosen):
                 return self.wrong_line(number, fields, need)
         return self.error("is not a table of numbers")
 
@@ -337,10 +373,10 @@ class TextTable:
 
 def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
     """Return numbers as integers where all are, as pandas' 1.0 and 2.0 are."""
-    are_whole = numbers.dtype.kind == "f" and not (numbers % 1).any()
-    if are_whole and np.abs(numbers).max(initial=0) < 1 << 53:
-        return numbers.astype(np.int64)
-    return numbers
+    if numbers.dtype.kind != "f" or (numbers % 1).any():
+        return numbers
+    largest = np.abs(numbers).max(initial=0)
+    return numbers.astype(np.int64) if largest < 1 << 53 else numbers
 
 
 def split_line(line: str, separator: str | None, comment: str) -> list[str]:
@@ -353,10 +389,12 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
         return []
     if comment in text or _ATTRIBUTES in text:
         text = re.sub(rf'("[^"]*")|[ \t]{comment}.*|{_ATTRIBUTES}.*', r"\1", text)
+
     # A reader of csv takes 4 us per line, and one character between fields.
     if '"' not in text or separator == "::":
         fields = text.split(separator)
         return fields if separator is None else [field.strip() for field in fields]
+
     reader = csv.reader(
         [text.strip() if separator is None else text],
         delimiter=separator or " ",
@@ -386,42 +424,43 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
                 rows.append((number, line))
             if len(rows) == 2:
                 break
+
     if not rows:
         raise DataError("holds no line", path=str(path))
 
     first_number, first = rows[0]
-    bare = re.sub(r'"[^"]*"|\{.*', "", first.rstrip("\r\n"))
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    bare, attributes, _ = unquoted.partition(_ATTRIBUTES)
+    separators = [mark for mark in _SEPARATORS if mark in bare]
     table = TextTable(
         path=path,
         options=options,
-        separator=next((mark for mark in _SEPARATORS if mark in bare), None),
+        separator=separators[0] if separators else None,
         comment=comment or COMMENTS[0],
         lines_before=first_number - 1,
-        first_row=(),
-        second_row=(),
-        row=(),
+        has_attributes=bool(attributes),
     )
-    fields = [tuple(table.split(line, number)) for number, line in rows]
+    first_row, *below = (tuple(table.split(line, number)) for number, line in rows)
+    second_row = below[0] if below else ()
     return replace(
         table,
-        first_row=fields[0],
-        second_row=fields[1] if len(rows) == 2 else (),
-        row=fields[-1],
-        has_attributes=bare != re.sub(r'"[^"]*"', "", first.rstrip("\r\n")),
+        first_row=first_row,
+        second_row=second_row,
+        row=second_row if below else first_row,
         words_above=tuple(above.split(table.separator)),
     )
 
 
 def put_on_top(table: TextTable) -> TextTable:
     """Return a table that was read below its first row with that row on top."""
-    columns = {
-        c: column.below(table.first_row[c]) for c, column in table.columns.items()
-    }
+    columns = {}
+    for place, column in table.columns.items():
+        field_on_top = table.first_row[place]
+        columns[place] = column.below(field_on_top)
     return replace(table, columns=columns)
 
 
 def starts_with_words(table: TextTable) -> bool:
     """Return True where some field of the first row is no number."""
-    return not all(map(is_number, filter(None, table.first_row))) or (
-        table.first_row[0] == ""
-    )
+    fields = table.first_row
+    return fields[0] == "" or not all(map(is_number, filter(None, fields)))

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.readers import found_graph, split_arrays
 from emu.graph_data.readers.columns import Column, whole, word_array
-from emu.graph_data.readers.found_graph import FeatureRows
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import SPLIT, Choices
 from emu.graph_data.readers.text_table import TableOptions
@@ -27,6 +26,7 @@ from emu.host.input_file import array_names, map_array, read_arrays, read_json
 
 _IDS = ("ids", "node_ids", "node_id")
 _NAMES = {"features": found_graph.FEATURES, "labels": found_graph.LABELS}
+_SPLIT_NAMES = ("train_mask", "train_idx", "split")
 
 
 def read_npy(path: Path, kind: str) -> VertexTable:
@@ -35,11 +35,17 @@ def read_npy(path: Path, kind: str) -> VertexTable:
     Raises DataError, OSError or ValueError when it is damaged.
     """
     if kind == "split":
-        problem = (
-            "is one array: --splits takes a table, json, or npz (train_mask, split)"
+        raise DataError(
+            "is one array: --splits takes a table, json, or npz (train_mask, split)",
+            path=str(path),
         )
-        raise DataError(problem, path=str(path))
-    return VertexTable(path, kind, map_array(path), None, "rows in order")
+    return VertexTable(
+        path=path,
+        kind=kind,
+        values=map_array(path),
+        ids=None,
+        how="rows in order",
+    )
 
 
 def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
@@ -48,50 +54,71 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     Raises DataError when it has no such array, or it is open what one means.
     """
     names = array_names(path)
-    ids = found_graph.first_name(names, _IDS)
-    if kind == "split":
-        chosen = split_arrays.split_names(names, choices)
-    else:
-        chosen = found_graph.value_names(names, _NAMES[kind], kind)
+    chosen = _value_names(names, kind, choices)
     if not chosen:
-        wanted = ", ".join(_NAMES.get(kind, ("train_mask", "train_idx", "split")))
+        wanted = ", ".join(_NAMES.get(kind, _SPLIT_NAMES))
         raise DataError(f"holds no {kind} ({wanted})", path=str(path))
 
-    arrays = read_arrays(path, [*chosen, *([ids] if ids else [])])
-    others = sorted({*names} - {*chosen, ids})
+    id_name = found_graph.first_name(names, _IDS)
+    used = list(chosen)
+    if id_name:
+        used.append(id_name)
+    others = sorted(set(names) - set(used))
     left_out = count_left_out("array", others)
-    values: Any = [arrays[name] for name in chosen]
+
+    arrays = read_arrays(path, used)
+    origin = ", ".join(chosen)
+    values: Any = arrays[chosen[0]]
     if kind == "split":
         parts = split_arrays.sort_splits(arrays, choices, str(path))
-        if all(members.dtype != bool for members in parts.values()):
+        if not _have_mask(parts):
             columns = [Column(members) for members in parts.values()]
-            table = lists_of_ids(path, [*parts], columns, TableOptions())
-            return replace(table, how=", ".join(chosen), left_out=left_out)
+            table = lists_of_ids(path, list(parts), columns, TableOptions())
+            return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
-    elif len(chosen) > 1:  # a sparse matrix
-        values = _dense(found_graph.sparse_rows(arrays, str(path)))
-    else:
-        values = values[0]
+    elif len(chosen) > 1:
+        values = _dense_rows(arrays, path)
+
+    ids = None
+    order = "rows in order"
+    if id_name:
+        ids = arrays[id_name].reshape(-1)
+        order = f"by id in {id_name}"
     return VertexTable(
         path=path,
         kind=kind,
         values=values,
-        ids=arrays[ids].reshape(-1) if ids else None,
-        how=f"{', '.join(chosen)}, {f'by id in {ids}' if ids else 'rows in order'}",
+        ids=ids,
+        how=f"{origin}, {order}",
         left_out=left_out,
     )
 
 
-def _dense(rows: FeatureRows | None) -> Any:
-    return rows.rows(0, rows.vertices) if rows else None
+def _value_names(names: Sequence[str], kind: str, choices: Choices) -> list[str]:
+    """Return the names of the arrays that state values of a kind."""
+    if kind == "split":
+        return split_arrays.split_names(names, choices)
+    return found_graph.value_names(names, _NAMES[kind], kind)
+
+
+def _dense_rows(arrays: found_graph.Arrays, path: Path) -> Any:
+    """Return the rows of a sparse matrix."""
+    features = found_graph.sparse_rows(arrays, str(path))
+    return features.rows(0, features.vertices) if features else None
+
+
+def _have_mask(parts: dict[str, NDArray[Any]]) -> bool:
+    return any(members.dtype == bool for members in parts.values())
 
 
 def _stack_masks(parts: dict[str, NDArray[Any]], path: Path) -> NDArray[np.bool_]:
     """Return whether each vertex is in each part; DataError where lengths differ."""
-    lengths = {len(mask) for mask in parts.values() if mask.dtype == bool}
-    if len(lengths) > 1 or any(mask.dtype != bool for mask in parts.values()):
+    masks = list(parts.values())
+    vertices = len(masks[0])
+    if any(mask.dtype != bool or len(mask) != vertices for mask in masks):
         raise DataError("has masks of several lengths, or beside ids", path=str(path))
-    stacked = np.zeros((lengths.pop(), len(SPLIT)), bool)
+
+    stacked = np.zeros((vertices, len(SPLIT)), bool)
     for part, mask in parts.items():
         stacked[:, SPLIT.index(part)] = mask
     return stacked
@@ -107,39 +134,65 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
         return _read_roles(path, content, options)
     if not isinstance(content, (dict, list)) or not content:
         raise DataError(f"holds no object of ids and {kind}", path=str(path))
-    values = [*content.values()] if isinstance(content, dict) else content
-    are_words = all(isinstance(value, str) for value in values)
+
+    if isinstance(content, list):
+        return VertexTable(
+            path=path,
+            kind=kind,
+            values=_value_array(content, kind, path),
+            ids=None,
+            how="rows in order",
+        )
+    return VertexTable(
+        path=path,
+        kind=kind,
+        values=_value_array(list(content.values()), kind, path),
+        ids=_ids_of(list(content), as_words=bool(options.words)),
+        how="by id",
+    )
+
+
+def _value_array(values: list[Any], kind: str, path: Path) -> NDArray[Any]:
+    """Return values as numbers or words; DataError where they are neither."""
+    if all(isinstance(value, str) for value in values):
+        return word_array(values)
     try:
-        array: NDArray[Any] = word_array(values) if are_words else np.array(values)
+        array = np.array(values)
     except ValueError as error:
         raise DataError(f"its {kind} differ in length", path=str(path)) from error
+
     if array.dtype.kind not in "iufbU":
         problem = f"its {kind} are no numbers or words: {values[0]!r:.60}"
         raise DataError(problem, path=str(path))
-    ids = None
-    if isinstance(content, dict):
-        ids = _ids_of([*content], as_words=bool(options.words))
-    how = "rows in order" if ids is None else "by id"
-    return VertexTable(path, kind, array, ids, how)
+    return array
 
 
 def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
     """Return the parts of an object of parts and ids."""
     if not isinstance(content, dict) or not content:
         raise DataError("holds no object of parts and ids", path=str(path))
-    lists = {PARTS.get(str(key).lower(), ""): ids for key, ids in content.items()}
-    are_parts = "" not in lists and len(lists) == len(content)
-    if not are_parts or not all(isinstance(ids, list) for ids in lists.values()):
+
+    lists = {}
+    for key, ids in content.items():
+        part = PARTS.get(str(key).lower(), "")
+        if isinstance(ids, list):
+            lists[part] = ids
+    if "" in lists or len(lists) < len(content):
         names = ", ".join(content)
-        problem = f"has keys {names:.80}: lists of ids are needed, for train (tr), "
-        raise DataError(f"{problem}valid (va) and test (te)", path=str(path))
+        raise DataError(
+            f"has keys {names:.80}: lists of ids are needed, "
+            "for train (tr), valid (va) and test (te)",
+            path=str(path),
+        )
+
     columns = [Column.of(map(str, ids)) for ids in lists.values()]
-    return lists_of_ids(path, [*lists], columns, options)
+    return lists_of_ids(path, list(lists), columns, options)
 
 
 def _ids_of(words: Sequence[str], *, as_words: bool) -> NDArray[Any]:
-    """Return ids as numbers, if all are whole."""
+    """Return ids as numbers, if all are whole and int64 holds them."""
     are_whole = all(whole(word) == word for word in words)
-    if as_words or not are_whole or max(map(len, words)) >= 19:
+    longest = max(map(len, words))
+    if as_words or not are_whole or longest >= 19:
         return word_array(words)
-    return np.array([*map(int, words)])
+    return np.array([int(word) for word in words])

@@ -400,9 +400,7 @@ def _ids(table: TextTable, place: int | None) -> tuple[NDArray[Any] | None, str]
         return None, "rows in order"
     column = table.columns[place]
     _check_ids(table, column, place)
-    as_words = table.options.words
-    if as_words is None:
-        as_words = column.main_kind == TEXT or column.is_padded
+    as_words = column.names_words(stated=table.options.words)
     keys = join_columns([column], as_words=as_words)
     return keys.ids[keys.codes[0]], f"by id in {table.name(place)}"
 
