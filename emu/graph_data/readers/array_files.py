@@ -62,7 +62,8 @@ def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of an npz file; DataError when it is damaged or has no edges."""
     with one_error(path):
         names = input_file.array_names(path)
-        arrays = input_file.read_arrays(path, [name for name in names if is_read(name)])
+        read = [name for name in names if is_read(name)]
+        arrays = input_file.read_arrays(path, read)
         others = [name for name in names if name not in arrays]
         return graph_of_arrays(arrays, str(path), choices, others)
 
@@ -137,52 +138,76 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         if not any(isinstance(key, tuple) for key in content):
             arrays, others = _arrays(torch, content, path)
             return graph_of_arrays(arrays, str(path), choices, others)
-        vertices, edges = {}, {}
-        unread: dict[str, None] = {}
-        for key, values in content.items():
-            if not isinstance(values, dict) or key == "_global_store":
-                inner = values if isinstance(values, dict) else {str(key): values}
-                unread |= dict.fromkeys(map(str, inner))
-                continue
-            arrays, others = _arrays(torch, values, path)
-            unread |= dict.fromkeys(others)
-            if isinstance(key, tuple):
-                source, name, target = map(str, key)
-                arrays.pop("shape", None)  # of an adjacency between two types
-                asked = found_graph.AskedArrays(arrays)
-                ends = found_graph.find_edges(asked, f"{path} ({name})")[:2]
-                edges[source, name, target] = np.stack(ends)
-                unread |= dict.fromkeys(asked.unread)
-            else:
-                vertices[str(key)] = arrays
-        typed_graph = TypedGraph(str(path), vertices, edges, (*unread,))
+        typed_graph = _typed_graph(torch, content, path)
         return choose_types(typed_graph, choices)
 
 
+def _typed_graph(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
+    """Return the arrays of every type, and the ends of every relation."""
+    vertices = {}
+    edges = {}
+    unread: list[str] = []
+    for key, values in content.items():
+        if not isinstance(values, dict):
+            unread.append(str(key))
+            continue
+        if key == "_global_store":
+            unread.extend(map(str, values))
+            continue
+
+        arrays, others = _arrays(torch, values, path)
+        unread += others
+        if not isinstance(key, tuple):
+            vertices[str(key)] = arrays
+            continue
+        source, name, target = map(str, key)
+        arrays.pop("shape", None)  # of an adjacency between two types
+        asked = found_graph.AskedArrays(arrays)
+        relation = found_graph.find_edges(asked, f"{path} ({name})")
+        ends = np.stack([relation.sources, relation.destinations])
+        edges[source, name, target] = ends
+        unread += asked.unread
+
+    distinct = dict.fromkeys(unread)
+    return TypedGraph(str(path), vertices, edges, tuple(distinct))
+
+
 def _load(torch: Any, path: Path) -> Any:
-    stands_in = [
-        (type(name, (_StandIn,), {}), f"torch_geometric.{name}") for name in _CLASSES
-    ]
+    """Return what a file of torch holds; DataError where that is more than data."""
+    stand_ins = []
+    for name in _CLASSES:
+        stand_in = type(name, (_StandIn,), {})
+        stand_ins.append((stand_in, f"torch_geometric.{name}"))
+
     with open_input(path) as file:
         if zipfile.is_zipfile(file):
             size = os.fstat(file.fileno()).st_size
-            total = sum(info.file_size for info in zipfile.ZipFile(file).infolist())
+            members = zipfile.ZipFile(file).infolist()
+            total = sum(member.file_size for member in members)
             input_file.check_inflation(path, size, total)
         file.seek(0)
         try:
-            with torch.serialization.safe_globals(stands_in), warnings.catch_warnings():
+            with torch.serialization.safe_globals(stand_ins), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the error has what matters
                 return torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
-            # What follows the first sentence advises to trust the file.
-            text = str(error).split("Unsupported global: GLOBAL ")[-1].split(" was ")[0]
-            hints = (hint for name, hint in _HINTS.items() if name in text)
-            problem = next(hints, "") or (
-                "holds more than tensors and a graph of PyTorch Geometric "
-                f"({printable(text, limit=80)}), which is never loaded; save "
-                "data.to_dict() instead"
-            )
+            problem = _explain(str(error))
             raise DataError(problem, path=str(path)) from error
+
+
+def _explain(message: str) -> str:
+    """Return what a file holds that torch refuses, and what to save instead."""
+    # What follows the first sentence advises to trust the file.
+    refused = message.rpartition("Unsupported global: GLOBAL ")[2]
+    refused = refused.partition(" was ")[0]
+    for name, hint in _HINTS.items():
+        if name in refused:
+            return hint
+    return (
+        "holds more than tensors and a graph of PyTorch Geometric "
+        f"({printable(refused, limit=80)}), which is never loaded; save "
+        "data.to_dict() instead"
+    )
 
 
 def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
@@ -193,16 +218,20 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     holds no graph, or several and none is chosen.
     """
     several = content if isinstance(content, (list, tuple)) else [content]
-    graphs = [_mapping(one) for one in several]
+    graphs = [_mapping(graph) for graph in several]
     if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
-        whole, slices, *_ = graphs  # the class may follow
+        merged, slices, *_ = graphs  # the class may follow
         if slices is None or (isinstance(slices, dict) and _are_slices(slices)):
-            return _cut(whole, slices or {}, choices, origin)
+            return _cut(merged, slices or {}, choices, origin)
+
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):
-        problem = "holds no graph with names: save a Data, or a dict "
-        problem += '{"edge_index": ..., "x": ..., "y": ...}'
-        raise DataError(problem, path=origin)
-    chosen: dict[Any, Any] = graphs[choices.choose_graph(len(graphs), origin)]
+        raise DataError(
+            "holds no graph with names: save a Data, or a dict "
+            '{"edge_index": ..., "x": ..., "y": ...}',
+            path=origin,
+        )
+    number = choices.choose_graph(len(graphs), origin)
+    chosen: dict[Any, Any] = graphs[number]
     return chosen
 
 
@@ -232,29 +261,33 @@ def _are_slices(content: Any) -> bool:
 def _cut(
     merged: dict[Any, Any], slices: dict[Any, Any], choices: Choices, origin: str
 ) -> dict[Any, Any]:
-    flat = slices
-    while isinstance(next(iter(flat.values()), None), dict):  # by type
-        flat = next(iter(flat.values()))
-    count = len(next(iter(flat.values()))) - 1 if flat else 1
+    """Return one graph of those that are merged, by its beginning in each tensor."""
+    begins: Any = slices
+    while isinstance(begins, dict) and begins:  # by type
+        begins = next(iter(begins.values()))
+    count = len(begins) - 1 if slices else 1
     number = choices.choose_graph(count, origin)
+    return _cut_values(merged, slices, number)
 
-    def cut(values: dict[Any, Any], begins: dict[Any, Any]) -> dict[Any, Any]:
-        part, counts = {}, values.get("_num_nodes")  # num_nodes is their sum
-        for name, value in values.items():
-            at = begins.get(name)
-            if counts and name in {"num_nodes", "_num_nodes"}:
-                part["num_nodes"] = counts[number]
-            elif isinstance(value, dict):
-                part[name] = cut(value, at or {})
-            elif at is None:
-                part[name] = value
-            else:
-                own = slice(int(at[number]), int(at[number + 1]))
-                # As in PyTorch Geometric: what holds ids grows along the last axis.
-                part[name] = value[..., own] if "index" in name else value[own]
-        return part
 
-    return cut(merged, slices)
+def _cut_values(
+    values: dict[Any, Any], slices: dict[Any, Any], number: int
+) -> dict[Any, Any]:
+    graph = {}
+    counts = values.get("_num_nodes")  # num_nodes is their sum
+    for name, value in values.items():
+        begins = slices.get(name)
+        if counts and name in {"num_nodes", "_num_nodes"}:
+            graph["num_nodes"] = counts[number]
+        elif isinstance(value, dict):
+            graph[name] = _cut_values(value, begins or {}, number)
+        elif begins is None:
+            graph[name] = value
+        else:
+            span = slice(int(begins[number]), int(begins[number + 1]))
+            # As in PyTorch Geometric: what holds ids grows along the last axis.
+            graph[name] = value[..., span] if "index" in name else value[span]
+    return graph
 
 
 def _arrays(
@@ -284,8 +317,10 @@ def _without_nesting(content: dict[Any, Any]) -> dict[str, Any]:
     for key, value in content.items():
         if key in NESTED and isinstance(value, dict):
             for inner, ids in value.items():
-                is_part = split_part(str(inner)) is not None
-                by_name[str(inner) if is_part else f"{key}.{inner}"] = ids
+                name = str(inner)
+                if split_part(name) is None:
+                    name = f"{key}.{name}"
+                by_name[name] = ids
         else:
             by_name[str(key)] = value
     return by_name
@@ -298,17 +333,20 @@ def _sparse_arrays(
 
     Not by torch's own conversions: they write beyond their memory where indices do.
     """
-    rows, shape = value.shape[0], np.array(value.shape)
+    rows = value.shape[0]
+    shape = np.array(value.shape)
     if value.layout == torch.sparse_coo:
         row, col = _array(torch, name, value._indices(), path)  # noqa: SLF001
         data = value._values()  # noqa: SLF001
     else:
-        parts = value.crow_indices(), value.col_indices()
-        indptr, col = (_array(torch, name, part, path) for part in parts)
+        indptr = _array(torch, name, value.crow_indices(), path)
+        col = _array(torch, name, value.col_indices(), path)
         indptr = found_graph.check_rows(indptr, col, rows, f"{name} ", str(path))
-        row, data = np.repeat(np.arange(rows), np.diff(indptr)), value.values()
+        row = np.repeat(np.arange(rows), np.diff(indptr))
+        data = value.values()
     if name in found_graph.MATRICES:
         return {"row": row, "col": col, "shape": shape}
+
     order = np.argsort(row, kind="stable")
     return {
         "attr_indptr": np.cumsum([0, *np.bincount(row, minlength=rows)]),
@@ -327,12 +365,16 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
     if value.layout != torch.strided:
         problem = f"{name} is sparse, save {name}.to_dense()"
         raise DataError(problem, path=str(path))
+
     size = value.numel() * value.element_size()
     storage = value.untyped_storage().nbytes()
     if size > max(storage, input_file.ALWAYS_ALLOWED):
-        problem = f"{name} would take {size / 1e9:.3g} GB and repeats {storage} bytes "
-        problem += f"of the file: save {name}.contiguous(), or leave it out"
-        raise DataError(problem, path=str(path))
-    short = value.dtype == torch.bfloat16  # numpy has no such numbers
-    array: NDArray[Any] = (value.float() if short else value).detach().numpy()
+        raise DataError(
+            f"{name} would take {size / 1e9:.3g} GB and repeats {storage} bytes of the "
+            f"file: save {name}.contiguous(), or leave it out",
+            path=str(path),
+        )
+    if value.dtype == torch.bfloat16:  # numpy has no such numbers
+        value = value.float()
+    array: NDArray[Any] = value.detach().numpy()
     return array

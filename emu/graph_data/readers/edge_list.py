@@ -92,19 +92,22 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     if konect:
         ends = _take_konect(ends, konect, options)
         sizes = _SIZES.match(lines[1])
-        counts = (int(sizes[2]), int(sizes[3])) if sizes else counts
+        if sizes:
+            counts = (int(sizes[2]), int(sizes[3]))
 
     pair = [table.columns[end] for end in ends.columns]
     as_words = _are_words(table, ends.columns, *pair)
     graph = _build(table, ends, pair, counts, as_words=as_words)
     _check_second_row(table, ends.columns, pair)
+
+    left_out = count_left_out("column", table.left_out(ends.columns))
+    if table.has_attributes:
+        left_out += ("attributes of edges, in braces",)
+    count_notes = _count_stated(path, pair[0])
     return replace(
         graph,
-        notes=(f"ends: {ends.reason}", *graph.notes, *_count_stated(path, pair[0])),
-        left_out=(
-            *count_left_out("column", table.left_out(ends.columns)),
-            *["attributes of edges, in braces"] * table.has_attributes,
-        ),
+        notes=(f"ends: {ends.reason}", *graph.notes, *count_notes),
+        left_out=left_out,
     )
 
 
@@ -135,34 +138,47 @@ def _build(
     as_words: bool,
 ) -> FoundGraph:
     """Return the graph of two columns; KONECT may state how many ids there are."""
-    notes = ("ids are words",) if as_words and columns[0].main_kind == INTEGER else ()
+    notes = []
+    if as_words and columns[0].main_kind == INTEGER:
+        notes.append("ids are words")
     if ends.two_kinds is not False:
         sides = [join_columns([column], as_words=as_words) for column in columns]
-        if ends.two_kinds is None and len(np.intersect1d(sides[0].ids, sides[1].ids)):
-            raise _ask_for_kinds(table, ends.columns, sides)
-        names = [table.names[c] for c in ends.columns] if table.names else _SIDES
-        left, right = map(_fill, sides, counts)
-        return join_sides(left, right, (*names,), str(table.path), notes)
+        if ends.two_kinds is None:
+            _check_kinds(table, ends.columns, sides)
+        names = _SIDES
+        if table.names:
+            left, right = ends.columns
+            names = (table.names[left], table.names[right])
+        return join_sides(
+            left=_fill(sides[0], counts[0]),
+            right=_fill(sides[1], counts[1]),
+            names=names,
+            origin=str(table.path),
+            notes=notes,
+        )
 
     keys = join_columns(columns, as_words=as_words)
     if counts[0] == counts[1]:
         keys = _fill(keys, counts[0])
     return FoundGraph(
-        keys.codes[0],
-        keys.codes[1],
-        str(table.path),
-        len(keys.ids) if counts[0] else None,
+        sources=keys.codes[0],
+        destinations=keys.codes[1],
+        origin=str(table.path),
+        vertices=len(keys.ids) if counts[0] else None,
         ids=keys.ids,
-        notes=notes,
+        notes=tuple(notes),
     )
 
 
 def _fill(keys: Keys, count: int) -> Keys:
     """Return keys whose ids are 1 to ``count``, if they are among them."""
     ids = keys.ids
-    if ids.dtype.kind in "US" or not len(ids) or ids[0] < 1 or ids[-1] > count:
+    if ids.dtype.kind in "US" or not len(ids):
         return keys
-    return Keys(np.arange(1, count + 1), (ids - 1)[keys.codes])
+    if ids[0] < 1 or ids[-1] > count:
+        return keys
+    places = ids - 1
+    return Keys(np.arange(1, count + 1), codes=places[keys.codes])
 
 
 def join_sides(
@@ -177,16 +193,18 @@ def join_sides(
 
     An id that both sides have is called ``NAME:ID``.
     """
-    counts = len(left.ids), len(right.ids)
-    kinds = f"{counts[0]} of {names[0]}, {counts[1]} of {names[1]}"
+    lefts = len(left.ids)
+    rights = len(right.ids)
+    kinds = f"{lefts} of {names[0]}, {rights} of {names[1]}"
     ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
     if len(np.unique(ids)) < len(ids):
-        sides = zip(np.repeat(names, counts), ids.tolist(), strict=True)
-        ids = np.array([f"{name}:{vertex}" for name, vertex in sides])
+        sides = np.repeat(names, [lefts, rights])
+        named = zip(sides, ids.tolist(), strict=True)
+        ids = np.array([f"{name}:{vertex}" for name, vertex in named])
     return FoundGraph(
-        left.codes.reshape(-1),
-        right.codes.reshape(-1) + counts[0],
-        origin,
+        sources=left.codes.reshape(-1),
+        destinations=right.codes.reshape(-1) + lefts,
+        origin=origin,
         ids=ids,
         vertices=len(ids),
         notes=(*notes, f"bipartite: {kinds}"),
@@ -215,16 +233,20 @@ def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
 
 def _wanted_columns(table: TextTable) -> list[int]:
     """Return the columns that are read: those that are named ends, else the first."""
-    stated = table.options.columns or ()
+    stated = table.options.columns
     if stated:
-        called = [{str(c + 1), name} for c, name in enumerate(table.header)]
-        return [c for c, words in enumerate(called) if words & {*stated}] or [0]
+        places = [
+            place
+            for place, name in enumerate(table.header)
+            if name in stated or str(place + 1) in stated
+        ]
+        return places or [0]
 
     for names in (table.header, table.words_above):
         ends = _ends_by_name(table, names)
         if ends:
-            return [*ends]
-    return [*range(min(table.width, _MOST_COLUMNS))]
+            return list(ends)
+    return list(range(table.width))[:_MOST_COLUMNS]
 
 
 def _ends_by_name(table: TextTable, names: tuple[str, ...]) -> tuple[int, int] | None:
@@ -246,16 +268,20 @@ def _is_header(table: TextTable) -> bool:
     if names_are_stated or has_index or is_over_numbers:
         return True
 
-    named = named_ends(first)
+    has_ends = named_ends(first) is not None
     ends = sorted(columns)[:2]
-    below = {word for c in ends for word in columns[c].words or ()}
-    recurs = [first[c] in below for c in ends]
+    words_below: set[str] = set()
+    for end in ends:
+        words_below.update(columns[end].words or ())
+    recurs = [first[end] in words_below for end in ends]
     are_letters = len(max(first, key=len)) == 1
-    if named and not are_letters and not any(recurs):
+    if has_ends and not are_letters and not any(recurs):
         return True
     if any(map(is_number, table.first_row)):
         return False
-    if (any(recurs) and not named) or (all(recurs) and are_letters):
+    if any(recurs) and not has_ends:
+        return False
+    if all(recurs) and are_letters:
         return False
 
     rows = columns[min(columns)].rows
@@ -277,11 +303,13 @@ def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
     for names in (table.names, table.words_above):
         ends = _ends_by_name(table, names)
         if ends is not None:
+            left, right = ends
+            end_names = [names[left], names[right]]
             if two_kinds is None:
-                two_kinds = are_two_kinds([names[c] for c in ends])
-            numbers = ", ".join(str(column + 1) for column in ends)
-            words = " and ".join(names[column] for column in ends)
-            return Ends(ends, two_kinds, f"columns {numbers} by their names, {words}")
+                two_kinds = are_two_kinds(end_names)
+            reason = f"columns {left + 1}, {right + 1} by their names, "
+            reason += " and ".join(end_names)
+            return Ends(ends, two_kinds, reason)
     if table.names:
         raise _ask_for_names(table)
 
@@ -312,11 +340,14 @@ def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
 
 def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Reading]:
     readings = []
-    for pair in [*pairs][:_MOST_ASKED]:
+    for pair in list(pairs)[:_MOST_ASKED]:
         left, right = pair.ends
-        option = f"--columns {table.option(left)},{table.option(right)}"
-        meaning = f"{table.name(left)} and {table.name(right)}"
-        readings.append(Reading(meaning, size_of(pair.vertices, edges), option))
+        reading = Reading(
+            meaning=f"{table.name(left)} and {table.name(right)}",
+            counts=size_of(pair.vertices, edges),
+            option=f"--columns {table.option(left)},{table.option(right)}",
+        )
+        readings.append(reading)
     return readings
 
 
@@ -330,9 +361,12 @@ def _ask_for_names(table: TextTable) -> Exception:
 
     readings = _readings(table, pairs, table.columns[0].rows)
     kinds = "with --bipartite or --no-bipartite"
-    last = replace(readings[-1], option=f"{readings[-1].option}, {kinds}")
-    first = Reading("if that line is an edge", "one more", "--no-header")
-    return ask(question, [*readings[:-1], last, first], table.path)
+    last = readings.pop()
+    readings += [
+        replace(last, option=f"{last.option}, {kinds}"),
+        Reading("if that line is an edge", "one more", "--no-header"),
+    ]
+    return ask(question, readings, table.path)
 
 
 def _check_pairs(table: TextTable) -> None:
@@ -342,28 +376,38 @@ def _check_pairs(table: TextTable) -> None:
         _refuse_matrix(table)
 
     pairs = plausible_pairs(table.columns)
-    is_clear = len(pairs) == 1 and pairs[0].ends == (0, 1)
-    if not pairs or is_clear:
+    if not pairs:
         return
+    are_first_two = pairs[0].ends == (0, 1)
+    if are_first_two and len(pairs) == 1:
+        return
+
     fields = " ".join(table.first_row[:_MOST_COLUMNS])
     question = f"begins with {fields!r}: which two columns are ids?"
     readings = _readings(table, pairs, rows)
-    if pairs[0].ends != (0, 1):
-        both = "column 1 and column 2"
-        readings.append(Reading(both, "of two kinds", "--columns 1,2 --words"))
-    elif all(pair.common for pair in pairs) and len(pairs) == math.comb(
-        len(table.columns), 2
-    ):
-        lists = "a vertex and its neighbours"
-        counts = f"{rows * (table.width - 1):,} edges"
-        readings.append(Reading(lists, counts, "--neighbours"))
+    are_all = len(pairs) == math.comb(len(table.columns), 2)
+    if not are_first_two:
+        other = Reading(
+            meaning="column 1 and column 2",
+            counts="of two kinds",
+            option="--columns 1,2 --words",
+        )
+        readings.append(other)
+    elif are_all and all(pair.common for pair in pairs):
+        edges = rows * (table.width - 1)
+        other = Reading(
+            meaning="a vertex and its neighbours",
+            counts=f"{edges:,} edges",
+            option="--neighbours",
+        )
+        readings.append(other)
     raise ask(question, readings, table.path)
 
 
 def _refuse_matrix(table: TextTable) -> None:
     rows = [fields for _, fields in table.rows()]
     is_square = len(rows) == table.width
-    is_symmetric = is_square and rows == [[*each] for each in zip(*rows, strict=True)]
+    is_symmetric = is_square and rows == list(map(list, zip(*rows, strict=True)))
     are_numbers = all(map(is_number, rows[0]))
     if is_symmetric or (are_numbers and table.width > _WIDE):
         raise table.error(
@@ -412,18 +456,23 @@ def _check_padded(table: TextTable, left: Column, right: Column) -> bool:
     return True
 
 
-def _ask_for_kinds(
-    table: TextTable, ends: tuple[int, int], sides: list[Keys]
-) -> Exception:
-    counts = [len(side.ids) for side in sides]
-    common = len(np.intersect1d(sides[0].ids, sides[1].ids))
-    edges = sides[0].codes.size
+def _check_kinds(
+    table: TextTable, ends: tuple[int, int], sides: Sequence[Keys]
+) -> None:
+    """Refuse sides with ids in common where nothing says that they are two kinds."""
+    left, right = sides
+    common = len(np.intersect1d(left.ids, right.ids))
+    if not common:
+        return
+
+    vertices = len(left.ids) + len(right.ids)
+    edges = left.codes.size
     names = " and ".join(map(table.name, ends))
-    return ask(
+    raise ask(
         f"{names} have {common} ids in common: two kinds of vertices or one?",
         [
-            Reading("two", size_of(sum(counts), edges), "--bipartite"),
-            Reading("one", size_of(sum(counts) - common, edges), "--no-bipartite"),
+            Reading("two", size_of(vertices, edges), "--bipartite"),
+            Reading("one", size_of(vertices - common, edges), "--no-bipartite"),
         ],
         table.path,
     )
@@ -472,5 +521,5 @@ def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:
     sizes = [float(field) for field in row]
     if left.rows - 1 not in sizes[1:]:
         return False
-    highest = max(column.real[1:].max() for column in (left, right))
+    highest = max(left.real[1:].max(), right.real[1:].max())
     return bool(highest <= max(sizes[:2]))

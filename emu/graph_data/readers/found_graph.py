@@ -50,8 +50,12 @@ class FeatureRows:
                 "vertex and feature is needed",
                 path=origin,
             )
+
+        def rows(start: int, stop: int) -> NDArray[np.float32]:
+            return np.asarray(array[start:stop], np.float32)
+
         vertices, length = array.shape
-        return cls(vertices, length, lambda a, b: np.asarray(array[a:b], np.float32))
+        return cls(vertices, length, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,25 +101,28 @@ class FoundGraph:
                 "holds no labels (y, labels, node_labels): name a file of them with "
                 "--labels, or have some made up with --classes 10"
             )
-        vertices, length = self.features.vertices, self.features.length
-        for what, count in (("vertices", self.vertices), ("labels", len(self.labels))):
-            if count not in {None, vertices}:
-                problem = f"has {count} {what} and features of {vertices} vertices"
-                raise self._wrong(problem)
-        if not 0 < length <= WIDEST:
-            raise self._wrong(f"has features of length {length}")
-        check_size(vertices, length, self.origin)
+        self._check_shape(self.features, len(self.labels))
         labels, classes, names = class_numbers(self.labels, self.origin)
+        vertices = self.features.vertices
+        structure = build_structure(
+            self.sources,
+            self.destinations,
+            vertices=vertices,
+            origin=self.origin,
+        )
+        splits = split_arrays.check_splits(
+            self.splits,
+            vertices,
+            self.origin,
+            overlap=self.overlap,
+            ids=self.ids,
+        )
         return RawGraph(
-            build_structure(
-                self.sources, self.destinations, vertices=vertices, origin=self.origin
-            ),
-            labels,
-            **split_arrays.check_splits(
-                self.splits, vertices, self.origin, self.overlap, self.ids
-            ),
+            structure=structure,
+            labels=labels,
+            **splits,
             classes=classes,
-            feature_length=length,
+            feature_length=self.features.length,
             rows=self.features.rows,
             origin=self.origin,
             owner=self.owner,
@@ -124,13 +131,27 @@ class FoundGraph:
             class_names=names,
         )
 
+    def _check_shape(self, features: FeatureRows, labels: int) -> None:
+        """Refuse numbers of vertices that differ, and features of no length."""
+        counts = {"vertices": self.vertices, "labels": labels}
+        for name, count in counts.items():
+            if count not in {None, features.vertices}:
+                raise self._wrong(
+                    f"has {count} {name} and features of {features.vertices} vertices"
+                )
+        if not 0 < features.length <= WIDEST:
+            raise self._wrong(f"has features of length {features.length}")
+        check_size(features.vertices, features.length, self.origin)
+
     def _wrong(self, problem: str) -> DataError:
         return DataError(problem, path=self.origin)
 
     @property
     def highest(self) -> int:
         """Highest vertex of an edge, -1 without any."""
-        return max(int(e.max(initial=-1)) for e in (self.sources, self.destinations))
+        highest_source = self.sources.max(initial=-1)
+        highest_destination = self.destinations.max(initial=-1)
+        return int(max(highest_source, highest_destination))
 
 
 def check_size(vertices: int, length: int, origin: str) -> None:
@@ -141,7 +162,9 @@ def check_size(vertices: int, length: int, origin: str) -> None:
     home = cache_home()
     while not home.exists():
         home = home.parent
-    size, free = 4 * vertices * length, shutil.disk_usage(home).free
+
+    size = 4 * vertices * length
+    free = shutil.disk_usage(home).free
     if size > free:
         raise DataError(
             f"{vertices} vertices with features of length {length} would take "
@@ -159,43 +182,68 @@ def class_numbers(
     Numbers that begin above 0 (1 to 7, years) are words of classes. Raises DataError
     when they are not one class per vertex, as a number, a text, or a one-hot row.
     """
-    labels, one_hot = stated, False
-    if stated.ndim == 2 and stated.shape[1] > 1 and stated.dtype.kind in "biuf":
-        one_hot = ((labels == 0) | (labels == 1)).all() and (labels.sum(1) <= 1).all()
-        labels = np.where(labels.any(1), labels.argmax(1), -1) if one_hot else labels
-    labels = labels.reshape(-1)
-    problem = ""
+    one_hot = _are_one_hot(stated)
+    if one_hot:
+        stated = np.where(stated.any(1), stated.argmax(1), -1)
+    labels = _one_per_vertex(stated, origin)
+    are_words = labels.dtype.kind in "US"
+    has_label = labels != (labels.dtype.type() if are_words else -1)
+    if labels.dtype.kind == "f":
+        has_label &= ~np.isnan(labels)
+    if not has_label.any():
+        raise DataError("no vertex has a label", path=origin)
+
+    classes = labels[has_label]
+    if are_words or (not one_hot and _begin_above_zero(classes)):
+        names, codes = np.unique(classes, return_inverse=True)
+        if not are_words:
+            names = names.astype(np.int64)
+        numbers = np.full(len(labels), -1, np.int32)
+        numbers[has_label] = codes
+        words = map(str, names.tolist())
+        return numbers, len(names), tuple(words)
+
+    labels = np.where(has_label, labels, -1)
+    limit = max(len(labels), 2)
+    is_wrong = (labels < -1) | (labels >= limit) | (np.floor(labels) != labels)
+    if is_wrong.any():
+        first = int(np.argmax(is_wrong))
+        raise DataError(
+            f"vertex {first} has label {labels[first]}, classes count from 0 and "
+            "-1 stands for none",
+            path=origin,
+        )
+    return labels.astype(np.int32), int(labels.max()) + 1, ()
+
+
+def _are_one_hot(labels: NDArray[Any]) -> bool:
+    """Return True for rows with a column per class: at most one 1, else 0."""
+    if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biuf":
+        return False
+    is_binary = (labels == 0) | (labels == 1)
+    return bool(is_binary.all() and (labels.sum(1) <= 1).all())
+
+
+def _one_per_vertex(stated: NDArray[Any], origin: str) -> NDArray[Any]:
+    """Return labels as one number or text per vertex; DataError for others."""
+    labels = stated.reshape(-1)
     if len(labels) != len(stated):
         several = " (several classes per vertex)" if stated.ndim == 2 else ""
-        problem = f"labels have shape {stated.shape}{several}, one class per vertex is "
-        problem += "needed: name a file of them with --labels"
-    elif labels.dtype.kind not in "iufbUS":
+        raise DataError(
+            f"labels have shape {stated.shape}{several}, one class per vertex is "
+            "needed: name a file of them with --labels",
+            path=origin,
+        )
+    if labels.dtype.kind not in "iufbUS":
         problem = f"labels are {labels.dtype}, numbers or texts are needed"
-    if problem:
         raise DataError(problem, path=origin)
-    labels = labels.astype(np.int8) if labels.dtype.kind == "b" else labels
-    words = labels.dtype.kind in "US"
-    there = labels != (labels.dtype.type() if words else -1)
-    if labels.dtype.kind == "f":
-        there &= ~np.isnan(labels)
-    if not there.any():
-        raise DataError("no vertex has a label", path=origin)
-    classes = labels[there]
-    whole = not words and not one_hot and classes.max() < 1 << 53
-    if words or (whole and classes.min() > 0 and (np.floor(classes) == classes).all()):
-        names, codes = np.unique(classes, return_inverse=True)
-        numbers = np.full(len(labels), -1, np.int32)
-        numbers[there] = codes
-        names = names if words else names.astype(np.int64)
-        return numbers, len(names), (*map(str, names.tolist()),)
-    labels = np.where(there, labels, -1)
-    most = max(len(labels), 2)
-    wrong = (labels < -1) | (labels >= most) | (np.floor(labels) != labels)
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        problem = f"vertex {first} has label {labels[first]}, classes count from 0 and "
-        raise DataError(f"{problem}-1 stands for none", path=origin)
-    return labels.astype(np.int32), int(labels.max()) + 1, ()
+    return labels.astype(np.int8) if labels.dtype.kind == "b" else labels
+
+
+def _begin_above_zero(classes: NDArray[Any]) -> bool:
+    """Return True for whole numbers above 0 that float64 holds exactly."""
+    is_inside = classes.min() > 0 and classes.max() < 1 << 53
+    return bool(is_inside and (np.floor(classes) == classes).all())
 
 
 _EDGES = {"edge_index": 0, "edges": 1, "edge_list": 1}
@@ -211,13 +259,12 @@ FEATURES = (
 LABELS = ("y", "labels", "node_labels", "label", "node_label", "Y")
 _COUNTS = ("num_nodes", "num_vertices", "n_nodes")
 _CSR = ("indptr", "indices", "shape")
+_ATTRIBUTES = ("attr_shape", "attr_indptr", "attr_indices", "attr_data")
 
 #: Every name that is looked at, besides those of splits.
-NAMES = {
-    *_EDGES, *(end for pair in _ENDS for end in pair), *MATRICES, *FEATURES, *LABELS,
-    *_COUNTS, *_CSR, "format", *(f"adj_{part}" for part in _CSR),
-    *(f"attr_{part}" for part in (*_CSR, "data")),
-}  # fmt: skip
+NAMES = {"format", *(f"adj_{part}" for part in _CSR), *_ATTRIBUTES}.union(
+    _EDGES, *_ENDS, MATRICES, FEATURES, LABELS, _COUNTS, _CSR
+)
 
 
 def is_read(name: str) -> bool:
@@ -272,42 +319,53 @@ def graph_of_arrays(
     Raises DataError when there are no edges, or parts of a matrix do not fit.
     """
     asked = AskedArrays(arrays, others)
-    sources, destinations, vertices, edges = find_edges(asked, origin)
-    count = first_name(asked, _COUNTS)
-    if count:
-        vertices = _check_count(int(asked[count].reshape(-1)[0]), vertices, origin)
+    edges = find_edges(asked, origin)
+    vertices = _stated_vertices(asked, edges.vertices, origin)
+    notes = []
+    if len(edges.sources):
+        notes.append(f"edges from {edges.array}")
 
-    feature = first_name(asked, FEATURES)
-    label = first_name(asked, LABELS)
-    if feature:
-        features: FeatureRows | None = FeatureRows.dense(asked[feature], origin)
+    feature_name = first_name(asked, FEATURES)
+    if feature_name:
+        features: FeatureRows | None = FeatureRows.dense(asked[feature_name], origin)
     else:
         features = sparse_rows(asked, origin)
-    splits = split_arrays.sort_splits(asked, choices, origin)
-    split = split_arrays.split_names(asked, choices)
-    labels = asked[label] if label else None
+    if features:
+        notes.append(f"features from {feature_name or 'attr_data'}")
 
-    notes = [f"edges from {edges}"] if len(sources) else []
-    notes += [f"features from {feature or 'attr_data'}"] if features else []
-    if labels is not None:
-        width = labels.shape[1] if labels.ndim == 2 else 1
-        notes += [f"labels from {label}" + f" ({width} columns)" * (width > 1)]
+    splits = split_arrays.sort_splits(asked, choices, origin)
+    split_names = ", ".join(split_arrays.split_names(asked, choices))
+
+    labels = None
+    label_name = first_name(asked, LABELS)
+    if label_name:
+        labels = asked[label_name]
+        note = f"labels from {label_name}"
+        if labels.ndim == 2 and labels.shape[1] > 1:
+            note += f" ({labels.shape[1]} columns)"
+        notes.append(note)
     return FoundGraph(
-        sources,
-        destinations,
-        origin,
+        sources=edges.sources,
+        destinations=edges.destinations,
+        origin=origin,
         vertices=vertices,
         features=features,
         labels=labels,
         splits=splits,
-        split_origin=f"{', '.join(split)} of the file" if split else "",
+        split_origin=f"{split_names} of the file" if split_names else "",
         notes=(", ".join(notes),) if notes else (),
         left_out=asked.left_out,
         overlap=choices.overlap,
     )
 
 
-def _check_count(stated: int, vertices: int | None, origin: str) -> int:
+def _stated_vertices(arrays: Arrays, vertices: int | None, origin: str) -> int | None:
+    """Return the number of vertices; DataError where two statements differ."""
+    name = first_name(arrays, _COUNTS)
+    if name is None:
+        return vertices
+
+    stated = int(arrays[name].reshape(-1)[0])
     if vertices not in {None, stated}:
         problem = f"states {stated} vertices, its matrix has {vertices}"
         raise DataError(problem, path=origin)
@@ -319,78 +377,112 @@ def first_name(arrays: Collection[str], names: Iterable[str]) -> str | None:
     return next((name for name in names if name in arrays), None)
 
 
-_Edges = tuple["NDArray[Any]", "NDArray[Any]", "int | None", str]
+@dataclass(frozen=True, eq=False)
+class FoundEdges:
+    """Edges that arrays state."""
+
+    sources: NDArray[Any]
+    destinations: NDArray[Any]
+    array: str
+    """Name of the first array that they are read from."""
+    vertices: int | None = None
+    """Number of vertices, if it is stated."""
 
 
-def find_edges(arrays: Arrays, origin: str) -> _Edges:
-    """Return ends of edges, the number of vertices if it is stated, the array read.
+def find_edges(arrays: Arrays, origin: str) -> FoundEdges:
+    """Return the edges that arrays state.
 
     Raises DataError when there are none, or ends are no whole numbers.
     """
-    pair = next((pair for pair in _ENDS if {*pair} <= {*arrays}), None)
-    if key := first_name(arrays, _EDGES):
-        sources, destinations, vertices, name = _listed_edges(arrays, key, origin)
-    elif key := first_name(arrays, MATRICES):
-        matrix = arrays[key]
-        if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-            problem = f"{key} is {matrix.dtype} of shape {matrix.shape}, a square "
-            raise DataError(f"{problem}matrix of numbers is needed", path=origin)
-        vertices = _square(matrix.shape, origin)
-        sources, destinations = np.nonzero(matrix)
-        name = key
-    elif pair:
-        sources, destinations = arrays[pair[0]], arrays[pair[1]]
-        vertices = _square(arrays["shape"], origin) if "shape" in arrays else None
-        name = pair[0]
+    listed = first_name(arrays, _EDGES)
+    matrix = first_name(arrays, MATRICES)
+    pairs = [pair for pair in _ENDS if set(arrays).issuperset(pair)]
+    if listed:
+        edges = _listed_edges(arrays[listed], listed, origin)
+    elif matrix:
+        edges = _matrix_edges(arrays[matrix], matrix, origin)
+    elif pairs:
+        source, destination = pairs[0]
+        edges = FoundEdges(
+            sources=arrays[source],
+            destinations=arrays[destination],
+            array=source,
+            vertices=_square(arrays["shape"], origin) if "shape" in arrays else None,
+        )
     else:
-        sources, destinations, vertices, name = _row_edges(arrays, origin)
+        edges = _row_edges(arrays, origin)
 
-    for ends in (sources, destinations):
+    for ends in (edges.sources, edges.destinations):
         if ends.dtype.kind not in "iu":
             problem = f"edges are {ends.dtype}, whole numbers are needed"
             raise DataError(problem, path=origin)
-    return sources, destinations, vertices, name
+    return edges
 
 
-def _listed_edges(arrays: Arrays, key: str, origin: str) -> _Edges:
+def _listed_edges(ends: NDArray[Any], name: str, origin: str) -> FoundEdges:
     """Return the edges of an array with two ends per edge."""
-    edges = arrays[key]
-    if edges.ndim != 2 or 2 not in edges.shape:
-        problem = f"{key} has shape {edges.shape}, it needs two ends per edge"
+    if ends.ndim != 2 or 2 not in ends.shape:
+        problem = f"{name} has shape {ends.shape}, it needs two ends per edge"
         raise DataError(problem, path=origin)
-    axis = _EDGES[key]
-    if edges.shape[axis] != 2:
+
+    axis = _EDGES[name]
+    if ends.shape[axis] != 2:
         axis = 1 - axis
-    return edges.take(0, axis), edges.take(1, axis), None, key
+    return FoundEdges(
+        sources=ends.take(0, axis),
+        destinations=ends.take(1, axis),
+        array=name,
+    )
 
 
-def _row_edges(arrays: Arrays, origin: str) -> _Edges:
+def _matrix_edges(matrix: NDArray[Any], name: str, origin: str) -> FoundEdges:
+    """Return the edges of a dense adjacency."""
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        problem = f"{name} is {matrix.dtype} of shape {matrix.shape}, a square "
+        raise DataError(f"{problem}matrix of numbers is needed", path=origin)
+
+    vertices = _square(matrix.shape, origin)
+    sources, destinations = np.nonzero(matrix)
+    return FoundEdges(sources, destinations, array=name, vertices=vertices)
+
+
+def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
     """Return the edges of a CSR or CSC matrix, by names of scipy or as adj_*."""
-    layout = np.asarray(arrays.get("format", b"csr")).reshape(-1)[0]
+    layout = np.reshape(arrays.get("format", b"csr"), -1)[0]
     if layout not in (b"csr", b"csc", "csr", "csc"):
         problem = f"its matrix is {layout.item()!r}, save one that is .tocsr()"
         raise DataError(problem, path=origin)
+
     prefix = "" if "indptr" in arrays and "indices" in arrays else "adj_"
-    names = tuple(f"{prefix}{part}" for part in _CSR)
+    names = [f"{prefix}{part}" for part in _CSR]
     missing = [name for name in names if name not in arrays]
     if missing and prefix:
-        what = ", ".join(missing) if len(missing) < len(_CSR) else "adj_indices"
-        problem = f"holds no {what}, and neither edge_index nor edges"
+        lacking = ", ".join(missing) if len(missing) < len(_CSR) else "adj_indices"
+        problem = f"holds no {lacking}, and neither edge_index nor edges"
         raise DataError(problem, path=origin)
 
-    indptr = arrays[names[0]]
-    indices = arrays[names[1]]
-    vertices = _square(arrays.get(names[2], [len(indptr) - 1] * 2), origin)
+    pointer_name, index_name, shape_name = names
+    indptr = arrays[pointer_name]
+    indices = arrays[index_name]
+    rows = len(indptr) - 1
+    vertices = _square(arrays.get(shape_name, [rows, rows]), origin)
     pointers = check_rows(indptr, indices, vertices, prefix or "its ", origin)
-    rows = np.repeat(np.arange(vertices), np.diff(pointers))
-    return rows, indices, vertices, names[0]
+    return FoundEdges(
+        sources=np.repeat(np.arange(vertices), np.diff(pointers)),
+        destinations=indices,
+        array=pointer_name,
+        vertices=vertices,
+    )
 
 
 def _square(shape: Any, origin: str) -> int:
     sides = [int(side) for side in np.reshape(shape, -1)]
     if len(sides) != 2 or sides[0] != sides[1]:
-        problem = f"its adjacency has shape {sides}: it joins two kinds of vertices, a "
-        raise DataError(problem + "square one is needed", path=origin)
+        raise DataError(
+            f"its adjacency has shape {sides}: it joins two kinds of vertices, a "
+            "square one is needed",
+            path=origin,
+        )
     return sides[0]
 
 
@@ -398,7 +490,7 @@ def check_rows(
     indptr: NDArray[Any], indices: NDArray[Any], rows: int, kind: str, origin: str
 ) -> NDArray[np.int64]:
     """Return the row pointers of a CSR matrix, int64; DataError if they do not fit."""
-    whole = (
+    fits = (
         indptr.dtype.kind in "iu"
         and indptr.shape == (rows + 1,)
         and indptr[0] == 0
@@ -407,7 +499,7 @@ def check_rows(
         # its memory where their sum overflows.
         and bool(np.all(indptr[:-1] <= indptr[1:]))
     )
-    if not whole:
+    if not fits:
         raise DataError(f"{kind}indptr does not fit {kind}indices", path=origin)
     return indptr.astype(np.int64)
 
@@ -418,7 +510,7 @@ def value_names(names: Collection[str], known: Iterable[str], kind: str) -> list
     if name or kind != "features":
         return [name] if name else []
     parts = [f"attr_{part}" for part in (*_CSR, "data")]
-    return parts if {*parts} <= {*names} else []
+    return parts if set(names).issuperset(parts) else []
 
 
 def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
@@ -426,29 +518,32 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
 
     Raises DataError when its parts do not fit.
     """
-    keys = [f"attr_{part}" for part in ("shape", "indptr", "indices", "data")]
-    if not any(name in arrays for name in keys):
+    missing = [name for name in _ATTRIBUTES if name not in arrays]
+    if len(missing) == len(_ATTRIBUTES):
         return None
-    missing = [name for name in keys if name not in arrays]
     if missing:
         raise DataError(f"holds no {', '.join(missing)}", path=origin)
-    shape, indptr, indices, data = (arrays[name] for name in keys)
-    rows, width = int(shape[0]), int(shape[1])
+
+    shape, indptr, indices, data = (arrays[name] for name in _ATTRIBUTES)
+    vertices = int(shape[0])
+    width = int(shape[1])
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)
-    indptr = check_rows(indptr, indices, rows, "attr_", origin)
-    wrong = (indices < 0) | (indices >= width)
-    if len(data) != len(indices) or wrong.any():
-        raise DataError(
-            f"attr_indices leave the {width} columns at entry {int(np.argmax(wrong))}",
-            path=origin,
-        )
+    pointers = check_rows(indptr, indices, vertices, "attr_", origin)
+    is_wrong = (indices < 0) | (indices >= width)
+    if len(data) != len(indices) or is_wrong.any():
+        entry = int(np.argmax(is_wrong))
+        problem = f"attr_indices leave the {width} columns at entry {entry}"
+        raise DataError(problem, path=origin)
 
-    def dense(start: int, stop: int) -> NDArray[np.float32]:
-        slots = slice(indptr[start], indptr[stop])
-        part = np.zeros((stop - start, width), np.float32)
-        row = np.repeat(np.arange(stop - start), np.diff(indptr[start : stop + 1]))
-        np.add.at(part, (row, indices[slots]), data[slots])  # an entry may stand twice
-        return part
+    def rows(start: int, stop: int) -> NDArray[np.float32]:
+        count = stop - start
+        entries = slice(pointers[start], pointers[stop])
+        entries_per_row = np.diff(pointers[start : stop + 1])
+        row = np.repeat(np.arange(count), entries_per_row)
+        dense = np.zeros((count, width), np.float32)
+        # An entry may stand twice: the two are added.
+        np.add.at(dense, (row, indices[entries]), data[entries])
+        return dense
 
-    return FeatureRows(rows, width, dense)
+    return FeatureRows(vertices, width, rows)

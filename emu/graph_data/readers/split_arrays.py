@@ -56,8 +56,13 @@ class Choices:
 
         Raises DataError when there are several and none is chosen, or one beyond.
         """
-        problem = f"holds {count} graphs"
-        return _choose("--graph ", count, self.graph, problem, origin)
+        return _choose(
+            "--graph ",
+            count=count,
+            chosen=self.graph,
+            problem=f"holds {count} graphs",
+            origin=origin,
+        )
 
 
 NO_CHOICES = Choices()
@@ -69,8 +74,9 @@ def _choose(
     if chosen is None and count == 1:
         return 0
     if chosen is None or not 0 <= chosen < count:
-        which = f"{option}0 to {option}{count - 1} chooses one"
-        raise DataError(f"{problem}: {which}" if count else problem, path=origin)
+        if count:
+            problem += f": {option}0 to {option}{count - 1} chooses one"
+        raise DataError(problem, path=origin)
     return chosen
 
 
@@ -85,11 +91,11 @@ def split_part(name: str) -> str | None:
 
 def split_names(arrays: Iterable[str], choices: Choices) -> list[str]:
     """Return the names of arrays that state a split: its parts, or else its codes."""
-    names = [name for name in arrays if split_part(name) is not None]
-    codes = [name for name in CODES if name in arrays]
+    parts = [name for name in arrays if split_part(name) is not None]
     # dgl's Reddit alone calls its codes types, which are types elsewhere.
-    codes = codes if choices.split_codes else [c for c in codes if c != CODES[-1]]
-    return names or codes[:1]
+    known = CODES if choices.split_codes else CODES[:-1]
+    codes = [name for name in known if name in arrays]
+    return parts or codes[:1]
 
 
 def sort_splits(
@@ -109,21 +115,34 @@ def sort_splits(
             return dict(zip(SPLIT, masks.T, strict=True))
         if part in splits:
             raise DataError(f"states the {part} split twice: {name}", path=origin)
-        is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
-        if array.ndim > 2 or is_square:
-            problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
-            raise DataError(problem, path=origin)
 
-        rows = array.reshape(1, -1) if array.ndim < 2 else array
-        rows = rows.T if array.ndim == 2 and len(rows) > rows.shape[1] else rows
-        problem = f"{name} holds {len(rows)} splits"
-        number = _choose(
-            choices.split_option, len(rows), choices.split_number, problem, origin
-        )
-        chosen = rows[number]
-        is_mask = _is_mask(name, chosen, choices, origin)
-        splits[part] = chosen != 0 if is_mask else chosen
+        members = _choose_split(array, name, choices, origin)
+        if _is_mask(name, members, choices, origin):
+            members = members != 0
+        splits[part] = members
     return splits
+
+
+def _choose_split(
+    array: NDArray[Any], name: str, choices: Choices, origin: str
+) -> NDArray[Any]:
+    """Return the one split of an array that is chosen; the longer axis is vertices."""
+    is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
+    if array.ndim > 2 or is_square:
+        problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
+        raise DataError(problem, path=origin)
+
+    rows = array.reshape(1, -1) if array.ndim < 2 else array
+    if array.ndim == 2 and len(rows) > rows.shape[1]:
+        rows = rows.T
+    number = _choose(
+        choices.split_option,
+        count=len(rows),
+        chosen=choices.split_number,
+        problem=f"{name} holds {len(rows)} splits",
+        origin=origin,
+    )
+    return np.asarray(rows[number])
 
 
 def parts_of_codes(
@@ -138,8 +157,11 @@ def parts_of_codes(
         raise DataError(problem, path=origin)
     words = values.reshape(-1).astype(str)
     found, counts = np.unique(words, return_counts=True)
-    shown = [f"{w} ({n:,})" for w, n in zip(found, counts, strict=True)][:_SHOWN]
-    text = f"{name + ' ' if name else ''}holds codes {', '.join(shown)}"
+    shown = [
+        f"{word} ({count:,})"
+        for word, count in zip(found[:_SHOWN], counts, strict=False)
+    ]
+    text = f"{name} holds codes {', '.join(shown)}".lstrip()
     if not 1 < len(codes) <= len(SPLIT) or len({*codes}) < len(codes):
         option = "--split-codes TRAIN,VALID,TEST, such as --split-codes 0,1,2"
         raise DataError(f"{text}: which is which? {option}", path=origin)
@@ -149,10 +171,11 @@ def parts_of_codes(
 
     places = [*codes, *[""] * (len(SPLIT) - len(codes))]
     masks = words[:, None] == np.array(places, dtype=words.dtype)
-    rest = [text for text in found.tolist() if text not in codes]
-    none = int((~masks.any(1)).sum())
-    note = f"; {none:,} vertices of {', '.join(rest)} are in no part" if rest else ""
-    return masks, note
+    rest = [word for word in found.tolist() if word not in codes]
+    if not rest:
+        return masks, ""
+    left_out = len(words) - int(masks.any(1).sum())
+    return masks, f"; {left_out:,} vertices of {', '.join(rest)} are in no part"
 
 
 def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> bool:
@@ -162,16 +185,18 @@ def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> b
         raise DataError(problem, path=origin)
     if array.dtype.kind == "b":
         return True
-    binary = bool(np.all((array == 0) | (array == 1)))
-    if choices.split_arrays == "masks" and not binary:
+
+    is_binary = bool(np.all((array == 0) | (array == 1)))
+    if choices.split_arrays == "masks" and not is_binary:
         problem = f"{name} holds other values than 0 and 1: no mask"
         raise DataError(problem, path=origin)
     if choices.split_arrays:
         return choices.split_arrays == "masks"
     # Types of a byte are those of masks; ids of that type reach 255 vertices.
-    if "mask" in name and binary and array.dtype.itemsize == 1:
+    is_called_mask = "mask" in name
+    if is_called_mask and is_binary and array.dtype.itemsize == 1:
         return True
-    if "mask" in name or (binary and len(array) > 2):
+    if is_called_mask or (is_binary and len(array) > 2):
         raise DataError(
             f"{name} holds {len(array)} whole numbers ({array.dtype}), index array or "
             "mask? --split-arrays ids or --split-arrays masks says which",
@@ -202,13 +227,16 @@ def check_splits(
         if is_common.any() and not overlap:
             first = members[is_common][0]
             name = first if ids is None else ids[first]
-            problem = (
-                f"vertex {name} is in the {SPLIT[owner[first]]} and in the {part} "
+            earlier_part = SPLIT[owner[first]]
+            raise DataError(
+                f"vertex {name} is in the {earlier_part} and in the {part} split, as "
+                f"are {is_common.sum() - 1:,} others: --overlap first or --overlap "
+                "last says which of train, valid, test keeps them",
+                path=origin,
             )
-            problem += f"split, as are {is_common.sum() - 1:,} others: --overlap first "
-            problem += "or --overlap last says which of train, valid, test keeps them"
-            raise DataError(problem, path=origin)
-        owner[members if overlap != "first" else members[~is_common]] = number
+        if overlap == "first":
+            members = members[~is_common]
+        owner[members] = number
 
     for number, part in enumerate(SPLIT):
         parts[part] = np.flatnonzero(owner == number)
@@ -224,16 +252,20 @@ def _members(
     ids = splits.get(part, np.empty(0, np.int64))
     if ids.dtype == bool:
         if ids.shape != (vertices,):
-            problem = f"the {part} mask has {len(ids)} entries for {vertices} "
-            raise DataError(f"{problem}vertices", path=origin)
+            problem = f"the {part} mask has {len(ids)} entries for {vertices} vertices"
+            raise DataError(problem, path=origin)
         ids = np.flatnonzero(ids)
 
     members = np.sort(ids)
     if len(members) and not 0 <= members[0] <= members[-1] < vertices:
         beyond = members[0] if members[0] < 0 else members[-1]
-        problem = f"the {part} split names vertex {beyond}, there are only "
-        raise DataError(f"{problem}0..{vertices - 1}", path=origin)
-    doubles = members[1:][members[1:] == members[:-1]]
+        raise DataError(
+            f"the {part} split names vertex {beyond}, there are only 0..{vertices - 1}",
+            path=origin,
+        )
+
+    is_double = members[1:] == members[:-1]
+    doubles = members[1:][is_double]
     if len(doubles):
         problem = f"the {part} split names vertex {doubles[0]} twice"
         raise DataError(problem, path=origin)

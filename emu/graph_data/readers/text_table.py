@@ -221,7 +221,9 @@ class TextTable:
 
         name = self.names[column]
         is_clear = self.names.count(name) == 1 and "," not in name
-        return name if is_clear and name and name == name.strip("*") else number
+        if not is_clear or name != name.strip("*"):
+            return number
+        return name or number
 
     def left_out(self, used: Sequence[int | None]) -> tuple[str, ...]:
         """Return the names of the columns that nobody asked for."""
@@ -236,8 +238,9 @@ class TextTable:
         if stated.isdecimal() and 1 <= int(stated) <= self.width:
             return int(stated) - 1
 
-        names = f": {name_some(self.names)}" if self.names else ""
-        problem = f"{option} names {stated!r}, there are {self.width} columns{names}"
+        problem = f"{option} names {stated!r}, there are {self.width} columns"
+        if self.names:
+            problem += f": {name_some(self.names)}"
         raise self.error(problem)
 
     def error(self, problem: str) -> DataError:
@@ -290,7 +293,8 @@ class TextTable:
         kinds = dict.fromkeys(range(self.width), "U1")  # so that lengths are seen
         for column in wanted:
             kinds[column] = "i8" if whole(self.row[column]) else "f8"
-        dtype = np.dtype([(f"f{column}", kind) for column, kind in kinds.items()])
+        fields = [(f"f{column}", kind) for column, kind in kinds.items()]
+        dtype: np.dtype[Any] = np.dtype(fields)
         are_alike = set(kinds.values()) == {"i8"}
         if are_alike:
             dtype = np.dtype("i8")

@@ -115,12 +115,16 @@ def choose_id(
     if options.ids is False:
         return None
 
-    named = [c for c, name in enumerate(table.names) if is_id(name)]
-    named = [c for c in named if c not in others]
+    named = [
+        place
+        for place, name in enumerate(table.names)
+        if is_id(name) and place not in others
+    ]
     if len(named) > 1:
         return _best_id(table, named, known)
     if named or options.ids:
         return named[0] if named else 0
+
     has_index = table.names[:1] == ("",)
     first = table.columns[0]
     if has_index and not np.array_equal(first.real, np.arange(first.rows)):
@@ -206,7 +210,7 @@ def choose_class(table: TextTable, place: int | None) -> int | None:
 
     if table.names:
         words = [{*words_of(name)} - {"node", "id"} for name in table.names]
-        named = [c for c in others if words[c] <= _CLASS and words[c]]
+        named = [c for c in others if words[c] and words[c] <= _CLASS]
     elif table.width == 2:
         named = [1]
     else:

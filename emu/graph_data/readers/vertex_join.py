@@ -35,19 +35,20 @@ def join_tables(
         return graph
     if order == LABELS:
         tables = _take_order(graph, tables)
-    by_order = [table for table in tables if table.ids is None]
-    _check_lengths(graph, by_order)
+    in_order = [table for table in tables if table.ids is None]
+    _check_lengths(graph, in_order)
     for table in tables:
         if table.ids is not None and not table.is_stated:
             _check_meeting(graph, table)
 
     if graph.ids is None and graph.vertices is None:
-        rows = graph.features.vertices if graph.features else None
-        if rows is None and not by_order:
-            rows = 1 + graph.highest
-        graph = replace(graph, vertices=rows)
-    if by_order and graph.vertices is None:
-        graph = _take_rows(graph, by_order[0], tables, order)
+        if graph.features:
+            graph = replace(graph, vertices=graph.features.vertices)
+        elif not in_order:
+            graph = replace(graph, vertices=1 + graph.highest)
+    if in_order and graph.vertices is None:
+        graph = _take_rows(graph, in_order[0], tables, order)
+
     graph, ids = _number(graph, tables)
     for table in tables:
         graph = _add(graph, table, ids)
@@ -56,9 +57,12 @@ def join_tables(
 
 
 def _check_lengths(graph: FoundGraph, tables: Sequence[VertexTable]) -> None:
-    rows_of = {len(table.values): table for table in reversed(tables)}
-    if len(rows_of) > 1:
-        counts = (f"{n} {t.kind} in {t.path.name}" for n, t in rows_of.items())
+    tables_by_rows = {len(table.values): table for table in reversed(tables)}
+    if len(tables_by_rows) > 1:
+        counts = [
+            f"{rows} {table.kind} in {table.path.name}"
+            for rows, table in tables_by_rows.items()
+        ]
         raise DataError(" and ".join(counts), path=graph.origin)
 
 
@@ -72,49 +76,58 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
 
     union = meeting.matched + meeting.strange + meeting.missing
     readings = [Reading("both have vertices alone", f"{union} vertices", "--ids")]
-    lead = f"its {table.kind} by id meet the graph in part ({meeting})."
-    theirs = known.column.distinct
-    shift = _find_shift(ids, theirs) if isinstance(theirs, np.ndarray) else 0
+    question = f"its {table.kind} by id meet the graph in part ({meeting})."
+    shift = _find_shift(ids, known.column.distinct)
     if shift:
-        way = "lower" if shift > 0 else "higher"
-        lead += f" They would meet in all if each were {abs(shift)} {way}."
+        direction = "lower" if shift > 0 else "higher"
+        question += f" They would meet in all if each were {abs(shift)} {direction}."
     if shift and (np.diff(ids) == 1).all():
         order = ROWS if ids[0] == shift else IDS
-        meaning = "rows in order are the graph's vertices"
-        option = f"--no-ids --order {order}"
-        readings.append(Reading(meaning, f"{len(ids)} vertices", option))
+        other = Reading(
+            meaning="rows in order are the graph's vertices",
+            counts=f"{len(ids)} vertices",
+            option=f"--no-ids --order {order}",
+        )
     else:
-        readings.append(Reading("another column joins", "by name", "--id-column NAME"))
-    raise ask(lead, readings, table.path)
+        other = Reading("another column joins", "by name", "--id-column NAME")
+    raise ask(question, [*readings, other], table.path)
 
 
-def _find_shift(ids: NDArray[Any], theirs: NDArray[Any]) -> int:
+def _find_shift(ids: NDArray[Any], graph_ids: NDArray[Any] | set[str]) -> int:
     """Return by how much ids are higher than those of a graph, 0 if they are not."""
-    if ids.dtype.kind != "i" or not len(theirs):
+    if not isinstance(graph_ids, np.ndarray) or ids.dtype.kind != "i":
         return 0
-    shift = int(ids.min()) - int(theirs[0])
-    return shift if np.isin(theirs + shift, ids).all() else 0
+    if not len(graph_ids):
+        return 0
+    shift = int(ids.min()) - int(graph_ids[0])
+    return shift if np.isin(graph_ids + shift, ids).all() else 0
 
 
 def _take_order(graph: FoundGraph, tables: Sequence[VertexTable]) -> list[VertexTable]:
     """Return tables in order with the ids of the labels."""
-    labels = next((t for t in tables if t.kind == LABELS and t.ids is not None), None)
-    if labels is None:
+    labels = _labels_by_id(tables)
+    if not labels:
         problem = "--order labels takes the ids of --labels, and that has none"
         raise DataError(problem, path=graph.origin)
+
+    classes = len(labels[0].values)
+    joined = []
     for table in tables:
-        if table.ids is None and len(table.values) != len(labels.values):
-            counts = f"{len(table.values)} {table.kind}, {len(labels.values)} labels"
-            problem = f"{counts}: --order labels needs as many of each"
-            raise DataError(problem, path=str(table.path))
-    return [
-        table
-        if table.ids is not None
-        else replace(
-            table, ids=labels.ids, how=f"{table.how} of the labels' ids", is_stated=True
-        )
-        for table in tables
-    ]
+        rows = len(table.values)
+        if table.ids is not None:
+            joined.append(table)
+            continue
+        if rows != classes:
+            problem = f"{rows} {table.kind}, {classes} labels: --order labels needs "
+            raise DataError(f"{problem}as many of each", path=str(table.path))
+        how = f"{table.how} of the labels' ids"
+        with_ids = replace(table, ids=labels[0].ids, how=how, is_stated=True)
+        joined.append(with_ids)
+    return joined
+
+
+def _labels_by_id(tables: Sequence[VertexTable]) -> list[VertexTable]:
+    return [table for table in tables if table.kind == LABELS and table.ids is not None]
 
 
 def _take_rows(
@@ -127,11 +140,13 @@ def _take_rows(
         return replace(graph, vertices=rows)
     are_numbers = ids.dtype.kind == "i"
     may_be_rows = are_numbers and ids.max(initial=-1) < rows
+
     if order == IDS:
         if len(ids) == rows:
             return replace(graph, vertices=rows)
         if are_numbers and ids[0] >= 1 and ids[-1] <= rows:
             return _renumber(graph, ids - 1, np.arange(1, rows + 1), rows)
+
     starts_at_one = are_numbers and len(ids) > 1 and ids[0] == 1
     if may_be_rows and (order == ROWS or not starts_at_one):
         return _renumber(graph, ids, None, rows)
@@ -159,32 +174,34 @@ def _ask_for_order(
     may_be_rows: bool,
 ) -> DataError:
     ids: NDArray[Any] = np.asarray(graph.ids)
+    first = ids[0]
+    last = ids[-1]
     rows = len(table.values)
+    alone = f"{rows - len(ids)} without an edge"
     readings = []
     if may_be_rows:
-        counts = f"{rows - len(ids)} without an edge"
-        readings.append(Reading(f"vertices 0 to {rows - 1}", counts, "--order rows"))
-    is_from_one = ids.dtype.kind == "i" and ids[0] >= 1 and ids[-1] <= rows
+        meaning = f"vertices 0 to {rows - 1}"
+        readings.append(Reading(meaning, alone, "--order rows"))
+    is_from_one = ids.dtype.kind == "i" and first >= 1 and last <= rows
     if is_from_one or len(ids) == rows:
-        last = rows if is_from_one else ids[-1]
-        counts = f"{rows - len(ids)} without an edge"
-        meaning = f"ids {1 if is_from_one else ids[0]} to {last} as they are sorted"
-        readings.append(Reading(meaning, counts, "--order ids"))
-    if any(t.kind == LABELS and t.ids is not None for t in tables):
-        readings.append(Reading("the ids of the labels", f"{rows} rows",
-                                "--order labels"))  # fmt: skip
-    question = (
-        f"the {table.kind} of {table.path.name} are {rows} rows in order, for vertices "
-        f"0 to {rows - 1}, and an edge names {ids[-1]}: give them a column of ids "
-        "(--ids)"
+        span = f"1 to {rows}" if is_from_one else f"{first} to {last}"
+        meaning = f"ids {span} as they are sorted"
+        readings.append(Reading(meaning, alone, "--order ids"))
+    if _labels_by_id(tables):
+        meaning = "the ids of the labels"
+        readings.append(Reading(meaning, f"{rows} rows", "--order labels"))
+
+    question = f"the {table.kind} of {table.path.name} are {rows} rows in order"
+    if may_be_rows:
+        question += f": of which vertices? Edges name {first} to {last}."
+        return ask(question, readings, table.path)
+    question += (
+        f", for vertices 0 to {rows - 1}, and an edge names {last}: give them a "
+        "column of ids (--ids)"
     )
     if not readings:
         return DataError(question, path=graph.origin)
-    which = f"the {table.kind} of {table.path.name} are {rows} rows in order: of which "
-    which += f"vertices? Edges name {ids[0]} to {ids[-1]}."
-    if not may_be_rows:
-        which = f"{question}, or say which they are:"
-    return ask(which, readings, table.path)
+    return ask(f"{question}, or say which they are:", readings, table.path)
 
 
 def _number(
@@ -194,13 +211,17 @@ def _number(
     ids = graph.ids if graph.ids is not None else np.arange(graph.vertices or 0)
     if graph.vertices is not None:
         return graph, ids
-    arrays = [ids, *(table.ids for table in tables if table.ids is not None)]
-    if len({array.dtype.kind for array in arrays}) > 1:
+
+    stated_ids = [table.ids for table in tables if table.ids is not None]
+    arrays = [ids, *stated_ids]
+    kinds = {array.dtype.kind for array in arrays}
+    if len(kinds) > 1:
         arrays = [array.astype(str) for array in arrays]
-    if arrays[1:]:
-        own = arrays[0]
+
+    if len(arrays) > 1:
         ids = np.unique(np.concatenate(arrays))
-        graph = _renumber(graph, np.searchsorted(ids, own), graph.ids, len(ids))
+        places = np.searchsorted(ids, arrays[0])
+        graph = _renumber(graph, places, graph.ids, len(ids))
     return replace(graph, vertices=len(ids)), ids
 
 
@@ -213,7 +234,8 @@ def _places(
         return DataError(problem, path=str(table.path))
 
     if named.dtype.kind != ids.dtype.kind:
-        named, ids = named.astype(str), ids.astype(str)
+        named = named.astype(str)
+        ids = ids.astype(str)
     order = np.argsort(ids, kind="stable")
     found = np.searchsorted(ids, named, sorter=order)
     places = order[np.minimum(found, len(ids) - 1)].astype(np.int64)
@@ -223,8 +245,9 @@ def _places(
         raise refuse(f"names vertex {first!s}, which is not in the graph")
 
     counts = np.bincount(places, minlength=len(ids))
-    if (counts > 1).any():
-        twice = ids[int(np.argmax(counts > 1))]
+    is_double = counts > 1
+    if is_double.any():
+        twice = ids[int(np.argmax(is_double))]
         problem = f"names vertex {twice!s} {counts.max()} times (or --no-ids)"
         raise refuse(problem)
     if table.kind == "features" and not counts.all():
@@ -241,29 +264,33 @@ def _places(
 def _add(graph: FoundGraph, table: VertexTable, ids: NDArray[Any]) -> FoundGraph:
     """Return the graph with the values of a table."""
     values = table.values
-    places = None if table.ids is None else _places(table, table.ids, ids, graph)
+    places = None
+    if table.ids is not None:
+        places = _places(table, table.ids, ids, graph)
+    name = table.path.name
+    note = f"{table.kind}: {name}, {table.how}"
+    left_out = [f"{text} of {name}" for text in table.left_out]
     graph = replace(
         graph,
-        notes=(*graph.notes, f"{table.kind}: {table.path.name}, {table.how}"),
-        left_out=(
-            *graph.left_out,
-            *(f"{text} of {table.path.name}" for text in table.left_out),
-        ),
+        notes=(*graph.notes, note),
+        left_out=(*graph.left_out, *left_out),
     )
+
     if table.kind == "features":
-        values = values if places is None else values[np.argsort(places)]
+        if places is not None:
+            values = values[np.argsort(places)]
         rows = FeatureRows.dense(values, str(table.path))
         return replace(graph, features=rows)
 
     if table.kind == "labels" and values.dtype.kind in "bu":
         values = values.astype(np.int64)
     if places is not None:
-        none: Any = {"U": "", "b": False}.get(values.dtype.kind, -1)
+        missing: Any = {"U": "", "b": False}.get(values.dtype.kind, -1)
         shape = (graph.vertices or 0, *values.shape[1:])
-        placed = np.full(shape, none, values.dtype)
+        placed = np.full(shape, missing, values.dtype)
         placed[places] = values
         values = placed
     if table.kind == "labels":
         return replace(graph, labels=values)
     masks = dict(zip(SPLIT, values.T, strict=True))
-    return replace(graph, splits=masks, split_origin=table.path.name)
+    return replace(graph, splits=masks, split_origin=name)

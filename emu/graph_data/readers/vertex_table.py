@@ -16,6 +16,7 @@ from emu.graph_data.readers.columns import (
     BOOLEAN,
     COMMA,
     EMPTY,
+    INTEGER,
     TEXT,
     Column,
     is_number,
@@ -46,11 +47,11 @@ from emu.graph_data.readers.vertex_columns import (
 
 _NO_CLASS = {
     "",
-    "nan",
+    "-1",
     "na",
+    "nan",
     "none",
     "null",
-    "-1",
     "unknown",
     "unlabeled",
     "unlabelled",
@@ -99,42 +100,55 @@ def read_features(
     if place is None and not table.names and options.ids is None:
         place = number_column(table, known)
 
-    chosen = [c for c in choose_features(table) if c != place]
+    chosen = [column for column in choose_features(table) if column != place]
     if not chosen:
         fields = " ".join(table.first_row)
         raise table.error(f"has no column of numbers: {fields!r}")
+    return _finish(
+        table,
+        "features",
+        values=_feature_values(table, chosen),
+        used=chosen,
+        place=place,
+        source=f"{len(chosen)} columns",
+        note=_describe(table, chosen),
+    )
+
+
+def _feature_values(table: TextTable, chosen: Sequence[int]) -> NDArray[np.float32]:
+    """Return the numbers of some columns; DataError with a line that has others."""
     rows = table.columns[chosen[0]].rows
     values = np.empty((rows, len(chosen)), np.float32)
-    for place_of_feature, c in enumerate(chosen):
-        values[:, place_of_feature] = table.columns[c].real
-    if not np.isfinite(values).all():
+    for feature, column in enumerate(chosen):
+        values[:, feature] = table.columns[column].real
+    if np.isfinite(values).all():
+        return values
 
-        def fits(fields: list[str]) -> bool:
-            return all(np.isfinite(np.float32(real(field))) for field in fields)
+    def fits(fields: list[str]) -> bool:
+        numbers = np.array([real(field) for field in fields], np.float32)
+        return bool(np.isfinite(numbers).all())
 
-        raise table.bad_line(chosen, fits, f"{len(chosen)} numbers")
-    how = f"{len(chosen)} columns"
-    note = _describe(table, chosen)
-    return _finish(table, "features", values, chosen, place, how, note)
+    raise table.bad_line(chosen, fits, f"{len(chosen)} numbers")
 
 
 def _finish(
     table: TextTable,
     kind: str,
+    *,
     values: NDArray[Any],
     used: Sequence[int],
     place: int | None,
-    how: str,
+    source: str,
     note: str = "",
 ) -> VertexTable:
     """Return the values of some columns with the vertices that they belong to."""
-    ids, by = _ids(table, place)
+    ids, order = _ids(table, place)
     return VertexTable(
         path=table.path,
         kind=kind,
         values=values,
         ids=ids,
-        how=f"{how}, {by}{note}",
+        how=f"{source}, {order}{note}",
         left_out=count_left_out("column", table.left_out([place, *used])),
         is_stated=_is_stated(table.options),
     )
@@ -145,8 +159,13 @@ def _describe(table: TextTable, chosen: Sequence[int]) -> str:
     forms = {BOOLEAN: "True and False as 1 and 0", COMMA: "decimal commas"}
     text = ""
     for kind, form in forms.items():
-        found = [c for c in chosen if table.columns[c].main_kind == kind]
-        text += f"; {form}: {name_some([*map(table.name, found)])}" if found else ""
+        names = [
+            table.name(column)
+            for column in chosen
+            if table.columns[column].main_kind == kind
+        ]
+        if names:
+            text += f"; {form}: {name_some(names)}"
     return text
 
 
@@ -173,15 +192,28 @@ def read_labels(
     _check_first_class(table, table.columns[column])
     classes, note = _classes(table.columns[column])
     _check_classes(table, column, classes)
-    name = table.name(column)
-    return _finish(table, "labels", classes, [column], place, name, note)
+    return _finish(
+        table,
+        "labels",
+        values=classes,
+        used=[column],
+        place=place,
+        source=table.name(column),
+        note=note,
+    )
 
 
 def _one_hot_labels(table: TextTable, place: int | None) -> VertexTable:
-    hot = one_hot_columns(table, place)
-    values = np.stack([table.columns[c].real for c in hot]).argmax(0)
-    how = f"one class for each of {len(hot)} columns"
-    return _finish(table, "labels", values, hot, place, how)
+    columns = one_hot_columns(table, place)
+    values = np.stack([table.columns[column].real for column in columns])
+    return _finish(
+        table,
+        "labels",
+        values=values.argmax(0),
+        used=columns,
+        place=place,
+        source=f"one class for each of {len(columns)} columns",
+    )
 
 
 def _check_first_class(table: TextTable, column: Column) -> None:
@@ -192,16 +224,21 @@ def _check_first_class(table: TextTable, column: Column) -> None:
         return
     states_size = table.width > 1 and first[0] == str(len(words) - 1)
     if states_size or not any(map(is_number, first)):
-        problem = f"begins with sizes or names of columns, {' '.join(first)!r}: remove "
-        raise table.error(f"{problem}them, or write label (id,label) above a row")
+        fields = " ".join(first)
+        raise table.error(
+            f"begins with sizes or names of columns, {fields!r}: remove them, or write "
+            "label (id,label) above a row"
+        )
 
 
 def _check_classes(table: TextTable, column: int, values: NDArray[Any]) -> None:
     """Refuse classes of which every vertex has its own: they may be names or values."""
     are_words = values.dtype.kind == "U"
     classes = values[values != ("" if are_words else -1)]
-    is_alone = len(classes) > 2 and len(np.unique(classes)) == len(classes)
-    if is_alone and (are_words or ((classes >= 0) & (classes % 1 == 0)).all()):
+    if len(classes) < 3 or len(np.unique(classes)) < len(classes):
+        return
+
+    if are_words or ((classes >= 0) & (classes % 1 == 0)).all():
         raise table.error(
             f"makes every vertex a class of its own by {table.name(column)}: name the "
             "column of classes with --label-column"
@@ -211,20 +248,19 @@ def _check_classes(table: TextTable, column: int, values: NDArray[Any]) -> None:
 def _classes(column: Column) -> tuple[NDArray[Any], str]:
     """Return classes as numbers from 0 where all are numbers, else as words."""
     worded = column.as_words()
-    words = worded.words or ()
-    known = [word for word in words if word.lower() not in _NO_CLASS]
-    if not all(map(is_number, known)):
-        names = [word if word.lower() not in _NO_CLASS else "" for word in words]
+    names = ["" if word.lower() in _NO_CLASS else word for word in worded.words or ()]
+    if not all(map(is_number, filter(None, names))):
         return word_array(names)[worded.values], ""
 
-    numbers = [-1.0 if w.lower() in _NO_CLASS else float(w) for w in words]
-    values = np.array(numbers)[worded.values]
+    numbers = np.array([float(name or -1) for name in names])
+    values = numbers[worded.values]
     present = values[values != -1]
     is_odd = (present < 0) | (present % 1 != 0)
     # Those that begin above 0 are numbered where all labels are.
     is_plain = not len(present) or present.min() > 0 or present.max() < len(values)
     if is_odd.any() or is_plain:
         return values, ""
+
     distinct, codes = np.unique(present, return_inverse=True)
     values[values != -1] = codes
     text = f"{len(distinct)} numbers from {distinct[0]:g} to {distinct[-1]:g}"
@@ -242,20 +278,30 @@ def read_splits(
     if path.is_dir():
         return _read_lists(path, options)
     table = _read_all(_open(path, options))
-    named_parts = {c: split_part(name) for c, name in enumerate(table.names)}
-    masks = {c: part for c, part in named_parts.items() if part}
+    masks = {}
+    for column, name in enumerate(table.names):
+        part = split_part(name)
+        if part:
+            masks[column] = part
     if len(masks) > 1:
         return _read_masks(table, masks, known)
 
-    named = [c for c, name in enumerate(table.names) if is_part(name)]
+    named = [column for column, name in enumerate(table.names) if is_part(name)]
     if len(named) > 1 or (table.width > 2 and not named):
         raise table.error("needs one column with train, valid or test, and one of ids")
     column = named[0] if named else table.width - 1
     place = choose_id(table, known, [column])
     place = first_as_id(table, place, column)
     parts, note = _parts(table, table.columns[column])
-    name = table.name(column)
-    return _finish(table, "split", parts, [column], place, name, note)
+    return _finish(
+        table,
+        "split",
+        values=parts,
+        used=[column],
+        place=place,
+        source=table.name(column),
+        note=note,
+    )
 
 
 def _parts(table: TextTable, column: Column) -> tuple[NDArray[np.bool_], str]:
@@ -266,10 +312,10 @@ def _parts(table: TextTable, column: Column) -> tuple[NDArray[np.bool_], str]:
     if codes or (unknown and all(kind_of(word) != TEXT for word in unknown)):
         return parts_of_codes(np.array(words), codes, "", str(table.path))
     if unknown:
-        problem = (
+        raise table.error(
             f"has a part {unknown[0]!r}: train, valid or test, or name the words of "
+            "these, --split-codes TRAIN,VALID,TEST"
         )
-        raise table.error(f"{problem}these, --split-codes TRAIN,VALID,TEST")
     parts = np.array([PARTS[word] for word in words])
     return parts[:, None] == np.array(SPLIT), ""
 
@@ -281,21 +327,35 @@ def _read_masks(
     place = choose_id(table, known, [*masks])
     if len({*masks.values()}) < len(masks):
         raise table.error(f"has {len(masks)} columns of masks for one part")
+
     values = np.zeros((table.columns[0].rows, len(SPLIT)), bool)
-    for c, part in masks.items():
-        numbers = table.columns[c].real
-        if not ((numbers == 0) | (numbers == 1)).all():
-            problem = f"{table.name(c)} holds other values than 0 and 1, True and False"
-            raise table.error(problem)
+    for column, part in masks.items():
+        numbers = table.columns[column].real
+        if not np.isin(numbers, (0, 1)).all():
+            name = table.name(column)
+            raise table.error(f"{name} holds other values than 0 and 1, True and False")
         values[:, SPLIT.index(part)] = numbers == 1
-    names = " and ".join(map(table.name, masks))
-    return _finish(table, "split", values, [*masks], place, names)
+    return _finish(
+        table,
+        "split",
+        values=values,
+        used=list(masks),
+        place=place,
+        source=" and ".join(map(table.name, masks)),
+    )
 
 
 def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
     """Return the parts of a folder that has a list of ids for each."""
-    stems = {file: file.name.split(".")[0].lower() for file in folder.iterdir()}
-    lists = {f: part for f in sorted(stems) if (part := PARTS.get(stems[f], ""))}
+    lists = {}
+    others = []
+    for file in sorted(folder.iterdir()):
+        stem = file.name.split(".")[0].lower()
+        part = PARTS.get(stem)
+        if part:
+            lists[file] = part
+        else:
+            others.append(file.name)
     if "train" not in lists.values():
         raise DataError("holds no list of ids called train.txt", path=str(folder))
     columns = []
@@ -304,15 +364,12 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
         if table.width != 1:
             problem = f"has {table.width} columns, an id per line is needed"
             raise table.error(problem)
-        (column,) = table.read([0]).values()
+        column = table.read([0])[0]
         _check_ids(table, column, 0)
         columns.append(column)
 
-    others = sorted(file.name for file in stems if file not in lists)
-    return replace(
-        lists_of_ids(folder, [*lists.values()], columns, options),
-        left_out=count_left_out("file", others),
-    )
+    table_of_parts = lists_of_ids(folder, list(lists.values()), columns, options)
+    return replace(table_of_parts, left_out=count_left_out("file", others))
 
 
 def lists_of_ids(
@@ -322,20 +379,26 @@ def lists_of_ids(
 
     Raises DataError when a list names a vertex twice.
     """
-    as_words = bool(options.words) or any(c.main_kind == TEXT for c in columns)
-    together = Column.of([word for column in columns for word in column.fields()])
-    keys = join_columns([together], as_words=as_words)
+    as_words = bool(options.words)
+    words: list[str] = []
+    for column in columns:
+        as_words = as_words or column.main_kind == TEXT
+        words += column.fields()
+    keys = join_columns([Column.of(words)], as_words=as_words)
+
     values = np.zeros((len(keys.ids), len(SPLIT)), bool)
     begin = 0
     for part, column in zip(parts, columns, strict=True):
-        places = keys.codes[0][begin : begin + column.rows]
-        begin += column.rows
+        stop = begin + column.rows
+        places = keys.codes[0][begin:stop]
+        begin = stop
         counts = np.bincount(places, minlength=len(keys.ids))
         if (counts > 1).any():
             twice = keys.ids[int(counts.argmax())]
             problem = f"names vertex {twice} {counts.max()} times in {part}"
             raise DataError(problem, path=str(path))
         values[places, SPLIT.index(part)] = True
+
     return VertexTable(
         path=path,
         kind="split",
@@ -358,12 +421,13 @@ def _open(path: Path, options: TableOptions) -> TextTable:
         return table.decide(header=False)
 
     names = table.header
-    pairs = zip(names, table.second_row, strict=False)
-    above_numbers = any(kind_of(a) == TEXT and is_number(b) for a, b in pairs)
-    has_index = table.first_row[0] == "" and table.width > 1
-    return table.decide(
-        header=above_numbers or has_index or names_vertices(names, PARTS)
+    are_above_numbers = any(
+        kind_of(name) == TEXT and is_number(field)
+        for name, field in zip(names, table.second_row, strict=False)
     )
+    has_index = table.first_row[0] == "" and table.width > 1
+    has_names = are_above_numbers or has_index or names_vertices(names, PARTS)
+    return table.decide(header=has_names)
 
 
 def _read_all(table: TextTable) -> TextTable:
@@ -385,13 +449,14 @@ def _read_all(table: TextTable) -> TextTable:
 def _check_ids(table: TextTable, column: Column, place: int) -> None:
     """Refuse a column of ids in which one is empty, or no id among numbers."""
     are_words = table.options.words or column.main_kind == TEXT
-    is_odd = not are_words and set(column.kinds) != {"integer"}
-    if column.kinds[EMPTY] or is_odd:
+    has_others = not are_words and set(column.kinds) != {INTEGER}
+    if not column.kinds[EMPTY] and not has_others:
+        return
 
-        def fits(fields: list[str]) -> bool:
-            return bool(fields[0] if are_words else whole(fields[0]))
+    def fits(fields: list[str]) -> bool:
+        return bool(fields[0] if are_words else whole(fields[0]))
 
-        raise table.bad_line([place], fits, "a vertex id")
+    raise table.bad_line([place], fits, "a vertex id")
 
 
 def _ids(table: TextTable, place: int | None) -> tuple[NDArray[Any] | None, str]:
