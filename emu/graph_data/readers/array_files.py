@@ -49,7 +49,7 @@ def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
         with open_input(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(error.strerror or "cannot be read", path=str(path)) from error
+        raise DataError(error.strerror or "cannot be read", path=path) from error
     choices = Choices(split_number=split, split_option="job.dataset.split: ")
     chosen = "" if split is None else f" split {split}"
     return Source(
@@ -74,7 +74,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         array = input_file.map_array(path)
         if array.shape == (2, 2):
             problem = "has shape (2, 2): save it as edges or adj of an npz file"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         square = array.ndim == 2 and array.shape[0] == array.shape[1]
         name = "adj" if square else "edges"
         return graph_of_arrays({name: array}, str(path), choices)
@@ -91,7 +91,7 @@ def refuse_pickle(path: Path) -> None:
         raise DataError(
             "is a pickle, which runs what it names when it is read: load it where you "
             "trust it, and save its arrays with np.savez (edge_index, x, y, train_idx)",
-            path=str(path),
+            path=path,
         )
 
 
@@ -192,7 +192,7 @@ def _load(torch: Any, path: Path) -> Any:
                 return torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             problem = _explain(str(error))
-            raise DataError(problem, path=str(path)) from error
+            raise DataError(problem, path=path) from error
 
 
 def _explain(message: str) -> str:
@@ -361,10 +361,10 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
         return np.array([value])
     if not isinstance(value, torch.Tensor):
         kind = type(value).__name__
-        raise DataError(f"{name} is a {kind}, save it as a tensor", path=str(path))
+        raise DataError(f"{name} is a {kind}, save it as a tensor", path=path)
     if value.layout != torch.strided:
         problem = f"{name} is sparse, save {name}.to_dense()"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
 
     size = value.numel() * value.element_size()
     storage = value.untyped_storage().nbytes()
@@ -372,7 +372,7 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
         raise DataError(
             f"{name} would take {size / 1e9:.3g} GB and repeats {storage} bytes of the "
             f"file: save {name}.contiguous(), or leave it out",
-            path=str(path),
+            path=path,
         )
     if value.dtype == torch.bfloat16:  # numpy has no such numbers
         value = value.float()

@@ -28,25 +28,43 @@ from emu.graph_data.readers.typed_graph import Relation, TypedGraph, choose_type
 from emu.host.input_file import one_error, open_input, read_json
 from emu.names import printable
 
-_GRAPHS, _VERSION, _HETEROGENEOUS = 0xDD2E4FF046B4A13F, 2, 2
+#: Marks that stand before each thing in a file.
+_GRAPHS = 0xDD2E4FF046B4A13F
+_GRAPH = 0xDD589FBE35224ABF
+_META = 0xDD3C5FFE20046ABF
+_RELATION = 0xDD2E60F0F6B4A127
+_COO = 0xDD61FFD305DFF127
+_CSR = 0xDD6CD31205DFF127
+_TENSORS = 0xDD5A9FBE3FA2443F
+_ARRAY = 0xDD5E40F096B4A13F
+
+_VERSION = 2
+_HETEROGENEOUS = 2
 _GRAPHS_BEGIN = 4096
-_GRAPH, _META, _RELATION = 0xDD589FBE35224ABF, 0xDD3C5FFE20046ABF, 0xDD2E60F0F6B4A127
-_COO, _CSR = 0xDD61FFD305DFF127, 0xDD6CD31205DFF127
-_OF_COO, _OF_CSR, _OF_CSC = 1, 2, 4
-_TENSORS, _ARRAY = 0xDD5A9FBE3FA2443F, 0xDD5E40F096B4A13F
+#: Layouts of edges.
+_OF_COO = 1
+_OF_CSR = 2
+_OF_CSC = 4
+#: Kinds of numbers; numpy has no bfloat.
 _KINDS = {0: "i", 1: "u", 2: "f", 4: "bfloat", 6: "b"}
 _MOST_DIMENSIONS = 8
+_VERTEX = "_N"
+_EDGE = "_N:_E:_N"
+
+
+#: Arrays by their names.
+Frame = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class DglGraph:
     """A graph as dgl has saved it, with any number of types."""
 
-    vertices: dict[str, dict[str, NDArray[Any]]]
+    vertices: dict[str, Frame]
     """Type -> name -> a row per vertex; ``num_nodes`` is their number."""
     edges: dict[Relation, NDArray[Any]]
     """Edges of each relation, shape (2, edges), in the order of edge ids."""
-    of_edges: list[dict[str, NDArray[Any]]]
+    of_edges: list[Frame]
     """Values of each relation: name -> a row per edge."""
 
 
@@ -56,31 +74,37 @@ def read_graph(path: Path) -> DglGraph:
     Raises DataError when it is damaged, older than dgl 0.5, or of several.
     """
     graphs, _ = _read_graphs(path)
-    if [(len(g.edges), len(g.vertices)) for g in graphs] != [(1, 1)]:
+    sizes = [(len(graph.edges), len(graph.vertices)) for graph in graphs]
+    if sizes != [(1, 1)]:
         problem = "holds several graphs or types; one homogeneous graph is needed"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     return graphs[0]
 
 
-def _read_graphs(path: Path) -> tuple[list[DglGraph], dict[str, NDArray[Any]]]:
+def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
     """Return the graphs of a file, and the arrays beside them (labels)."""
     with one_error(path), open_input(path) as file:
         content = _Content(file)
         content.expect(_GRAPHS, "a graph of dgl")
         version = content.number()
-        if (version, content.number()) != (_VERSION, _HETEROGENEOUS):
+        kind = content.number()
+        if version != _VERSION or kind != _HETEROGENEOUS:
             problem = f"is of dgl's format {version}, only that of dgl 0.5 and later "
-            raise DataError(problem + "is read", path=str(path))
+            raise DataError(f"{problem}is read", path=path)
+
         count = content.number()
         file.seek(_GRAPHS_BEGIN)
         begin = content.number()
         beside = content.read_named_arrays()
         if file.tell() != begin:
             raise ValueError(f"its graph is said to begin at {begin}")
-        starts, graphs = [], []
+
+        starts = []
+        graphs = []
         for _ in range(count):
             starts.append(file.tell())
             graphs.append(_graph(content))
+
         content.expect(8 * (count + 1), "positions")
         if content.vector().tolist() != starts:
             raise ValueError("its graphs are said to begin elsewhere")
@@ -93,39 +117,45 @@ def _graph(content: _Content) -> DglGraph:
     content.expect(_GRAPH, "a graph")
     content.expect(_META, "types")
     types, _, pointers, targets, order = content.read_compressed()
-    kinds = np.stack([np.repeat(np.arange(types), np.diff(pointers)), targets])
-    ends = [(int(a), int(b)) for a, b in _by_id(kinds, order).T]
+    sources = np.repeat(np.arange(types), np.diff(pointers))
+    kinds = _by_id(np.stack([sources, targets]), order)
+    ends = [(int(source), int(target)) for source, target in kinds.T]
     if content.number() != len(ends):
         raise ValueError("it announces another number of relations than it has")
     relations = [_relation(content) for _ in ends]
-    vertices = content.vector()
-    sizes = [(int(vertices[a]), int(vertices[b])) for a, b in ends]
-    if len(vertices) != types or sizes != [size for size, _ in relations]:
-        raise ValueError(
-            f"it has two numbers of vertices, {vertices.tolist()} and others"
-        )
     edges = [array for _, array in relations]
-    frames_of = [[content.read_named_arrays() for _ in content.entries()] for _ in "ve"]
-    names = [[content.text() for _ in content.entries()] for _ in "ve"]
-    counts = [*vertices.tolist()], [array.shape[1] for array in edges]
-    for frames, rows, words in zip(frames_of, counts, names, strict=True):
-        if not len(frames) == len(rows) == len(words):
-            raise ValueError("it has more or fewer frames than types")
-        for frame, count in zip(frames, rows, strict=True):
-            for name, array in frame.items():
-                if array.shape[:1] != (count,):
-                    raise ValueError(f"{name} has shape {array.shape} for {count} rows")
-    (frames, of_edges), (type_names, edge_names) = frames_of, names
-    of_types = zip(type_names, frames, counts[0], strict=True)
-    of_edge_types = [
-        (type_names[a], name, type_names[b])
-        for (a, b), name in zip(ends, edge_names, strict=True)
-    ]
-    return DglGraph(
-        {name: {**own, "num_nodes": np.array(n)} for name, own, n in of_types},
-        dict(zip(of_edge_types, edges, strict=True)),
-        of_edges,
-    )
+
+    sizes = content.vector()
+    counts = sizes.tolist()
+    pairs = [(int(sizes[source]), int(sizes[target])) for source, target in ends]
+    if len(counts) != types or pairs != [pair for pair, _ in relations]:
+        raise ValueError(f"it has two numbers of vertices, {counts} and others")
+
+    frames = content.frames()
+    edge_frames = content.frames()
+    names = content.texts()
+    edge_names = content.texts()
+    edge_counts = [array.shape[1] for array in edges]
+    _check_frames(frames, counts, names)
+    _check_frames(edge_frames, edge_counts, edge_names)
+
+    vertices = {}
+    for name, frame, count in zip(names, frames, counts, strict=True):
+        vertices[name] = {**frame, "num_nodes": np.array(count)}
+    edges_by_relation = {}
+    for (source, target), name, array in zip(ends, edge_names, edges, strict=True):
+        edges_by_relation[names[source], name, names[target]] = array
+    return DglGraph(vertices, edges=edges_by_relation, of_edges=edge_frames)
+
+
+def _check_frames(frames: list[Frame], counts: list[int], names: list[str]) -> None:
+    """Refuse frames that are not one per type, with a row for each of its members."""
+    if not len(frames) == len(counts) == len(names):
+        raise ValueError("it has more or fewer frames than types")
+    for frame, count in zip(frames, counts, strict=True):
+        for name, array in frame.items():
+            if array.shape[:1] != (count,):
+                raise ValueError(f"{name} has shape {array.shape} for {count} rows")
 
 
 def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
@@ -137,18 +167,23 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
     content.read_compressed()
     if layout == _OF_COO:
         content.expect(_COO, "edges")
-        columns, rows = content.number(), content.number()
+        columns = content.number()
+        rows = content.number()
         ends = [content.array(), content.array()]
         order = content.array()
         content.take(2)  # flags: they are in order
     elif layout in (_OF_CSR, _OF_CSC):
         rows, columns, starts, indices, order = content.read_compressed()
         indptr = check_rows(starts, indices, rows, "its ", content.name)
-        own = np.repeat(np.arange(rows, dtype=indices.dtype), np.diff(indptr))
-        ends = [own, indices] if layout == _OF_CSR else [indices, own]
+        row_ids = np.arange(rows, dtype=indices.dtype)
+        ends = [np.repeat(row_ids, np.diff(indptr)), indices]
     else:
         raise ValueError(f"edges are laid out in way {layout}")
-    sizes = (columns, rows) if layout == _OF_CSC else (rows, columns)
+
+    sizes = (rows, columns)
+    if layout == _OF_CSC:
+        sizes = (columns, rows)
+        ends.reverse()
     edges = np.stack(ends)
     if edges.ndim != 2:
         raise ValueError(f"edges have shape {edges.shape}")
@@ -161,14 +196,15 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
 def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
     if not len(order):  # they are in order
         return edges
-    if not np.array_equal(np.sort(order), np.arange(edges.shape[1])):
+    ids = np.arange(edges.shape[1])
+    if not np.array_equal(np.sort(order), ids):
         raise ValueError("its edge ids are not each edge's once")
     by_id = np.empty_like(edges)
     by_id[:, order] = edges
     return by_id
 
 
-def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
+def read_tensors(path: Path) -> Frame:
     """Return the arrays of ``dgl.data.utils.save_tensors``; DataError when damaged."""
     with one_error(path), open_input(path) as file:
         content = _Content(file)
@@ -185,7 +221,8 @@ class _Content:
     """A file that is read from its beginning to its end."""
 
     def __init__(self, file: BufferedReader) -> None:
-        self._file, self._size = file, os.fstat(file.fileno()).st_size
+        self._file = file
+        self._size = os.fstat(file.fileno()).st_size
         self.name = str(file.name)
 
     def take(self, count: int) -> bytes:
@@ -200,18 +237,25 @@ class _Content:
     def number(self) -> int:
         return int.from_bytes(self.take(8), "little")
 
-    def expect(self, mark: int, what: str) -> None:
+    def expect(self, mark: int, content: str) -> None:
         if self.number() != mark:
-            raise ValueError(f"no {what} where they should begin")
+            raise ValueError(f"no {content} where they should begin")
 
     def entries(self) -> Iterator[int]:
         return iter(range(self.number()))
 
     def vector(self) -> NDArray[np.int64]:
-        return np.frombuffer(self.take(8 * self.number()), "<i8")
+        size = 8 * self.number()
+        return np.frombuffer(self.take(size), "<i8")
 
-    def read_named_arrays(self) -> dict[str, NDArray[Any]]:
+    def read_named_arrays(self) -> Frame:
         return {self.text(): self.array() for _ in self.entries()}
+
+    def frames(self) -> list[Frame]:
+        return [self.read_named_arrays() for _ in self.entries()]
+
+    def texts(self) -> list[str]:
+        return [self.text() for _ in self.entries()]
 
     def text(self) -> str:
         return self.take(self.number()).decode()
@@ -219,8 +263,11 @@ class _Content:
     def read_compressed(self) -> tuple[int, int, Any, Any, Any]:
         """Return rows, columns, pointers to rows, columns of entries, their ids."""
         self.expect(_CSR, "rows")
-        columns, rows = self.number(), self.number()
-        indptr, indices, order = self.array(), self.array(), self.array()
+        columns = self.number()
+        rows = self.number()
+        indptr = self.array()
+        indices = self.array()
+        order = self.array()
         self.take(1)  # a flag: rows are in order
         return rows, columns, indptr, indices, order
 
@@ -228,18 +275,24 @@ class _Content:
         self.expect(_ARRAY, "array")
         self.take(16)  # reserved, and the device
         dimensions = int.from_bytes(self.take(4), "little")
-        kind, bits, lanes = self.take(1)[0], self.take(1)[0], self.take(2)
+        kind = self.take(1)[0]
+        bits = self.take(1)[0]
+        lanes = self.take(2)
         if dimensions > _MOST_DIMENSIONS or kind not in _KINDS or lanes != b"\x01\x00":
             raise ValueError(f"an array of {dimensions} dimensions and kind {kind}")
+
         shape = tuple(self.number() for _ in range(dimensions))
-        short = _KINDS[kind] == "bfloat" and bits == 16  # numpy has no such numbers
-        dtype = np.dtype("<u2" if short else f"<{_KINDS[kind]}{bits // 8}")
+        is_bfloat = _KINDS[kind] == "bfloat" and bits == 16
+        dtype = np.dtype("<u2" if is_bfloat else f"<{_KINDS[kind]}{bits // 8}")
         size = self.number()
         if size != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
+
         array = np.frombuffer(self.take(size), dtype).reshape(shape)
+        if not is_bfloat:
+            return array
         # The upper half of a number of four bytes.
-        return (array.astype("<u4") << 16).view("<f4") if short else array
+        return (array.astype("<u4") << 16).view("<f4")
 
 
 def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -248,19 +301,24 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     Raises DataError when it is damaged, or of several graphs or types, none chosen.
     """
     graphs, beside = _read_graphs(path)
-    graph = graphs[choices.choose_graph(len(graphs), str(path))]
-    unread = sorted({name for frame in graph.of_edges for name in frame})
+    number = choices.choose_graph(len(graphs), str(path))
+    graph = graphs[number]
     if len(graphs) == len(graph.vertices) == 1:
         # As ogb saves its graphs: a row per vertex, beside the graph.
-        (own,) = graph.vertices.values()
-        fit = {n for n, a in beside.items() if a.shape[:1] == (own["num_nodes"],)}
-        taken = fit - own.keys()
-        own |= {name: beside[name] for name in taken}
-        unread += sorted(beside.keys() - taken)
-    else:
-        unread += sorted(beside)
-    whole = TypedGraph(str(path), graph.vertices, graph.edges, (*unread,))
-    return choose_types(whole, choices)
+        (frame,) = graph.vertices.values()
+        shape = (int(frame["num_nodes"]),)
+        for name, array in list(beside.items()):
+            if name not in frame and array.shape[:1] == shape:
+                frame[name] = beside.pop(name)
+
+    edge_arrays = set().union(*graph.of_edges)
+    typed_graph = TypedGraph(
+        origin=str(path),
+        vertices=graph.vertices,
+        edges=graph.edges,
+        unread=(*sorted(edge_arrays), *sorted(beside)),
+    )
+    return choose_types(typed_graph, choices)
 
 
 def partition_json(folder: Path) -> Path | None:
@@ -276,7 +334,7 @@ def partition_json(folder: Path) -> Path | None:
     if len(descriptions) > 1:
         names = ", ".join(printable(path.name) for path in descriptions)
         problem = f"holds several descriptions of partitions ({names}): name one"
-        raise DataError(problem, path=str(folder))
+        raise DataError(problem, path=folder)
     return descriptions[0] if descriptions else None
 
 
@@ -290,8 +348,9 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
         content = read_json(description)
         if "part-0" not in content:
             problem = "is JSON and describes no partitions of DistDGL: holds no part-0"
-            raise DataError(problem, path=str(description))
-        parts = [_Part(description, content, n) for n in range(content["num_parts"])]
+            raise DataError(problem, path=description)
+        numbers = range(content["num_parts"])
+        parts = [_Part(description, content, number) for number in numbers]
         return choose_types(_join(parts, content, str(description)), choices)
 
 
@@ -300,13 +359,16 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     ids = np.concatenate([part.ids for part in parts])
     kinds = np.concatenate([part.kinds for part in parts])
     count = int(content["num_nodes"])
-    if len(ids) != count or (np.sort(ids) != np.arange(count)).any():
+    is_complete = len(ids) == count and np.array_equal(np.sort(ids), np.arange(count))
+    if not is_complete:
         problem = f"the parts do not hold each of {count} vertices once"
         raise DataError(problem, path=origin)
     counts = [len(part.ids) for part in parts]
     owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
+
     within = np.empty(count, np.int64)  # ids within the type
-    vertices, owners = {}, {}
+    vertices = {}
+    owners = {}
     for name, kind in content.get("ntypes", {_VERTEX: 0}).items():
         members = np.flatnonzero(kinds == kind)
         order = np.argsort(ids[members])
@@ -317,17 +379,31 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
             if key.startswith(f"{name}/"):
                 rows = np.concatenate([part.values[key] for part in parts])
                 vertices[name][key.split("/")[1]] = rows[order]
+
+    unread = dict.fromkeys(name for part in parts for name in part.of_edges)
+    return TypedGraph(
+        origin=origin,
+        vertices=vertices,
+        edges=_join_edges(parts, content.get("etypes", {_EDGE: 0}), within),
+        unread=tuple(unread),
+        owner=owners,
+    )
+
+
+def _join_edges(
+    parts: list[_Part], kinds: dict[str, int], places: NDArray[np.int64]
+) -> dict[Relation, NDArray[Any]]:
+    """Return the edges of each relation, between places of vertices in their types."""
     edges = {}
-    for name, kind in content.get("etypes", {_EDGE: 0}).items():
-        words = name.split(":") if name.count(":") == 2 else (_VERTEX, name, _VERTEX)
+    for name, kind in kinds.items():
+        words = [_VERTEX, name, _VERTEX]
+        if name.count(":") == 2:
+            words = name.split(":")
         source, relation, target = words
         ends = [part.edges[:, part.edge_kinds == kind] for part in parts]
-        edges[source, relation, target] = within[np.concatenate(ends, axis=1)]
-    unread = (*dict.fromkeys(name for part in parts for name in part.of_edges),)
-    return TypedGraph(origin, vertices, edges, unread, owners)
-
-
-_VERTEX, _EDGE = "_N", "_N:_E:_N"
+        vertices = np.concatenate(ends, axis=1)
+        edges[source, relation, target] = places[vertices]
+    return edges
 
 
 class _Part:
@@ -336,24 +412,34 @@ class _Part:
     def __init__(self, description: Path, content: dict[str, Any], number: int) -> None:
         files = content[f"part-{number}"]
         if not str(files.get("part_graph", ".pt")).endswith(".dgl"):
-            problem = "its parts are for GraphBolt alone: partition the graph with "
-            problem += "use_graphbolt=False, which writes part_graph"
-            raise DataError(problem, path=str(description))
+            raise DataError(
+                "its parts are for GraphBolt alone: partition the graph with "
+                "use_graphbolt=False, which writes part_graph",
+                path=description,
+            )
+
         graph = read_graph(_inside(description, files["part_graph"], number))
-        (frame,), (edges,) = graph.vertices.values(), graph.edges.values()
-        (of_edges,) = graph.of_edges
-        ids, inner = frame["_ID"], frame["inner_node"] > 0
-        self.ids: NDArray[np.int64] = ids[inner]
-        self.kinds = frame.get("_TYPE", np.zeros(len(ids)))[inner]
-        own = of_edges["inner_edge"] > 0
-        self.edges = ids[edges[:, own]]
-        self.edge_kinds = of_edges.get("_TYPE", np.zeros(len(own)))[own]
+        (frame,) = graph.vertices.values()
+        ids = frame["_ID"]
+        is_inner = frame["inner_node"] > 0
+        self.ids: NDArray[np.int64] = ids[is_inner]
+        kinds = frame.get("_TYPE", np.zeros(len(ids)))
+        self.kinds = kinds[is_inner]
+
+        (edges,) = graph.edges.values()
+        (edge_frame,) = graph.of_edges
+        is_inner_edge = edge_frame["inner_edge"] > 0
+        self.edges = ids[edges[:, is_inner_edge]]
+        edge_kinds = edge_frame.get("_TYPE", np.zeros(len(is_inner_edge)))
+        self.edge_kinds = edge_kinds[is_inner_edge]
+
         # "_N/feat": the default type, which files of older versions do not name.
         tensors = read_tensors(_inside(description, files["node_feats"], number))
         self.values = {
             name if "/" in name else f"{_VERTEX}/{name}": array
             for name, array in tensors.items()
         }
+
         values: dict[str, Any] = {}
         if "edge_feats" in files:
             values = read_tensors(_inside(description, files["edge_feats"], number))
@@ -365,7 +451,7 @@ def _inside(description: Path, stated: str, number: int) -> Path:
     path = (folder / stated).resolve()
     if not path.is_relative_to(folder):
         problem = f"part {number} is said to be at {stated}, outside this folder"
-        raise DataError(problem, path=str(description))
+        raise DataError(problem, path=description)
     if not path.is_file():
-        raise DataError(f"part {number} of the graph is missing", path=str(path))
+        raise DataError(f"part {number} of the graph is missing", path=path)
     return path

@@ -135,7 +135,7 @@ def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
         if path.suffix not in _METIS:
             return None
         problem = f"is no METIS: {error}; an edge list is to be called .txt"
-        raise DataError(problem, path=str(path)) from error
+        raise DataError(problem, path=path) from error
 
 
 @dataclass(frozen=True)

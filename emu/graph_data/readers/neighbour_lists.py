@@ -55,17 +55,17 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
                 lists.add(text, layout)
             except ValueError as error:
                 problem = f"line {number} is {text!r:.60}, it needs {error}"
-                raise DataError(problem, path=str(path)) from error
+                raise DataError(problem, path=path) from error
 
     edges = len(lists.neighbours)
     if not edges:
-        raise DataError("holds no neighbours", path=str(path))
+        raise DataError("holds no neighbours", path=path)
 
     column = Column.of([*lists.sources, *lists.neighbours, *lists.heads])
     as_words = column.names_words(stated=options.words)
     if not as_words and column.kind != INTEGER:
         problem = "has ids that are no whole numbers from 0 (or --words)"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
 
     keys = join_columns([column], as_words=as_words)
     codes = keys.codes[0]

@@ -37,9 +37,12 @@ def ogb_source(folder: Path) -> Source:
     """
     files = sorted([*folder.glob("raw/*"), *folder.glob("split/*/*.csv.gz")])
     if not any(file.name == "train.csv.gz" for file in files):
-        raise DataError("holds no split/*/train.csv.gz", path=str(folder))
+        raise DataError("holds no split/*/train.csv.gz", path=folder)
     # Sizes and times instead of content: papers100M has 57 GB.
-    stats = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+    stats = []
+    for file in files:
+        stat = file.stat()
+        stats.append((file.name, stat.st_size, stat.st_mtime_ns))
     return Source(f"ogb {stats}", lambda: read_ogb(folder).check())
 
 
@@ -49,24 +52,33 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     Raises DataError when a file is missing or damaged, or they do not fit together.
     """
     raw = folder / "raw"
-    if not any(any(raw.glob(f"*.{end}")) for end in ("csv.gz", "npz")):
-        problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
-        files = [n for n in ("metadata.yaml", "meta.yaml") if (folder / n).exists()]
-        if files:
-            problem = "is a data set of GraphBolt or dgl's csv, which is not read: "
-            problem += f"import the edges that {files[0]} names, with --features, "
-            problem += "--labels"
-        elif (folder / "processed").is_dir():
-            problem += ": PyTorch Geometric has its graph in processed/*.pt"
-        raise DataError(problem, path=str(folder))
+    is_ogb = any(raw.glob("*.csv.gz")) or any(raw.glob("*.npz"))
+    if not is_ogb:
+        raise DataError(_explain(folder), path=folder)
     with one_error(folder):
         if (raw / "triplet-type-list.csv.gz").exists():
             return choose_types(_read_types(folder), choices)
         if choices not in (NO_CHOICES, Choices(flatten=True)):
-            problem = "has one graph and type, of its splits the first is taken: leave "
-            problem += "--graph, --relation, --split-number and --split-arrays out"
-            raise DataError(problem, path=str(folder))
+            raise DataError(
+                "has one graph and type, of its splits the first is taken: leave "
+                "--graph, --relation, --split-number and --split-arrays out",
+                path=folder,
+            )
         return _read(folder)
+
+
+def _explain(folder: Path) -> str:
+    """Return what a folder is that is none of OGB."""
+    for name in ("metadata.yaml", "meta.yaml"):
+        if (folder / name).exists():
+            return (
+                "is a data set of GraphBolt or dgl's csv, which is not read: import "
+                f"the edges that {name} names, with --features, --labels"
+            )
+    problem = "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
+    if (folder / "processed").is_dir():
+        problem += ": PyTorch Geometric has its graph in processed/*.pt"
+    return problem
 
 
 class _Folder:
@@ -91,6 +103,10 @@ class _Folder:
         self._unread.discard(str(path.relative_to(self.folder)))
         return _table(path, dtype)
 
+    def ids(self, path: Path) -> NDArray[np.int64]:
+        ids: NDArray[np.int64] = self.read(path, np.int64)
+        return ids.reshape(-1)
+
     def member(self, file: str, name: str) -> NDArray[Any]:
         self._unread.discard(f"raw/{file}/{name}")
         return _member(self._raw / file, name)
@@ -98,7 +114,7 @@ class _Folder:
     def edges(self, path: Path) -> NDArray[np.int64]:
         edges: NDArray[np.int64] = self.read(path, np.int64)
         if edges.shape[1] != 2:
-            raise DataError("a line is not src,dst", path=str(path))
+            raise DataError("a line is not src,dst", path=path)
         return edges.T
 
     @property
@@ -121,24 +137,23 @@ def _read(path: Path) -> FoundGraph:
             features = folder.table("node-feat", np.float32)
 
     vertices = len(labels)
-    if folder.holds("num-node-list.csv.gz"):
-        counts = folder.table("num-node-list", np.int64).reshape(-1).tolist()
-        if counts != [vertices]:
-            problem = f"says {', '.join(map(str, counts[:4]))} vertices, one graph of "
-            problem += f"{vertices} labels is there"
-            raise DataError(problem, path=str(raw / "num-node-list.csv.gz"))
+    _check_count(folder, raw / "num-node-list.csv.gz", vertices)
     if features is not None and len(features) != vertices:
         problem = f"{len(features)} feature rows for {vertices} labels"
-        raise DataError(problem, path=str(raw))
+        raise DataError(problem, path=raw)
 
     splits = {part: _split(folder, part, vertices) for part in SPLIT}
-    rows = FeatureRows.dense(features, str(raw)) if features is not None else None
+    rows = None
+    if features is not None:
+        rows = FeatureRows.dense(features, str(raw))
     names = sorted({file.parent.name for file in path.glob("split/*/train.csv.gz")})
-    notes = [f"of the splits {', '.join(names)} the first"] if names[1:] else []
+    notes = []
+    if len(names) > 1:
+        notes.append(f"of the splits {', '.join(names)} the first")
     return FoundGraph(
-        edges[0],
-        edges[1],
-        str(raw),
+        sources=edges[0],
+        destinations=edges[1],
+        origin=str(raw),
         vertices=vertices,
         features=rows,
         labels=labels,
@@ -147,6 +162,17 @@ def _read(path: Path) -> FoundGraph:
         notes=(*notes,),
         left_out=count_left_out("file", folder.unread),
     )
+
+
+def _check_count(folder: _Folder, file: Path, vertices: int) -> None:
+    """Refuse a number of vertices that is not that of labels, if it is stated."""
+    if not file.exists():
+        return
+    counts = folder.ids(file).tolist()
+    if counts != [vertices]:
+        text = ", ".join(map(str, counts[:4]))
+        problem = f"says {text} vertices, one graph of {vertices} labels is there"
+        raise DataError(problem, path=file)
 
 
 def _read_types(path: Path) -> TypedGraph:
@@ -167,13 +193,18 @@ def _read_types(path: Path) -> TypedGraph:
             arrays["y"] = folder.table(label, np.float64)
         for part in SPLIT:
             for file in sorted(path.glob(f"split/*/{name}/{part}.csv.gz"))[:1]:
-                arrays[part] = folder.read(file, np.int64).reshape(-1)
+                arrays[part] = folder.ids(file)
 
     edges = {}
     for source, relation, target in folder.table("triplet-type-list", str):
         file = raw / "relations" / f"{source}___{relation}___{target}" / "edge.csv.gz"
         edges[source, relation, target] = folder.edges(file)
-    return TypedGraph(str(path), vertices, edges, (*folder.unread,))
+    return TypedGraph(
+        origin=str(path),
+        vertices=vertices,
+        edges=edges,
+        unread=tuple(folder.unread),
+    )
 
 
 def _table(path: Path, dtype: Any) -> NDArray[Any]:
@@ -186,21 +217,22 @@ def _table(path: Path, dtype: Any) -> NDArray[Any]:
             return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
     except (OSError, ValueError, EOFError, zlib.error) as error:
         problem = getattr(error, "strerror", None) or error
-        raise DataError(f"cannot be read: {problem}", path=str(path)) from error
+        raise DataError(f"cannot be read: {problem}", path=path) from error
 
 
 def _split(folder: _Folder, part: str, vertices: int) -> NDArray[np.int64]:
-    path = sorted(folder.folder.glob(f"split/*/{part}.csv.gz"))
-    if not path:
-        problem = f"holds no split/*/{part}.csv.gz"
-        raise DataError(problem, path=str(folder.folder))
-    ids = folder.read(path[0], np.int64).reshape(-1)
-    if len(ids) and not (ids.min() >= 0 and ids.max() < vertices):
-        line = int(np.argmax((ids < 0) | (ids >= vertices)))
+    pattern = f"split/*/{part}.csv.gz"
+    files = sorted(folder.folder.glob(pattern))
+    if not files:
+        raise DataError(f"holds no {pattern}", path=folder.folder)
+
+    ids = folder.ids(files[0])
+    is_wrong = (ids < 0) | (ids >= vertices)
+    if is_wrong.any():
+        row = int(np.argmax(is_wrong))
         raise DataError(
-            f"line {line + 1} names vertex {ids[line]}, "
-            f"there are only 0..{vertices - 1}",
-            path=str(path[0]),
+            f"line {row + 1} names vertex {ids[row]}, there are only 0..{vertices - 1}",
+            path=files[0],
         )
     return ids
 
@@ -218,6 +250,6 @@ def _member(path: Path, name: str) -> NDArray[Any]:
             file.seek(sum(lengths), 1)
             return input_file.map_member(file)
     except KeyError as error:
-        raise DataError(f"holds no {name}", path=str(path)) from error
+        raise DataError(f"holds no {name}", path=path) from error
     except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"is damaged: {error}", path=str(path)) from error
+        raise DataError(f"is damaged: {error}", path=path) from error

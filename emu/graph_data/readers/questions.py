@@ -30,7 +30,7 @@ def ask(question: str, readings: Sequence[Reading], path: Path) -> DataError:
     """Return the one error that names every way to read a file, and its option."""
     ways = [f"{way.meaning} ({way.counts}): {way.option}" for way in readings]
     problem = f"{question} {'; or '.join(ways)}"
-    return DataError(printable(problem, limit=_MOST), path=str(path))
+    return DataError(printable(problem, limit=_MOST), path=path)
 
 
 def size_of(vertices: int, edges: int) -> str:

@@ -245,7 +245,7 @@ class TextTable:
 
     def error(self, problem: str) -> DataError:
         """Return an error about this file."""
-        return DataError(printable(problem, limit=600), path=str(self.path))
+        return DataError(printable(problem, limit=600), path=self.path)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of every line with a row, and its fields."""
@@ -372,7 +372,7 @@ class TextTable:
         problem = f"line {number} is {line!r}, it needs {need}"
         if len(fields) != self.width:
             problem += f", as in the lines before{self.hint}"
-        return DataError(problem, path=str(self.path))
+        return DataError(problem, path=self.path)
 
 
 def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
@@ -430,7 +430,7 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
                 break
 
     if not rows:
-        raise DataError("holds no line", path=str(path))
+        raise DataError("holds no line", path=path)
 
     first_number, first = rows[0]
     unquoted = re.sub(r'"[^"]*"', "", first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -42,43 +42,73 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
 
     Raises DataError when types do not fit, or are several and neither is chosen.
     """
-    ends = (end for source, _, target in graph.edges for end in (source, target))
-    types = tuple(dict.fromkeys([*graph.vertices, *ends]))
-    alone = len(types) == len(graph.edges) == 1
-    relation = choices.relation or ((*graph.edges,)[0] if alone else ())
-    if not relation:
-        if choices.flatten:
-            return _flatten(graph, types, choices)
-        within = [",".join(r) for r in graph.edges if r[0] == r[2]]
-        problem = f"has several types: vertices {_list(types)}; relations "
-        problem += f"{_list(','.join(relation) for relation in graph.edges)}: "
-        problem += "--flatten makes one graph of them all"
-        if within:
-            problem += f", --relation {printable(within[0])} takes one relation"
-        raise DataError(problem, path=graph.origin)
+    types = dict.fromkeys(graph.vertices)
+    for source, _, target in graph.edges:
+        types[source] = None
+        types[target] = None
+    if choices.relation:
+        return _take_relation(graph, choices.relation, choices)
+    if len(types) == len(graph.edges) == 1:
+        return _take_relation(graph, next(iter(graph.edges)), choices)
+    if choices.flatten:
+        return _flatten(graph, list(types), choices)
+
+    problem = (
+        f"has several types: vertices {_list(types)}; relations "
+        f"{_list_relations(graph)}: --flatten makes one graph of them all"
+    )
+    for relation in graph.edges:
+        if relation[0] == relation[2]:
+            name = printable(",".join(relation))
+            problem += f", --relation {name} takes one relation"
+            break
+    raise DataError(problem, path=graph.origin)
+
+
+def _take_relation(
+    graph: TypedGraph, relation: tuple[str, ...], choices: Choices
+) -> FoundGraph:
+    """Return the graph of one relation, between vertices of one type."""
     name = ",".join(relation)
-    edges = next((e for r, e in graph.edges.items() if r == relation), None)
-    if edges is None:
-        there = _list(",".join(one) for one in graph.edges)
-        raise DataError(f"holds no relation {name}, but {there}", path=graph.origin)
-    if relation[0] != relation[2]:
+    edges = [ends for known, ends in graph.edges.items() if known == relation]
+    if not edges:
+        problem = f"holds no relation {name}, but {_list_relations(graph)}"
+        raise DataError(problem, path=graph.origin)
+    kind = relation[0]
+    if kind != relation[2]:
         problem = f"--relation {name} joins two types of vertices: --flatten makes "
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
-    arrays = {**graph.vertices.get(relation[0], {}), "edge_index": edges}
-    one = found_graph.graph_of_arrays(arrays, graph.origin, choices)
-    only = [f"only {name} was taken"] if len(graph.edges) > 1 else []
+
+    found = _read_type(graph, kind, edges[0], choices)
+    notes = found.notes
+    if len(graph.edges) > 1:
+        notes = (f"only {name} was taken", *notes)
+    unread = count_left_out("array", graph.unread)
     return replace(
-        one,
-        owner=graph.owner.get(relation[0]),
-        notes=(*only, *one.notes),
-        left_out=(*one.left_out, *count_left_out("array", graph.unread)),
+        found,
+        owner=graph.owner.get(kind),
+        notes=notes,
+        left_out=(*found.left_out, *unread),
     )
 
 
-def _list(names: Any) -> str:
+def _read_type(
+    graph: TypedGraph, kind: str, edges: NDArray[Any], choices: Choices
+) -> FoundGraph:
+    """Return the graph of one type with some edges."""
+    arrays = {**graph.vertices.get(kind, {}), "edge_index": edges}
+    return found_graph.graph_of_arrays(arrays, graph.origin, choices)
+
+
+def _list_relations(graph: TypedGraph) -> str:
+    return _list(map(",".join, graph.edges))
+
+
+def _list(names: Iterable[str]) -> str:
     words = [printable(name, 60) for name in names]
-    more = len(words) - _MOST_LISTED
-    return " ".join(words[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    text = " ".join(words[:_MOST_LISTED])
+    unlisted = len(words) - _MOST_LISTED
+    return f"{text} and {unlisted} more" if unlisted > 0 else text
 
 
 class _Type(NamedTuple):
@@ -87,49 +117,60 @@ class _Type(NamedTuple):
     name: str
     begin: int
     size: int
-    own: FoundGraph
+    found: FoundGraph
     """Their features, labels and splits, without edges."""
 
 
-def _flatten(graph: TypedGraph, names: tuple[str, ...], choices: Choices) -> FoundGraph:
+def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> FoundGraph:
+    """Return one graph of all types, one after the other."""
     types: list[_Type] = []
     total = 0
     for name in names:
-        arrays = {**graph.vertices.get(name, {}), "edge_index": _NO_EDGES}
-        own = found_graph.graph_of_arrays(arrays, graph.origin, choices)
-        size = _count(graph, name, own)
-        types.append(_Type(name, total, size, own))
+        found = _read_type(graph, name, _NO_EDGES, choices)
+        size = _count(graph, name, found)
+        kind = _Type(name, begin=total, size=size, found=found)
+        types.append(kind)
         total += size
-    edges, by_name = [_NO_EDGES], {one.name: one for one in types}
-    for (source, relation, target), ends in graph.edges.items():
-        ids = ends.astype(np.int64)
-        for end, row in zip((by_name[source], by_name[target]), ids, strict=True):
-            if len(row) and not 0 <= row.min() <= row.max() < end.size:
-                problem = f"an edge of {relation} leaves the {end.size} vertices of "
-                raise DataError(f"{problem}type {end.name}", path=graph.origin)
-            row[...] += end.begin
-        edges.append(ids)
-    sources, destinations = np.concatenate(edges, axis=1)
-    owner = [graph.owner[name] for name in names if name in graph.owner]
+
+    split_origins = []
+    left_out = []
+    for kind in types:
+        if kind.found.split_origin:
+            split_origins.append(f"{kind.found.split_origin} for {kind.name}")
+        left_out += [f"{text} of {kind.name}" for text in kind.found.left_out]
+    sources, destinations = _join_edges(graph, types)
+    owners = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
-        sources,
-        destinations,
-        graph.origin,
+        sources=sources,
+        destinations=destinations,
+        origin=graph.origin,
         vertices=total,
         features=_stack_features(types, total),
         labels=_stack_labels(types, graph.origin),
         splits=_join_splits(types, graph.origin, choices),
-        split_origin="; ".join(
-            f"{t.own.split_origin} for {t.name}" for t in types if t.own.split_origin
-        ),
-        owner=np.concatenate(owner) if owner else None,
-        notes=(*_describe(types),),
-        left_out=(
-            *(f"{text} of {t.name}" for t in types for text in t.own.left_out),
-            *count_left_out("array", graph.unread),
-        ),
+        split_origin="; ".join(split_origins),
+        owner=np.concatenate(owners) if owners else None,
+        notes=tuple(_describe(types)),
+        left_out=(*left_out, *count_left_out("array", graph.unread)),
         overlap=choices.overlap,
     )
+
+
+def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> NDArray[np.int64]:
+    """Return the ends of all edges, numbered in the graph of all types."""
+    types_by_name = {kind.name: kind for kind in types}
+    edges = [_NO_EDGES]
+    for (source, relation, target), ends in graph.edges.items():
+        ids = ends.astype(np.int64)
+        for name, row in zip((source, target), ids, strict=True):
+            kind = types_by_name[name]
+            is_wrong = (row < 0) | (row >= kind.size)
+            if is_wrong.any():
+                problem = f"an edge of {relation} leaves the {kind.size} vertices of "
+                raise DataError(f"{problem}type {name}", path=graph.origin)
+            row[...] += kind.begin
+        edges.append(ids)
+    return np.concatenate(edges, axis=1)
 
 
 def _join_splits(
@@ -137,76 +178,105 @@ def _join_splits(
 ) -> dict[str, NDArray[np.int64]]:
     """Return the vertices of each part, of all types that have a split."""
     splits: dict[str, list[NDArray[np.int64]]] = {}
-    for _, begin, size, own in types:
-        if own.splits:
-            parts = check_splits(own.splits, size, origin, choices.overlap)
-            for part, ids in parts.items():
-                splits.setdefault(part, []).append(ids + begin)
+    for kind in types:
+        stated = kind.found.splits
+        if not stated:
+            continue
+        parts = check_splits(stated, kind.size, origin, choices.overlap)
+        for part, ids in parts.items():
+            splits.setdefault(part, []).append(ids + kind.begin)
     return {part: np.concatenate(ids) for part, ids in splits.items()}
 
 
-def _count(graph: TypedGraph, name: str, own: FoundGraph) -> int:
+def _count(graph: TypedGraph, name: str, found: FoundGraph) -> int:
     """Return the number of vertices of a type, by what shows it."""
-    counts = [own.vertices] if own.vertices is not None else []
-    counts += [own.features.vertices] if own.features else []
-    counts += [len(own.labels)] if own.labels is not None else []
-    if len({*counts}) > 1:
+    counts = []
+    if found.vertices is not None:
+        counts.append(found.vertices)
+    if found.features:
+        counts.append(found.features.vertices)
+    if found.labels is not None:
+        counts.append(len(found.labels))
+    if len(set(counts)) > 1:
         text = " and ".join(map(str, counts))
         raise DataError(f"type {name} has {text} vertices", path=graph.origin)
-    highest = (
-        int(ends[row].max(initial=-1)) + 1
-        for (source, _, target), ends in graph.edges.items()
-        for row, end in enumerate((source, target))
-        if end == name
-    )
-    return counts[0] if counts else max(highest, default=0)
+    if counts:
+        return counts[0]
+
+    highest = -1
+    for (source, _, target), ends in graph.edges.items():
+        for kind, row in zip((source, target), ends, strict=True):
+            if kind == name:
+                highest = max(highest, int(row.max(initial=-1)))
+    return highest + 1
 
 
 def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
     """Return the features of all types, filled with zeros, and one-hots of types."""
-    width = max((t.own.features.length for t in types if t.own.features), default=0)
+    width = max(_lengths(types), default=0)
     if not width:
         return None
+    length = width + len(types)
 
     def rows(start: int, stop: int) -> NDArray[np.float32]:
-        matrix = np.zeros((stop - start, width + len(types)), np.float32)
-        for number, (_, begin, size, own) in enumerate(types):
-            first, last = max(start, begin), min(stop, begin + size)
+        matrix = np.zeros((stop - start, length), np.float32)
+        for number, kind in enumerate(types):
+            first = max(start, kind.begin)
+            last = min(stop, kind.begin + kind.size)
             if first >= last:
                 continue
             place = matrix[first - start : last - start]
             place[:, width + number] = 1
-            if own.features:
-                read = own.features.rows(first - begin, last - begin)
-                place[:, : read.shape[1]] = read
+            features = kind.found.features
+            if features:
+                read = features.rows(first - kind.begin, last - kind.begin)
+                place[:, : features.length] = read
         return matrix
 
-    return FeatureRows(total, width + len(types), rows)
+    return FeatureRows(total, length, rows)
+
+
+def _lengths(types: list[_Type]) -> set[int]:
+    """Return the lengths of features of all types, 0 for none."""
+    features = [kind.found.features for kind in types]
+    return {of_type.length if of_type else 0 for of_type in features}
 
 
 def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int64] | None:
     """Return the labels of the type that has some, -1 elsewhere."""
-    holders = [one for one in types if one.own.labels is not None]
+    holders = [kind for kind in types if kind.found.labels is not None]
+    if not holders:
+        return None
     if len(holders) > 1:
-        names = _list(one.name for one in holders)
-        problem = f"labels of {names} are classes of their own: --relation "
-        problem += "takes one type, --labels names others for all"
-        raise DataError(problem, path=origin)
-    labels = np.full(sum(one.size for one in types), -1)
-    for _, begin, size, own in holders:
-        numbers, _, words = found_graph.class_numbers(np.asarray(own.labels), origin)
-        stated = np.array([*map(int, words), -1])  # years
-        labels[begin : begin + size] = stated[numbers] if words else numbers
-    return labels if holders else None
+        names = _list(kind.name for kind in holders)
+        raise DataError(
+            f"labels of {names} are classes of their own: --relation takes one type, "
+            "--labels names others for all",
+            path=origin,
+        )
+
+    holder = holders[0]
+    stated = np.asarray(holder.found.labels)
+    classes, _, words = found_graph.class_numbers(stated, origin)
+    if words:
+        years = [int(word) for word in words]
+        classes = np.array([*years, -1])[classes]
+    total = sum(kind.size for kind in types)
+    labels = np.full(total, -1)
+    labels[holder.begin : holder.begin + holder.size] = classes
+    return labels
 
 
 def _describe(types: list[_Type]) -> Iterator[str]:
-    lengths = {one.own.features.length if one.own.features else 0 for one in types}
-    text = _list(f"{one.name} ({one.size})" for one in types)
-    yield f"one graph of {len(types)} types, in this order: {text}"
-    for one in types:
-        yield from (f"{one.name}: {note}" for note in one.own.notes)
+    sizes = _list(f"{kind.name} ({kind.size})" for kind in types)
+    yield f"one graph of {len(types)} types, in this order: {sizes}"
+    for kind in types:
+        for note in kind.found.notes:
+            yield f"{kind.name}: {note}"
+
+    lengths = _lengths(types)
     if any(lengths):
         text = f"the last {len(types)} features say the type, one-hot in this order"
-        more = "; features of types with fewer are filled with zeros"
-        yield text + more * (len(lengths) > 1)
+        if len(lengths) > 1:
+            text += "; features of types with fewer are filled with zeros"
+        yield text

@@ -37,7 +37,7 @@ def read_npy(path: Path, kind: str) -> VertexTable:
     if kind == "split":
         raise DataError(
             "is one array: --splits takes a table, json, or npz (train_mask, split)",
-            path=str(path),
+            path=path,
         )
     return VertexTable(
         path=path,
@@ -57,7 +57,7 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     chosen = _value_names(names, kind, choices)
     if not chosen:
         wanted = ", ".join(_NAMES.get(kind, _SPLIT_NAMES))
-        raise DataError(f"holds no {kind} ({wanted})", path=str(path))
+        raise DataError(f"holds no {kind} ({wanted})", path=path)
 
     id_name = found_graph.first_name(names, _IDS)
     used = list(chosen)
@@ -116,7 +116,7 @@ def _stack_masks(parts: dict[str, NDArray[Any]], path: Path) -> NDArray[np.bool_
     masks = list(parts.values())
     vertices = len(masks[0])
     if any(mask.dtype != bool or len(mask) != vertices for mask in masks):
-        raise DataError("has masks of several lengths, or beside ids", path=str(path))
+        raise DataError("has masks of several lengths, or beside ids", path=path)
 
     stacked = np.zeros((vertices, len(SPLIT)), bool)
     for part, mask in parts.items():
@@ -133,7 +133,7 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
     if kind == "split":
         return _read_roles(path, content, options)
     if not isinstance(content, (dict, list)) or not content:
-        raise DataError(f"holds no object of ids and {kind}", path=str(path))
+        raise DataError(f"holds no object of ids and {kind}", path=path)
 
     if isinstance(content, list):
         return VertexTable(
@@ -159,18 +159,18 @@ def _value_array(values: list[Any], kind: str, path: Path) -> NDArray[Any]:
     try:
         array = np.array(values)
     except ValueError as error:
-        raise DataError(f"its {kind} differ in length", path=str(path)) from error
+        raise DataError(f"its {kind} differ in length", path=path) from error
 
     if array.dtype.kind not in "iufbU":
         problem = f"its {kind} are no numbers or words: {values[0]!r:.60}"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     return array
 
 
 def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
     """Return the parts of an object of parts and ids."""
     if not isinstance(content, dict) or not content:
-        raise DataError("holds no object of parts and ids", path=str(path))
+        raise DataError("holds no object of parts and ids", path=path)
 
     lists = {}
     for key, ids in content.items():
@@ -182,7 +182,7 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
         raise DataError(
             f"has keys {names:.80}: lists of ids are needed, "
             "for train (tr), valid (va) and test (te)",
-            path=str(path),
+            path=path,
         )
 
     columns = [Column.of(map(str, ids)) for ids in lists.values()]

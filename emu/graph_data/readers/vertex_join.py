@@ -119,7 +119,7 @@ def _take_order(graph: FoundGraph, tables: Sequence[VertexTable]) -> list[Vertex
             continue
         if rows != classes:
             problem = f"{rows} {table.kind}, {classes} labels: --order labels needs "
-            raise DataError(f"{problem}as many of each", path=str(table.path))
+            raise DataError(f"{problem}as many of each", path=table.path)
         how = f"{table.how} of the labels' ids"
         with_ids = replace(table, ids=labels[0].ids, how=how, is_stated=True)
         joined.append(with_ids)
@@ -231,7 +231,7 @@ def _places(
     """Return the vertex of every row."""
 
     def refuse(problem: str) -> DataError:
-        return DataError(problem, path=str(table.path))
+        return DataError(problem, path=table.path)
 
     if named.dtype.kind != ids.dtype.kind:
         named = named.astype(str)

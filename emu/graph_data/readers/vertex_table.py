@@ -357,7 +357,7 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
         else:
             others.append(file.name)
     if "train" not in lists.values():
-        raise DataError("holds no list of ids called train.txt", path=str(folder))
+        raise DataError("holds no list of ids called train.txt", path=folder)
     columns = []
     for file in lists:
         table = _open(file, options)
@@ -396,7 +396,7 @@ def lists_of_ids(
         if (counts > 1).any():
             twice = keys.ids[int(counts.argmax())]
             problem = f"names vertex {twice} {counts.max()} times in {part}"
-            raise DataError(problem, path=str(path))
+            raise DataError(problem, path=path)
         values[places, SPLIT.index(part)] = True
 
     return VertexTable(
@@ -412,10 +412,10 @@ def lists_of_ids(
 def _open(path: Path, options: TableOptions) -> TextTable:
     """Return a table; its first row has names if these are known or above numbers."""
     if not path.exists():
-        raise DataError("there is no such file", path=str(path))
+        raise DataError("there is no such file", path=path)
     if "".join(text_table.first_lines(path)).lstrip("%").startswith("MatrixMarket"):
         problem = "is MatrixMarket, a table with a row per vertex is needed"
-        raise DataError(problem, path=str(path))
+        raise DataError(problem, path=path)
     table = text_table.open_table(path, options)
     if not text_table.starts_with_words(table):
         return table.decide(header=False)
