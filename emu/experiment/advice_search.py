@@ -16,7 +16,7 @@ from math import ceil, inf
 from typing import Any
 
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.learning_rates import Learning, Rates, find_rate
+from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, nearness
 from emu.experiment.prospects import Choice, Prospect, Terms
 from emu.experiment.question import Question, answer
 from emu.experiment.row_figures import weight_causes, weights_of
@@ -52,9 +52,9 @@ _SETTLED = 48
 #: the best, so many further ones.
 _FACTORS = (1.0, 0.5, 0.25, 2.0)
 _FURTHER = 3
-#: Edges that trainings on mini-batches aggregate before further batches and fan-outs
-#: are left out. Fan-outs of 10 and 25 are 260 edges a seed, 0.25 ms at 767 columns.
-_EDGES = 120e6
+#: Seconds of CPU, about, of trainings after which further batches and fan-outs are left
+#: out: an advice is to take 120 s, and a third of them goes to timing.
+_CPU = 60.0
 #: Shares of all features that a cache holds.
 _CACHES = (0.1, 0.3)
 #: Settings of a training that its family does not depend on.
@@ -82,17 +82,22 @@ class Search:
     rows: dict[str, list[Prospect]] = field(default_factory=dict)
     """Every row with the file's settings, on the machines on which it is fastest."""
     timed: dict[str, Prospect | None] = field(default_factory=dict)
-    edges: float = 0.0
-    """Edges that trainings have aggregated so far."""
+    nearest: dict[bool, Learning] = field(default_factory=dict)
+    """By whether it sees the whole graph, the learning that held most of a target."""
+    cpu: float = 0.0
+    """Seconds of CPU that trainings have taken so far, about (`cpu_per_pass`)."""
+    stage: str = ""
+    trainings: int = 0
+    """What is tried, and trainings so far: what ``watch`` is told."""
     hope: float = inf
     """Seconds or dollars of the best prospect that keeps to the terms."""
 
     def __post_init__(self) -> None:
         """List the machines that the file lets take part, and free what it places."""
-        free = self.scenario
-        if free.placement.is_explicit:
-            free = load(free, placement_edit(free, "best"))
-        self.free = free
+        self.free = self.scenario
+        if self.scenario.placement.is_explicit:
+            edit = placement_edit(self.scenario, "best")
+            self.free = load(self.scenario, edit)
 
         stated = getattr(self.scenario.job, "machines", None)
         cluster = self.scenario.stated_cluster.build()
@@ -100,9 +105,19 @@ class Search:
         job = build_job(self.scenario)
         self.sets = machine_sets(job, cluster.only(names), _SETS)
 
-        self.short = free
+        self.short = self.free
         if self.terms.target is not None and job.iterations > _STEPS:
-            self.short = free.model_copy(update={"job": free.job.of_steps(_STEPS)})
+            short_job = self.free.job.of_steps(_STEPS)
+            self.short = self.free.model_copy(update={"job": short_job})
+
+    def note(self, stage: str) -> None:
+        """Say what is tried from now on."""
+        self.stage = stage
+        self._tell()
+
+    def _tell(self) -> None:
+        counted = f"; trainings so far: {self.trainings}" if self.trainings else ""
+        self.watch(f"{self.stage}{counted}")
 
     @property
     def best(self) -> Choice | None:
@@ -113,7 +128,7 @@ class Search:
         """Find the best of every row, tune those that lead, and settle the best."""
         leaders = self.list_tuned(self.lead_rows())
         for number, leader in enumerate(leaders, 1):
-            self.watch(f"settings of {leader.row}, {number} of {len(leaders)}")
+            self.note(f"settings of {leader.row}, {number} of {len(leaders)}")
             self.tune(leader)
         self.settle_best()
         for choice in self.choices:  # whose settings that cannot be are of no interest
@@ -121,7 +136,7 @@ class Search:
 
     def settle_file(self) -> Choice | EmulatorError:
         """Return the file as it stands, or why it cannot be."""
-        self.watch("the file as it stands")
+        self.note("the file as it stands")
         found = answer(Question(self.scenario, target=self.terms.target))
         try:
             self.check_staleness(found.checked().scenario)
@@ -138,20 +153,22 @@ class Search:
         """
         names = list_variants(["all"])
         for number, row in enumerate(names):
-            self.watch(f"rows timed: {number} of {len(names)}")
+            self.note(f"rows timed: {number} of {len(names)}")
             if not variant_named(row).alone:  # which data_parallel is on one machine
                 self.rows[row] = self.time_sets(row, self.sets, {})
 
         fastest = [prospects[0] for prospects in self.rows.values() if prospects]
         if self.terms.target is None:
             fastest = [first for first in fastest if self.is_of_class(first)]
-        fastest.sort(key=lambda first: (not first.timed.whole_graph, self.judge(first)))
+        fastest.sort(key=self.judge)
+        fastest.sort(key=lambda first: first.timed.whole_graph, reverse=True)
         leaders = []
         for number, first in enumerate(fastest):
-            self.watch(f"rows trained: {number} of {len(fastest)}")
+            self.note(f"rows trained: {number} of {len(fastest)}")
             learning = self.learn(first, slack=_RIVAL)
-            leaders.append(self.pick(self.rows[first.row], learning))
-            self.settle(leaders[-1], slack=_RIVAL)
+            leader = self.pick(self.rows[first.row], learning)
+            self.settle(leader, slack=_RIVAL)
+            leaders.append(leader)
         return sorted(leaders, key=self.judge)
 
     def list_tuned(self, leaders: Sequence[Prospect]) -> list[Prospect]:
@@ -227,16 +244,18 @@ class Search:
 
     def useful_passes(self, prospect: Prospect, slack: float) -> float:
         """Return the passes until a prospect is so many times as slow as the best."""
-        if self.best is None:
-            return inf
         terms = self.terms
-        share, aim = terms.measure(self.best.seconds, self.best.cost)
-        cost = prospect.epoch_cost
-        share_of_pass, aim_of_pass = terms.measure(prospect.timed.epoch_seconds, cost)
-        if share > 1:
-            return slack * share / share_of_pass
-        aim = min(aim, self.hope)
-        return slack * aim / aim_of_pass if aim_of_pass else inf
+        least_share = 1.0
+        least_aim = self.hope
+        if self.best is not None:
+            least_share, aim = terms.measure(self.best.seconds, self.best.cost)
+            least_aim = min(aim, self.hope)
+
+        seconds = prospect.timed.epoch_seconds
+        share, aim = terms.measure(seconds, prospect.epoch_cost)
+        if least_share > 1:
+            return slack * least_share / share
+        return slack * least_aim / aim if aim else inf
 
     def learn(self, prospect: Prospect, slack: float = 1.0) -> Learning | None:
         """Return the best learning of a prospect's family; None without a target.
@@ -251,13 +270,53 @@ class Search:
         family = family_of(prospect)
         rates, tried = self.rates.get(family, (None, 0.0))
         if rates is None or (rates.best.passes == inf and tried < useful):
-            keep = self.terms.keep_rate
-            rates = find_rate(prospect.plain, target, useful, keep=keep)
+            rates = self.find_rates(prospect.plain, prospect, useful)
             self.rates[family] = rates, useful
-            lengths = [len(learning.levels) for learning in rates.tried.values()]
-            passes = sum(lengths) + (HELD - 1) * len(lengths)
-            self.edges += passes * prospect.edges_per_pass
         return rates.best
+
+    def probe(self, prospect: Prospect) -> Learning | None:
+        """Return the learning of a prospect with other batches, as `learn` does.
+
+        While nothing has reached the target, the rate that came nearest is tried alone
+        at first: all rates with each batch would take minutes for nothing.
+        """
+        nearest = self.nearest.get(prospect.timed.whole_graph)
+        is_new = family_of(prospect) not in self.rates
+        is_hopeless = self.best is None and self.hope == inf
+        if nearest is not None and is_new and is_hopeless:
+            plain = load(prospect.plain, {KEY: nearest.rate})
+            useful = self.useful_passes(prospect, slack=1.0)
+            probed = self.find_rates(plain, prospect, useful, keep=True)
+            if probed.best.passes == inf:
+                return probed.best
+        return self.learn(prospect)
+
+    def find_rates(
+        self, plain: Scenario, prospect: Prospect, useful: float, *, keep: bool = False
+    ) -> Rates:
+        """Return the learning rates of a scenario, and note what they have shown.
+
+        ``keep``: as of `find_rate`. Raises as that.
+        """
+        target = self.terms.target
+        assert target is not None  # noqa: S101 - nothing is trained without one
+
+        def count(_: float) -> None:
+            self.trainings += 1
+            self._tell()
+
+        keep = keep or self.terms.keep_rate
+        rates = find_rate(plain, target, useful, keep=keep, watch=count)
+        lengths = [len(learning.levels) for learning in rates.tried.values()]
+        passes = sum(lengths) + (HELD - 1) * len(lengths)
+        self.cpu += passes * prospect.cpu_per_pass
+
+        is_whole = prospect.timed.whole_graph
+        learnings = [rates.best]
+        if is_whole in self.nearest:
+            learnings.append(self.nearest[is_whole])
+        self.nearest[is_whole] = min(learnings, key=nearness)
+        return rates
 
     def pick(
         self, prospects: Sequence[Prospect], learning: Learning | None
@@ -275,8 +334,10 @@ class Search:
             return prospect
         trial = self.pick(trials, learning)
         excess, aim = self.judge(prospect)
-        worth = (excess * (1 - WORTHWHILE), inf) if excess > 1 else (1.0, aim)
-        if self.judge(trial) >= (worth[0], worth[1] * (1 - WORTHWHILE)):
+        bound = (1.0, aim * (1 - WORTHWHILE))
+        if excess > 1:
+            bound = (excess * (1 - WORTHWHILE), inf)
+        if self.judge(trial) >= bound:
             return prospect
         excess, aim = self.judge(trial)
         if excess == 1:
@@ -305,6 +366,24 @@ class Search:
         trials = self.time_sets(row, self.sets, prospect.settings)
         prospect = self.prefer(prospect, trials, prospect.learning)
         self.settle(self.drop_idle(prospect), slack=_RIVAL)
+
+    def describe_failure(self) -> EmulatorError:
+        """Return why nothing could be settled: what each class held at best."""
+        target = self.terms.target
+        levels = []
+        for is_whole, learning in self.nearest.items():
+            systems_of_class = "whole graphs" if is_whole else "mini-batches"
+            level = f"{learning.level:.1%} at best, with lr {learning.rate:g}"
+            levels.append(f"{systems_of_class} hold {level}")
+        if target is None or not levels:
+            return next(iter(self.refused.values()))
+
+        problem = (
+            f"no system reaches it within {target.within} passes: {'; '.join(levels)}; "
+            "write a lower accuracy, or more passes with --within"
+        )
+        stated = f"--to accuracy={target.accuracy:g},split={target.split}"
+        return ScenarioError(problem, file=stated)
 
     def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
         """Return the machines among which a choice chooses with other figures.
@@ -356,9 +435,9 @@ class Search:
         trials = self.time_sets(prospect.row, sets, settings)
         if not trials:
             return prospect
-        if self.edges > _EDGES and family_of(trials[0]) not in self.rates:
+        if self.cpu > _CPU and family_of(trials[0]) not in self.rates:
             return prospect
-        return self.prefer(prospect, trials, self.learn(trials[0]))
+        return self.prefer(prospect, trials, self.probe(trials[0]))
 
     def tune_batches(self, prospect: Prospect) -> Prospect:
         """Return a prospect with the best batch and fan-outs.
@@ -433,11 +512,11 @@ class Search:
             twin = weights_of(prospect.plain), rate, prospect.timed.makespan
             if twin not in settled:
                 settled.add(twin)
-                self.watch(f"the best settled: {len(settled)}")
+                self.note(f"the best settled: {len(settled)}")
                 self.settle(prospect)
                 if self.terms.target:
-                    self.edges += prospect.passes * prospect.edges_per_pass
-            if self.edges > 2 * _EDGES:
+                    self.cpu += prospect.passes * prospect.cpu_per_pass
+            if self.cpu > 2 * _CPU:
                 break
 
 
@@ -465,6 +544,8 @@ def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
     }
     if "samplers_per_worker" in fields:
         knobs["job.samplers_per_worker"] = (1, 2, 4)
+    if "features" in fields:
+        knobs["job.features"] = ("host", "device")
     if "epoch" in fields:
         knobs["job.epoch"] = ("replicate", "local")
     if "cache" in fields:
