@@ -220,12 +220,13 @@ class Search:
                 per_machine=True,
             )
             found = answer(question)
+            prospect = None
             try:
                 self.check_staleness(found.checked().scenario)
-                self.timed[key] = Prospect(found)
+                prospect = Prospect(found)
             except EmulatorError as error:
                 self.refused.setdefault(row, error)
-                self.timed[key] = None
+            self.timed[key] = prospect
         return self.timed[key]
 
     def check_staleness(self, scenario: Scenario) -> None:
@@ -449,28 +450,27 @@ class Search:
             return prospect
 
         sizes = {_scaled(job.batch_size, factor) for factor in _FACTORS}
-        samples = {
-            tuple(_scaled(fanout, factor) for fanout in job.fanouts)
-            for factor in _FACTORS
-        }
+        samples = {_scaled_fanouts(job.fanouts, factor) for factor in _FACTORS}
         # Few neighbours first: they cost the least, and bound the others.
         for fanouts, size in product(sorted(samples), sorted(sizes)):
             prospect = self.try_batch(prospect, size, fanouts)
 
         for _ in range(_FURTHER):
-            size, fanouts = prospect.batch
-            further: list[tuple[int, Sequence[int]]] = []
-            if size in (min(sizes), max(sizes)):
-                next_size = _scaled(size, 0.5 if size == min(sizes) else 2.0)
-                further.append((next_size, fanouts))
+            batch = prospect.batch
+            size, fanouts = batch
+            further: list[tuple[int, tuple[int, ...]]] = []
+            if size == min(sizes):
+                further.append((_scaled(size, 0.5), fanouts))
+            elif size == max(sizes):
+                further.append((_scaled(size, 2.0), fanouts))
             if fanouts == min(samples):
-                fewer = tuple(_scaled(fanout, 0.5) for fanout in fanouts)
+                fewer = _scaled_fanouts(fanouts, 0.5)
                 further.append((size, fewer))
             for next_size, next_fanouts in further:
                 sizes.add(next_size)
-                samples.add(tuple(next_fanouts))
+                samples.add(next_fanouts)
                 prospect = self.try_batch(prospect, next_size, next_fanouts)
-            if prospect.batch == (size, fanouts):
+            if prospect.batch == batch:
                 break
         return prospect
 
@@ -503,8 +503,9 @@ class Search:
             excess, aim = self.judge(prospect)
             if self.best is None or aim == inf or len(settled) == _SETTLED:
                 break
-            least_excess, least = self.best.judged
-            if excess > least_excess * (1 + _CHANCE) or aim > least * (1 + _CHANCE):
+            least_excess, least_aim = self.best.judged
+            slack = 1 + _CHANCE
+            if excess > least_excess * slack or aim > least_aim * slack:
                 break
 
             # Settings that change nothing leave both as they are.
@@ -522,6 +523,10 @@ class Search:
 
 def _scaled(count: int, factor: float) -> int:
     return max(round(count * factor), 1)
+
+
+def _scaled_fanouts(fanouts: Sequence[int], factor: float) -> tuple[int, ...]:
+    return tuple(_scaled(fanout, factor) for fanout in fanouts)
 
 
 def family_of(prospect: Prospect) -> str:

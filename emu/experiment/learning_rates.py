@@ -100,9 +100,12 @@ def find_rate(
     passes = min(target.within, max(floor(most), 1) + HELD - 1)
     stated = rate_of(plain)
     race = _Race(plain, target, watch)
-    passes = race.run([stated] if keep else list_rates(stated), passes)
+    if keep:
+        race.run([stated], passes)
+        return Rates(race.tried)
 
-    for _ in range(0 if keep else _BEYOND):
+    passes = race.run(list_rates(stated), passes)
+    for _ in range(_BEYOND):
         best = race.leader
         beyond = next_rate(best.rate, sorted(race.tried))
         if beyond is None:
@@ -132,8 +135,8 @@ class _Race:
         Returns the passes that were trained.
         """
         steps_per_pass = count_steps(self.plain)
-        rungs = [rung for rung in _RUNGS if rung < most]
-        rungs = [rung for rung in rungs if rung * steps_per_pass >= _LEAST_STEPS]
+        least = _LEAST_STEPS / steps_per_pass
+        rungs = [rung for rung in _RUNGS if least <= rung < most]
         alive = [*grid]
         levels: dict[float, float] = {}
         passes_before = 0
@@ -141,7 +144,8 @@ class _Race:
             self._train_all(alive, passes)
             stands_still = self._stands_still(levels)
             if stands_still:
-                self._train_all([rate for rate in grid if rate not in alive], passes)
+                left_out = [rate for rate in grid if rate not in alive]
+                self._train_all(left_out, passes)
 
             steps = (passes - passes_before) * steps_per_pass
             is_long = bool(levels) and steps >= _STILL_STEPS
@@ -219,11 +223,12 @@ def list_rates(stated: float) -> list[float]:
 
     Of 1 and 3 times powers of ten the two above it, and the one below.
     """
-    numbers = range(-1, 3)
-    grid = [_nth_rate(_place_of(stated) + number) for number in numbers]
+    place = _place_of(stated)
+    grid = [_nth_rate(place + number) for number in range(-1, 3)]
     if stated not in grid:
         grid = grid[1:]
-    return [stated, *(rate for rate in grid if rate != stated)]
+    others = [rate for rate in grid if rate != stated]
+    return [stated, *others]
 
 
 def next_rate(best: float, tried: Sequence[float]) -> float | None:
@@ -231,22 +236,28 @@ def next_rate(best: float, tried: Sequence[float]) -> float | None:
     place = _place_of(best)
     if best == tried[-1]:
         return _nth_rate(place + 1)
-    if best == tried[0]:
-        below = _nth_rate(place)
-        return below if below < best else _nth_rate(place - 1)
-    return None
+    if best != tried[0]:
+        return None
+    below = _nth_rate(place)
+    if below == best:
+        below = _nth_rate(place - 1)
+    return below
 
 
 def _place_of(rate: float) -> int:
     """Return the place of the last rate of the series that is not above this one."""
     exponent = floor(log10(rate) + 1e-9)
-    return 2 * exponent + (rate >= _nth_rate(2 * exponent + 1))
+    place = 2 * exponent
+    if rate >= _nth_rate(place + 1):
+        place += 1
+    return place
 
 
 def _nth_rate(place: int) -> float:
     """Return a rate of the series ..., 0.01, 0.03, 0.1, 0.3, 1 (place 0), 3, ..."""
     exponent, is_odd = divmod(place, 2)
-    return float(f"{3 if is_odd else 1}e{exponent}")
+    digit = 3 if is_odd else 1
+    return float(f"{digit}e{exponent}")
 
 
 def rates_words(tried: Sequence[float]) -> Iterator[str]:

@@ -73,8 +73,13 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
     if (rates := scenario.job.operation_rates) is not None:
 
         def collect(factor: float) -> Edit:
-            seconds = combine(lambda value: value / factor, rates.collect)
-            return {"job.rates.collect": write_times(seconds)}
+            edit: Edit = {}
+            for name in ("collect", "collect_device"):
+                if name in rates.stated:  # collect_device may follow collect
+                    rate = rates.stated[name]
+                    seconds = combine(lambda value: value / factor, rate)
+                    edit[f"job.rates.{name}"] = write_times(seconds)
+            return edit
 
         yield Lever("collecting", collect, "{:.2g} x as fast".format)
     if priced:
@@ -120,12 +125,11 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
     def delay(seconds: float) -> Edit:
         text = DURATION.exact(seconds)
         latency = Latency.model_validate({"in": text, "out": text})
-        return {
-            f"cluster.machines[{place}].nic": write_nic(
-                nic.inward, nic.outward, latency
-            )
-            for place, nic in nics.items()
-        }
+        edit: Edit = {}
+        for place, nic in nics.items():
+            text_of_nic = write_nic(nic.inward, nic.outward, latency)
+            edit[f"cluster.machines[{place}].nic"] = text_of_nic
+        return edit
 
     def speed_up(factor: float) -> Edit:
         edit: Edit = {}
@@ -142,8 +146,9 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
         return edit
 
     if nics:
-        latencies = [nic.latency for nic in nics.values()]
-        longest = max(max(latency.inward, latency.outward) for latency in latencies)
+        longest = max(
+            max(nic.latency.inward, nic.latency.outward) for nic in nics.values()
+        )
         yield Lever("latency of NICs", delay, format_duration, longest or _LATENCY)
     if nics or cluster.links:
         yield Lever("network", speed_up, "{:.2g} x as fast".format)
