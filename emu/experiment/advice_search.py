@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, inf
-from typing import Any
+from typing import Any, TypeAlias
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, nearness
@@ -34,6 +34,9 @@ from emu.systems.whole_graph_section import WholeGraphSection
 from emu.training.looks import HELD
 from emu.units import SIZE
 
+#: Names of machines; neighbours sampled per hop.
+Machines: TypeAlias = tuple[str, ...]
+Fanouts: TypeAlias = tuple[int, ...]
 #: Sets of machines that are tried; those on which batches and fan-outs are.
 _SETS = 16
 _NEAR_SETS = 3
@@ -137,7 +140,8 @@ class Search:
     def settle_file(self) -> Choice | EmulatorError:
         """Return the file as it stands, or why it cannot be."""
         self.note("the file as it stands")
-        found = answer(Question(self.scenario, target=self.terms.target))
+        question = Question(self.scenario, target=self.terms.target)
+        found = answer(question)
         try:
             self.check_staleness(found.checked().scenario)
         except EmulatorError as error:
@@ -178,10 +182,11 @@ class Search:
         times as fast to an accuracy.
         """
         tuned = [leader for leader in leaders[:_TUNED] if leader.passes < inf]
-        samplers = [leader for leader in leaders if not leader.timed.whole_graph]
-        samplers.sort(key=lambda leader: leader.judge(self.terms, passes=1.0))
-        fastest = samplers[:_SAMPLERS] if self.terms.target else []
-        return [*dict.fromkeys([*tuned, *fastest])]
+        if self.terms.target:
+            samplers = [leader for leader in leaders if not leader.timed.whole_graph]
+            samplers.sort(key=lambda leader: leader.judge(self.terms, passes=1.0))
+            tuned += samplers[:_SAMPLERS]
+        return [*dict.fromkeys(tuned)]
 
     def is_of_class(self, prospect: Prospect) -> bool:
         """Return True for a prospect that sees as much in a step as the file's job.
@@ -200,15 +205,13 @@ class Search:
         return prospect.judge(self.terms)
 
     def time_sets(
-        self, row: str, sets: Sequence[tuple[str, ...]], settings: Edit
+        self, row: str, sets: Sequence[Machines], settings: Edit
     ) -> list[Prospect]:
         """Return a row on every set of machines on which it can be, the best first."""
         timed = [self.time(row, machines, settings) for machines in sets]
         return sorted(filter(None, timed), key=self.judge)
 
-    def time(
-        self, row: str, machines: tuple[str, ...], settings: Edit
-    ) -> Prospect | None:
+    def time(self, row: str, machines: Machines, settings: Edit) -> Prospect | None:
         """Return a row on some machines, timed once; None where it cannot be."""
         key = json.dumps([row, machines, settings], sort_keys=True, default=str)
         if key not in self.timed:
@@ -267,12 +270,16 @@ class Search:
         target = self.terms.target
         if target is None:
             return None
-        useful = min(self.useful_passes(prospect, slack), target.within)
+        useful = self.useful_passes(prospect, slack)
+        useful = min(useful, target.within)
         family = family_of(prospect)
-        rates, tried = self.rates.get(family, (None, 0.0))
-        if rates is None or (rates.best.passes == inf and tried < useful):
-            rates = self.find_rates(prospect.plain, prospect, useful)
-            self.rates[family] = rates, useful
+        if family in self.rates:
+            rates, tried = self.rates[family]
+            if rates.best.passes < inf or tried >= useful:
+                return rates.best
+
+        rates = self.find_rates(prospect.plain, prospect, useful)
+        self.rates[family] = rates, useful
         return rates.best
 
     def probe(self, prospect: Prospect) -> Learning | None:
@@ -308,9 +315,9 @@ class Search:
 
         keep = keep or self.terms.keep_rate
         rates = find_rate(plain, target, useful, keep=keep, watch=count)
-        lengths = [len(learning.levels) for learning in rates.tried.values()]
-        passes = sum(lengths) + (HELD - 1) * len(lengths)
-        self.cpu += passes * prospect.cpu_per_pass
+        for learning in rates.tried.values():
+            passes = len(learning.levels) + HELD - 1
+            self.cpu += passes * prospect.cpu_per_pass
 
         is_whole = prospect.timed.whole_graph
         learnings = [rates.best]
@@ -374,8 +381,8 @@ class Search:
         levels = []
         for is_whole, learning in self.nearest.items():
             systems_of_class = "whole graphs" if is_whole else "mini-batches"
-            level = f"{learning.level:.1%} at best, with lr {learning.rate:g}"
-            levels.append(f"{systems_of_class} hold {level}")
+            level = f"hold {learning.level:.1%} at best"
+            levels.append(f"{systems_of_class} {level}, with lr {learning.rate:g}")
         if target is None or not levels:
             return next(iter(self.refused.values()))
 
@@ -386,7 +393,7 @@ class Search:
         stated = f"--to accuracy={target.accuracy:g},split={target.split}"
         return ScenarioError(problem, file=stated)
 
-    def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
+    def near_sets(self, choice: Choice) -> list[Machines | None]:
         """Return the machines among which a choice chooses with other figures.
 
         Its own, all, and the set on which its row is the fastest; the file as it stands
@@ -395,12 +402,17 @@ class Search:
         question = choice.answer.question
         if not question.row:
             return [None]
-        fastest = [prospect.machines for prospect in self.rows[question.row][:1]]
-        return [*dict.fromkeys((question.machines, self.sets[0], *fastest))]
+        sets = [question.machines, self.sets[0]]
+        prospects = self.rows[question.row]
+        if prospects:
+            sets.append(prospects[0].machines)
+        return [*dict.fromkeys(sets)]
 
     def list_rates(self) -> list[float]:
         """Return the learning rates that were tried."""
-        tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
+        tried: set[float] = set()
+        for rates, _ in self.rates.values():
+            tried.update(rates.tried)
         return sorted(tried)
 
     def drop_idle(self, prospect: Prospect) -> Prospect:
@@ -432,13 +444,17 @@ class Search:
             settings["job.batch_size"] = batch_size
         if tuple(fanouts) != tuple(job.fanouts):
             settings["job.fanouts"] = [*fanouts]
-        sets = [trial.machines for trial in self.rows[prospect.row][:_NEAR_SETS]]
+        fastest = self.rows[prospect.row][:_NEAR_SETS]
+        sets = [trial.machines for trial in fastest]
         trials = self.time_sets(prospect.row, sets, settings)
         if not trials:
             return prospect
-        if self.cpu > _CPU and family_of(trials[0]) not in self.rates:
+
+        first = trials[0]
+        if self.cpu > _CPU and family_of(first) not in self.rates:
             return prospect
-        return self.prefer(prospect, trials, self.probe(trials[0]))
+        learning = self.probe(first)
+        return self.prefer(prospect, trials, learning)
 
     def tune_batches(self, prospect: Prospect) -> Prospect:
         """Return a prospect with the best batch and fan-outs.
@@ -458,7 +474,7 @@ class Search:
         for _ in range(_FURTHER):
             batch = prospect.batch
             size, fanouts = batch
-            further: list[tuple[int, tuple[int, ...]]] = []
+            further: list[tuple[int, Fanouts]] = []
             if size == min(sizes):
                 further.append((_scaled(size, 0.5), fanouts))
             elif size == max(sizes):
@@ -480,8 +496,10 @@ class Search:
         question = replace(prospect.question, scenario=self.free)
         if target is not None:
             useful = self.useful_passes(prospect, slack)
-            passes = ceil(min(useful, target.within)) + HELD - 1
-            bounded = replace(target, within=min(target.within, passes))
+            passes = target.within
+            if useful < passes:  # looks that make it sure come after
+                passes = min(passes, ceil(useful) + HELD - 1)
+            bounded = replace(target, within=passes)
             question = replace(question, target=bounded)
         found = answer(question)
         if found.refused is not None:
@@ -525,7 +543,7 @@ def _scaled(count: int, factor: float) -> int:
     return max(round(count * factor), 1)
 
 
-def _scaled_fanouts(fanouts: Sequence[int], factor: float) -> tuple[int, ...]:
+def _scaled_fanouts(fanouts: Sequence[int], factor: float) -> Fanouts:
     return tuple(_scaled(fanout, factor) for fanout in fanouts)
 
 
@@ -535,7 +553,8 @@ def family_of(prospect: Prospect) -> str:
     if "job" in causes:  # of an asynchronous one, all
         return json.dumps(causes, sort_keys=True, default=str)
     family = {key: causes[key] for key in causes if key not in _WHO_HOLDS}
-    family["optimizer"] = {**causes["optimizer"], "lr": None}
+    optimizer = causes["optimizer"]
+    family["optimizer"] = {**optimizer, "lr": None}
     family["seeds"] = prospect.timed.seeds_per_step
     return json.dumps(family, sort_keys=True, default=str)
 
@@ -544,9 +563,10 @@ def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
     """Return settings that change the speed of a prospect, with values to try."""
     job = prospect.plain.job
     fields = type(job).model_fields
-    knobs: dict[str, Sequence[object]] = {
-        f"job.{key}": values for key, values in systems()[job.system].knobs.items()
-    }
+    knobs: dict[str, Sequence[object]] = {}
+    system = systems()[job.system]
+    for key, values in system.knobs.items():
+        knobs[f"job.{key}"] = values
     if "samplers_per_worker" in fields:
         knobs["job.samplers_per_worker"] = (1, 2, 4)
     if "features" in fields:
@@ -565,4 +585,5 @@ def list_caches(prospect: Prospect) -> Iterator[Edit]:
     dataset = open_for(ready.problem.job.settings)
     features = 4 * dataset.vertices * dataset.feature_length
     for share in _CACHES:
-        yield {"policy": "degree", "size": SIZE.exact(round(features * share))}
+        size = round(features * share)
+        yield {"policy": "degree", "size": SIZE.exact(size)}

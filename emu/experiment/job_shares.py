@@ -242,7 +242,8 @@ class _Divider:
         for number, alone in enumerate(answers):
             ready, _ = alone.first
             content = ready.scenario.to_json()
-            edit |= {f"jobs[{number}].{key}": content.get(key) for key in keys}
+            for key in keys:
+                edit[f"jobs[{number}].{key}"] = content.get(key)
 
         ready = prepare(load(self.scenario, edit))
         policy = ready.choose_policy()
@@ -303,7 +304,8 @@ def share_machines(
     them together nowhere.
     """
     sums = sums or scenario.joint_cost != "max"
-    divider = _Divider(load(scenario, {"expect": None}), target, sums)
+    without_checks = load(scenario, {"expect": None})
+    divider = _Divider(without_checks, target, sums)
     divisions = [*divider.divide(watch)]
     stated: Division | EmulatorError
     try:  # a job may not reach the target

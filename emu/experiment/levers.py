@@ -39,7 +39,9 @@ class Lever:
         """Values at which the search begins, on either side of the present one."""
         low = self.now / WIDE
         high = min(self.now * WIDE, self.most)
-        ends = [max(round(low), 1), int(high)] if self.whole else [low, high]
+        ends = [low, high]
+        if self.whole:
+            ends = [max(round(low), 1), int(high)]
         return [end for end in ends if end != self.now]
 
     def find_value(self, end: float, wins: Callable[[Edit], bool]) -> float:
@@ -52,8 +54,9 @@ class Lever:
         def is_low(value: float) -> bool:
             return wins(self.edit(value)) != grows
 
-        ends = sorted((self.now, end))
-        low, high = bisect(ends[0], ends[1], is_low, whole=self.whole)
+        low = min(self.now, end)
+        high = max(self.now, end)
+        low, high = bisect(low, high, is_low, whole=self.whole)
         return high if grows else low
 
     def words(self, value: float) -> str:
