@@ -163,8 +163,8 @@ def advise(
     """Return what to use for a file's training, never worse than the file itself.
 
     ``watch`` is called with what is tried. Raises ScenarioError when nothing keeps to
-    budget and deadline, or a budget is stated without prices; where no system can be,
-    the error of the first.
+    budget and deadline, a budget is stated without prices, or no system reaches the
+    target; where no system can be, the error of the first.
     """
     prices = [machine.price for machine in scenario.stated_cluster.machines]
     if terms.budget < inf and not any(price is not None for price in prices):
@@ -176,7 +176,7 @@ def advise(
     stated = search.settle_file()
     search.run()
     if search.best is None:
-        raise next(iter(search.refused.values()))
+        raise search.describe_failure()
 
     finalists = [choice.drawn() for choice in _list_finalists(search, stated)]
     if not finalists:
@@ -295,7 +295,7 @@ class _Levers:
         priced = terms.saves and best.cost is not None
         changes: list[str] = []
         for lever in list_levers(self.search.scenario, priced=priced):
-            self.search.watch(f"what would change it: {lever.name}")
+            self.search.note(f"what would change it: {lever.name}")
             try:
                 for end in lever.ends:
                     changes += self.find_change(lever, end)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, inf
-from typing import Any
+from typing import Any, TypeAlias
 
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.learning_rates import Learning, Rates, find_rate
+from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, nearness
 from emu.experiment.prospects import Choice, Prospect, Terms
 from emu.experiment.question import Question, answer
 from emu.experiment.row_figures import weight_causes, weights_of
@@ -34,6 +34,9 @@ from emu.systems.whole_graph_section import WholeGraphSection
 from emu.training.looks import HELD
 from emu.units import SIZE
 
+#: Names of machines; neighbours sampled per hop.
+Machines: TypeAlias = tuple[str, ...]
+Fanouts: TypeAlias = tuple[int, ...]
 #: Sets of machines that are tried; those on which batches and fan-outs are.
 _SETS = 16
 _NEAR_SETS = 3
@@ -52,9 +55,9 @@ _SETTLED = 48
 #: the best, so many further ones.
 _FACTORS = (1.0, 0.5, 0.25, 2.0)
 _FURTHER = 3
-#: Edges that trainings on mini-batches aggregate before further batches and fan-outs
-#: are left out. Fan-outs of 10 and 25 are 260 edges a seed, 0.25 ms at 767 columns.
-_EDGES = 120e6
+#: Seconds of CPU, about, of trainings after which further batches and fan-outs are left
+#: out: an advice is to take 120 s, and a third of them goes to timing.
+_CPU = 60.0
 #: Shares of all features that a cache holds.
 _CACHES = (0.1, 0.3)
 #: Settings of a training that its family does not depend on.
@@ -82,17 +85,22 @@ class Search:
     rows: dict[str, list[Prospect]] = field(default_factory=dict)
     """Every row with the file's settings, on the machines on which it is fastest."""
     timed: dict[str, Prospect | None] = field(default_factory=dict)
-    edges: float = 0.0
-    """Edges that trainings have aggregated so far."""
+    nearest: dict[bool, Learning] = field(default_factory=dict)
+    """By whether it sees the whole graph, the learning that held most of a target."""
+    cpu: float = 0.0
+    """Seconds of CPU that trainings have taken so far, about (`cpu_per_pass`)."""
+    stage: str = ""
+    trainings: int = 0
+    """What is tried, and trainings so far: what ``watch`` is told."""
     hope: float = inf
     """Seconds or dollars of the best prospect that keeps to the terms."""
 
     def __post_init__(self) -> None:
         """List the machines that the file lets take part, and free what it places."""
-        free = self.scenario
-        if free.placement.is_explicit:
-            free = load(free, placement_edit(free, "best"))
-        self.free = free
+        self.free = self.scenario
+        if self.scenario.placement.is_explicit:
+            edit = placement_edit(self.scenario, "best")
+            self.free = load(self.scenario, edit)
 
         stated = getattr(self.scenario.job, "machines", None)
         cluster = self.scenario.stated_cluster.build()
@@ -100,9 +108,19 @@ class Search:
         job = build_job(self.scenario)
         self.sets = machine_sets(job, cluster.only(names), _SETS)
 
-        self.short = free
+        self.short = self.free
         if self.terms.target is not None and job.iterations > _STEPS:
-            self.short = free.model_copy(update={"job": free.job.of_steps(_STEPS)})
+            short_job = self.free.job.of_steps(_STEPS)
+            self.short = self.free.model_copy(update={"job": short_job})
+
+    def note(self, stage: str) -> None:
+        """Say what is tried from now on."""
+        self.stage = stage
+        self._tell()
+
+    def _tell(self) -> None:
+        counted = f"; trainings so far: {self.trainings}" if self.trainings else ""
+        self.watch(f"{self.stage}{counted}")
 
     @property
     def best(self) -> Choice | None:
@@ -113,7 +131,7 @@ class Search:
         """Find the best of every row, tune those that lead, and settle the best."""
         leaders = self.list_tuned(self.lead_rows())
         for number, leader in enumerate(leaders, 1):
-            self.watch(f"settings of {leader.row}, {number} of {len(leaders)}")
+            self.note(f"settings of {leader.row}, {number} of {len(leaders)}")
             self.tune(leader)
         self.settle_best()
         for choice in self.choices:  # whose settings that cannot be are of no interest
@@ -121,8 +139,9 @@ class Search:
 
     def settle_file(self) -> Choice | EmulatorError:
         """Return the file as it stands, or why it cannot be."""
-        self.watch("the file as it stands")
-        found = answer(Question(self.scenario, target=self.terms.target))
+        self.note("the file as it stands")
+        question = Question(self.scenario, target=self.terms.target)
+        found = answer(question)
         try:
             self.check_staleness(found.checked().scenario)
         except EmulatorError as error:
@@ -138,20 +157,22 @@ class Search:
         """
         names = list_variants(["all"])
         for number, row in enumerate(names):
-            self.watch(f"rows timed: {number} of {len(names)}")
+            self.note(f"rows timed: {number} of {len(names)}")
             if not variant_named(row).alone:  # which data_parallel is on one machine
                 self.rows[row] = self.time_sets(row, self.sets, {})
 
         fastest = [prospects[0] for prospects in self.rows.values() if prospects]
         if self.terms.target is None:
             fastest = [first for first in fastest if self.is_of_class(first)]
-        fastest.sort(key=lambda first: (not first.timed.whole_graph, self.judge(first)))
+        fastest.sort(key=self.judge)
+        fastest.sort(key=lambda first: first.timed.whole_graph, reverse=True)
         leaders = []
         for number, first in enumerate(fastest):
-            self.watch(f"rows trained: {number} of {len(fastest)}")
+            self.note(f"rows trained: {number} of {len(fastest)}")
             learning = self.learn(first, slack=_RIVAL)
-            leaders.append(self.pick(self.rows[first.row], learning))
-            self.settle(leaders[-1], slack=_RIVAL)
+            leader = self.pick(self.rows[first.row], learning)
+            self.settle(leader, slack=_RIVAL)
+            leaders.append(leader)
         return sorted(leaders, key=self.judge)
 
     def list_tuned(self, leaders: Sequence[Prospect]) -> list[Prospect]:
@@ -161,10 +182,11 @@ class Search:
         times as fast to an accuracy.
         """
         tuned = [leader for leader in leaders[:_TUNED] if leader.passes < inf]
-        samplers = [leader for leader in leaders if not leader.timed.whole_graph]
-        samplers.sort(key=lambda leader: leader.judge(self.terms, passes=1.0))
-        fastest = samplers[:_SAMPLERS] if self.terms.target else []
-        return [*dict.fromkeys([*tuned, *fastest])]
+        if self.terms.target:
+            samplers = [leader for leader in leaders if not leader.timed.whole_graph]
+            samplers.sort(key=lambda leader: leader.judge(self.terms, passes=1.0))
+            tuned += samplers[:_SAMPLERS]
+        return [*dict.fromkeys(tuned)]
 
     def is_of_class(self, prospect: Prospect) -> bool:
         """Return True for a prospect that sees as much in a step as the file's job.
@@ -183,15 +205,13 @@ class Search:
         return prospect.judge(self.terms)
 
     def time_sets(
-        self, row: str, sets: Sequence[tuple[str, ...]], settings: Edit
+        self, row: str, sets: Sequence[Machines], settings: Edit
     ) -> list[Prospect]:
         """Return a row on every set of machines on which it can be, the best first."""
         timed = [self.time(row, machines, settings) for machines in sets]
         return sorted(filter(None, timed), key=self.judge)
 
-    def time(
-        self, row: str, machines: tuple[str, ...], settings: Edit
-    ) -> Prospect | None:
+    def time(self, row: str, machines: Machines, settings: Edit) -> Prospect | None:
         """Return a row on some machines, timed once; None where it cannot be."""
         key = json.dumps([row, machines, settings], sort_keys=True, default=str)
         if key not in self.timed:
@@ -203,12 +223,13 @@ class Search:
                 per_machine=True,
             )
             found = answer(question)
+            prospect = None
             try:
                 self.check_staleness(found.checked().scenario)
-                self.timed[key] = Prospect(found)
+                prospect = Prospect(found)
             except EmulatorError as error:
                 self.refused.setdefault(row, error)
-                self.timed[key] = None
+            self.timed[key] = prospect
         return self.timed[key]
 
     def check_staleness(self, scenario: Scenario) -> None:
@@ -227,16 +248,18 @@ class Search:
 
     def useful_passes(self, prospect: Prospect, slack: float) -> float:
         """Return the passes until a prospect is so many times as slow as the best."""
-        if self.best is None:
-            return inf
         terms = self.terms
-        share, aim = terms.measure(self.best.seconds, self.best.cost)
-        cost = prospect.epoch_cost
-        share_of_pass, aim_of_pass = terms.measure(prospect.timed.epoch_seconds, cost)
-        if share > 1:
-            return slack * share / share_of_pass
-        aim = min(aim, self.hope)
-        return slack * aim / aim_of_pass if aim_of_pass else inf
+        least_share = 1.0
+        least_aim = self.hope
+        if self.best is not None:
+            least_share, aim = terms.measure(self.best.seconds, self.best.cost)
+            least_aim = min(aim, self.hope)
+
+        seconds = prospect.timed.epoch_seconds
+        share, aim = terms.measure(seconds, prospect.epoch_cost)
+        if least_share > 1:
+            return slack * least_share / share
+        return slack * least_aim / aim if aim else inf
 
     def learn(self, prospect: Prospect, slack: float = 1.0) -> Learning | None:
         """Return the best learning of a prospect's family; None without a target.
@@ -247,17 +270,61 @@ class Search:
         target = self.terms.target
         if target is None:
             return None
-        useful = min(self.useful_passes(prospect, slack), target.within)
+        useful = self.useful_passes(prospect, slack)
+        useful = min(useful, target.within)
         family = family_of(prospect)
-        rates, tried = self.rates.get(family, (None, 0.0))
-        if rates is None or (rates.best.passes == inf and tried < useful):
-            keep = self.terms.keep_rate
-            rates = find_rate(prospect.plain, target, useful, keep=keep)
-            self.rates[family] = rates, useful
-            lengths = [len(learning.levels) for learning in rates.tried.values()]
-            passes = sum(lengths) + (HELD - 1) * len(lengths)
-            self.edges += passes * prospect.edges_per_pass
+        if family in self.rates:
+            rates, tried = self.rates[family]
+            if rates.best.passes < inf or tried >= useful:
+                return rates.best
+
+        rates = self.find_rates(prospect.plain, prospect, useful)
+        self.rates[family] = rates, useful
         return rates.best
+
+    def probe(self, prospect: Prospect) -> Learning | None:
+        """Return the learning of a prospect with other batches, as `learn` does.
+
+        While nothing has reached the target, the rate that came nearest is tried alone
+        at first: all rates with each batch would take minutes for nothing.
+        """
+        nearest = self.nearest.get(prospect.timed.whole_graph)
+        is_new = family_of(prospect) not in self.rates
+        is_hopeless = self.best is None and self.hope == inf
+        if nearest is not None and is_new and is_hopeless:
+            plain = load(prospect.plain, {KEY: nearest.rate})
+            useful = self.useful_passes(prospect, slack=1.0)
+            probed = self.find_rates(plain, prospect, useful, keep=True)
+            if probed.best.passes == inf:
+                return probed.best
+        return self.learn(prospect)
+
+    def find_rates(
+        self, plain: Scenario, prospect: Prospect, useful: float, *, keep: bool = False
+    ) -> Rates:
+        """Return the learning rates of a scenario, and note what they have shown.
+
+        ``keep``: as of `find_rate`. Raises as that.
+        """
+        target = self.terms.target
+        assert target is not None  # noqa: S101 - nothing is trained without one
+
+        def count(_: float) -> None:
+            self.trainings += 1
+            self._tell()
+
+        keep = keep or self.terms.keep_rate
+        rates = find_rate(plain, target, useful, keep=keep, watch=count)
+        for learning in rates.tried.values():
+            passes = len(learning.levels) + HELD - 1
+            self.cpu += passes * prospect.cpu_per_pass
+
+        is_whole = prospect.timed.whole_graph
+        learnings = [rates.best]
+        if is_whole in self.nearest:
+            learnings.append(self.nearest[is_whole])
+        self.nearest[is_whole] = min(learnings, key=nearness)
+        return rates
 
     def pick(
         self, prospects: Sequence[Prospect], learning: Learning | None
@@ -275,8 +342,10 @@ class Search:
             return prospect
         trial = self.pick(trials, learning)
         excess, aim = self.judge(prospect)
-        worth = (excess * (1 - WORTHWHILE), inf) if excess > 1 else (1.0, aim)
-        if self.judge(trial) >= (worth[0], worth[1] * (1 - WORTHWHILE)):
+        bound = (1.0, aim * (1 - WORTHWHILE))
+        if excess > 1:
+            bound = (excess * (1 - WORTHWHILE), inf)
+        if self.judge(trial) >= bound:
             return prospect
         excess, aim = self.judge(trial)
         if excess == 1:
@@ -306,7 +375,25 @@ class Search:
         prospect = self.prefer(prospect, trials, prospect.learning)
         self.settle(self.drop_idle(prospect), slack=_RIVAL)
 
-    def near_sets(self, choice: Choice) -> list[tuple[str, ...] | None]:
+    def describe_failure(self) -> EmulatorError:
+        """Return why nothing could be settled: what each class held at best."""
+        target = self.terms.target
+        levels = []
+        for is_whole, learning in self.nearest.items():
+            systems_of_class = "whole graphs" if is_whole else "mini-batches"
+            level = f"hold {learning.level:.1%} at best"
+            levels.append(f"{systems_of_class} {level}, with lr {learning.rate:g}")
+        if target is None or not levels:
+            return next(iter(self.refused.values()))
+
+        problem = (
+            f"no system reaches it within {target.within} passes: {'; '.join(levels)}; "
+            "write a lower accuracy, or more passes with --within"
+        )
+        stated = f"--to accuracy={target.accuracy:g},split={target.split}"
+        return ScenarioError(problem, file=stated)
+
+    def near_sets(self, choice: Choice) -> list[Machines | None]:
         """Return the machines among which a choice chooses with other figures.
 
         Its own, all, and the set on which its row is the fastest; the file as it stands
@@ -315,12 +402,17 @@ class Search:
         question = choice.answer.question
         if not question.row:
             return [None]
-        fastest = [prospect.machines for prospect in self.rows[question.row][:1]]
-        return [*dict.fromkeys((question.machines, self.sets[0], *fastest))]
+        sets = [question.machines, self.sets[0]]
+        prospects = self.rows[question.row]
+        if prospects:
+            sets.append(prospects[0].machines)
+        return [*dict.fromkeys(sets)]
 
     def list_rates(self) -> list[float]:
         """Return the learning rates that were tried."""
-        tried = {rate for rates, _ in self.rates.values() for rate in rates.tried}
+        tried: set[float] = set()
+        for rates, _ in self.rates.values():
+            tried.update(rates.tried)
         return sorted(tried)
 
     def drop_idle(self, prospect: Prospect) -> Prospect:
@@ -352,13 +444,17 @@ class Search:
             settings["job.batch_size"] = batch_size
         if tuple(fanouts) != tuple(job.fanouts):
             settings["job.fanouts"] = [*fanouts]
-        sets = [trial.machines for trial in self.rows[prospect.row][:_NEAR_SETS]]
+        fastest = self.rows[prospect.row][:_NEAR_SETS]
+        sets = [trial.machines for trial in fastest]
         trials = self.time_sets(prospect.row, sets, settings)
         if not trials:
             return prospect
-        if self.edges > _EDGES and family_of(trials[0]) not in self.rates:
+
+        first = trials[0]
+        if self.cpu > _CPU and family_of(first) not in self.rates:
             return prospect
-        return self.prefer(prospect, trials, self.learn(trials[0]))
+        learning = self.probe(first)
+        return self.prefer(prospect, trials, learning)
 
     def tune_batches(self, prospect: Prospect) -> Prospect:
         """Return a prospect with the best batch and fan-outs.
@@ -370,28 +466,27 @@ class Search:
             return prospect
 
         sizes = {_scaled(job.batch_size, factor) for factor in _FACTORS}
-        samples = {
-            tuple(_scaled(fanout, factor) for fanout in job.fanouts)
-            for factor in _FACTORS
-        }
+        samples = {_scaled_fanouts(job.fanouts, factor) for factor in _FACTORS}
         # Few neighbours first: they cost the least, and bound the others.
         for fanouts, size in product(sorted(samples), sorted(sizes)):
             prospect = self.try_batch(prospect, size, fanouts)
 
         for _ in range(_FURTHER):
-            size, fanouts = prospect.batch
-            further: list[tuple[int, Sequence[int]]] = []
-            if size in (min(sizes), max(sizes)):
-                next_size = _scaled(size, 0.5 if size == min(sizes) else 2.0)
-                further.append((next_size, fanouts))
+            batch = prospect.batch
+            size, fanouts = batch
+            further: list[tuple[int, Fanouts]] = []
+            if size == min(sizes):
+                further.append((_scaled(size, 0.5), fanouts))
+            elif size == max(sizes):
+                further.append((_scaled(size, 2.0), fanouts))
             if fanouts == min(samples):
-                fewer = tuple(_scaled(fanout, 0.5) for fanout in fanouts)
+                fewer = _scaled_fanouts(fanouts, 0.5)
                 further.append((size, fewer))
             for next_size, next_fanouts in further:
                 sizes.add(next_size)
-                samples.add(tuple(next_fanouts))
+                samples.add(next_fanouts)
                 prospect = self.try_batch(prospect, next_size, next_fanouts)
-            if prospect.batch == (size, fanouts):
+            if prospect.batch == batch:
                 break
         return prospect
 
@@ -401,8 +496,10 @@ class Search:
         question = replace(prospect.question, scenario=self.free)
         if target is not None:
             useful = self.useful_passes(prospect, slack)
-            passes = ceil(min(useful, target.within)) + HELD - 1
-            bounded = replace(target, within=min(target.within, passes))
+            passes = target.within
+            if useful < passes:  # looks that make it sure come after
+                passes = min(passes, ceil(useful) + HELD - 1)
+            bounded = replace(target, within=passes)
             question = replace(question, target=bounded)
         found = answer(question)
         if found.refused is not None:
@@ -424,8 +521,9 @@ class Search:
             excess, aim = self.judge(prospect)
             if self.best is None or aim == inf or len(settled) == _SETTLED:
                 break
-            least_excess, least = self.best.judged
-            if excess > least_excess * (1 + _CHANCE) or aim > least * (1 + _CHANCE):
+            least_excess, least_aim = self.best.judged
+            slack = 1 + _CHANCE
+            if excess > least_excess * slack or aim > least_aim * slack:
                 break
 
             # Settings that change nothing leave both as they are.
@@ -433,16 +531,20 @@ class Search:
             twin = weights_of(prospect.plain), rate, prospect.timed.makespan
             if twin not in settled:
                 settled.add(twin)
-                self.watch(f"the best settled: {len(settled)}")
+                self.note(f"the best settled: {len(settled)}")
                 self.settle(prospect)
                 if self.terms.target:
-                    self.edges += prospect.passes * prospect.edges_per_pass
-            if self.edges > 2 * _EDGES:
+                    self.cpu += prospect.passes * prospect.cpu_per_pass
+            if self.cpu > 2 * _CPU:
                 break
 
 
 def _scaled(count: int, factor: float) -> int:
     return max(round(count * factor), 1)
+
+
+def _scaled_fanouts(fanouts: Sequence[int], factor: float) -> Fanouts:
+    return tuple(_scaled(fanout, factor) for fanout in fanouts)
 
 
 def family_of(prospect: Prospect) -> str:
@@ -451,7 +553,8 @@ def family_of(prospect: Prospect) -> str:
     if "job" in causes:  # of an asynchronous one, all
         return json.dumps(causes, sort_keys=True, default=str)
     family = {key: causes[key] for key in causes if key not in _WHO_HOLDS}
-    family["optimizer"] = {**causes["optimizer"], "lr": None}
+    optimizer = causes["optimizer"]
+    family["optimizer"] = {**optimizer, "lr": None}
     family["seeds"] = prospect.timed.seeds_per_step
     return json.dumps(family, sort_keys=True, default=str)
 
@@ -460,11 +563,14 @@ def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
     """Return settings that change the speed of a prospect, with values to try."""
     job = prospect.plain.job
     fields = type(job).model_fields
-    knobs: dict[str, Sequence[object]] = {
-        f"job.{key}": values for key, values in systems()[job.system].knobs.items()
-    }
+    knobs: dict[str, Sequence[object]] = {}
+    system = systems()[job.system]
+    for key, values in system.knobs.items():
+        knobs[f"job.{key}"] = values
     if "samplers_per_worker" in fields:
         knobs["job.samplers_per_worker"] = (1, 2, 4)
+    if "features" in fields:
+        knobs["job.features"] = ("host", "device")
     if "epoch" in fields:
         knobs["job.epoch"] = ("replicate", "local")
     if "cache" in fields:
@@ -479,4 +585,5 @@ def list_caches(prospect: Prospect) -> Iterator[Edit]:
     dataset = open_for(ready.problem.job.settings)
     features = 4 * dataset.vertices * dataset.feature_length
     for share in _CACHES:
-        yield {"policy": "degree", "size": SIZE.exact(round(features * share))}
+        size = round(features * share)
+        yield {"policy": "degree", "size": SIZE.exact(size)}

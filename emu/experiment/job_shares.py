@@ -116,9 +116,8 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
     All numbers where these are few; else machines that follow one another in the order
     of the kinds, in halves of all, quarters, and so on.
     """
-    sizes = [len(kind) for kind in kinds]
-    if prod(size + 1 for size in sizes) <= _MOST_COUNTS:
-        ranges = [range(size + 1) for size in sizes]
+    ranges = [range(len(kind) + 1) for kind in kinds]
+    if prod(map(len, ranges)) <= _MOST_COUNTS:
         return [counts for counts in product(*ranges) if any(counts)]
 
     order = [number for number, kind in enumerate(kinds) for _ in kind]
@@ -155,12 +154,13 @@ def combine_counts(
             del best[most:]
             return
 
-        taken = [sum(shares) for shares in zip(*chosen, strict=True)] or [0] * len(free)
         options = seconds[len(chosen)]
         for counts in sorted(options, key=options.__getitem__):
-            sizes = zip(counts, taken, free, strict=True)
-            if all(count + used <= total for count, used, total in sizes):
-                extend((*chosen, counts), [*times, options[counts]])
+            choice = (*chosen, counts)
+            taken = [sum(numbers) for numbers in zip(*choice, strict=True)]
+            fits = [number <= limit for number, limit in zip(taken, free, strict=True)]
+            if all(fits):
+                extend(choice, [*times, options[counts]])
 
     extend((), [])
     return [counts for _, counts in best]
@@ -189,10 +189,11 @@ class _Divider:
         """Return the longest time, or the sum by the weights of the jobs."""
         if not self.sums:
             return max(seconds)
-        weights = [
-            1.0 if job.weight is None else job.weight for job in self.scenario.jobs
-        ]
-        return sum(weight * time for weight, time in zip(weights, seconds, strict=True))
+        total = 0.0
+        for job, time in zip(self.scenario.jobs, seconds, strict=True):
+            weight = 1.0 if job.weight is None else job.weight
+            total += weight * time
+        return total
 
     def place_alone(
         self, position: int, machines: Sequence[str] | None = None
@@ -219,8 +220,9 @@ class _Divider:
         times: dict[Counts, float] = {}
         refusals: list[EmulatorError] = []
         for counts in list_counts(kinds):
-            pairs = zip(kinds, counts, strict=True)
-            names = [name for kind, count in pairs for name in kind[:count]]
+            names: list[str] = []
+            for kind, count in zip(kinds, counts, strict=True):
+                names += kind[:count]
             alone = self.place_alone(position, names)
             if alone.refused is not None:
                 refusals.append(alone.refused)
@@ -240,7 +242,8 @@ class _Divider:
         for number, alone in enumerate(answers):
             ready, _ = alone.first
             content = ready.scenario.to_json()
-            edit |= {f"jobs[{number}].{key}": content.get(key) for key in keys}
+            for key in keys:
+                edit[f"jobs[{number}].{key}"] = content.get(key)
 
         ready = prepare(load(self.scenario, edit))
         policy = ready.choose_policy()
@@ -301,7 +304,8 @@ def share_machines(
     them together nowhere.
     """
     sums = sums or scenario.joint_cost != "max"
-    divider = _Divider(load(scenario, {"expect": None}), target, sums)
+    without_checks = load(scenario, {"expect": None})
+    divider = _Divider(without_checks, target, sums)
     divisions = [*divider.divide(watch)]
     stated: Division | EmulatorError
     try:  # a job may not reach the target

@@ -6,8 +6,8 @@ mini-batches the best is the one that reaches the target in the fewest steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, inf, log10
 
 import numpy as np
@@ -28,6 +28,9 @@ _SLOWER = 3
 #: Accuracy that a leader gains at least from one rung to the next; a leader that gains
 #: less stands still, and those that were left out for it are tried again.
 _GAIN = 0.005
+#: Where no rate gains that much over so many steps, the target is given up. A training
+#: may rest at first, and rests for fewer: at 10 times the rate it would have moved.
+_STILL_STEPS = 100
 #: Rates that are tried beyond the grid, on one side, where its last one is the best.
 _BEYOND = 3
 KEY = "job.optimizer.lr"
@@ -65,74 +68,128 @@ class Rates:
     @property
     def best(self) -> Learning:
         """The rate with the fewest steps; without any that came nearest."""
-        return min(self.tried.values(), key=_order)
+        return min(self.tried.values(), key=nearness)
 
 
-def _order(learning: Learning) -> tuple[float, float]:
+def nearness(learning: Learning) -> tuple[float, float]:
+    """Return what is least of the best rate: its steps, then what it lacks."""
     return learning.steps, -learning.level
 
 
 def find_rate(
-    plain: Scenario, target: Target, most: float = inf, *, keep: bool = False
+    plain: Scenario,
+    target: Target,
+    most: float = inf,
+    *,
+    keep: bool = False,
+    watch: Callable[[float], None] = lambda _: None,
 ) -> Rates:
     """Return the learning rates of a grid around the scenario's, and their steps.
 
     All are trained for a few passes, those that are not far behind for more, until one
-    reaches the target. Where the best is the last of the grid, the next one is tried.
+    reaches the target, or all stand still before it. Where the best is the last of the
+    grid, the next one is tried.
 
     ``plain``: a job that trains, of any length. ``most``: passes in which the target
     has to be reached to be of use. ``keep``: whether no rate is tried but the
-    scenario's. Raises ScenarioError, DataError as `accuracy_curve`,
-    but for trainings that diverge.
+    scenario's. ``watch`` is called with every rate that is trained. Raises
+    ScenarioError, DataError as `accuracy_curve`, but for trainings that diverge.
     """
     most = min(most, target.within)
     # Looks that make it sure come after the one that reaches it.
     passes = min(target.within, max(floor(most), 1) + HELD - 1)
     stated = rate_of(plain)
-    grid = [stated] if keep else list_rates(stated)
-    tried = _race(plain, target, grid, passes)
+    race = _Race(plain, target, watch)
+    if keep:
+        race.run([stated], passes)
+        return Rates(race.tried)
 
-    for _ in range(0 if keep else _BEYOND):
-        best = min(tried.values(), key=_order)
-        beyond = next_rate(best.rate, sorted(tried))
+    passes = race.run(list_rates(stated), passes)
+    for _ in range(_BEYOND):
+        best = race.leader
+        beyond = next_rate(best.rate, sorted(race.tried))
         if beyond is None:
             break
         passes = int(min(passes, best.passes + HELD - 2))
-        tried[beyond] = _train(plain, target, beyond, passes)
-    return Rates(tried)
+        race.train(beyond, passes)
+    return Rates(race.tried)
 
 
-def _race(
-    plain: Scenario, target: Target, grid: Sequence[float], most: int
-) -> dict[float, Learning]:
-    """Return how far every rate came until one reached the target."""
-    tried: dict[float, Learning] = {}
-    alive = [*grid]
-    level = -inf
-    steps_per_pass = count_steps(plain)
-    rungs = [passes for passes in _RUNGS if passes * steps_per_pass >= _LEAST_STEPS]
-    for passes in (*(rung for rung in rungs if rung < most), most):
-        bound = passes
-        for rate in alive:
-            learning = _train(plain, target, rate, bound)
-            tried[rate] = learning
-            bound = max(int(min(bound, learning.passes + HELD - 1)), HELD)
+@dataclass
+class _Race:
+    """Trainings of one class of weights, each at a learning rate of its own."""
 
-        leader = min(tried.values(), key=_order)
-        if leader.passes < inf:
-            break
-        stands_still = leader.level < level + _GAIN
-        level = leader.level
-        alive = sorted(grid, key=lambda rate: _order(tried[rate]))
-        if not stands_still:
-            alive = [rate for rate in alive if not tried[rate].is_slow(leader)]
-    return tried
+    plain: Scenario
+    target: Target
+    watch: Callable[[float], None]
+    tried: dict[float, Learning] = field(default_factory=dict)
+    """How far every rate came."""
+
+    @property
+    def leader(self) -> Learning:
+        return min(self.tried.values(), key=nearness)
+
+    def run(self, grid: Sequence[float], most: int) -> int:
+        """Train rates until one reaches the target, or none is to reach it.
+
+        Returns the passes that were trained.
+        """
+        steps_per_pass = count_steps(self.plain)
+        least = _LEAST_STEPS / steps_per_pass
+        rungs = [rung for rung in _RUNGS if least <= rung < most]
+        alive = [*grid]
+        levels: dict[float, float] = {}
+        passes_before = 0
+        for passes in (*rungs, most):
+            self._train_all(alive, passes)
+            stands_still = self._stands_still(levels)
+            if stands_still:
+                left_out = [rate for rate in grid if rate not in alive]
+                self._train_all(left_out, passes)
+
+            steps = (passes - passes_before) * steps_per_pass
+            is_long = bool(levels) and steps >= _STILL_STEPS
+            is_given_up = is_long and self._all_stand_still(levels)
+            if self.leader.passes < inf or is_given_up:
+                return passes
+
+            levels = {rate: learning.level for rate, learning in self.tried.items()}
+            passes_before = passes
+            alive = sorted(grid, key=lambda rate: nearness(self.tried[rate]))
+            if not stands_still:
+                leader = self.leader
+                alive = [rate for rate in alive if not self.tried[rate].is_slow(leader)]
+        return most
+
+    def _stands_still(self, levels: Mapping[float, float]) -> bool:
+        """Return True where the leader has not gained on what was held before."""
+        level_before = max(levels.values(), default=-inf)
+        return self.leader.level < level_before + _GAIN
+
+    def _all_stand_still(self, levels: Mapping[float, float]) -> bool:
+        """Return True where no rate has gained on what it held itself."""
+        return all(
+            self.tried[rate].level < level + _GAIN for rate, level in levels.items()
+        )
+
+    def _train_all(self, rates: Sequence[float], passes: int) -> None:
+        """Train some rates, each no further than it may still be the best."""
+        for rate in rates:
+            learning = self.train(rate, passes)
+            passes_of_use = learning.passes + HELD - 1
+            passes = max(int(min(passes, passes_of_use)), HELD)
+
+    def train(self, rate: float, passes: int) -> Learning:
+        """Return one rate, trained for so many passes, or until it is there."""
+        self.watch(rate)
+        self.tried[rate] = _train(self.plain, self.target, rate, passes)
+        return self.tried[rate]
 
 
 def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learning:
     """Return one rate, trained for so many passes, or until it reaches the target."""
-    scenario = load(plain, {KEY: rate})
-    scenario = replace(target, within=max(passes, HELD)).end(scenario)
+    bounded = replace(target, within=max(passes, HELD))
+    scenario = bounded.end(load(plain, {KEY: rate}))
     without_end = scenario.model_copy(update={"until": None})
     try:
         looks = accuracy_curve(scenario, lambda: prepare(without_end).simulate())
@@ -142,8 +199,8 @@ def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learnin
         return Learning(rate, np.zeros(0))  # it diverged
 
     accuracy = np.array([look.accuracy for look in looks])
-    place = reach(accuracy, target.accuracy)
     levels = hold(accuracy)
+    place = reach(accuracy, target.accuracy)
     if place is None:
         return Learning(rate, levels)
     return Learning(rate, levels, steps=looks[place].step, passes=place + 1)
@@ -166,11 +223,12 @@ def list_rates(stated: float) -> list[float]:
 
     Of 1 and 3 times powers of ten the two above it, and the one below.
     """
-    numbers = range(-1, 3)
-    grid = [_nth_rate(_place_of(stated) + number) for number in numbers]
+    place = _place_of(stated)
+    grid = [_nth_rate(place + number) for number in range(-1, 3)]
     if stated not in grid:
         grid = grid[1:]
-    return [stated, *(rate for rate in grid if rate != stated)]
+    others = [rate for rate in grid if rate != stated]
+    return [stated, *others]
 
 
 def next_rate(best: float, tried: Sequence[float]) -> float | None:
@@ -178,22 +236,28 @@ def next_rate(best: float, tried: Sequence[float]) -> float | None:
     place = _place_of(best)
     if best == tried[-1]:
         return _nth_rate(place + 1)
-    if best == tried[0]:
-        below = _nth_rate(place)
-        return below if below < best else _nth_rate(place - 1)
-    return None
+    if best != tried[0]:
+        return None
+    below = _nth_rate(place)
+    if below == best:
+        below = _nth_rate(place - 1)
+    return below
 
 
 def _place_of(rate: float) -> int:
     """Return the place of the last rate of the series that is not above this one."""
     exponent = floor(log10(rate) + 1e-9)
-    return 2 * exponent + (rate >= _nth_rate(2 * exponent + 1))
+    place = 2 * exponent
+    if rate >= _nth_rate(place + 1):
+        place += 1
+    return place
 
 
 def _nth_rate(place: int) -> float:
     """Return a rate of the series ..., 0.01, 0.03, 0.1, 0.3, 1 (place 0), 3, ..."""
     exponent, is_odd = divmod(place, 2)
-    return float(f"{3 if is_odd else 1}e{exponent}")
+    digit = 3 if is_odd else 1
+    return float(f"{digit}e{exponent}")
 
 
 def rates_words(tried: Sequence[float]) -> Iterator[str]:

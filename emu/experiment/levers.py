@@ -39,7 +39,9 @@ class Lever:
         """Values at which the search begins, on either side of the present one."""
         low = self.now / WIDE
         high = min(self.now * WIDE, self.most)
-        ends = [max(round(low), 1), int(high)] if self.whole else [low, high]
+        ends = [low, high]
+        if self.whole:
+            ends = [max(round(low), 1), int(high)]
         return [end for end in ends if end != self.now]
 
     def find_value(self, end: float, wins: Callable[[Edit], bool]) -> float:
@@ -52,8 +54,9 @@ class Lever:
         def is_low(value: float) -> bool:
             return wins(self.edit(value)) != grows
 
-        ends = sorted((self.now, end))
-        low, high = bisect(ends[0], ends[1], is_low, whole=self.whole)
+        low = min(self.now, end)
+        high = max(self.now, end)
+        low, high = bisect(low, high, is_low, whole=self.whole)
         return high if grows else low
 
     def words(self, value: float) -> str:
@@ -73,8 +76,13 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
     if (rates := scenario.job.operation_rates) is not None:
 
         def collect(factor: float) -> Edit:
-            seconds = combine(lambda value: value / factor, rates.collect)
-            return {"job.rates.collect": write_times(seconds)}
+            edit: Edit = {}
+            for name in ("collect", "collect_device"):
+                if name in rates.stated:  # collect_device may follow collect
+                    rate = rates.stated[name]
+                    seconds = combine(lambda value: value / factor, rate)
+                    edit[f"job.rates.{name}"] = write_times(seconds)
+            return edit
 
         yield Lever("collecting", collect, "{:.2g} x as fast".format)
     if priced:
@@ -120,12 +128,11 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
     def delay(seconds: float) -> Edit:
         text = DURATION.exact(seconds)
         latency = Latency.model_validate({"in": text, "out": text})
-        return {
-            f"cluster.machines[{place}].nic": write_nic(
-                nic.inward, nic.outward, latency
-            )
-            for place, nic in nics.items()
-        }
+        edit: Edit = {}
+        for place, nic in nics.items():
+            text_of_nic = write_nic(nic.inward, nic.outward, latency)
+            edit[f"cluster.machines[{place}].nic"] = text_of_nic
+        return edit
 
     def speed_up(factor: float) -> Edit:
         edit: Edit = {}
@@ -142,8 +149,9 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
         return edit
 
     if nics:
-        latencies = [nic.latency for nic in nics.values()]
-        longest = max(max(latency.inward, latency.outward) for latency in latencies)
+        longest = max(
+            max(nic.latency.inward, nic.latency.outward) for nic in nics.values()
+        )
         yield Lever("latency of NICs", delay, format_duration, longest or _LATENCY)
     if nics or cluster.links:
         yield Lever("network", speed_up, "{:.2g} x as fast".format)

@@ -11,6 +11,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +19,10 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import EmulatorError, ScenarioError
+from emu.experiment import learning_rates
 from emu.experiment.advice import Advice, advise, find_target
 from emu.experiment.job_shares import combine_counts, list_counts, share_machines
-from emu.experiment.learning_rates import find_rate, list_rates, next_rate
+from emu.experiment.learning_rates import Learning, find_rate, list_rates, next_rate
 from emu.experiment.levers import Lever, list_levers
 from emu.experiment.prospects import Choice, Terms
 from emu.experiment.question import Answer, Question, answer
@@ -342,6 +344,58 @@ def test_the_best_rate_is_the_one_with_the_fewest_steps(system: str) -> None:
     assert [*kept.tried] == [0.01]
     early = find_rate(plain, target, found.best.passes - 1)
     assert early.best.passes > found.best.passes - 1
+
+
+@pytest.mark.parametrize(("later", "most_passes"), [(0.1, 36), (0.25, 100)])
+def test_trainings_that_stand_still_end(
+    later: float, most_passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rates rest, or one still rises, far below the others that lead."""
+    trained: list[int] = []
+
+    def train(_: Any, __: Target, rate: float, passes: int) -> Learning:
+        trained.append(passes)
+        levels = np.full(100, 0.3)
+        if rate == 0.003:
+            levels = np.where(np.arange(100) < 12, 0.1, later)
+        return Learning(rate, levels[: passes - 2])
+
+    monkeypatch.setattr(learning_rates, "_train", train)
+    monkeypatch.setattr(learning_rates, "count_steps", lambda _: 9)
+    plain = scenario_of(job={**JOB, "optimizer": {"name": "adam", "lr": 0.01}})
+    find_rate(plain, Target(0.6))
+
+    assert max(trained) == most_passes
+
+
+def test_a_target_that_nothing_reaches_is_refused_by_class() -> None:
+    seen: list[str] = []
+    job = {**JOB, "workers": 2, "rates": {**RATES, "multiply": "4 ps"}}
+    terms = Terms(target=Target(0.999, within=3), seeds=1)
+    with pytest.raises(ScenarioError) as refused:
+        advise(scenario_of(**TO, job=job), terms, seen.append)
+
+    text = str(refused.value)
+    assert "no system reaches it within 3 passes" in text
+    assert re.search(r"whole graphs hold \d+\.\d% at best, with lr 0\.\d", text)
+    assert re.search(r"mini-batches hold \d+\.\d% at best, with lr 0\.\d", text)
+    counted = [re.findall(r"trainings so far: (\d+)", line) for line in seen]
+    numbers = [int(number) for found in counted for number in found]
+    assert numbers == sorted(numbers)
+    assert numbers[-1] > 10
+
+
+def test_collecting_is_faster_wherever_features_lie() -> None:
+    rates = {**RATES, "collect_device": "40 ps"}
+    stated = scenario_of(job={**JOB, "rates": rates})
+    both = {lever.name: lever for lever in list_levers(stated, priced=False)}
+    edit = both["collecting"].edit(2.0)
+    faster = load(stated, edit).job.operation_rates
+    assert faster is not None
+    assert (faster.collect, faster.collect_device) == (100e-12, 20e-12)
+
+    one = {lever.name: lever for lever in list_levers(scenario_of(), priced=False)}
+    assert [*one["collecting"].edit(2.0)] == ["job.rates.collect"]
 
 
 counts = st.dictionaries(
