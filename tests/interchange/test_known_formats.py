@@ -175,7 +175,10 @@ def test_most_formats_have_a_sample() -> None:
     assert len(named) >= 50
 
 
-@pytest.mark.parametrize("content", ["", "hello\n", "a,b"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "hello\n", "a,b", "A job states two keys.\n\ncluster: {}\njob: {}\n"],
+)
 def test_what_is_of_no_format_is_not_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "x").write_text(content)
     assert describe(tmp_path / "x")["format"] == ""
@@ -223,3 +226,14 @@ def test_what_is_said_for_machines_too(tmp_path: Path) -> None:
     assert row["commands"] == [
         f"cluster: {{topology: {tmp_path}/box.txt}} of a scenario"
     ]
+
+
+def test_a_file_that_is_missing_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("source,target\n1,2\n")
+    files = [tmp_path / name for name in ("none", "e.csv", "neither")]
+    done = CliRunner().invoke(app, ["what", *map(str, files)])
+
+    assert done.exit_code == 3
+    assert "e.csv: a table of edges" in done.stdout
+    for name in ("none", "neither"):
+        assert f"{name}: No such file or directory" in done.stderr
