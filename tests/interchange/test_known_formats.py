@@ -199,6 +199,11 @@ def test_what_is_of_no_format_is_not_named(tmp_path: Path, content: str) -> None
         ("import-workload FILE -o w.json", "a.mtx", "is MatrixMarket: emu import "),
         ("profile golden out.json --from FILE", "w.json", "emu import-workload"),
         ("simulate own.yaml", "k.json", "emu import-workload"),
+        ("simulate FILE", "k.json", "torch.profiler (Kineto): emu import-workload"),
+        ("simulate FILE", "x.npz", "is arrays of NumPy (npz): emu import x.npz"),
+        ("simulate FILE", "p.xml", "is a SimGrid platform: cluster: {topology: "),
+        ("explain FILE", "e.csv", "is a table of edges: emu import e.csv"),
+        ("compare FILE --systems all", "x.net", "is Pajek: python -c"),
     ],
 )
 def test_a_command_names_the_format_and_the_way(
