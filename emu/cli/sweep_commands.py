@@ -142,7 +142,7 @@ def run_points(
     that points are spread over, 0 for one per core; ``ray``: the cluster instead.
     """
     failures: list[EmulatorError] = []
-    rest = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
+    rest = [p for p in points if not record.take(p.key(mode), _values(p, mode))]
     columns = TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
     results = spread(lambda n: carry(rest[n]), len(rest), jobs)
     results = spread_over_ray(carry, rest, ray) if ray else results

@@ -206,18 +206,22 @@ GRAPH_FORMATS = (
         pattern=r"\A(@prefix|<[^>\n]+>\s+<[^>\n]+>)",
     ),
 )
+#: A table's first lines do not tell edges from values of vertices.
+_BESIDE = "or beside a graph's file as its --features, --labels or --splits"
 #: Known by little more than their names: nothing is refused for having one of these.
 COMMON_FORMATS = (
     Format("a graph of METIS", (IMPORT,), suffixes=(".metis", ".graph")),
     Format(
         "a table of edges",
         (IMPORT,),
+        _BESIDE,
         left_out="further columns",
         suffixes=(".csv", ".tsv", ".edges", ".edgelist", ".el", ".tab"),
     ),
     Format(
         "a table of edges",
         (IMPORT,),
+        _BESIDE,
         left_out="further columns",
         pattern=r"\A([#%].*\n)*\s*-?\d+[ \t,;|]+-?\d+",
     ),

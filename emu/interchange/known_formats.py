@@ -11,7 +11,7 @@ from emu.interchange.graph_formats import (
     JSON_GRAPHS,
     OTHER_FORMATS,
 )
-from emu.interchange.recognise import Format, recognise, refuse_other_formats
+from emu.interchange.recognise import SCENARIO, Format, recognise, refuse_other_formats
 from emu.interchange.topology_formats import TOPOLOGY_FORMATS
 from emu.interchange.workload_formats import WORKLOAD_FORMATS
 
@@ -26,6 +26,16 @@ FORMATS: tuple[Format, ...] = (
 def check_command(path: Path, command: str) -> None:
     """Raise DataError where a file is of a format that the command does not take."""
     refuse_other_formats(path, command, FORMATS)
+
+
+def check_scenario(path: Path) -> None:
+    """Raise DataError where a file that is no scenario is of a known format.
+
+    Tables count, too, which are known by little more than their names. A file that is
+    not there is let be.
+    """
+    if path.is_file():
+        refuse_other_formats(path, SCENARIO, (*FORMATS, *COMMON_FORMATS))
 
 
 def describe(path: Path) -> dict[str, Any]:

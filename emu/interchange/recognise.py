@@ -33,6 +33,9 @@ _JSON_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]')
 #: Colours and underlines of a terminal.
 _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _YAML_KEY = re.compile(r"^([A-Za-z_][\w .-]*?)\s*:(?:\s|$)", re.MULTILINE)
+#: A line of prose or code, which no mapping of YAML has at its outermost depth: one
+#: that neither is indented, a mark or a comment nor has a colon behind a key.
+_NO_YAML = re.compile(r"^(?![\s#%}\]-]|\.\.\.|[^\n]*:(?:\s|$)).*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,14 @@ class Sample:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Keys of the outermost mapping of JSON, or of YAML."""
+        """Keys of the outermost mapping of JSON, or of YAML.
+
+        A page that shows a mapping between its paragraphs has none.
+        """
         if self.text.lstrip().startswith("{"):
             return frozenset(key for key, depth in _json_keys(self.text) if depth == 1)
+        if _NO_YAML.search(self.text):
+            return frozenset()
         return frozenset(_YAML_KEY.findall(self.text))
 
     @cached_property

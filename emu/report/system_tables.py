@@ -338,6 +338,10 @@ def edit_lines(result: Answer) -> list[str]:
     return [f"{result.system}: {line}" for line in lines]
 
 
+#: Keys that change how many operations a task has.
+_WORK = ("job.model", "job.dataset", "job.fanouts")
+
+
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
     below, above = found.below.best, found.above.best
@@ -362,7 +366,23 @@ def crossover_table(found: Crossover) -> Table:
         f"first principles: the busiest link has as much to carry in both {text}; "
         f"{found.simulations} simulations"
     )
+    if _keeps_times(found):
+        table.caption += (
+            "\ntimes of tasks are as stated at every value: with job.rates each system "
+            "counts its own operations"
+        )
     return table
+
+
+def _keeps_times(found: Crossover) -> bool:
+    """Return True where a key changes what is computed, and no time follows it."""
+    scenarios = [
+        scenario for row in found.below.answers for scenario in row.scenarios.values()
+    ]
+    is_stated = any(
+        getattr(scenario.job, "rates", None) is None for scenario in scenarios
+    )
+    return is_stated and found.key.startswith(_WORK)
 
 
 def _where(row: Answer) -> str:

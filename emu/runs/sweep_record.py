@@ -72,18 +72,15 @@ class SweepRecord:
             check_shape(row, _row_shape(), self.path, f"line {number}: ")
             self.rows[row["key"]] = row
 
-    def row(self, key: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the row of a point, None where it is not finished."""
-        row = self.rows.get(key)
-        if row is not None and row["values"] != dict(values):
-            before, now = (
-                ", ".join(f"{k}={v}" for k, v in one.items() if other.get(k) != v)
-                for one, other in ((row["values"], values), (values, row["values"]))
-            )
-            problem = f"has a point as {before or 'stated'} that this sweep has as"
-            problem = f"{problem} {now or 'stated'}: write --out DIR, of another one"
-            raise DataError(problem, path=self.path)
-        return row
+    def take(self, key: str, values: Mapping[str, Any]) -> bool:
+        """Return True where a point is finished, and name it by this sweep's values.
+
+        One of another sweep is the same scenario, changed by other keys.
+        """
+        if key not in self.rows:
+            return False
+        self.rows[key] = {**self.rows[key], "values": dict(values)}
+        return True
 
     def add(
         self, key: str, values: Mapping[str, Any], figures: Mapping[str, Any]

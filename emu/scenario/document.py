@@ -34,6 +34,8 @@ from emu.scenario.yaml_slips import what_to_write
 
 #: Mapping of a file: mappings, lists, text, numbers, truth values, None.
 Data: TypeAlias = dict[str, Any]
+#: Keys of scenarios, labs and workload files; a file without any is another's.
+_OUTERMOST = {"cluster", "job", "jobs", "lab", "machines"}
 #: Where machines are, which may be several of a name.
 _MACHINES: Trail = ("cluster", "machines")
 _STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
@@ -162,8 +164,29 @@ def read_document(path: str | Path) -> Document:
     """Read a YAML or JSON file.
 
     Raises ScenarioError when it cannot be read, is not YAML or JSON, or is not a
-    mapping.
+    mapping: of a file of a known format, with its name and the way.
     """
+    try:
+        document = _read_file(path)
+    except ScenarioError:
+        _refuse_other_formats(Path(path))
+        raise
+    if not document.data.keys() & _OUTERMOST:
+        _refuse_other_formats(Path(path))
+    return document
+
+
+def _refuse_other_formats(path: Path) -> None:
+    """Raise ScenarioError where a file is of a format that is no scenario."""
+    from emu.interchange import known_formats  # noqa: PLC0415 - of wrong files alone
+
+    try:
+        known_formats.check_scenario(path)
+    except DataError as error:
+        raise ScenarioError(error.problem, file=str(path)) from error
+
+
+def _read_file(path: str | Path) -> Document:
     file = str(path)
     try:
         say_memory(Path(path))

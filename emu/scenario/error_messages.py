@@ -14,6 +14,7 @@ from emu.problem.fields.suggestion import nearest
 from emu.scenario.document import value_in
 from emu.scenario.run_sections import SEVERAL
 from emu.scenario.scenario import json_schema
+from emu.systems.job_section import TRANSLATED
 from emu.systems.system import systems
 
 if TYPE_CHECKING:
@@ -265,6 +266,14 @@ def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     return f"unknown key {step!r}, {nearest(step, list_keys(error['loc'][:-1]))}"
 
 
+def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
+    known = context["expected_tags"].replace("'", "").split(", ")
+    tag = context["tag"]
+    if tag in (row for system in systems().values() for row in system.variants):
+        return f"found system {tag!r}, a row of tables: {TRANSLATED}"
+    return f"found system {tag!r}, {nearest(tag, known)}"
+
+
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
     names = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
     if len(names) == 1:
@@ -284,10 +293,7 @@ _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
         "the key 'system' is missing, write system: "
         + " or ".join(", ".join(systems()).rsplit(", ", 1))
     ),
-    "union_tag_invalid": lambda _, context: (
-        f"found system {context['tag']!r}, "
-        + nearest(context["tag"], context["expected_tags"].replace("'", "").split(", "))
-    ),
+    "union_tag_invalid": _unknown_system,
     "literal_error": _unknown_word,
     "too_short": lambda error, context: (
         f"found {show(error['input'])}, write at least {context['min_length']}: "

@@ -33,6 +33,9 @@ from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 #: times and bytes alone take 32 bytes each.
 MOST_EDGES, MOST_FLOWS = 500_000, 100_000_000
 
+#: How a job of another system becomes one of a system that lacks some of its keys.
+TRANSLATED = "emu compare FILE --systems NAME --write DIR translates a file"
+
 
 @dataclass(frozen=True)
 class BuildContext:

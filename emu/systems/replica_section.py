@@ -12,7 +12,7 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DurationPerDevice, Name
 from emu.problem.fields.section import Resources, Section
 from emu.systems import Problems, Settings
-from emu.systems.job_section import BuildContext
+from emu.systems.job_section import TRANSLATED, BuildContext
 from emu.systems.training_section import TimesSection, TrainingSection
 
 
@@ -37,6 +37,10 @@ class ReplicaSection(TrainingSection):
     """One replica of the model per machine, whose gradients are summed in a ring."""
 
     grows_with: ClassVar[tuple[str, ...]] = ("samplers_per_worker",)
+    foreign: ClassVar[dict[str, str]] = {
+        "workers": f"each of job.machines has one: {TRANSLATED}",
+        "parameter_servers": f"gradients are summed in a ring: {TRANSLATED}",
+    }
 
     machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
     """Machines that take part, rank by rank; default is all of them."""

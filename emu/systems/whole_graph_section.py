@@ -19,7 +19,12 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Section
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import Problems, Settings
-from emu.systems.job_section import BuildContext, JobSection, RatesSection
+from emu.systems.job_section import (
+    TRANSLATED,
+    BuildContext,
+    JobSection,
+    RatesSection,
+)
 from emu.systems.training_section import AnyDataset, AnyOptimizer, OptimizerSection
 from emu.units import DURATION
 
@@ -94,6 +99,7 @@ class WholeGraphSection(JobSection):
         "batch_size": f"there are no mini-batches: {_SAMPLED}",
         "stores": "each machine that takes part owns a part: write machines",
         "iterations": "an iteration is an epoch here: write epochs",
+        "workers": f"each of job.machines computes: {TRANSLATED}",
     }
 
     dataset: AnyDataset

@@ -127,18 +127,23 @@ def test_finished_points_are_not_done_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "then"), [(0, 1), (1, 0)])
-def test_a_sweep_of_other_keys_says_which(
+def test_a_sweep_of_other_keys_takes_what_is_finished(
     first: int, then: int, tmp_path: Path
 ) -> None:
     """Both hold golden as it is: three iterations, by oes."""
     values = ("job.iterations=3", "schedule.policy=oes")
     stated = ["sweep", str(GOLDEN), "--out", str(tmp_path), "--vary"]
     assert CliRunner().invoke(app, [*stated, values[first]]).exit_code == 0
-    again = CliRunner().invoke(app, [*stated, values[then]])
+    done = CliRunner().invoke(app, [*stated, values[then]])
+    with (tmp_path / "points.csv").open() as file:
+        rows = list(csv.DictReader(file))
 
-    assert again.exit_code == 3
-    said = f"has a point as {values[first]} that this sweep has as {values[then]}"
-    assert f"{said}: write --out DIR" in again.stderr
+    assert done.exit_code == 0, done.output
+    assert len((tmp_path / "points.jsonl").read_text().splitlines()) == 1
+    key, value = values[then].split("=")
+    assert [row[key] for row in rows] == [value]
+    assert values[first].split("=")[0] not in rows[0]
+    assert float(rows[0]["makespan"]) == 38
 
 
 @pytest.mark.parametrize("price", [0.5, 2.0, None])

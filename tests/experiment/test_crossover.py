@@ -218,7 +218,11 @@ def test_commands(tmp_path: Path) -> None:
 
     key = ["--key", "job.model.hidden", "--range", "64,128"]
     found = json.loads(said("crossover", *key, "--json", "-"))
-    assert "is faster" in said("crossover", *key)
+    table = said("crossover", *key)
+    assert "is faster" in table
+    assert "times of tasks are as stated" in table
+    nic = ["--key", "cluster.machines[0].nic", "--range", "90 Mbit/s,100 Mbit/s"]
+    assert "times of tasks" not in said("crossover", *nic)
     assert [side["value"] for side in found["sides"]] == [64, 128] or found["found"]
     shown = said("compare", "--systems", "data_parallel,p3")
     assert "data_parallel" in shown

@@ -175,7 +175,10 @@ def test_most_formats_have_a_sample() -> None:
     assert len(named) >= 50
 
 
-@pytest.mark.parametrize("content", ["", "hello\n", "a,b"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "hello\n", "a,b", "A job states two keys.\n\ncluster: {}\njob: {}\n"],
+)
 def test_what_is_of_no_format_is_not_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "x").write_text(content)
     assert describe(tmp_path / "x")["format"] == ""
@@ -196,6 +199,11 @@ def test_what_is_of_no_format_is_not_named(tmp_path: Path, content: str) -> None
         ("import-workload FILE -o w.json", "a.mtx", "is MatrixMarket: emu import "),
         ("profile golden out.json --from FILE", "w.json", "emu import-workload"),
         ("simulate own.yaml", "k.json", "emu import-workload"),
+        ("simulate FILE", "k.json", "torch.profiler (Kineto): emu import-workload"),
+        ("simulate FILE", "x.npz", "is arrays of NumPy (npz): emu import x.npz"),
+        ("simulate FILE", "p.xml", "is a SimGrid platform: cluster: {topology: "),
+        ("explain FILE", "e.csv", "is a table of edges: emu import e.csv"),
+        ("compare FILE --systems all", "x.net", "is Pajek: python -c"),
     ],
 )
 def test_a_command_names_the_format_and_the_way(
@@ -223,3 +231,14 @@ def test_what_is_said_for_machines_too(tmp_path: Path) -> None:
     assert row["commands"] == [
         f"cluster: {{topology: {tmp_path}/box.txt}} of a scenario"
     ]
+
+
+def test_a_file_that_is_missing_hides_no_other(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("source,target\n1,2\n")
+    files = [tmp_path / name for name in ("none", "e.csv", "neither")]
+    done = CliRunner().invoke(app, ["what", *map(str, files)])
+
+    assert done.exit_code == 3
+    assert "e.csv: a table of edges" in done.stdout
+    for name in ("none", "neither"):
+        assert f"{name}: No such file or directory" in done.stderr

@@ -192,6 +192,8 @@ BROKEN = [
      "no machine 'c', known: a, b"),
     (GOOD, "system: custom", "system: costum", 7, "job.system",
      "found system 'costum', did you mean 'custom'?"),
+    (GOOD, "system: custom", "system: distdgl", 7, "job.system",
+     "found system 'distdgl', a row of tables: emu compare FILE --systems"),
     (GOOD, "  system: custom\n", "", 6, "job.system",
      "the key 'system' is missing, write system: custom, data_parallel, dgcl, dgtp"),
     (GOOD, "policy: explicit", "policy: explict", 15, "placement.policy",

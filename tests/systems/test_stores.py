@@ -179,6 +179,18 @@ def test_systems_without_stores_are_refused_by_name(
         assert all(name.startswith("s") for name in owners_of(ready))
 
 
+def test_a_system_without_stores_is_compared_where_the_file_says_so() -> None:
+    """What the refusal names: each machine of that system owns a part."""
+    document = drawn_pool(3, "data_parallel")
+    with pytest.raises(ScenarioError, match=r"systems: \{p3: \{stores: auto\}\}"):
+        compare_systems(read_pool(document), ["p3.A"])
+    document["systems"] = {"p3": {"stores": "auto"}}
+    (row,) = compare_systems(read_pool(document), ["p3.A"])
+
+    assert row.refused is None
+    assert row.edits["job.stores"] == (document["job"]["stores"], None)
+
+
 @pytest.mark.parametrize("stores", [2, "auto"])
 def test_advice_keeps_a_number_among_storage_and_chooses_it_where_it_may(
     stores: Any,

@@ -20,7 +20,8 @@ class P3Keys(ReplicaSection):
 
     usual_features: ClassVar[str] = "device"
     foreign: ClassVar[dict[str, str]] = {
-        "stores": "each machine that takes part has columns: write machines"
+        **ReplicaSection.foreign,
+        "stores": "each machine that takes part has columns: write machines",
     }
 
     system: Literal["p3"]
