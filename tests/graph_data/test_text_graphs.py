@@ -181,7 +181,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("GML", "graph [\n  node [ id 0 ]\n]\n", {}, "is GML"),
     ("GraphML", '<?xml version="1.0"?>\n<graphml/>\n', {}, "is GraphML"),
     ("Pajek", "*Vertices 3\n1 a\n*Edges\n1 2\n", {}, "is Pajek"),
-    ("JSON", '{"nodes": [], "links": []}\n', {}, "is JSON"),
+    ("JSON", '{"nodes": [], "links": []}\n', {}, "is a node-link graph"),
     ("DIMACS", "p edge 3 2\ne 1 2\n", {}, "is DIMACS"),
     ("GDF", "nodedef>name VARCHAR\n1\n", {}, "is GDF"),
     ("mtx, dense", "%%MatrixMarket matrix array real general\n2 1\n1\n2\n", {},

@@ -179,7 +179,7 @@ def read_run(path: Path) -> None:
 def read_sweep(path: Path) -> None:
     """Read what a sweep has done, and write its table."""
     record = SweepRecord(path.parent)
-    record.row("k1", {"x": "1", "seed": 0})
+    record.take("k1", {"x": "1", "seed": 0})
     record.write_table(record.rows)
 
 
