@@ -132,7 +132,7 @@ def test_another_question_has_another_line(change: str) -> None:
 
 
 def test_the_line_of_several_rows_says_what_differs() -> None:
-    rows = [measure(scenario_of(), row) for row in ("distdgl", "p3.none")]
+    rows = [measure(scenario_of(), row) for row in ("distdgl", "one_machine")]
     held = answer(Question(scenario_of(job__epoch="shard"), "dgtp", machines=("b",)))
     lines = premise_line([row.premises for row in rows])
 
