@@ -172,7 +172,8 @@ def limits_table(results: Sequence[Answer]) -> Table:
     """Return what crosses, what limits each system, and what its machines need."""
     columns = (">bytes", ">setup", "busiest link", "limited by", ">memory", ">busy")
     table = plain_table("What limits them", "system", *columns)
-    for row in rank(results):
+    ranked = rank(results)
+    for row in ranked:
         link, share = row.busiest
         moved = row.figures["bytes"] or 0.0
         setup = format_duration(row.setup["seconds"], 3) if row.setup else ""
@@ -182,7 +183,8 @@ def limits_table(results: Sequence[Answer]) -> Table:
         busy = "" if row.busy is None else f"{row.busy:.0%}"
         cells = [format_size(moved), setup, busiest, row.limit, " + ".join(fullest)]
         table.add_row(row.system, *cells, busy)
-    on_gpus = ", and of its GPUs" if any(one.gpu_memory for one in results) else ""
+    with_gpus = any(row.gpu_memory for row in ranked)
+    on_gpus = ", and of its GPUs" if with_gpus else ""
     memory = f"memory: of the fullest machine{on_gpus}"
     table.caption = f"{memory}; busy: what trains, the mean"
     return table

@@ -65,7 +65,7 @@ def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "code", "told"),
     [
-        (["job.iterations=none at all"], 2, "job.iterations: found 'none at all'"),
+        (["seed=none at all"], 2, "seed: found 'none at all'"),
         (
             ["expect.makespan_error=0.0000001 %", "emulation.compute=real"],
             6,

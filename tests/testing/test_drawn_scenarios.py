@@ -26,7 +26,7 @@ _LEFT_OUT = {
     "hosts", "tls", "network", "sharing", "memory_limit", "max_nic_error",
     "makespan", "gap", "bytes", "makespan_error", "replay_error", "prediction", "loss",
     "trial_budget", "max_late_flows", "function_hour", "ports", "setup",
-    "shuffle", "to", "processes", "systems",
+    "shuffle", "to", "processes", "systems", "file", "stores",
 }  # fmt: skip
 
 
