@@ -91,7 +91,7 @@ class Search:
     """Seconds of CPU that trainings have taken so far, about (`cpu_per_pass`)."""
     stage: str = ""
     trainings: int = 0
-    """What is tried, and trainings so far: what ``watch`` is told."""
+    """Trainings so far and the present trial: ``watch`` is told them."""
     hope: float = inf
     """Seconds or dollars of the best prospect that keeps to the terms."""
 

@@ -123,7 +123,7 @@ class _Race:
     target: Target
     watch: Callable[[float], None]
     tried: dict[float, Learning] = field(default_factory=dict)
-    """How far every rate came."""
+    """The steps and accuracy that every rate reached."""
 
     @property
     def leader(self) -> Learning:
