@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,10 +98,22 @@ def test_every_command_is_documented() -> None:
 
 @pytest.mark.parametrize("name", document_keys.WRITTEN)
 def test_keys_and_commands_are_those_of_the_code(name: str) -> None:
-    """Run `tools/check --write` where this fails."""
-    text = (document_keys.DOCS / name).read_text(encoding="utf-8")
+    """Run `tools/check --write` where this fails.
 
-    assert text == document_keys.document(name)
+    In a process of its own, as there: among other tests, two of five sessions found
+    no docstrings of P3's fields, which pydantic reads from the source at first import.
+    """
+    text = (document_keys.DOCS / name).read_text(encoding="utf-8")
+    code = f"from tools import document_keys as d; print(d.document({name!r}), end='')"
+    written = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", code],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+    assert written.stdout == text
 
 
 def test_every_reading_that_code_cites_is_written_down() -> None:
