@@ -1,4 +1,4 @@
-"""What a dry run says of memory, against runs that measured it."""
+"""The memory that a dry run states, against runs that measured it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader did not ask for is counted; what a file begins like is named."""
+"""Readers count the keys that they did not ask for; files are named by their start."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_every_collective_by_hand(tmp_path: Path, kind: str, seconds: float) -> 
 
 
 def test_uneven_all_to_all_by_hand(tmp_path: Path) -> None:
-    """Of 8,000 bytes 2,000 go from rank 0 to 1, and 6,000 back."""
+    """Rank 0 sends 2,000 of 8,000 bytes to rank 1, and 6,000 come back."""
     ranks = [
         [*kernel(0, 4, 0), *kernel(4, 20, 1, **nccl("all_to_allv"), **{
             "In split size": splits}), *kernel(20, 23, 2)]

@@ -193,7 +193,7 @@ async def test_an_input_is_held_back_for_its_latency_from_its_last_byte_on() -> 
 
 
 async def test_a_latency_is_of_emulated_seconds() -> None:
-    """Of 10 wall seconds each: 0.02 of them take 0.2, and not 0.02, on the wall."""
+    """An emulated second takes 10 on the wall: 0.02 take 0.2, and not 0.02."""
     (own,) = SPEC.inputs
     stage = Stage(time_scale=10.0, inputs=(replace(own, latency=0.02),))
     came = stage.clock.now()

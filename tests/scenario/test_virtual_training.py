@@ -210,7 +210,7 @@ def test_systems_with_equal_weights_are_trained_once(
 def test_a_longer_training_holds_the_shorter(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What is cut from a kept training equals one that nothing was kept of."""
+    """A part cut from a kept training equals a training of which nothing was kept."""
 
     def train(iterations: int, share: float, home: str) -> tuple[Progress, int]:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / home))

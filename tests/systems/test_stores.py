@@ -180,7 +180,7 @@ def test_systems_without_stores_are_refused_by_name(
 
 
 def test_a_system_without_stores_is_compared_where_the_file_says_so() -> None:
-    """What the refusal names: each machine of that system owns a part."""
+    """The refusal names that each machine of such a system owns a part."""
     document = drawn_pool(3, "data_parallel")
     with pytest.raises(ScenarioError, match=r"systems: \{p3: \{stores: auto\}\}"):
         compare_systems(read_pool(document), ["p3.A"])

@@ -85,7 +85,7 @@ class Mutant:
     read: Callable[[], SlowGraph]
     """The graph that they state; raises NoGraphError where they state none."""
     has_to_say: bool
-    """Whether something has changed that is no part of the graph."""
+    """True where something has changed that is no part of the graph."""
 
 
 def draw_edges(rng: Generator) -> tuple[Table, list[str]]:

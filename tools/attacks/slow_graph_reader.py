@@ -36,7 +36,7 @@ class SlowGraph:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a person who wrote a table knows of it."""
+    """The facts that a person who wrote a table knows of it."""
 
     separator: str
     roles: tuple[str, ...]

@@ -34,12 +34,12 @@ Files: TypeAlias = dict[str, Any]
 
 
 class Facts(NamedTuple):
-    """What files state, counted without the readers."""
+    """Figures that files state, counted without the readers."""
 
     size: float
     """Bytes between tasks."""
     others: Any
-    """What else decides: where it changes, something has to show."""
+    """Further facts that decide: a change of them has to show."""
 
 
 @dataclass(frozen=True)

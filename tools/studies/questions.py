@@ -48,13 +48,13 @@ class Outcome:
     compared: int
     """Numbers that two commands gave."""
     apart: int
-    """Of them those that differ."""
+    """Numbers among them that differ."""
     crossings: int
     """Crossovers that were asked for."""
     found: int
-    """Of them those where the winner changes."""
+    """Crossovers among them where the winner changes."""
     confirmed: int
-    """Of them those on both sides of which compare names the same winner."""
+    """Crossovers among these on both sides of which compare names the winner."""
     refused: int
     """Questions that could not be, with one line."""
     cpu: float

@@ -111,7 +111,7 @@ def test_random_problems_whose_links_are_cut(
 def test_random_problems_whose_coflows_change_their_queues(
     drawn: tuple[Problem, Realization], largest: float
 ) -> None:
-    """Of `problems` alone hardly a coflow sends the 10 MB of its first queue."""
+    """Coflows of `problems` hardly ever send the 10 MB of their first queue."""
     problem, realization = drawn
     factor = largest / float(realization.volumes.max(initial=1.0))
     scaled = replace(realization, volumes=realization.volumes * factor)
