@@ -107,6 +107,8 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
             try:
                 load(source, str(partial), None)
             except requests.HTTPError as error:
+                if error.response is not None:
+                    error.response.close()  # pooch leaves it to the garbage collector
                 problem = f"cannot be fetched: the server says {error}"
                 raise DataError(problem, path=source) from error
             except requests.RequestException as error:

@@ -138,7 +138,7 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
         row = recognise_topology(path)
         if row is None:
             return read_document(path).data
-        content = _read_mapping(path) if is_mapping(row) else None
+        content = read_mapping(path) if is_mapping(row) else None
         topology = read_topology(path, row, Answers(**answers), content)
         keys = cluster_keys(topology)
     except DataError as error:
@@ -152,7 +152,7 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
     return keys
 
 
-def _read_mapping(path: Path) -> Any:
+def read_mapping(path: Path) -> Any:
     """Return what a YAML or JSON file of others has, nulls and long texts included.
 
     Raises DataError when it is neither, or too long.

@@ -25,7 +25,7 @@ from emu.errors import EmulatorError
 from emu.interchange.cluster_keys import cluster_keys
 from emu.interchange.formats import is_mapping, read_topology, recognise_topology
 from emu.interchange.topology import Answers
-from emu.scenario.document import read_document
+from emu.scenario.topologies import read_mapping
 from tests.interchange.test_boxes import NETWORK, TREE
 
 #: What was done, and the text with it.
@@ -285,7 +285,7 @@ def outcome(name: str, text: str, answers: Answers) -> object:
             row = recognise_topology(path)
             if row is None:
                 return "is of no known format"
-            content = read_document(path).data if is_mapping(row) else None
+            content = read_mapping(path) if is_mapping(row) else None
             topology = read_topology(path, row, answers, content)
             return (
                 cluster_keys(topology),
