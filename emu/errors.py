@@ -48,7 +48,10 @@ class ScenarioError(EmulatorError):
     def __init__(
         self, problem: str, *, file: str = "", line: int = 0, key: str = ""
     ) -> None:
-        self.problem, self.file, self.line, self.key = problem, file, line, key
+        self.problem = problem
+        self.file = file
+        self.line = line
+        self.key = key
         where = f"{file}:{line}" if file and line else file
         super().__init__(": ".join(part for part in (where, key, problem) if part))
 
@@ -72,7 +75,8 @@ class DataError(EmulatorError):
     exit_code = 3
 
     def __init__(self, problem: str, *, path: Path | str = "") -> None:
-        self.problem, self.path = problem, str(path)
+        self.problem = problem
+        self.path = str(path)
         super().__init__(f"{path}: {problem}" if self.path else problem)
 
 
@@ -99,7 +103,9 @@ class InfeasiblePlacement(PlacementError):
         shortfall: float = 0.0,
         key: str = "cluster.machines",
     ) -> None:
-        self.resource, self.shortfall, self.key = resource, shortfall, key
+        self.resource = resource
+        self.shortfall = shortfall
+        self.key = key
         super().__init__(problem)
 
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 _ATTEMPT = pytest.StashKey["_Attempt"]()
 _MARKS = ("emu", "emu_retry")
 #: How often a test is carried out at most, and wall seconds after which no more.
-_ATTEMPTS, _PATIENCE = 3, 60.0
+_ATTEMPTS = 3
+_PATIENCE = 60.0
 #: Share of the cores that other programs use, from which on a host counts as busy: a
 #: choice between what a desktop's services take and half a core of two.
 _OTHERS = 0.1
@@ -96,11 +97,13 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
 
     problems = find_misses(scenario.expect, run.result)
     by_host = not find_misses(scenario.expect, punctual(run.result))
-    order, verdict = [*Trust], run.result["verdict"]
+    order = [*Trust]
+    verdict = run.result["verdict"]
     if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
         reasons = "; ".join(verdict["reasons"])
         problems.append(f"the run is {verdict['trust']}, expected {trust}: {reasons}")
-    attempt.problems, attempt.by_host = problems, by_host
+    attempt.problems = problems
+    attempt.by_host = by_host
     yield run
     if not attempt.failed:
         attempt.remove_run()
@@ -169,7 +172,8 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     names += [options.pop("scenario")] if "scenario" in options else []
     if len(names) != 1:
         _refuse("emu_run needs a scenario, write @pytest.mark.emu('scenario.yaml')")
-    sets, trust = options.pop("sets", {}), options.pop("trust", "trusted")
+    sets = options.pop("sets", {})
+    trust = options.pop("trust", "trusted")
     if not hasattr(sets, "items"):
         _refuse(f"sets is {sets!r}, write for example sets={{'job.iterations': 20}}")
     levels = [str(level) for level in Trust]
@@ -180,7 +184,8 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
         if key not in keys:
             _refuse(f"unknown key {key!r}, {nearest(key, keys)}")
     changes = {f"expect.{key}": value for key, value in options.items()}
-    folder, name = request.path.parent, str(names[0])
+    folder = request.path.parent
+    name = str(names[0])
     source: str | Path = folder / name
     if not Path(source).exists():
         scenarios = list_scenarios()
@@ -225,7 +230,8 @@ def pytest_runtest_makereport(
         from emu.report.facts import budget_table, headline
         from emu.report.terminal import terminal
 
-        run, text = attempt.run, io.StringIO()
+        run = attempt.run
+        text = io.StringIO()
         console = terminal(text)
         console.print(headline(run.result))
         if any(run.result["error_budget"].values()):
@@ -290,7 +296,8 @@ class _OtherPrograms:
         """Return seconds that all programs had, that own ones had, and of all cores."""
         import psutil
 
-        times, this = psutil.cpu_times(), psutil.Process()
+        times = psutil.cpu_times()
+        this = psutil.Process()
         everybody = times.user + times.system + getattr(times, "nice", 0.0)
         everybody += getattr(times, "steal", 0.0)
         own = sum(this.cpu_times()[:4])

@@ -19,7 +19,8 @@ _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _TEXT = re.compile(rf"\s*({_NUMBER})\s*((?:[^\d\s.,_'+-].*)?)")
 
 #: What rounding leaves of a difference of makespans: seconds, and a share.
-_NO_TIME, _NO_RATIO = 1e-12, 1e-9
+_NO_TIME = 1e-12
+_NO_RATIO = 1e-9
 #: Unit of shares above 1 that no number of percent is exactly.
 _TIMES = "x"
 _PREFIXES = {
@@ -86,7 +87,8 @@ class Quantity:
                 f"found {text!r} for {self.what}, write a number and its unit, "
                 f"as in {self.example!r}"
             )
-        number, unit = match[1], "".join(match[2].split())
+        number = match[1]
+        unit = "".join(match[2].split())
         if unit not in self.units:
             units = ", ".join((*reversed(self.people), *self.longer))
             problem = f"{unit!r} is not a unit of {self.what}, write one of {units}, "

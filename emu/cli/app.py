@@ -129,7 +129,8 @@ def write_parameters(
     parameters: list[Any], formatter: Any, more: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Write arguments and options as two columns, ``more`` options first."""
-    arguments, options = list[tuple[str, str]](), [*more]
+    arguments = list[tuple[str, str]]()
+    options = [*more]
     for one in parameters:
         meaning = getattr(one, "help", None) or ""
         if isinstance(one, TyperArgument):

@@ -53,7 +53,8 @@ def _keys(incomplete: str) -> Iterable[str]:
     from emu.scenario.scenario import json_schema
 
     key, equals, _ = incomplete.partition("=")
-    schema, path = json_schema(), _INDEX.sub("[0]", key)
+    schema = json_schema()
+    path = _INDEX.sub("[0]", key)
     keys = dict(_below(schema, schema["$defs"], path))
     if equals:
         return (f"{key}={word}" for word in keys.get(path, ()))

@@ -34,7 +34,8 @@ def clean(
     DataError
         When something cannot be removed.
     """
-    files, groups = find_remains(runs), list[Path]()
+    files = find_remains(runs)
+    groups = list[Path]()
     with contextlib.suppress(OSError, RunError):  # /proc is not there
         groups = cpu_groups.groups_left_behind(cpu_groups.Hierarchy.find())
     for path in [] if dry_run else files:

@@ -121,7 +121,8 @@ def fit(
     outcome = fit_run(run, skip=skip, template=template, mark=mark, force=force)
     write_atomic(out, outcome.text(out.name))
     if emit(json_target, outcome.to_json()):
-        count, half = outcome.iterations, outcome.iterations // 2
+        count = outcome.iterations
+        half = outcome.iterations // 2
         title = f"{count} iterations from number {outcome.first}: seconds of each"
         table = plain_table(title, "", ">measured", ">simulated", ">error")
         rest = f"of the last {count - half}, by the first {half}"

@@ -192,7 +192,8 @@ def _print_makespan(
 ) -> None:
     """Print how long the job takes, deaths included, and where it stands."""
     job = experiment.problem.job
-    window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
+    window = experiment.scenario.job.credit_window
+    pins = experiment.scenario.pins
     console.print(
         f"{experiment.scenario.name}: makespan "
         f"{format_duration(recovery.makespan, 10)}, "
@@ -217,14 +218,16 @@ def simulate_over_packets(
     console: Console,
 ) -> None:
     """Print what packets make of a job, beside what max-min fair rates make of it."""
-    problem, realization = experiment.problem, experiment.realization
+    problem = experiment.problem
+    realization = experiment.realization
     scale = experiment.scenario.emulation.stated_byte_scale
     count = packets_of(problem, realization, scale)
     print(f"about {count:,} packets, by ns-3 ...", file=sys.stderr)  # noqa: T201
     run = simulate_packets(
         problem, realization, sharing=sharing, control=control, byte_scale=scale
     )
-    schedule, rates = run.schedule, simulate_rates(problem, realization, "maxmin")
+    schedule = run.schedule
+    rates = simulate_rates(problem, realization, "maxmin")
     fluid = rates.makespan
     jobs = job_times(schedule, realization, "maxmin", epoch_of)
     _print_tables(schedule, jobs, console)
@@ -267,7 +270,8 @@ def _training(
 
     Where ``train``, with losses and accuracy over the time of the schedule.
     """
-    more, scenario = experiment.cause_of_length, experiment.scenario
+    more = experiment.cause_of_length
+    scenario = experiment.scenario
     if not (train or experiment.reached):
         return more
     from emu.scenario import virtual_training  # noqa: PLC0415 - 0.1 s
@@ -331,7 +335,8 @@ def place(
             bar.update(line, description=text, completed=candidates, total=of)
 
         experiment = emu.place(scenario, progress=tell)
-    problem, of = experiment.problem, experiment.scenario
+    problem = experiment.problem
+    of = experiment.scenario
     makespan = ask(experiment).makespan
     console = terminal(quiet=json_target == "-")
     console.print(words.placement_table(problem))
@@ -341,7 +346,8 @@ def place(
     words.print_placing(experiment.placing, console, apart_words(of, problem))
     placing = experiment.placed
     if placing is not None and placing.start_makespan is not None:
-        before, after = placing.start_makespan or 0.0, placing.makespan or 0.0
+        before = placing.start_makespan or 0.0
+        after = placing.makespan or 0.0
         gain = format_ratio(after / before - 1 if before else 0.0)
         what = _JUDGED[of.joint_cost] if of.jobs else ""
         console.print(
@@ -363,7 +369,9 @@ def place(
 
 
 def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
-    problem, placing, search = experiment.problem, experiment.placed, None
+    problem = experiment.problem
+    placing = experiment.placed
+    search = None
     if placing is not None and placing.candidates > 0:
         names = ("iterations", "makespan", "start_makespan", "candidates", "accepted")
         search = {name: getattr(placing, name) for name in names}

@@ -202,7 +202,8 @@ def say_missing(*runs: RecordedRun) -> None:
 
 def _write_tables(run: Path, out: Path | None = None) -> Path:
     """Write tasks.csv, flows.csv and ports.csv; return their directory."""
-    record, folder = load_run(run), out or run
+    record = load_run(run)
+    folder = out or run
     say_missing(record)
     with contextlib.suppress(OSError):  # writing into it names what is wrong
         folder.mkdir(parents=True, exist_ok=True)
@@ -216,7 +217,8 @@ def _write_chakra(run: Path, out: Path | None = None) -> Path:
     """Write a Chakra trace of every task; return their directory."""
     from emu.interchange.chakra_out import write_traces  # noqa: PLC0415 - seldom used
 
-    record, folder = load_run(run), out or run / "chakra"
+    record = load_run(run)
+    folder = out or run / "chakra"
     left_out = write_traces(record.best.problem, record.realization, folder)
     for what, count in left_out.items():
         typer.echo(f"left out: {what}, {count:,} times")

@@ -91,7 +91,8 @@ class Hosts:
         """
         if self.ray:
             hosts = experiment.scenario.emulation.hosts
-            text, cpus = os.environ.get("EMU_RAY_CPUS", "1"), 0.0
+            text = os.environ.get("EMU_RAY_CPUS", "1")
+            cpus = 0.0
             with contextlib.suppress(ValueError):
                 cpus = float(text)
             if not 0 < cpus < math.inf:
@@ -222,7 +223,8 @@ def run(
     Ctrl-C where standard error is a terminal; an open page keeps the
     run in any case.
     """
-    progress, names = terminal(sys.stderr), tuple(allow or ())
+    progress = terminal(sys.stderr)
+    names = tuple(allow or ())
     where = Hosts(agents, hosts, ray, any_version=any_version)
     at = address(listen, "--listen", port=0) if listen else None
     queues = sharing, congestion_control
@@ -234,7 +236,8 @@ def run(
     beginning = _prepare_run(
         loader, resume, runs, check, progress, where, force=force, allow=names
     )
-    experiment, choice = beginning.experiment, beginning.choice
+    experiment = beginning.experiment
+    choice = beginning.choice
     scenario = experiment.scenario
     settings = where.settings(experiment, at, names)
     _foresee(beginning, settings, progress)
@@ -263,7 +266,8 @@ def run(
 
 def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> None:
     """Say what is known of a run before it starts; refuse what memory cannot hold."""
-    experiment, scenario = beginning.experiment, beginning.experiment.scenario
+    experiment = beginning.experiment
+    scenario = beginning.experiment.scenario
     if settings.launcher is None or settings.launcher.embedded:
         check_memory(forecast := dry_run_of(experiment), scenario.job.credit_window)
         if beginning.choice is None:
@@ -388,7 +392,8 @@ def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
     kernel = scenario.emulation.network == "kernel"  # no trial is needed there
     experiment = with_scales(scenario)[0] if kernel else with_byte_scale(scenario)
-    forecast, window = dry_run_of(experiment), scenario.job.credit_window
+    forecast = dry_run_of(experiment)
+    window = scenario.job.credit_window
     if emit(json_target, asdict(forecast)):
         name = f"{scenario.name}, credit window {window}"
         table = plain_table(f"{name}: nothing was started", "", ">")
@@ -467,7 +472,8 @@ def profile(
     check_writable(out)
     measure = partial(_measure, runs=runs, console=console, force=force)
     if rates:
-        fit, what = measure_rates(scenario, measure), "job.rates"
+        fit = measure_rates(scenario, measure)
+        what = "job.rates"
         keys = rates_keys(fit, scenario_of_file.job.operation_rates)
         edit = {"job.times": None, "profile": None, what: keys}
         write_scenario(out, load(scenario_of_file, edit))

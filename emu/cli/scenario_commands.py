@@ -53,7 +53,8 @@ def init(
     It also runs without a copy, by its name: emu simulate golden, emu lab all_reduce.
     Beside a scenario emu.schema.json tells editors its keys.
     """
-    scenarios, labs = scenario_file.list_scenarios(), scenario_file.list_labs()
+    scenarios = scenario_file.list_scenarios()
+    labs = scenario_file.list_labs()
     names = scenarios | labs
     if name not in names:
         raise ScenarioError(f"{nearest(name, names)}", file=f"no scenario {name!r}")

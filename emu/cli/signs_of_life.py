@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import TextIO
 
 #: Wall seconds until the first line, and by how much the time grows to each further.
-FIRST, SELDOMER = 10.0, 3.0
+FIRST = 10.0
+SELDOMER = 3.0
 _stages = [""]
 
 

@@ -42,7 +42,8 @@ def trials(
         tries = Trials(case)
     except AssertionError as error:
         raise RunError(str(error)) from error
-    outcomes, bad = Counter[str](), dict[int, list[str]]()
+    outcomes = Counter[str]()
+    bad = dict[int, list[str]]()
     for each in range(seed, seed + count):
         note_stage(f"seed {each}")
         trial = tries.run(each)

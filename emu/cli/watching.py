@@ -64,7 +64,9 @@ class ProgressLine(Observer):
         self._bar: TaskID = self._progress.add_task(
             "starting", total=sum(job.rounds), figures=count
         )
-        self._ended, self._time, self._loss = 0, 0.0, math.nan
+        self._ended = 0
+        self._time = 0.0
+        self._loss = math.nan
         self._rates: dict[int, float] = {}
 
     def __enter__(self) -> Self:
@@ -101,7 +103,8 @@ class ProgressLine(Observer):
     def restarting(self, error: str, first: int) -> None:
         self.on_notice(f"{error}: goes on at iteration {first}")
         self._ended = first * len(self._job.tasks)
-        self._time, self._rates = 0.0, {}
+        self._time = 0.0
+        self._rates = {}
         self._progress.update(self._bar, description="starting")
 
     @override
@@ -153,13 +156,15 @@ class LiveViews:
         page: str = "",
         table: bool = False,
     ) -> None:
-        self._console, self._table = console, table
+        self._console = console
+        self._table = table
         launcher = settings.launcher
         self._agents = launcher.count if launcher and not launcher.hosts else 0
         self._job = experiment.problem.job
         names = experiment.scenario.name, experiment.policy
         self._live = LiveRun(experiment.problem, *names, settings.time_scale)
-        self._open, self._drawing = ExitStack(), ExitStack()
+        self._open = ExitStack()
+        self._drawing = ExitStack()
         self._dashboard: Dashboard | None = None
         if page:
             from emu.report.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp

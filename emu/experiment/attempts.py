@@ -185,7 +185,8 @@ class Progress(Observer):
         """Return how long the job is down, and all kills of the scenario until then."""
         mine = self._experiment
         coming = [kill for kill in mine.kills if kill not in self.due.idle]
-        death, otherwise = mine.began + self.ran(error), mine.scenario.recovery_time
+        death = mine.began + self.ran(error)
+        otherwise = mine.scenario.recovery_time
         return attempts.time_down(coming, self.due.now, death, otherwise)
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
@@ -193,10 +194,12 @@ class Progress(Observer):
 
         `Ended.took` is not known yet.
         """
-        mine, ran = self._experiment, self.ran(error)
+        mine = self._experiment
+        ran = self.ran(error)
         count = cut.iteration - mine.first
         start = self._started.get(count, 0.0) if count > 0 else 0.0
-        again, detection = max(ran - start, 0.0), error.noticed - error.seen
+        again = max(ran - start, 0.0)
+        detection = error.noticed - error.seen
         facts = ran, again, detection, self.fallen(error)[0]
         is_kill = bool(self.due.now)
         return Ended(mine.first, cut.iteration, *facts, str(error), mine.began, is_kill)
@@ -223,10 +226,8 @@ def run_attempts(
     nothing, or as often as it allows.
     """
     ends: list[Ended] = []
-    limit, holders = (
-        experiment.scenario.restarts,
-        attempts.Holders(experiment.problem.job),
-    )
+    limit = experiment.scenario.restarts
+    holders = attempts.Holders(experiment.problem.job)
     death = math.nan  # when the attempt before did, on this host's clock
     while True:
         if ends:
@@ -247,7 +248,8 @@ def run_attempts(
                 before = f"there were {limit} restarts before (max_restarts: {limit})"
                 raise NodeLost(f"{error}; {before}") from error
             newest = read_last_cut(experiment, run, observer.on_notice)
-            fallen, arrivals = progress.fallen(error)[1], progress.came
+            fallen = progress.fallen(error)[1]
+            arrivals = progress.came
             rest = holders.left_of(newest.iteration, experiment.first, fallen, arrivals)
             # The beginning, where nobody is left who holds a state of the newest.
             start = newest if rest == newest.iteration else Cut(rest, {})
@@ -374,6 +376,7 @@ def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experimen
     """
     if not (section := manifest.get("until")):
         return experiment
-    until, facts = UntilSection.model_validate(section), manifest.get("reached")
+    until = UntilSection.model_validate(section)
+    facts = manifest.get("reached")
     look = Look(**facts) if isinstance(facts, dict) else None
     return replace(experiment, until=until, looks=(look,) if look else ())

@@ -37,10 +37,12 @@ _USUAL = 2
 HOP = 2.5e-3
 #: CPU seconds of an end of a task or flow (0.91 ms of 2,000 in rings), and of a segment
 #: from kernel to kernel: 8.6 s per GB where NICs of 12.5 MB/s make them 6.2 kB long.
-END, SEGMENT = 1e-3, 5.4e-5
+END = 1e-3
+SEGMENT = 5.4e-5
 #: Share of ``max_error`` that delay before first bytes may be, and of the cores that
 #: may be busy: in the mean of the run, and while the fastest NIC is.
-MARGIN, CORES = 0.5, 0.5
+MARGIN = 0.5
+CORES = 0.5
 
 
 def with_byte_scale(scenario: Scenario) -> Experiment:
@@ -76,19 +78,23 @@ def with_scales(
     else as `emu.scenario.prepare` and `emu.emulation.coordinator.emulate`.
     """
     check(experiment := with_byte_scale(scenario))
-    schedule, scale = experiment.simulate(), scenario.emulation.stated_time_scale
+    schedule = experiment.simulate()
+    scale = scenario.emulation.stated_time_scale
     is_explicit = scenario.emulation.time_scale != AUTO
     if schedule.makespan <= 0 or is_explicit:
         return _at(experiment, scale), None
-    emulation, cores = experiment.scenario.emulation, usable_cores()
+    emulation = experiment.scenario.emulation
+    cores = usable_cores()
     error = emulation.max_error
     if emulation.network == "kernel":
-        size, sharing = emulation.stated_byte_scale, Sharing(emulation.sharing)
+        size = emulation.stated_byte_scale
+        sharing = Sharing(emulation.sharing)
         costs = KernelCosts(schedule, byte_scale=size, cores=cores, sharing=sharing)
         scale = kernel_time_scale(costs, error)
         choice = ScaleChoice((), scale, None, costs.forecast(scale))
         return _at(experiment, scale), choice
-    policy, expected = experiment.choose_policy(), experiment.expected
+    policy = experiment.choose_policy()
+    expected = experiment.expected
     if sensitivity(experiment.realization, policy, expected, schedule) > error:
         error = math.inf
     search = ScaleSearch(schedule.makespan, error, emulation.max_late_flows)
@@ -164,10 +170,12 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
 
 def shorten(experiment: Experiment, iterations: int) -> Experiment:
     """Return the experiment with its first iterations alone, all if there are fewer."""
-    problem, realization = experiment.problem, experiment.realization
+    problem = experiment.problem
+    realization = experiment.realization
     count = min(iterations, problem.job.iterations)
     job = dataclasses.replace(problem.job, iterations=count)
-    times, volumes = realization.times[:, :count], realization.volumes[:, :count]
+    times = realization.times[:, :count]
+    volumes = realization.volumes[:, :count]
     shorter = dataclasses.replace(problem, job=job)
     return Experiment(experiment.scenario, shorter, Realization(times, volumes))
 
@@ -206,8 +214,11 @@ class KernelCosts:
     def __init__(
         self, schedule: Schedule, *, byte_scale: float, cores: int, sharing: Sharing
     ) -> None:
-        problem, flows = schedule.problem, schedule.flows()
-        self.makespan, self._cores, self._sharing = schedule.makespan, cores, sharing
+        problem = schedule.problem
+        flows = schedule.flows()
+        self.makespan = schedule.makespan
+        self._cores = cores
+        self._sharing = sharing
         chain = critical_path(schedule).links
         self.hops = len({(p.edge, p.iteration) for p in chain if p.edge >= 0})
         self._ends = schedule.task_end.size + len(flows)

@@ -55,9 +55,11 @@ class Intervals:
 
     def line(self) -> str:
         """Return the intervals in a sentence, beside the one that is stated."""
-        best, mean = format_duration(self.means[self.best]), self.means[self.stated]
+        best = format_duration(self.means[self.best])
+        mean = self.means[self.stated]
         length = format_duration(mean) if mean < math.inf else "no end"
-        cost, rate = format_duration(self.takes), format_duration(self.between)
+        cost = format_duration(self.takes)
+        rate = format_duration(self.between)
         return (
             f"a checkpoint every {self.best} iterations would be best: {best} over "
             f"{_DRAWS} draws, {length} with every {self.stated}; Young "
@@ -80,13 +82,15 @@ def young_daly(takes: float, between: float) -> tuple[float, float]:
 
 def intervals(experiment: Experiment) -> Intervals | None:
     """Return the intervals of a scenario; None where it states no rate or no cost."""
-    scenario, section = experiment.scenario, experiment.scenario.checkpoint
+    scenario = experiment.scenario
+    section = experiment.scenario.checkpoint
     failures = scenario.failures
     if section is None or failures is None or not failures.mortal:
         return None
     if not section.takes and section.to == "disk":
         return None
-    job, tasks = experiment.problem.job, experiment.tasks
+    job = experiment.problem.job
+    tasks = experiment.tasks
     homes = {tasks[job.tasks[t].name] for own in job.processes.values() for t in own}
     between = failures.mortal / len(homes)
     count = job.iterations
@@ -108,7 +112,8 @@ def intervals(experiment: Experiment) -> Intervals | None:
 
 def _count_copies(experiment: Experiment) -> tuple[int, float]:
     """Return the number of checkpoints that go to peers, and the bytes of all."""
-    job, volumes = experiment.problem.job, experiment.realization.volumes
+    job = experiment.problem.job
+    volumes = experiment.realization.volumes
     ends = {*copies_of(job).values()}
     rows = [e for e, edge in enumerate(job.edges) if edge.destination in ends]
     cuts = int((volumes[rows] > 0).any(axis=0).sum()) if rows else 0
@@ -125,14 +130,16 @@ def copies_line(experiment: Experiment, makespan: float) -> list[str]:
         return []
     count = experiment.problem.job.iterations
     free = _with_interval(experiment, count).simulate().makespan
-    each, longer = format_size(size / cuts), format_duration(makespan - free)
+    each = format_size(size / cuts)
+    longer = format_duration(makespan - free)
     share = f"{100 * (makespan / free - 1):.3g} %"
     return [f"{cuts} checkpoints to peers of {each}: {longer}, {share}, beside none"]
 
 
 def not_sought(scenario: Scenario) -> list[str]:
     """Return a line on intervals that a missing cost left out; none else."""
-    section, failures = scenario.checkpoint, scenario.failures
+    section = scenario.checkpoint
+    failures = scenario.failures
     if section is None or failures is None or not failures.mortal:
         return []
     if section.takes or section.to == "peer":

@@ -55,7 +55,9 @@ class Values:
         if not all(matches):
             raise ValueError(f"{low} and {high} are not two numbers")
         (first, before), (last, other) = (match.groups() for match in matches if match)
-        start, end, unit = float(first), float(last), other.strip()
+        start = float(first)
+        end = float(last)
+        unit = other.strip()
         if before.strip() != unit:
             start = _in_unit(low, unit)
         if not 0 < start < end:
@@ -157,7 +159,8 @@ class _Search:
 
     def change_of(self, condition: Callable[[Side], bool]) -> tuple[Side, Side] | None:
         """Return neighbours between which a condition changes, or None."""
-        low, high = self.values.low, self.values.high
+        low = self.values.low
+        high = self.values.high
         holds = condition(self.at(low))
         if condition(self.at(high)) == holds:
             return None

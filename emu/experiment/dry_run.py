@@ -24,18 +24,21 @@ from emu.units import format_duration, format_rate, format_ratio, format_size
 
 #: Bytes of the command with its agent, and of a process: without torch's models 12 to
 #: 20 MB of each of 120 were its own.
-_COMMAND, _PROCESS = 4e8, 4e7
+_COMMAND = 4e8
+_PROCESS = 4e7
 #: Bytes that torch takes once it computes, of a process that trains: with small models
 #: it had 105 to 155 MB of its own instead of 15 to 40. And of the command, which learns
 #: what the weights are worth: 334 MB where it made the graph.
-_TORCH, _LEARNT = 1.2e8, 2e8
+_TORCH = 1.2e8
+_LEARNT = 2e8
 #: Tensors of a process that trains, in sizes of its largest payload: parameters with
 #: gradients, two moments and a copy on its way, or a batch with what each layer keeps.
 _TENSORS = 6
 #: Wall seconds of a core that an end of a task or flow takes, at least, and the share
 #: of one TCP connection that remains for payloads: processes pace and log them too.
 #: Both are estimates; no series of runs, trusted and untrusted, was taken to fit them.
-_END, _LEFT = 5e-4, 0.5
+_END = 5e-4
+_LEFT = 0.5
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,8 @@ class DryRun:
             rows.append(("wall time", format_duration(self.wall_seconds, 3)))
             rows.append(("real traffic at its peak", format_rate(self.peak_traffic)))
         if tcp := self.tcp:
-            risk, longer = f"{tcp.at_risk:,}", format_ratio(tcp.older_first)
+            risk = f"{tcp.at_risk:,}"
+            longer = format_ratio(tcp.older_first)
             rows.append(("flows that begin where TCP fills a queue", risk))
             rows.append(("makespan moved by older connections first", longer))
         return rows
@@ -93,12 +97,16 @@ class DryRun:
 
 def dry_run(experiment: Experiment) -> DryRun:
     """Return the figures of an experiment's run that are known before its start."""
-    problem, policy = experiment.problem, experiment.choose_policy()
-    realization, profile = experiment.realization, experiment.expected
-    what, job = (problem, realization, policy), problem.job
+    problem = experiment.problem
+    policy = experiment.choose_policy()
+    realization = experiment.realization
+    profile = experiment.expected
+    what = (problem, realization, policy)
+    job = problem.job
     schedule = simulate(*what, profile=profile, record_rates=True)
     emulation = experiment.scenario.emulation
-    scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
+    scale = emulation.stated_time_scale
+    byte_scale = emulation.stated_byte_scale
     is_explicit = emulation.time_scale != AUTO
     by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
     sizes = np.nan_to_num(schedule.flow_bytes)
@@ -135,7 +143,8 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
     Only what computes has them: with ``timed`` no process touches torch, nor do those
     of Dorylus, whose lambdas had 20 MB each.
     """
-    scenario, job = experiment.scenario, experiment.problem.job
+    scenario = experiment.scenario
+    job = experiment.problem.job
     parts = {item.name: alone.job.trains for item, alone in scenario.parts()}
     parts = parts or {"": scenario.job.trains}
     largest = experiment.realization.volumes.max(axis=1, initial=0.0) * byte_scale
@@ -159,16 +168,19 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     By two stated estimates, not measured: a run without a warning may still be late.
     ``loopback`` is bytes per second of one TCP connection; None where not measured.
     """
-    scale, wall = known.time_scale, known.wall_seconds
+    scale = known.time_scale
+    wall = known.wall_seconds
     if scale is None or not wall or known.peak_traffic is None:
         return ""
-    busy, warnings = known.ends * _END / cores / wall, []
+    busy = known.ends * _END / cores / wall
+    warnings = []
     if busy > 1:
         warnings.append(f"{known.ends / wall:.3g} ends of tasks and flows per second")
     # A connection keeps two cores busy, its sender's and its receiver's.
     capacity = inf if loopback is None else _LEFT * loopback * max(cores / 2, 1)
     if known.peak_traffic > capacity:
-        peak, most = format_rate(known.peak_traffic), format_rate(capacity)
+        peak = format_rate(known.peak_traffic)
+        most = format_rate(capacity)
         warnings.append(f"{peak} at the peak, where {most} are carried")
     if not warnings:
         return ""

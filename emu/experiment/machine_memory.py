@@ -38,7 +38,10 @@ def most_waiting(
     of edges within a machine; of some ``edges`` alone, by default of all.
     """
     job = schedule.problem.job
-    starts, ends, sizes, twice = [], [], [], 0.0
+    starts = []
+    ends = []
+    sizes = []
+    twice = 0.0
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
         beside = edges is not None and e not in edges
@@ -67,12 +70,16 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
 
     Raises DataError when the data set is missing or damaged.
     """
-    job, machine_of = experiment.problem.job, experiment.tasks
+    job = experiment.problem.job
+    machine_of = experiment.tasks
     scale = experiment.scenario.emulation.stated_byte_scale
-    real, transfers = defaultdict[str, float](float), list_transfers(job)
+    real = defaultdict[str, float](float)
+    transfers = list_transfers(job)
     owners = experiment.scenario.job.owners(experiment.scenario.cluster.names)
-    dataset, settings = open_for(job.settings), job.settings
-    itemsize, width = np.dtype(settings["precision"]).itemsize, 0
+    dataset = open_for(job.settings)
+    settings = job.settings
+    itemsize = np.dtype(settings["precision"]).itemsize
+    width = 0
     if "batch_size" not in settings:  # rows of every layer stay for its gradients
         model = settings["model"]
         width = model["hidden"] * (model["layers"] - 1) + dataset.classes
@@ -100,7 +107,8 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
             real[here] += size
     for _, here, size in weights:
         real[here] += size
-    volumes, needs = experiment.realization.volumes, dict[str, float]()
+    volumes = experiment.realization.volumes
+    needs = dict[str, float]()
     edges = [(n, {edge.source, edge.destination}) for n, edge in enumerate(job.edges)]
     for name in experiment.placing["machines"]:
         tasks = {t for t, one in enumerate(job.tasks) if machine_of[one.name] == name}

@@ -78,7 +78,8 @@ def premise_line(premises: Sequence[Premises]) -> str:
         parts.append(f"walk: {' | '.join(walks) if is_named else 'each its own'}")
     counts = [one.seeds_per_step for one in premises if one.seeds_per_step]
     if counts:
-        least, most = min(counts), max(counts)
+        least = min(counts)
+        most = max(counts)
         count = f"{least:,}" if least == most else f"{least:,} to {most:,}"
         parts.append(f"{count} seeds per step")
 

@@ -54,7 +54,8 @@ SIZES = (0.25, 0.5, 1.0)
 #: begun more than they compute.
 _LEAST_SHARE = 0.01
 #: Shares above which load is a warning, and above which nothing is measured.
-WARNED, REFUSED = 0.05, 0.20
+WARNED = 0.05
+REFUSED = 0.20
 #: Wall seconds of a measurement.
 _LENGTH = 0.25
 #: Steps of a loop that takes some 2 ms: long against the clock's resolution, short
@@ -212,7 +213,8 @@ def times_by_kind(
     12 ms longer, real DGCL took 17 % longer than this predicts. The experiment is that
     of `prepare_profile`; ``measured`` is CPU seconds, tasks x iterations.
     """
-    scenario, job = experiment.scenario, experiment.problem.job
+    scenario = experiment.scenario
+    job = experiment.problem.job
     kinds = {task.name: task.kind for task in job.tasks}
     stated = np.asarray(realize(scenario, job).times)
     left = set(kinds)
@@ -221,7 +223,8 @@ def times_by_kind(
     for group in [*({kind} for kind in each), {*each}]:
         names = {name for name in left if kinds[name] in group}
         rows = [name in names for name in kinds]
-        before, after = stated[rows].sum(axis=0), measured[rows].sum(axis=0)
+        before = stated[rows].sum(axis=0)
+        after = measured[rows].sum(axis=0)
         if not before.any():
             continue
         ratio = float(np.median(after[before > 0] / before[before > 0]))
@@ -273,11 +276,14 @@ def list_sizes(scenario: Scenario) -> list[Scenario]:
     plain = load(scenario, {"job.rates": None}, timed=False)
     job = plain.job
     if isinstance(job, TrainingSection):
-        key, size = "job.batch_size", job.batch_size
+        key = "job.batch_size"
+        size = job.batch_size
         step = job.batch_size // job.sampler_batch
     else:
         assert isinstance(job, WholeGraphSection)  # noqa: S101 - for mypy
-        key, size, step = "job.model.hidden", job.model.hidden, 1
+        key = "job.model.hidden"
+        size = job.model.hidden
+        step = 1
     sizes = {max(step, round(size * part / step) * step) for part in SIZES}
     return [load(plain, {key: each}, timed=False) for each in sorted(sizes)]
 
@@ -287,8 +293,11 @@ def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
 
     That one warms up. Counts are of the bytes that were sent, times are CPU seconds.
     """
-    scenario, job, times = experiment.scenario, experiment.problem.job, profile.times
-    context, volumes = scenario.build_context(), profile.volumes
+    scenario = experiment.scenario
+    job = experiment.problem.job
+    times = profile.times
+    context = scenario.build_context()
+    volumes = profile.volumes
     counts = scenario.job.count_operations(job, context, volumes).counts
     samples = []
     for kind in dict.fromkeys(task.kind for task in job.tasks):
@@ -311,7 +320,8 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
     rows = np.array([one.operations / one.seconds for one in samples])
     scale = rows.max(axis=0)
     columns = [int(n) for n in np.flatnonzero(scale)]
-    best, least = np.zeros(len(OPERATIONS)), np.inf
+    best = np.zeros(len(OPERATIONS))
+    least = np.inf
     # With six rates it is exact to try every set of those that are above 0.
     for count in range(1, len(columns) + 1):
         for some in map(list, combinations(columns, count)):
@@ -319,7 +329,8 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
             solution, *_ = np.linalg.lstsq(part, np.ones(len(rows)), rcond=None)
             error = float(((part @ solution - 1) ** 2).sum())
             if (solution >= 0).all() and error < least - 1e-12:
-                best, least = np.zeros(len(OPERATIONS)), error
+                best = np.zeros(len(OPERATIONS))
+                least = error
                 best[some] = solution / scale[some]
     residuals: dict[str, float] = {}
     for one, error in zip(samples, rows @ best - 1, strict=True):
@@ -394,15 +405,20 @@ class HostLoad:
 
 def host_load(length: float = _LENGTH) -> HostLoad:
     """Measure the load of this host for some wall seconds, with one busy loop."""
-    before, cpu, wall = cpu_times(), time.process_time(), time.monotonic()
-    own, loops = time.thread_time(), []
+    before = cpu_times()
+    cpu = time.process_time()
+    wall = time.monotonic()
+    own = time.thread_time()
+    loops = []
     while time.monotonic() < wall + length:
-        began, total = time.thread_time(), 0
+        began = time.thread_time()
+        total = 0
         for number in range(_STEPS):
             total += number
         loops.append(time.thread_time() - began)
     own, seconds = time.thread_time() - own, time.monotonic() - wall
-    after, cores = cpu_times(), usable_cores()
+    after = cpu_times()
+    cores = usable_cores()
     cpu = time.process_time() - cpu
     idle = after.idle - before.idle
     steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)

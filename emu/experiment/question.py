@@ -333,7 +333,8 @@ class Answer:
     def rounding(self) -> float:
         """Seconds by which the last digits of times and volumes move the makespan."""
         ready, _ = self.first
-        rule, expected = ready.policy, ready.expected
+        rule = ready.policy
+        expected = ready.expected
         return sensitivity(ready.problem, ready.realization, rule, profile=expected)
 
     @cached_property

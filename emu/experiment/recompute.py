@@ -85,7 +85,8 @@ def recompute(
     """
     checks: dict[str, Findings] = {"records": (0, [])}  # of an earlier emu
     if "source" in run.manifest or "records" in run.result:
-        there, content = RunDirectory(run.path).digests(), run.result.get("records")
+        there = RunDirectory(run.path).digests()
+        content = run.result.get("records")
         checks["records"] = agreement("records", there, content, "result.json")
     silent = [_BY_DIGEST]
     scenario, check = _scenario(run, stated, silent)
@@ -174,15 +175,18 @@ def _results(
         witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))
         made = replace(made, witness=witnesses)
         silent += [unseen] if unseen else []
-    again, content = _plain(made.replayed.to_json()), _plain(made.content)
+    again = _plain(made.replayed.to_json())
+    content = _plain(made.content)
     there = read_json(run.path / "simulated.json")
     result = {k: v for k, v in run.result.items() if k != "records"}
     if with_weights and model_programs(experiment.scenario) and not code_runs():
         silent.append("accuracy is not computed again: its model is code of others")
         for one in (result, content, *result.get("jobs", ()), *content.get("jobs", ())):
             one.pop("accuracy", None)
-    schedule, realization = made.run.schedule, made.run.realization
-    times, took = realization.times.tolist(), schedule.work.tolist()
+    schedule = made.run.schedule
+    realization = made.run.realization
+    times = realization.times.tolist()
+    took = schedule.work.tolist()
     schedules = schedule, made.predicted, made.replayed
     checks: dict[str, Findings] = {}
     if setup := setup_to_run(experiment):  # its scenario follows from the run's
@@ -201,15 +205,19 @@ def _results(
 
 def _counts(run: EmulatedRun) -> Findings:
     """Return where processes counted other bytes than the frames of their edges had."""
-    names, in_counts, rows = run.schedule.problem.job.edge_names, {}, {}
-    out_counts, in_bytes = dict[int, int](), dict[int, int]()
+    names = run.schedule.problem.job.edge_names
+    in_counts = {}
+    rows = {}
+    out_counts = dict[int, int]()
+    in_bytes = dict[int, int]()
     for process, own in run.statistics.items():
         out_counts |= {one["edge"]: one["payload_bytes"] for one in own["sent"]}
         in_counts[process] = own["received"]["payload_bytes"]
         rows[process] = sum(row["bytes"] for row in own["received"]["payloads"])
         for row in own["received"]["payloads"]:
             in_bytes[row["edge"]] = in_bytes.get(row["edge"], 0) + row["bytes"]
-    counts, expectations = [], []
+    counts = []
+    expectations = []
     for frames, of_edges in ((run.sent, out_counts), (run.received, in_bytes)):
         edges = frames["edge"].astype(np.int64)
         sums = np.bincount(edges, frames["bytes"], minlength=len(names))
@@ -225,7 +233,8 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
 
     Raises DataError when a record is missing or damaged.
     """
-    problem, realization = experiment.problem, run.measured
+    problem = experiment.problem
+    realization = run.measured
     if realization is None:
         raise DataError("is missing", path=str(run.path / "realization.npz"))
     arrays = array_files.read_reports(problem, run.path / array_files.REPORTS)

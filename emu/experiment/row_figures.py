@@ -39,7 +39,8 @@ def busy_of(schedule: Schedule) -> float | None:
     spans = defaultdict[int, list[NDArray[np.float64]]](list)
     for number, task in enumerate(problem.job.tasks):
         if "layer" in task.settings and task.kind not in system.parameter_kinds:
-            start, end = schedule.task_start[number], schedule.task_end[number]
+            start = schedule.task_start[number]
+            end = schedule.task_end[number]
             spans[problem.placement.machine_of[number]].append(np.stack([start, end]))
     if not spans or not schedule.length:
         return None

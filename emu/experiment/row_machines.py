@@ -32,7 +32,8 @@ from emu.systems.whole_graph_section import WholeGraphSection
 
 #: Sets of machines that are tried of a system with a worker per machine; of one that
 #: is placed by a search on each.
-_MOST_SETS, _FEW_SETS = 16, 6
+_MOST_SETS = 16
+_FEW_SETS = 6
 
 
 @dataclass(frozen=True)

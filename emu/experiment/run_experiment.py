@@ -62,10 +62,15 @@ def judgement(
     prepared: PreparedRun, run: EmulatedRun, replayed: Schedule
 ) -> tuple[Verdict, dict[str, float]]:
     """Return the verdict on a run, and the seconds by cause that it parted by."""
-    experiment, settings = prepared.experiment, prepared.settings
-    schedule, by_kernel = run.schedule, prepared.by_kernel
-    chain, figures = critical_path.critical_path(schedule), host_figures(run.statistics)
-    subject, first, held_up = schedule, dict[tuple[int, int], float](), 0.0
+    experiment = prepared.experiment
+    settings = prepared.settings
+    schedule = run.schedule
+    by_kernel = prepared.by_kernel
+    chain = critical_path.critical_path(schedule)
+    figures = host_figures(run.statistics)
+    subject = schedule
+    first = dict[tuple[int, int], float]()
+    held_up = 0.0
     off = abs(schedule.length - replayed.length) / max(replayed.length, 1e-12)
     if by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
@@ -77,7 +82,8 @@ def judgement(
         # incast that was off by 0.2 %.
         counts = run.statistics.items()
         waits = {process: each["host_metrics"]["waited"] for process, each in counts}
-        works, scale = settings.compute != "timed", settings.time_scale
+        works = settings.compute != "timed"
+        scale = settings.time_scale
         seconds = lateness.seconds_of_waits(schedule, waits, scale, chain, works=works)
         held_up = min(seconds / max(replayed.length, 1e-12), off)
     sends = critical_path.send_rows(one["flows"] for one in run.statistics.values())
@@ -116,7 +122,8 @@ def _effect_of(
     computer. Of attempts that ended no record is left: what they moved is of the host,
     unless kernel NICs or measured work may have done it.
     """
-    experiment, settings = prepared.experiment, prepared.settings
+    experiment = prepared.experiment
+    settings = prepared.settings
     schedule = replayed if prepared.by_kernel else run.schedule
     clocks = lateness.clock_uncertainty(chain, experiment.problem, run.hosts)
     effect = lateness.host_effect(
@@ -136,8 +143,10 @@ def _effect_of(
 
 def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
     """Return the guards' evidence; measured work may not undercut its CPU time."""
-    experiment, settings = prepared.experiment, prepared.settings
-    times, volumes = experiment.realization.times, experiment.realization
+    experiment = prepared.experiment
+    settings = prepared.settings
+    times = experiment.realization.times
+    volumes = experiment.realization
     if settings.compute == "real":
         times = run.cpu / experiment.problem.speeds[:, None]
     return Evidence(
@@ -277,7 +286,8 @@ def _write_beginning(
         content["began"] = experiment.began
     content |= experiment.cause_of_length  # the scenario has the length alone
     if experiment.whole is not None:
-        rest, all_kills = experiment.kills, experiment.whole.kills
+        rest = experiment.kills
+        all_kills = experiment.whole.kills
         content["killed"] = [n for n, k in enumerate(all_kills) if k not in rest]
     directory.write_json("manifest.json", content | {"source": source})
     directory.write_json("problem.json", problem_to_json(experiment.problem))
@@ -290,8 +300,10 @@ def _emulate_experiment(
     cuts: CutPlan | None,
 ) -> EmulatedRun:
     """Emulate an attempt, on the network that its scenario asks for."""
-    experiment, log = prepared.experiment, directory.path / "agent.log"
-    began, kills = experiment.began, experiment.kills
+    experiment = prepared.experiment
+    log = directory.path / "agent.log"
+    began = experiment.began
+    kills = experiment.kills
     settings = replace(prepared.settings, cuts=cuts, kills=kills, began=began)
 
     def import_torch() -> None:  # where it does not import, who needs it says so

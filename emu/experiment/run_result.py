@@ -69,7 +69,8 @@ class PreparedRun:
         cls, experiment: Experiment, settings: RunSettings, choice: ScaleChoice | None
     ) -> PreparedRun:
         """Choose the policy, and predict the run."""
-        policy, schedule = experiment.choose_policy(), experiment.simulate()
+        policy = experiment.choose_policy()
+        schedule = experiment.simulate()
         return cls(experiment, settings, choice, policy, schedule)
 
     @property
@@ -116,8 +117,10 @@ class RunResult(PreparedRun):
     @cached_property
     def content(self) -> dict[str, Any]:
         """Content of result.json; docs/results.md documents its keys."""
-        schedule, realization = self.run.schedule, self.run.realization
-        cost, predicted = cost_of(self.experiment.scenario, schedule), self.predicted
+        schedule = self.run.schedule
+        realization = self.run.realization
+        cost = cost_of(self.experiment.scenario, schedule)
+        predicted = self.predicted
         makespans = schedule.makespan, predicted.makespan
         return {
             "version": result.VERSION,
@@ -146,9 +149,12 @@ class RunResult(PreparedRun):
         }
 
     def _settings_of_file(self) -> dict[str, Any]:
-        experiment, scenario = self.experiment, self.experiment.scenario
-        job, first = experiment.problem.job, experiment.first
-        depth, end = pipeline_depth(job), experiment.began + self.run.schedule.length
+        experiment = self.experiment
+        scenario = self.experiment.scenario
+        job = experiment.problem.job
+        first = experiment.first
+        depth = pipeline_depth(job)
+        end = experiment.began + self.run.schedule.length
         failures = count_failures(experiment, end)
         return {
             "scenario": scenario.name,
@@ -172,7 +178,8 @@ class RunResult(PreparedRun):
 
         This is known where an accuracy has decided the length of the job.
         """
-        reads, predictions = self.run.schedule.reads, self.predicted.reads
+        reads = self.run.schedule.reads
+        predictions = self.predicted.reads
         if reads is None or predictions is None:
             return {}
         job = self.experiment.problem.job
@@ -180,14 +187,17 @@ class RunResult(PreparedRun):
         count = sum(job.rounds[job.edges[e].destination] for e in newest)
         other = int((reads[newest] != predictions[newest]).sum())
         apart: dict[str, Any] = {"count": count, "other": other}
-        until, look = self.experiment.until, self.experiment.reached
+        until = self.experiment.until
+        look = self.experiment.reached
         accuracy = self.training.get("accuracy", {})
         if until is not None and look is not None and until.split in accuracy:
             apart["accuracy"] = accuracy[until.split] - look.accuracy
         return {"reads_apart": apart}
 
     def _tables(self) -> dict[str, Any]:
-        run, schedule, problem = self.run, self.run.schedule, self.experiment.problem
+        run = self.run
+        schedule = self.run.schedule
+        problem = self.experiment.problem
         payloads = problem, run.statistics, self.settings.byte_scale
         # Other hosts report the name of theirs.
         shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
@@ -241,7 +251,8 @@ def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
     hosts = [one for one in run.hosts if "host" in one and "tcp" not in one]
     if len(hosts) < 2:
         return {}
-    drifts, rows = drift_of_machines(run.schedule, replayed), []
+    drifts = drift_of_machines(run.schedule, replayed)
+    rows = []
     for one in hosts:
         row = {key: one.get(key) for key in ("host", "machines", "cpus", "emu")}
         row["seconds"] = sum(drifts.get(name, 0.0) for name in one["machines"])
@@ -358,7 +369,8 @@ def _figures(
     tasks = tuple(replace(task, name=own[task.name], process="") for task in some)
     alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
     curve = result.training_curve(reports)
-    figures, system = curve_until_divergence(curve), system_of(alone.settings)
+    figures = curve_until_divergence(curve)
+    system = system_of(alone.settings)
     if system is None or not [*list_training(alone)]:
         return figures, {}
     try:

@@ -167,7 +167,8 @@ class ScaleChoice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the trials in the form of result.json."""
-        scale, trials = {"time_scale": self.time_scale}, [*map(asdict, self.trials)]
+        scale = {"time_scale": self.time_scale}
+        trials = [*map(asdict, self.trials)]
         if self.kernel is not None:
             return {**scale, "trials": trials, "kernel": asdict(self.kernel)}
         return {**scale, "held": self.taken is not None, "trials": trials}
@@ -196,7 +197,8 @@ class ScaleChoice:
         ``expected`` is in wall seconds. On kernel NICs there is ``delay`` before first
         bytes in place of ``late_flows``, a share, and ``error``.
         """
-        figures, trial = {"wall_seconds": expected}, self.taken
+        figures = {"wall_seconds": expected}
+        trial = self.taken
         if self.kernel is not None:
             figures |= {"cpu_busy": self.kernel.cpu_busy, "delay": self.kernel.delay}
         if trial is not None:

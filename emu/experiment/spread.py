@@ -37,7 +37,8 @@ def spread(
     if jobs < 2:
         yield from ((n, _carry_out(work, n)) for n in range(count))
         return
-    fork, rest = multiprocessing.get_context("fork"), iter(range(count))
+    fork = multiprocessing.get_context("fork")
+    rest = iter(range(count))
     busy: dict[Connection, int] = {}
     children = []
     try:
@@ -77,7 +78,8 @@ def spread_over_ray(
     ``work`` and pieces pickle. Raises RunError without ray, or without a cluster there.
     """
     try:
-        ray, (host, _, port) = import_module("ray"), address.rpartition(":")
+        ray = import_module("ray")
+        (host, _, port) = address.rpartition(":")
         socket.create_connection((host, port), 5).close()  # ray.init tries for minutes
         ray.init(address, log_to_driver=False, logging_level="error")
     except (ImportError, OSError, ValueError) as error:

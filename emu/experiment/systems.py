@@ -87,7 +87,8 @@ def variant_named(name: str) -> Variant:
 
     Raises ScenarioError when there is none.
     """
-    rows, plain = _variants(), list_translatable()
+    rows = _variants()
+    plain = list_translatable()
     if name in rows or name in plain:
         return rows.get(name, Variant(name))
     problem = f"{name!r} is not among the systems that can be compared: "
@@ -153,7 +154,8 @@ def _split(
     scenario: Scenario, system: str, overrides: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, object]]:
     """Return what is changed before a translation, and keys of ``system`` alone."""
-    before, after = dict[str, object](), dict[str, object]()
+    before = dict[str, object]()
+    after = dict[str, object]()
     for key, value in overrides.items():
         first, *parts = key.split(".")
         late = first == "job" and not _knows(scenario.job, parts)
@@ -408,7 +410,8 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     None where there is no such key, or one system has the default of a key of its own.
     Beside the keys stand the parameters of a layer where the models differ in these.
     """
-    before, after = _keys_of(scenario), _keys_of(translated)
+    before = _keys_of(scenario)
+    after = _keys_of(translated)
     before_stated = _keys_of(scenario, exclude_defaults=True)
     after_stated = _keys_of(translated, exclude_defaults=True)
     # A key is there where it is stated, or both have it and one states it.

@@ -269,7 +269,8 @@ def _near(
             raise ScenarioError(reason, file=option)
         places = {_process(problem.job, name, option): machine}
         yield _move_tasks(problem, places, option, again=again)
-    at, units = problem.placement.machine_of, problem.job.units
+    at = problem.placement.machine_of
+    units = problem.job.units
     for names in swaps:
         option = f"--swap {','.join(names)}"
         one, other = (_process(problem.job, name, option) for name in names)

@@ -74,12 +74,16 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     Raises SchedulingError when ns-3 fails; ScenarioError, DataError as
     `emu.prediction.packets.check_packets`.
     """
-    experiment, scenario = outcome.experiment, outcome.experiment.scenario
-    emulation, problem = scenario.emulation, experiment.problem
-    fluid, realization = outcome.predicted, experiment.realization
+    experiment = outcome.experiment
+    scenario = outcome.experiment.scenario
+    emulation = scenario.emulation
+    problem = experiment.problem
+    fluid = outcome.predicted
+    realization = experiment.realization
     schedule = dataclasses.replace(outcome.run.schedule, outages=Outages())
     if emulation.compute == "real":
-        fluid, realization = outcome.replayed, outcome.run.realization
+        fluid = outcome.replayed
+        realization = outcome.run.realization
     kernel = emulation.network == "kernel"
     time_scale = emulation.stated_time_scale if kernel else 1.0
     scales = {"byte_scale": emulation.stated_byte_scale, "time_scale": time_scale}

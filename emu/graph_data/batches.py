@@ -19,7 +19,9 @@ from emu.graph_data.sampling import Ids, SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 
-_SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
+# separate streams of one job seed
+_SEEDS = 1
+_NEIGHBOURS = 2
 
 #: A fanout beyond every degree: no sampling, all neighbours are taken.
 ALL_NEIGHBOURS = 10_000_000
@@ -54,7 +56,8 @@ class BatchPlan:
 
         Raises ValueError when a worker's batch does not divide among its samplers.
         """
-        size, samplers = settings["batch_size"], settings["samplers_per_worker"]
+        size = settings["batch_size"]
+        samplers = settings["samplers_per_worker"]
         each, remainder = divmod(size, samplers)
         if remainder:
             problem = f"a batch of {size} does not divide among {samplers} samplers"
@@ -154,7 +157,8 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     only on which store owns what. DistDGL's ``node_split`` sorts by owner and cuts
     equal ranges, so that one owner that is short shifts all behind it.
     """
-    train, stores = np.asarray(dataset.train), dataset.parts
+    train = np.asarray(dataset.train)
+    stores = dataset.parts
     homes = min(plan.samplers, stores)
     sizes = np.diff(plan.share_bounds(len(train)))
     home_of_sampler = np.arange(plan.samplers) * homes // plan.samplers

@@ -49,7 +49,8 @@ class CachePlan:
         if (section := settings.get("cache")) is None:
             return None
         row = feature_length * np.dtype(settings["precision"]).itemsize
-        rows, homes = int(section["size"] // row), tuple(section["homes"])
+        rows = int(section["size"] // row)
+        homes = tuple(section["homes"])
         return cls(section["policy"], rows, section["window"], homes)
 
 
@@ -61,7 +62,8 @@ def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64
     20 % more vertices than batches have. Multiplied edge by edge: logarithms may differ
     in the last bit between computers, and with them who is kept.
     """
-    structure, train = dataset.structure, plan.walk(dataset)
+    structure = dataset.structure
+    train = plan.walk(dataset)
     if plan.epoch != "replicate":
         first, last = plan.share_bounds(len(train))[sampler : sampler + 2]
         train = train[first:last]
@@ -111,20 +113,27 @@ class SamplerCache:
         sampler: int,
         first: int = 0,
     ) -> None:
-        self._owner, self._home = dataset.owner, cache.homes[sampler]
-        self._dataset, self._plan, self._sampler = dataset, plan, sampler
-        self._changes, self._window = cache.policy not in FIXED, cache.window
+        self._owner = dataset.owner
+        self._home = cache.homes[sampler]
+        self._dataset = dataset
+        self._plan = plan
+        self._sampler = sampler
+        self._changes = cache.policy not in FIXED
+        self._window = cache.window
         self._most = cache.rows // cache.homes.count(self._home)
         self._ahead = deque[NDArray[np.int64]]()
-        self._iteration, self._used = 0, 0
+        self._iteration = 0
+        self._used = 0
         self.held = choose_rows(dataset, plan, cache, self._home)
         self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
         for iteration in range(first if self._changes else 0):
             self.look(self._draw(iteration))
 
     def _draw(self, iteration: int) -> NDArray[np.int64]:
-        dataset, plan = self._dataset, self._plan
-        structure, train = dataset.structure, plan.walk(dataset)
+        dataset = self._dataset
+        plan = self._plan
+        structure = dataset.structure
+        train = plan.walk(dataset)
         return plan.batch(structure, train, self._sampler, iteration).vertices
 
     def look(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -152,7 +161,8 @@ class SamplerCache:
         for distance in reversed(range(len(self._ahead))):
             need[np.isin(vertices, self._ahead[distance])] = distance
         places = np.sort(np.lexsort((-stamps, need))[: self._most])
-        self.held, self._stamps = vertices[places], stamps[places]
+        self.held = vertices[places]
+        self._stamps = stamps[places]
 
 
 def batch_counts(
@@ -187,7 +197,8 @@ def count_samples(
     dataset: Dataset, plan: BatchPlan, batches: int, cache: CachePlan | None = None
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
-    structure, train = dataset.structure, plan.walk(dataset)
+    structure = dataset.structure
+    train = plan.walk(dataset)
 
     def count(
         sampler: int, iteration: int, held: SamplerCache | None = None

@@ -98,7 +98,8 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int3
     box = np.zeros(structure.vertices, np.int32)
     if len(boxes) > 1:
         box = _metis(structure, len(boxes), [size / sum(boxes) for size in boxes])
-    owner, first = np.zeros(structure.vertices, np.int32), 0
+    owner = np.zeros(structure.vertices, np.int32)
+    first = 0
     for number, size in enumerate(boxes):
         members = np.flatnonzero(box == number)
         owner[members] = first
@@ -180,7 +181,8 @@ class Dataset:
     def __init__(
         self, arrays: prepared.PreparedArrays, feature_length: int | None = None
     ) -> None:
-        self._prepared, facts = arrays, arrays.facts
+        self._prepared = arrays
+        facts = arrays.facts
         self.folder = arrays.folder
         """Directory of the prepared form."""
         self.vertices: int = facts["vertices"]
@@ -353,7 +355,8 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
 def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     """Return the part of every vertex."""
     if spec.partitioner != AS_IMPORTED:
-        how, boxes = spec.partitioner, spec.boxes
+        how = spec.partitioner
+        boxes = spec.boxes
         return partition(graph.structure, spec.parts, how, seed=spec.seed, boxes=boxes)
     if graph.owner is None:
         raise DataError(
@@ -377,7 +380,8 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
 
     def write(folder: Path) -> dict[str, Any]:
-        count, cuts = dataset.vertices, np.cumsum(blocks)[:-1]
+        count = dataset.vertices
+        cuts = np.cumsum(blocks)[:-1]
         slices = (
             dataset.gather(np.arange(start, min(start + CHUNK, count)))
             for start in range(0, count, CHUNK)

@@ -60,7 +60,10 @@ class _Meter:
     total = 0  # as pooch sets it, from what the server says
 
     def __init__(self, size: int, tell: Callable[[int], None], source: str) -> None:
-        self._size, self._tell, self._source, self._done = size, tell, source, 0
+        self._size = size
+        self._tell = tell
+        self._source = source
+        self._done = 0
 
     def update(self, count: int) -> None:
         """Count bytes; the last chunk may be shorter than it says.
@@ -95,7 +98,8 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
     import pooch  # noqa: PLC0415
     import requests  # noqa: PLC0415
 
-    graph, folder = PUBLIC_GRAPHS[name], imports_home() / name
+    graph = PUBLIC_GRAPHS[name]
+    folder = imports_home() / name
     if folder.exists():
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     source = f"{_ADDRESS}{graph.file}"

@@ -136,7 +136,8 @@ def _gains(
 ) -> list[NDArray[np.int64]]:
     """Return what ``count`` vertices add to the edges of each of two intervals."""
     row, source = edges
-    near, degree = interval[source], np.bincount(row, minlength=count)
+    near = interval[source]
+    degree = np.bincount(row, minlength=count)
     return [degree - 2 * np.bincount(row[near == i], minlength=count) for i in pair]
 
 
@@ -167,7 +168,8 @@ def interval_counts(
     step = 1 << 20
     for first in range(0, structure.vertices, step):
         last = min(first + step, structure.vertices)
-        begin, end = structure.indptr[first], structure.indptr[last]
+        begin = structure.indptr[first]
+        end = structure.indptr[last]
         degree = np.diff(structure.indptr[first : last + 1])
         needs[structure.indices[begin:end], np.repeat(part[first:last], degree)] = True
     needs[np.arange(structure.vertices), part] = False
@@ -189,6 +191,8 @@ def count_intervals(
     dataset: Dataset, each: int, how: Cut, *, sources: bool = False
 ) -> IntervalCounts:
     """Return `interval_counts` of a data set's parts; raises as `cut_intervals`."""
-    structure, owner, parts = dataset.structure, dataset.owner, dataset.parts
+    structure = dataset.structure
+    owner = dataset.owner
+    parts = dataset.parts
     cut = cut_intervals(structure, owner, parts, each, how)
     return interval_counts(structure, cut, parts, each, sources=sources)

@@ -44,7 +44,8 @@ class PreparedArrays:
     """
 
     def __init__(self, folder: Path, remedy: str = "it will be made again") -> None:
-        self.folder, self._remedy = folder, remedy
+        self.folder = folder
+        self._remedy = remedy
         manifest = folder / _MANIFEST
         try:
             content = read_json(manifest, _MOST_MANIFEST)

@@ -121,7 +121,8 @@ def build_structure(
         pointer(np.ascontiguousarray(part, np.int32 if narrow else np.int64))
         for part in (sources, destinations)
     ]
-    indptr, cursor = np.zeros(vertices + 1, np.int64), np.empty(vertices + 1, np.int64)
+    indptr = np.zeros(vertices + 1, np.int64)
+    cursor = np.empty(vertices + 1, np.int64)
     lib.compressed(
         *pairs, not narrow, len(sources), vertices,
         pointer(np.zeros_like(indptr)), pointer(cursor),
@@ -144,7 +145,8 @@ def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
         return graph
     vertices = np.flatnonzero(graph.labels >= 0)
     count = len(vertices)
-    train, valid = int(0.6 * count), int(0.2 * count)
+    train = int(0.6 * count)
+    valid = int(0.2 * count)
     shares = train, valid, count - train - valid
     parts = random_split(count, shares, np.random.default_rng([seed, 3]))
     first, second, third = (vertices[part] for part in parts)

@@ -105,10 +105,12 @@ def _sample_frontier(
         raise ValueError(
             f"the frontier names vertices outside 0..{structure.vertices - 1}"
         )
-    indptr, indices = pointer(structure.indptr), pointer(structure.indices)
+    indptr = pointer(structure.indptr)
+    indices = pointer(structure.indices)
     arguments = indptr, pointer(frontier), len(frontier), fanout
     count = lib.picked_edges(*arguments)
-    sources, destinations = np.empty(count, np.int64), np.empty(count, np.int32)
+    sources = np.empty(count, np.int64)
+    destinations = np.empty(count, np.int32)
     lib.picked(
         *arguments,
         stream_key(int(stream), hop),
@@ -129,7 +131,8 @@ def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
     """
     most = len(known) + len(ids)
     slots = np.full(1 << max(2 * most - 1, 15).bit_length(), -1, np.int32)
-    vertices, positions = np.empty(most, np.int64), np.empty(len(ids), np.int32)
+    vertices = np.empty(most, np.int64)
+    positions = np.empty(len(ids), np.int32)
     count = lib.relabelled(
         pointer(known), len(known), pointer(ids), len(ids),
         pointer(slots), len(slots), pointer(vertices), pointer(positions),

@@ -132,7 +132,8 @@ def list_data() -> list[KeptData]:
         if (folder / MANIFEST).is_file():
             try:
                 arrays = imported.open_imported(folder)
-                facts, size = arrays.facts, arrays.size
+                facts = arrays.facts
+                size = arrays.size
                 origin = "; ".join([facts["origin"], *facts["notes"]])
                 what = facts["vertices"], facts["edges"], size, origin
             except DataError as error:
@@ -201,9 +202,11 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
             continue
         facts = arrays.facts
         match = _DERIVED.fullmatch(folder.name)
-        name, text = facts.get("name", ""), ""
+        name = facts.get("name", "")
+        text = ""
         if match is not None:
-            name, text = match["name"], match["form"].partition("-")[0]
+            name = match["name"]
+            text = match["form"].partition("-")[0]
             if "blocks" in facts:
                 text = f"features by columns, {len(facts['blocks'])} parts"
             elif "whole" in facts:

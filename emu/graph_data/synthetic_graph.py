@@ -77,7 +77,8 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
     preset = PRESETS[name]
     if not 0 < scale <= 1:
         raise DataError(f"{name}: scale is {scale}, it must be in (0, 1]")
-    vertices, edges = round(preset.vertices * scale), round(preset.edges * scale)
+    vertices = round(preset.vertices * scale)
+    edges = round(preset.edges * scale)
     density = 2 * edges / max(vertices, 1) ** 2
     if vertices < preset.classes or density > _MAX_DENSITY:
         dense = 2 * preset.edges / preset.vertices**2 / _MAX_DENSITY
@@ -95,7 +96,8 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
         ids = rng.permutation(vertices)  # the order of generation must not show
         of_vertex = np.empty(vertices, np.int64)
         of_vertex[ids] = np.arange(vertices)
-        vertex_class, vertex_block = blocks.classes[of_vertex], blocks.blocks[of_vertex]
+        vertex_class = blocks.classes[of_vertex]
+        vertex_block = blocks.blocks[of_vertex]
         labels = vertex_class.copy()
         flips = rng.random(vertices) < preset.flip
         labels[flips] = rng.integers(preset.classes, size=int(flips.sum()))
@@ -161,14 +163,17 @@ def _feature_rows(
     preset: Preset, classes: NDArray[np.int64], blocks: NDArray[np.int64], seed: int
 ) -> Callable[[int, int], NDArray[np.float32]]:
     """Return what makes rows by chunks from the seed, the same in every process."""
-    length, draw = preset.feature_length, np.random.default_rng([seed, 2])
+    length = preset.feature_length
+    draw = np.random.default_rng([seed, 2])
     count = int(blocks.max()) + 1
     of_class = draw.standard_normal((preset.classes, length), np.float32)
     of_block = draw.standard_normal((count, length), np.float32)
-    class_mean, block_mean = preset.signal * of_class, preset.signal / 2 * of_block
+    class_mean = preset.signal * of_class
+    block_mean = preset.signal / 2 * of_block
 
     def make(start: int, stop: int) -> NDArray[np.float32]:
-        chunks, pieces = range(start // CHUNK, -(-stop // CHUNK)), []
+        chunks = range(start // CHUNK, -(-stop // CHUNK))
+        pieces = []
         for chunk in chunks:
             members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
             rng = np.random.default_rng([seed, 4, chunk])

@@ -127,7 +127,8 @@ class WholeGraph:
     """All parts of a graph, each read when it is first asked for."""
 
     def __init__(self, vertices: int, parts: int, read: Callable[[int], Part]) -> None:
-        self.vertices, self.parts = vertices, parts
+        self.vertices = vertices
+        self.parts = parts
         self._read = read
 
     def part(self, number: int) -> Part:
@@ -188,7 +189,8 @@ def part_of(
     ends = degrees[np.repeat(np.arange(len(local)), np.diff(indptr))]
     # Both directions have one weight, but for a mean: the degree of the destination's.
     if aggregation.norm == "mean":
-        forward, backward = 1.0 / ends, 1.0 / degrees[columns]
+        forward = 1.0 / ends
+        backward = 1.0 / degrees[columns]
     else:
         forward = backward = np.ones(len(ends))
     if aggregation.norm == "symmetric":
@@ -208,7 +210,8 @@ def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
 
     Raises DataError when a part owns no vertex, or the cached form is damaged.
     """
-    parts, name = dataset.parts, f"whole-{aggregation.form}"
+    parts = dataset.parts
+    name = f"whole-{aggregation.form}"
     read = open_prepared(
         dataset,
         name,
@@ -225,7 +228,8 @@ def open_prepared(
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):
             replicas = {"held": part.held} if len(part.held) else {}
-            matrix, back = part.forward, part.backward.weights
+            matrix = part.forward
+            back = part.backward.weights
             edges = matrix.indptr, matrix.columns, matrix.weights, back
             arrays = {name: getattr(part, name) for name in _OF_VERTICES} | replicas
             arrays |= dict(zip(_OF_EDGES, edges, strict=True))
@@ -305,7 +309,8 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     replicated and all layers have the same parts. Raises as `open_parts`.
     """
     dataset, graph = open_parts(settings)
-    layers, boxes = settings["model"]["layers"], settings.get("replicas", [])
+    layers = settings["model"]["layers"]
+    boxes = settings.get("replicas", [])
     if not boxes:
         return dataset, (graph,) * layers
     form = Aggregation.of_model(settings["model"])

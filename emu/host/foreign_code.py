@@ -195,7 +195,8 @@ def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -
     names = {getattr(n, k, "") for n in nodes for k in ("id", "name", "asname")}
     if name not in classes and (sure or names.isdisjoint({name, "*"})):
         return _absence(name, classes)
-    bases, unknown = [name], not method
+    bases = [name]
+    unknown = not method
     for base in bases:  # which grow
         if base not in classes:
             unknown |= base not in vars(builtins)

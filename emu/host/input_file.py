@@ -139,7 +139,8 @@ class _BoundedGzip(gzip.GzipFile):
         super().__init__(fileobj=file)
         size = os.fstat(file.fileno()).st_size
         self._left = max(_MOST_INFLATION * size, ALWAYS_ALLOWED)
-        self._path, self._packed = path, size
+        self._path = path
+        self._packed = size
 
     @override
     def read1(self, size: int = -1) -> bytes:

@@ -145,7 +145,8 @@ def deadline(seconds: float) -> Iterator[None]:
     def overdue(_number: int, _frame: FrameType | None) -> None:
         raise Overdue
 
-    began, before = time.monotonic(), signal.signal(signal.SIGALRM, overdue)
+    began = time.monotonic()
+    before = signal.signal(signal.SIGALRM, overdue)
     rest, _ = signal.setitimer(signal.ITIMER_REAL, seconds, _ONCE_MORE)
     try:
         yield

@@ -46,12 +46,14 @@ def say_memory(path: Path) -> None:
 
     Raises DataError when that much is not free.
     """
-    tell, size = _LARGE.get(), path.stat().st_size
+    tell = _LARGE.get()
+    size = path.stat().st_size
     if tell is None or size < _SMALL:
         return
     import psutil  # noqa: PLC0415 - emu --help does without
 
-    memory, free = _MEMORY * size, psutil.virtual_memory().available
+    memory = _MEMORY * size
+    free = psutil.virtual_memory().available
     text = f"takes about {memory / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
     if memory > free:
         raise DataError(text, path=str(path))

@@ -40,7 +40,9 @@ def name_of_clock() -> str:
 @cache
 def version_of_emu() -> str:
     """Return emu's version; with its commit, where it runs from a git tree."""
-    tree, emu = Path(__file__).parents[1], import_module("emu")  # which is above
+    # which is above
+    tree = Path(__file__).parents[1]
+    emu = import_module("emu")
     version = str(emu.__version__)
     if not (tree / ".git").exists():
         return version

@@ -18,7 +18,9 @@ from emu.host.files import whole_file
 from emu.interchange.protobuf import encode, write_varint
 from emu.problem import Problem, Realization
 
-_COMP, _SEND, _RECEIVE = 4, 5, 6
+_COMP = 4
+_SEND = 5
+_RECEIVE = 6
 
 
 def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[str]:

@@ -14,10 +14,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 Schema: TypeAlias = Mapping[int, tuple[str, Any]]
-INTEGER, SIGNED, FIXED, REAL, TEXT = "integer", "signed", "fixed", "real", "text"
+INTEGER = "integer"
+SIGNED = "signed"
+FIXED = "fixed"
+REAL = "real"
+TEXT = "text"
 #: Begins the name of a field that is in no schema.
 UNKNOWN = "field "
-_VARINT, _LONG, _BYTES, _SHORT = 0, 1, 2, 5
+_VARINT = 0
+_LONG = 1
+_BYTES = 2
+_SHORT = 5
 #: Bytes of a number of fixed width, by its type on the wire.
 _WIDTHS = {_LONG: 8, _SHORT: 4}
 _FORMS = {(FIXED, 8): "<q", (FIXED, 4): "<i", (REAL, 8): "<d", (REAL, 4): "<f"}

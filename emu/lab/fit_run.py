@@ -133,7 +133,8 @@ def fit_run(
             "it with --force",
             path=str(run),
         )
-    name, cores = file_part(run.resolve().name), lab.get("cpu", {})
+    name = file_part(run.resolve().name)
+    cores = lab.get("cpu", {})
     try:
         ran = [(one["program"], one["machine"]) for one in lab["programs"]]
         marks = marks_of(run, mark, ran, traffic) if mark else None
@@ -158,7 +159,8 @@ def _make_fit(
     template: Template | None,
 ) -> Fit:
     half = found.count // 2
-    early, late = found.part(0, half), found.part(half, found.count)
+    early = found.part(0, half)
+    late = found.part(half, found.count)
     if template is not None:
         mean = iterations.mean_iterations
         found, early = mean(found, template), mean(early, template)
@@ -168,7 +170,8 @@ def _make_fit(
         for fit, count in zip(fits, (found.count, early.count), strict=True)
     )
     # Programs may wait for the kernel to take what they send.
-    large, notes = overtaken(found) if isinstance(found, FittedSteps) else [], []
+    large = overtaken(found) if isinstance(found, FittedSteps) else []
+    notes = []
     if large:
         others = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
         most = max(large, key=lambda step: float(np.median(step.sizes)))

@@ -46,7 +46,8 @@ def list_nic_changes(
     ``per_second`` is real bytes per wall second, of an emulated one per emulated
     second.
     """
-    machines, links = problem.cluster.machines, problem.cluster.links
+    machines = problem.cluster.machines
+    links = problem.cluster.links
     pairs = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
     changes = []
     for at, m in sorted(pairs):
@@ -82,12 +83,15 @@ class LabNics:
         assigned: Problem | None,
         per_second: float,
     ) -> None:
-        self._lab, self._changes, self._per_second = lab, changes, per_second
+        self._lab = lab
+        self._changes = changes
+        self._per_second = per_second
         self._paces: dict[str, Paces] = {}
         if assigned is not None:
             names = [machine.name for machine in assigned.cluster.machines]
             self._paces = {name: lab.paces(name) for name in names}
-            at, edges = assigned.placement.machine_of, assigned.job.edges
+            at = assigned.placement.machine_of
+            edges = assigned.job.edges
             self._source = [names[at[edge.source]] for edge in edges]
         self._set = {name: dict[int, float]() for name in self._paces}
         self._waiting: list[tuple[float, int, LabMachine | tuple[int, float]]] = []
@@ -139,7 +143,8 @@ class LabNics:
         heapq.heappush(self._waiting, (when, next(self._count), what))
 
     def _carry_out_due(self) -> None:
-        now, due = time.monotonic(), defaultdict[str, dict[int, float]](dict)
+        now = time.monotonic()
+        due = defaultdict[str, dict[int, float]](dict)
         while self._waiting and self._waiting[0][0] <= now:
             _, _, what = heapq.heappop(self._waiting)
             if isinstance(what, LabMachine):
@@ -194,7 +199,8 @@ def check_network(scenario: Scenario) -> None:
 
     Raises ScenarioError, which names the key.
     """
-    emulation, policy = scenario.emulation, scenario.schedule.rule
+    emulation = scenario.emulation
+    policy = scenario.schedule.rule
     if emulation.network != "kernel":
         return
     problems = {

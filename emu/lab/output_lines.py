@@ -42,7 +42,8 @@ class OutputLines:
     """Copies output of programs to files, in a thread; ``seconds`` says the time."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
-        self._seconds, self._closing = seconds, threading.Event()
+        self._seconds = seconds
+        self._closing = threading.Event()
         self._selector = selectors.DefaultSelector()
         self._files: list[BinaryIO] = []
         self._times: list[array[float]] = []
@@ -66,7 +67,8 @@ class OutputLines:
             if self._closing.is_set() and (late or not ready):
                 return
             for key, _ in ready:
-                file, times = self._files[key.data], self._times[key.data]
+                file = self._files[key.data]
+                times = self._times[key.data]
                 chunk = os.read(key.fd, _CHUNK)
                 new = min(chunk.count(b"\n"), MOST_LINES - len(times))
                 times.extend([self._seconds()] * new)
@@ -107,7 +109,8 @@ def marks_of(
     have names of program and machine, in the order of lab.json. Raises DataError when
     none did, or they all came at once.
     """
-    times, count = read_lines(run), 0
+    times = read_lines(run)
+    count = 0
     found: dict[tuple[str, str], NDArray[np.float64]] = {}
     for number, (program, machine) in enumerate(programs):
         path = run / log_name(program, machine)

@@ -41,7 +41,8 @@ from emu.trust.prediction import SHARE, Cause, Outcome, Prediction
 _PACKET = 1448
 #: Seconds without a packet that part two messages, and packets of the slowest NIC: what
 #: a program waits in between would be the network's else.
-_SILENCE, _PACKETS = 0.005, 4
+_SILENCE = 0.005
+_PACKETS = 4
 #: Packets of the slowest NIC by which a message is off for no reason: those of others
 #: are before or behind its own.
 _ROUGH = 4
@@ -202,10 +203,12 @@ def _of_bytes(
     traffic: Traffic, found: FittedIterations | FittedSteps, predicted: Schedule
 ) -> Cause:
     """Return other volumes than predicted, and what they make of the simulation."""
-    packets, problem = traffic.packets, predicted.problem
+    packets = traffic.packets
+    problem = predicted.problem
     when = (packets["time"] > found.starts[0]) & (packets["time"] <= found.ends[-1])
     size = float(packets["bytes"][when].sum()) / found.count
-    volumes, count = np.nan_to_num(predicted.flow_bytes), problem.job.iterations
+    volumes = np.nan_to_num(predicted.flow_bytes)
+    count = problem.job.iterations
     aim = float(volumes[[bool(hops) for hops in problem.hops]].sum()) / count
     share = size / aim if aim else 1.0
     lengths = [
@@ -273,7 +276,8 @@ def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Pro
 
 def list_lab_misses(file: LabFile, result: dict[str, Any]) -> list[str]:
     """Return one sentence per line of ``lab.expect`` that a lab did not meet."""
-    expect, outcome = file.lab.expect, result.get("prediction", {}).get("outcome")
+    expect = file.lab.expect
+    outcome = result.get("prediction", {}).get("outcome")
     rows = (
         ("verdict", expect.trust, result["trust"]),
         ("prediction", expect.prediction, outcome),

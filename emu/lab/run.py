@@ -71,7 +71,8 @@ def summary(
 
     ``early``: seconds that each machine computed in less than its quota says.
     """
-    ran, wait = float(samples["ran"][-1]), float(samples["waited"][-1])
+    ran = float(samples["ran"][-1])
+    wait = float(samples["waited"][-1])
     share = wait / (ran + wait) if ran + wait > 0 else 0.0
     gain = sum(early) / len(early) / max(float(samples["time"][-1]), 1e-9)
     own = [run for run in programs if run.code and not run.stopped]
@@ -103,8 +104,10 @@ class Samples:
     """Samples of a lab that is up, from its making to `close`."""
 
     def __init__(self, lab: Lab) -> None:
-        self._counters, self._scale = lab.counters, lab.time_scale
-        self._waits, self._ports = lab.core_waits(), PortOwners(lab.holders)
+        self._counters = lab.counters
+        self._scale = lab.time_scale
+        self._waits = lab.core_waits()
+        self._ports = PortOwners(lab.holders)
         self.owners = self._ports.found
         """Machines, ports, and the names of their programs."""
         self._began = self._taken = time.monotonic()
@@ -163,7 +166,10 @@ class LabPrograms:
     def __init__(
         self, lab: Lab, file: LabFile, folder: Path, watch: Callable[[str], None]
     ) -> None:
-        self._lab, self._file, self._folder, self._watch = lab, file, folder, watch
+        self._lab = lab
+        self._file = file
+        self._folder = folder
+        self._watch = watch
         self.samples = Samples(lab)
         self._output = OutputLines(lambda: self.samples.seconds)
         self._ssh = SshServer(lab)
@@ -212,7 +218,8 @@ class LabPrograms:
 
     def traffic(self, packets: NDArray[np.void]) -> Traffic:
         """Return the captured packets, with names as numbers."""
-        machines, owners = self._lab.machines, sorted(self.samples.owners)
+        machines = self._lab.machines
+        owners = sorted(self.samples.owners)
         names = tuple(machine.name for machine in machines)
         programs = tuple(sorted({program for _, _, program in owners}))
         rows = [
@@ -240,7 +247,8 @@ class LabPrograms:
 
     def sum_traffic(self, traffic: Traffic, seconds: float) -> dict[str, Any]:
         """Return the key ``crossed`` of lab.json: payload by pair, NICs over time."""
-        packets, names = traffic.packets, traffic.machines
+        packets = traffic.packets
+        names = traffic.machines
         rates = [
             (at, names.index(m.name), m.nic_out, m.nic_in) for at, m in self.changes
         ]
@@ -305,7 +313,8 @@ class LabPrograms:
         waits = {n for n, run in self.runs.items() if until in {None, run.program}}
         while waits:
             for number in self._collect_ends():
-                run, code = self.runs[number], self.runs[number].code or 0
+                run = self.runs[number]
+                code = self.runs[number].code or 0
                 how = f"exit code {code}" if code else "well"
                 how = how if code >= 0 else f"killed by {signal.Signals(-code).name}"
                 self._watch(f"{run.program} on {run.machine} ended: {how}")
@@ -337,12 +346,14 @@ class LabPrograms:
         due = patience
         if self._events:
             due = (self._events[0][0] - self.samples.seconds) * self._lab.time_scale
-        ssh, until = self._ssh, max(0.0, min(due, patience))
+        ssh = self._ssh
+        until = max(0.0, min(due, patience))
         ends = self._lab.wait(until, ssh.sockets, ssh.take)
         mine = [one for one in ends if not ssh.tell(one) and one.number in self.runs]
         for program in mine:
             run = self.runs[program.number]
-            run.end, run.code = self.samples.seconds, program.code
+            run.end = self.samples.seconds
+            run.code = program.code
         self.samples.take(when_due=True)
         return [program.number for program in mine]
 
@@ -366,7 +377,8 @@ def run_lab(
     ScenarioError when the file describes no lab that can be had here, RunError when the
     lab cannot be started, or a machine dies.
     """
-    programs, prediction = programs_of(file, command), predict_lab(file)
+    programs = programs_of(file, command)
+    prediction = predict_lab(file)
     plain = file.lab.sharing == "tcp" and file.lab.queue is None
     with open_lab(file) as lab:
         if plain and prediction is not None:
@@ -384,7 +396,8 @@ def run_lab(
             with running_lab(directory.path, lab.holders):
                 running.until_end()
         finally:
-            seconds, samples = running.samples.seconds, running.close()
+            seconds = running.samples.seconds
+            samples = running.close()
             packets = None if capture is None else capture.close(lab.time_scale)
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     runs = [*running.runs.values()]

@@ -37,7 +37,8 @@ def open_lab(file: LabFile) -> Lab:
     """
     for one in _errors(file):
         raise file.origin.error(*one)
-    section, cores = file.lab, file.cores
+    section = file.lab
+    cores = file.cores
     machines = [
         LabMachine(m.name, m.bandwidth_out, m.bandwidth_in, cores.get(m.name))
         for m in file.to_cluster().machines
@@ -121,7 +122,8 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
 
 def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield likewise shares of cores that machines cannot have here."""
-    cores, scales = file.cores, ("lab", "time_scale")
+    cores = file.cores
+    scales = ("lab", "time_scale")
     shares = [machine.cpu for machine in file.cluster.machines]
     wrong = [n for n, cpu in enumerate(shares) if cpu is not None and not cpu > 0]
     for number in wrong:
@@ -129,7 +131,8 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         yield ("cluster", "machines", number, "cpu"), problem
     if wrong or not cores:
         return
-    scale, here = time_scale(file), cores_here()
+    scale = time_scale(file)
+    here = cores_here()
     for name, position in file.cluster.names_and_positions():
         try:
             plan_cpu(cores[name], scale)
@@ -157,7 +160,9 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
     if file.lab.time_scale == "auto" and not min(file.cores.values()) > 0:
         return
     scale = time_scale(file)
-    sharing, mtu, queue = Sharing(file.lab.sharing), file.lab.mtu, file.lab.queue
+    sharing = Sharing(file.lab.sharing)
+    mtu = file.lab.mtu
+    queue = file.lab.queue
     for rate in dict.fromkeys((nic.outward, nic.inward)):
         try:
             plan_nic(rate, sharing, mtu=mtu, queue=queue, time_scale=scale)

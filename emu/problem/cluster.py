@@ -52,7 +52,8 @@ class Cluster:
         for (machine, pool), count in counts.items():
             if not 0 <= machine < len(self.machines):
                 raise ValueError(f"a tuner is of machine number {machine}")
-            name, slots = self.machines[machine].name, self.machines[machine].slots
+            name = self.machines[machine].name
+            slots = self.machines[machine].slots
             if count > 1:
                 raise ValueError(f"pool {pool} of {name} has {count} tuners")
             if pool not in slots:

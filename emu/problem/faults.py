@@ -147,7 +147,8 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
         if link not in start:
             raise ValueError(f"no link is called {link}")
         own = [change for change in cluster.changes if change.link == link]
-        having, share = {c.time: c.capacity for c in own}, dict(_factors(mine))
+        having = {c.time: c.capacity for c in own}
+        share = dict(_factors(mine))
         capacity = before = start[link]
         factor = 1.0
         # What it has by then times the factor of then.

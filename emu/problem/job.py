@@ -415,7 +415,8 @@ class Realization:
         """
         if not first:
             return self
-        times, volumes = self.times[:, first:].copy(), self.volumes[:, first:].copy()
+        times = self.times[:, first:].copy()
+        volumes = self.volumes[:, first:].copy()
         behind = [task.behind for task in job.tasks]
         for row, cycles in zip(times, behind, strict=True):
             row[:cycles] = 0.0

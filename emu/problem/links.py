@@ -257,7 +257,8 @@ class Links:
 
     def _state(self, position: int, route: Route) -> None:
         """Enter a route between all zones of its machines."""
-        sources, destinations = {*route.sources}, {*route.destinations}
+        sources = {*route.sources}
+        destinations = {*route.destinations}
         pairs = len(sources) * len(destinations) - len(sources & destinations)
         if pairs <= 0:
             raise ImpossibleRoute("the route joins no two machines", position)

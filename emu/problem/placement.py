@@ -84,7 +84,8 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     for j, task in enumerate(job.tasks):
         if not task.gives_back or task.gives_back == task.takes:
             continue
-        count, mine = job.rounds[j], task.process_name
+        count = job.rounds[j]
+        mine = task.process_name
         for taker in _upstream(job, j):
             if rounds[taker] and job.tasks[taker].takes == task.gives_back:
                 part = min(count, rounds[taker])
@@ -100,7 +101,8 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
 
 def _upstream(job: Job, start: int) -> Iterator[int]:
     """Yield all tasks by their distance before ``start``, those not before it last."""
-    level, tasks = [start], {start}
+    level = [start]
+    tasks = {start}
     while level:
         # A taker is two steps away: to look behind a parameter server beside it, which
         # has edges from 3,200 tasks, took 40 of 60 s.
@@ -245,7 +247,8 @@ class Problem:
 
     def beginning_at(self, first: int, began: float = 0.0) -> Problem:
         """Return the problem from an iteration on, as `Job` and `Cluster` do."""
-        cluster, job = self.cluster.beginning_at(began), self.job.beginning_at(first)
+        cluster = self.cluster.beginning_at(began)
+        job = self.job.beginning_at(first)
         return replace(self, cluster=cluster, job=job)
 
     @property
@@ -305,7 +308,8 @@ class Problem:
     @cached_property
     def hops(self) -> tuple[tuple[int, ...], ...]:
         """The ports that a flow of each edge crosses; empty for a local handoff."""
-        machine_of, route = self.placement.machine_of, cache(self.links.route)
+        machine_of = self.placement.machine_of
+        route = cache(self.links.route)
         return tuple(
             ()
             if control

@@ -70,7 +70,8 @@ class RateHistory:
 
     def rows(self, chosen: NDArray[Any]) -> RateHistory:
         """Return the chosen rows, by their positions or a mask."""
-        edge, iteration = self.edge[chosen], self.iteration[chosen]
+        edge = self.edge[chosen]
+        iteration = self.iteration[chosen]
         return RateHistory(self.time[chosen], edge, iteration, self.rate[chosen])
 
 
@@ -163,7 +164,8 @@ class Schedule:
     def tasks(self) -> pd.DataFrame:
         """One row per (task, iteration), in columns; DataError without pandas."""
         pandas = import_library("pandas", "schedule.tasks", INSTALL_FIGURES)
-        job, names = self.problem.job, self.problem.machine_of_task
+        job = self.problem.job
+        names = self.problem.machine_of_task
         count, iterations = self.task_start.shape
         rows = pandas.DataFrame(
             {
@@ -185,9 +187,11 @@ class Schedule:
 
     def _repr_html_(self) -> str:
         """Return the machines, what they ran and how long they computed."""
-        problem, tasks = self.problem, self.problem.job.tasks
+        problem = self.problem
+        tasks = self.problem.job.tasks
         busy = np.nansum(self.task_end - self.task_start, axis=1)
-        machine_of, rows = np.array(problem.placement.machine_of), []
+        machine_of = np.array(problem.placement.machine_of)
+        rows = []
         for position, machine in enumerate(problem.cluster.machines):
             if here := np.flatnonzero(machine_of == position).tolist():
                 names = ", ".join(tasks[task].name for task in here)
@@ -217,7 +221,8 @@ class Schedule:
         has a row for each by name: see `Schedule.reads`; and ``quotas`` has the quotas
         of each tuned pool, ``lambdas of m0``.
         """
-        job, times = self.problem.job, (self.task_start, self.task_end)
+        job = self.problem.job
+        times = (self.task_start, self.task_end)
         spans = (of_tasks.tolist() for of_tasks in times)
         tasks = [
             {"task": task.name, "iteration": n, "start": start, "end": end}
@@ -249,7 +254,8 @@ class Schedule:
             for e, flow in zip(edge.tolist(), flows, strict=True):
                 flow["landed"] = flow["end"] + float(latencies[e])
         reads = {} if self.reads is None else {"reads": self._reads()}
-        cluster, quotas = self.problem.cluster, {}
+        cluster = self.problem.cluster
+        quotas = {}
         if self.quotas is not None:
             paths = map(list, cluster.paths_of(self.quotas))
             quotas = {"quotas": dict(zip(cluster.tuned_names, paths, strict=True))}

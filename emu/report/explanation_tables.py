@@ -118,7 +118,8 @@ def job_line(
 
 def placing_line(placing: Row) -> str:
     """Return the method of the placement of tasks, and on which machines they stand."""
-    by, where = f"by {placing['policy']}", machines_words(placing)
+    by = f"by {placing['policy']}"
+    where = machines_words(placing)
     line = f"placed {'as the scenario states' if by == 'by explicit' else by}"
     line += f" {where}" if where else ""
     if placing["candidates"]:
@@ -142,7 +143,8 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
     ``without`` is the makespan of the job that is not killed, seconds.
     """
     if recovery.killed:
-        count, loss = len(recovery.killed), dict(recovery.lost)
+        count = len(recovery.killed)
+        loss = dict(recovery.lost)
         # What was under way at the cut is not: batches travel to idle workers anew.
         rest = recovery.makespan - without - math.fsum(loss.values())
         if format_duration(rest) != "0 us":
@@ -224,7 +226,8 @@ def setup_row(setup: Row) -> tuple[str, str]:
     parts = [f"{format_size(one['bytes'])} of {cause}" for cause, one in causes]
     text = ", ".join(parts) or "nothing to send"
     if run := setup.get("measured"):
-        length, size = format_duration(run["seconds"], 4), format_size(run["bytes"])
+        length = format_duration(run["seconds"], 4)
+        size = format_size(run["bytes"])
         text += f"; emulated {length} ({format_ratio(run['error'])}), {size} arrived, "
         text += run["trust"]
     return format_duration(setup["seconds"], 4), f"before time 0: {text}"
@@ -254,7 +257,8 @@ def model_rows(models: Iterable[Row]) -> list[tuple[str, str, str]]:
 
 
 #: More jobs are shown by the worst of them.
-MOST_JOBS, _WORST = 20, 10
+MOST_JOBS = 20
+_WORST = 10
 
 
 def job_table(jobs: Iterable[JobTime]) -> Table:
@@ -262,7 +266,8 @@ def job_table(jobs: Iterable[JobTime]) -> Table:
     jobs = [*jobs]
     columns = ["job", ">released", ">ended", ">took", ">alone", ">slowdown"]
     with_samples = any(one.samples_per_second is not None for one in jobs)
-    title, rows = "Jobs", jobs
+    title = "Jobs"
+    rows = jobs
     if len(jobs) > MOST_JOBS:
         title = f"The {_WORST} most slowed down of {len(jobs)} jobs"
         rows = sorted(jobs, key=lambda one: -one.slowdown)[:_WORST]
@@ -287,7 +292,8 @@ def job_table(jobs: Iterable[JobTime]) -> Table:
 
 def placement_table(problem: Problem) -> Table:
     """Return one row per machine: NIC, used/capacity of every resource, processes."""
-    job, cluster = problem.job, problem.cluster
+    job = problem.job
+    cluster = problem.cluster
     loads = resource_loads(job, cluster, problem.placement)
     resources = sorted({load.resource for load in loads})
     columns = (f">{name}" for name in resources)
@@ -369,7 +375,8 @@ def explanation_tables(
     parts: list[RenderableType] = []
     if explanation.moves is not analysis.NO_MOVES:
         parts += [Text(moves_line(explanation), style="bold"), ""]
-    schedule, simulation = explanation.schedule, explanation.simulated
+    schedule = explanation.schedule
+    simulation = explanation.simulated
     makespan = format_duration(schedule.makespan, 6)
     text = Text.assemble((makespan, "bold"), " from start to end")
     if simulation is not None:
@@ -399,7 +406,8 @@ def moves_line(explanation: analysis.Explanation) -> str:
     moves = explanation.moves
     if not moves.steps:
         return "No better placement was found: no task needs to move."
-    before, after = moves.before, moves.makespan
+    before = moves.before
+    after = moves.makespan
     count = f"These {moves.count} moves" if moves.count > 1 else "This move"
     shorter = "an end,"
     if before < math.inf:
@@ -434,7 +442,8 @@ def placement_text(problem: Problem) -> str:
 
 def causes(explanation: analysis.Explanation) -> Table:
     """Return the causes and their sum."""
-    schedule, chain = explanation.schedule, explanation.chain
+    schedule = explanation.schedule
+    chain = explanation.chain
     columns = ("cause", "of", "held back by", ">time", ">share", ">links")
     table = plain_table("Why this long", *columns)
     seconds = chain.seconds + schedule.outages.seconds
@@ -455,7 +464,8 @@ def ports(explanation: analysis.Explanation) -> Table:
     table = plain_table("Ports on the chain", "port", ">time", ">share", "")
     total = explanation.chain.seconds or 1.0
     for row in analysis.port_rows(explanation.schedule.problem, explanation.chain):
-        share, time = row["seconds"] / total, format_duration(row["seconds"])
+        share = row["seconds"] / total
+        time = format_duration(row["seconds"])
         cells = row["port"], time, f"{100 * share:.1f} %"
         table.add_row(*cells, "█" * round(30 * share))
     return table

@@ -49,13 +49,16 @@ class DeathBand:
 
 def death_bands(result: Row) -> list[DeathBand]:
     """Return what attempts did before deaths ended them, and when the run was down."""
-    recovery, bands = result.get("recovery") or {}, list[DeathBand]()
+    recovery = result.get("recovery") or {}
+    bands = list[DeathBand]()
     for run, key in (("emulated", "attempts"), ("simulated", "predicted_attempts")):
         deaths = recovery.get(key, [])
         up = -math.fsum(one["ran"] + one["recovery"] for one in deaths)
         for one in deaths:
-            began, death = up, up + one["ran"]
-            cut, up = death - one["again"], death + one["recovery"]
+            began = up
+            death = up + one["ran"]
+            cut = death - one["again"]
+            up = death + one["recovery"]
             note = f"{one['error']}: goes on at iteration {one['next_iteration']}"
             if "detection" in one:
                 note += f"; noticed in {one['detection']:.2g} s of wall time"
@@ -92,7 +95,8 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
         note += f"{format_duration(again['seconds'], 4)} waited for them"
         facts.append(Fact("launched again", f"{again['count']} lambdas", note))
     if verdict := result.get("verdict"):
-        trust, most = str(verdict["trust"]), f"{100 * verdict['max_error']:g} % may be"
+        trust = str(verdict["trust"])
+        most = f"{100 * verdict['max_error']:g} % may be"
         line = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
         colour = _COLOURS.get(trust, "red")
         facts.append(Fact("verdict", trust, line, "verdict", colour))
@@ -168,7 +172,8 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
 
 def _recovery(recovery: Result, digits: int) -> Iterator[Fact]:
     """Yield what the ends of attempts have lost."""
-    loss, ends = recovery["lost"], recovery["attempts"]
+    loss = recovery["lost"]
+    ends = recovery["attempts"]
     line = f"in {len(ends)}: {words.write_loss(loss)}"
     if prediction := recovery.get("predicted_lost"):
         line += f"; simulated {words.write_loss(prediction)}"
@@ -195,7 +200,8 @@ def _prediction(
     if verdict["error"] is None:
         yield Fact(label, "not judged", "; ".join(verdict["reasons"]))
         return
-    outcome, most = str(verdict["outcome"]), f"{100 * verdict['threshold']:g} % may be"
+    outcome = str(verdict["outcome"])
+    most = f"{100 * verdict['threshold']:g} % may be"
     line = f"{off} by {format_ratio(verdict['error'])}, {most}"
     if verdict["since"] is not None:
         line += f"; since {format_duration(verdict['since'], 3)}"
@@ -232,7 +238,8 @@ def _learnt(result: Result) -> Iterator[Fact]:
         if (step := own.get("diverged")) is not None:
             yield Fact("training", f"diverged at step {step}", own.get("job", ""))
     if points := result.get("training"):
-        loss, first = f"{points[-1]['loss']:.4f}", f"{points[0]['loss']:.4f}"
+        loss = f"{points[-1]['loss']:.4f}"
+        first = f"{points[0]['loss']:.4f}"
         yield Fact("training loss", loss, f"from {first} at first")
     for split, accuracy in result.get("accuracy", {}).items():
         yield Fact(f"{split} accuracy", f"{accuracy:.4f}")
@@ -263,7 +270,8 @@ def _computer(result: Result) -> Iterator[Fact]:
         where = (f"{host['host']}: {', '.join(host['machines'])}" for host in hosts)
         yield Fact("hosts", str(len(hosts)), "; ".join(where), "hosts")
     if choice := result.get("auto_scale"):
-        actual, prediction = choice["actual"], choice["predicted"]
+        actual = choice["actual"]
+        prediction = choice["predicted"]
         if "kernel" in choice:
             over = actual["delay"] / prediction["delay"] if prediction["delay"] else 1.0
             line = (
@@ -290,13 +298,15 @@ def lab_facts(lab: LabResult) -> list[Fact]:
         format_duration(lab[f"{key}_seconds"])
         for key in ("wall", "startup", "computed", "waited")
     )
-    scale, trust = lab.get("time_scale", 1.0), lab["trust"]
+    scale = lab.get("time_scale", 1.0)
+    trust = lab["trust"]
     pace = "real time" if scale == 1 else f"time scale {scale:g}: took {wall}"
     line = f"{pace}; machines took {start} to start"
     of_cores = f"programs computed {compute} and waited {wait} for a core"
     if cpu := lab.get("cpu"):
         gain = format_duration(lab.get("early_seconds", 0.0))
-        least, most = min(cpu.values()), max(cpu.values())
+        least = min(cpu.values())
+        most = max(cpu.values())
         each = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         of_cores += f"; of {each} cores each; {gain} early after pauses"
     again, timeouts = (
@@ -335,7 +345,8 @@ def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
     )
     table.caption = payloads or None
     for row in rows:
-        moving, waiting = row["mean_seconds"], row.get("mean_waiting_seconds")
+        moving = row["mean_seconds"]
+        waiting = row.get("mean_waiting_seconds")
         counts = f"{row['flows']:,}", format_size(row["bytes"])
         times = "" if waiting is None else format_duration(waiting)
         cells = [*counts, times, format_duration(moving)]
@@ -353,7 +364,8 @@ def payload_line(payloads: Mapping[str, float]) -> str:
 
 
 #: More links are shown by the busiest of them.
-_MOST_PORTS, _BUSIEST = 64, 20
+_MOST_PORTS = 64
+_BUSIEST = 20
 
 
 def port_table(rows: Sequence[Row]) -> Table:

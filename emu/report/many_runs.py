@@ -19,7 +19,8 @@ from emu.units import format_duration, format_number, format_ratio
 
 def compare(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Result:
     """Return mean, interval and change of makespans by the names that JSON has."""
-    spread, change = interval([*values.values()]), pair(values, beside)
+    spread = interval([*values.values()])
+    change = pair(values, beside)
     return {
         "makespan": spread.mean,
         "half": spread.half,
@@ -66,7 +67,8 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     """
     groups: dict[str, tuple[str, Result, list[RecordedRun]]] = {}
     for run in runs:
-        scenario, name = dict(run.manifest.get("scenario", {})), label(run)
+        scenario = dict(run.manifest.get("scenario", {}))
+        name = label(run)
         for key in ("seed", "expect"):
             scenario.pop(key, None)
         keys = dict(flat(scenario))

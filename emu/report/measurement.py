@@ -28,7 +28,8 @@ from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Result, port_rows, relative_error
 from emu.units import format_duration, format_ratio, format_size
 
-_ITERATIONS, _LINKS = ["iteration", "seconds"], ["link", "bytes"]
+_ITERATIONS = ["iteration", "seconds"]
+_LINKS = ["link", "bytes"]
 #: What was measured, by name: one "iteration", or every link.
 Measured: TypeAlias = Mapping[str, Interval]
 

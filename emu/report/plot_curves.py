@@ -52,7 +52,8 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     Raises DataError when nothing is left to show.
     """
     problem = schedule.problem
-    links, cluster = enumerate(problem.links), problem.cluster
+    links = enumerate(problem.links)
+    cluster = problem.cluster
     pairs = [(p, link) for p, link in links if window.shows(cluster, link.machine)]
     columns = 1 if window.narrow else 2
     lines = -(-len(pairs) // columns)
@@ -65,7 +66,8 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     fitting = [one for one in _UNITS if steps.most.max() >= one[1]]
     unit, factor = fitting[0] if fitting else _UNITS[-1]
     for place, (port, link) in enumerate(pairs):  # a NIC takes two: out and in
-        axes, (since, capacity) = panels.flat[place], steps.of(port)
+        axes = panels.flat[place]
+        (since, capacity) = steps.of(port)
         times, values = rates[port]
         curve = np.concatenate([[0.0], times]), np.concatenate([[0.0], values / factor])
         solid: Any = {"color": palette(1)[0], "lw": 1.0, "label": name}
@@ -106,7 +108,8 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
         names = ", ".join(run.name for run in runs)
         raise DataError(f"no loss was reported in {names}")
     height = 0.4 + 2.1 * len(curves) + 0.17 * len(runs)
-    figure, shades = new_figure(height, window.width), palette(len(runs))
+    figure = new_figure(height, window.width)
+    shades = palette(len(runs))
     panels = figure.subplots(len(curves), 2, squeeze=False, sharey="row")
     for (by_time, by_step), (name, of_runs) in zip(panels, curves.items(), strict=True):
         for label, curve, colour in zip(labels, of_runs, shades, strict=True):
@@ -140,7 +143,8 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     axes = figure.subplots()
     kinds = []
     for schedule in schedules.values():
-        job, flows = schedule.problem.job, schedule.flows()
+        job = schedule.problem.job
+        flows = schedule.flows()
         at = tuple(flows.T)
         seconds = schedule.flow_end[at] - schedule.flow_start[at]
         names = np.array([edge_kind(job, job.edges[e]) for e in flows[:, 0].tolist()])
@@ -178,7 +182,8 @@ def bars(
     thick = 0.8 / max(len(series), 1)
     figure = new_figure(0.9 + len(groups) * (0.16 + 0.17 * len(series)), width)
     axes = figure.subplots()
-    widest, shades = 0.0, palette(len(series))
+    widest = 0.0
+    shades = palette(len(series))
     for number, name in enumerate(series):
         for row, values in enumerate(groups.values()):
             if name not in values:
@@ -235,7 +240,8 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     if across is None:
         return bars(groups)
     canvas = new_figure(2.9)
-    axes, highest = canvas.subplots(), 0.0
+    axes = canvas.subplots()
+    highest = 0.0
     shades = zip(palette(len(groups)), cycle(_MARKERS), strict=False)
     for (name, line), (colour, marker) in zip(groups.items(), shades, strict=True):
         x = sorted(line)
@@ -324,7 +330,8 @@ def plot_comparison(
     panels = 3 if progress else 1
     figure = new_figure(0.5 + 1.9 * panels + 0.17 * len(runs), window.width)
     axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
-    shades, end = palette(len(runs)), max(run.best.length for run in runs)
+    shades = palette(len(runs))
+    end = max(run.best.length for run in runs)
     for run, curve, colour in zip(runs, progress, shades, strict=False):
         at = step_ends(run)
         axes[0].plot(at, curve.loss, color=colour)
@@ -354,7 +361,8 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
     The bytes of a flow count evenly from its start to its end.
     """
     at = tuple(schedule.flows().T)
-    start, sizes = schedule.flow_start[at], schedule.flow_bytes[at]
+    start = schedule.flow_start[at]
+    sizes = schedule.flow_bytes[at]
     # What took no time to a billionth of the run is a step.
     length = np.maximum(schedule.flow_end[at] - start, 1e-9 * schedule.length)
     total = np.zeros(len(times))

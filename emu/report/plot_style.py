@@ -158,7 +158,8 @@ class Window:
 
         Raises DataError when that is nothing.
         """
-        since, until = self.since or begin, min(self.until, end or 1.0)
+        since = self.since or begin
+        until = min(self.until, end or 1.0)
         if not since < until:
             raise DataError(
                 f"nothing is left from {since:g} s to {until:g} s, "

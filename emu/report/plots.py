@@ -99,8 +99,11 @@ def _panel(
     axes: Axes, schedule: Schedule, rows: Rows, colour: dict[str, str], name: str
 ) -> None:
     _bands(axes, schedule, rows, name)
-    problem, job = schedule.problem, schedule.problem.job
-    start, end, all_flows = schedule.task_start, schedule.task_end, schedule.flows()
+    problem = schedule.problem
+    job = schedule.problem.job
+    start = schedule.task_start
+    end = schedule.task_end
+    all_flows = schedule.flows()
     for kind, shade in colour.items():
         boxes: list[Floats] = []
         for j, count in enumerate(job.rounds):
@@ -115,7 +118,8 @@ def _panel(
         if what == "port":
             crossing = [port in problem.hops[e] for e in all_flows[:, 0].tolist()]
             at = tuple(all_flows[crossing].T)
-            start, end = schedule.flow_start[at], schedule.flow_end[at]
+            start = schedule.flow_start[at]
+            end = schedule.flow_end[at]
             lane, _ = pack_lanes(start, end)
             thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
             top = row - _FILLED / 2 + lane * thickness
@@ -150,7 +154,8 @@ def _bands(axes: Axes, schedule: Schedule, rows: Rows, name: str) -> None:
 
 def _box(start: float, end: float, row: int, thickness: float) -> Floats:
     """Return the corners of one bar in the middle of a row."""
-    top, bottom = row - thickness / 2, row + thickness / 2
+    top = row - thickness / 2
+    bottom = row + thickness / 2
     return np.array([[start, top], [end, top], [end, bottom], [start, bottom]])
 
 
@@ -165,7 +170,8 @@ def _boxes(start: Floats, end: Floats, top: Floats, thickness: float) -> Floats:
 def _chain(axes: Axes, schedule: Schedule, rows: Rows) -> None:
     """Draw the critical path: around its bars, and down or up where it moves on."""
     moves: list[tuple[tuple[float, float], tuple[float, float]]] = []
-    boxes, last = [], None
+    boxes = []
+    last = None
     for link in critical_path(schedule).links:
         if link.cause is Cause.GAP:
             continue
@@ -186,8 +192,10 @@ def _chain(axes: Axes, schedule: Schedule, rows: Rows) -> None:
 
 def _label_rows(axes: Axes, problem: Problem, rows: Rows) -> None:
     """Name every row, with a line above the first of each machine."""
-    tasks, machine_of = problem.job.tasks, problem.placement.machine_of
-    names, before = [], None
+    tasks = problem.job.tasks
+    machine_of = problem.placement.machine_of
+    names = []
+    before = None
     for row, (what, of) in enumerate(rows):
         link = problem.links[of if what == "port" else 0]
         names.append(tasks[of].name if what == "task" else link.name)
@@ -230,7 +238,8 @@ def plot(
     windows = [window.of(run) for run in runs]
     clocks = {"emulated" if run.emulated else "simulated" for run in windows}
     window = replace(window, clock=clocks.pop() if len(clocks) == 1 else "")
-    first, names = windows[0], labels(windows)
+    first = windows[0]
+    names = labels(windows)
 
     def cdf() -> Figure:
         bests = dict(zip(names, (run.best for run in windows), strict=True))

@@ -208,7 +208,8 @@ def target_lines(results: Sequence[Answer]) -> Iterator[str]:
 
     Differences are taken seed by seed: one within its own 95 % interval is a tie.
     """
-    rows, classes = rank(results), defaultdict[str, list[str]](list)
+    rows = rank(results)
+    classes = defaultdict[str, list[str]](list)
     if len(rows) > 1:
         best, *others = rows
         changes = {one.system: pair(one.makespans, best.makespans) for one in others}
@@ -305,7 +306,8 @@ def _ranking_of(rows: Sequence[Answer], steps_on: str) -> Iterator[str]:
     order = f"{best.system} is {', '.join(phrases)}"
     sentence = f"By seeds per second {order} here{of_class}."
     counts = [row.seeds_per_step or 0 for row in rows]
-    least, most = min(counts), max(counts)
+    least = min(counts)
+    most = max(counts)
     seeds = "as many" if least == most else f"{least:,} to {most:,}"
     yield f"{sentence} All train on {seeds} seeds per iteration."
 
@@ -346,8 +348,10 @@ _WORK = ("job.model", "job.dataset", "job.fanouts")
 
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
-    below, above = found.below.best, found.above.best
-    low, high = found.below.value, found.above.value
+    below = found.below.best
+    above = found.above.best
+    low = found.below.value
+    high = found.above.value
     text = f"{_where(below)} is faster from {low} to {high}"
     if found.found:
         text = f"{_where(below)} is faster up to {low}, {_where(above)} from {high}"

@@ -62,7 +62,8 @@ def facts_table(facts: Iterable[Fact]) -> Table:
 def plain_table(title: str, *columns: str) -> Table:
     """Return an empty table; columns that start with ``>`` are aligned to the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
-    table.pad_edge, table.caption_justify = False, "left"
+    table.pad_edge = False
+    table.caption_justify = "left"
     for column in columns:
         right = column.startswith(">")
         table.add_column(

@@ -91,12 +91,14 @@ class Crossings(NamedTuple):
 
 def crossings(schedule: Schedule) -> Crossings:
     """Return the lanes of all flows, in the order of the flows and of their routes."""
-    flows, hops = schedule.flows(), schedule.problem.hops
+    flows = schedule.flows()
+    hops = schedule.problem.hops
     at = tuple(flows.T)
     port = np.array([p for e in flows[:, 0].tolist() for p in hops[e]], dtype=np.int64)
     count = np.array([len(hops[e]) for e in flows[:, 0].tolist()], dtype=np.int64)
     flow = np.repeat(np.arange(len(flows)), count)
-    start, end = schedule.flow_start[at][flow], schedule.flow_end[at][flow]
+    start = schedule.flow_start[at][flow]
+    end = schedule.flow_end[at][flow]
     lanes = pack_lanes_per_group(start, end, port, len(schedule.problem.links))
     return Crossings(flow, port, *lanes)
 
@@ -195,11 +197,16 @@ class _Group:
     def __init__(
         self, name: str, schedule: Schedule, first: int, arrow: count[int]
     ) -> None:
-        self._name, self._schedule, self._arrow = name, schedule, arrow
-        self._problem, self._job = schedule.problem, schedule.problem.job
-        self._first, self._bars = first, schedule.bars()
+        self._name = name
+        self._schedule = schedule
+        self._arrow = arrow
+        self._problem = schedule.problem
+        self._job = schedule.problem.job
+        self._first = first
+        self._bars = schedule.bars()
         self._machine_of = self._problem.placement.machine_of
-        self._flows, self._crossed = schedule.flows(), crossings(schedule)
+        self._flows = schedule.flows()
+        self._crossed = crossings(schedule)
         self._links = self._problem.links
         # Shared links stand in the process behind the machines.
         self._shared = len(self._problem.cluster.machines)
@@ -229,7 +236,8 @@ class _Group:
         for port, lanes in enumerate(self._crossed.lanes):
             host, first = self._place[port]
             for lane in range(lanes):
-                at, name = (self._pid(host), first + lane), self._name_port(port)
+                at = (self._pid(host), first + lane)
+                name = self._name_port(port)
                 yield _meta("thread_name", *at, name=f"{name} {lane + 1}")
                 yield _meta("thread_sort_index", *at, sort_index=at[1])
         yield from self._flow_bars()
@@ -257,7 +265,8 @@ class _Group:
         return f"NIC {link.direction}" if link.direction else link.name
 
     def _flow_bars(self) -> Iterator[Event]:
-        schedule, job = self._schedule, self._job
+        schedule = self._schedule
+        job = self._job
         bars: list[list[tuple[int, int]]] = [[] for _ in self._flows]
         for flow, port, lane in zip(
             *(column.tolist() for column in self._crossed[:3]), strict=True
@@ -265,7 +274,8 @@ class _Group:
             machine, first = self._place[port]
             bars[flow].append((self._pid(machine), first + lane))
         for (e, n), places in zip(self._flows.tolist(), bars, strict=True):
-            edge, size = job.edges[e], float(schedule.flow_bytes[e, n])
+            edge = job.edges[e]
+            size = float(schedule.flow_bytes[e, n])
             start = float(schedule.flow_start[e, n])
             end = float(schedule.flow_end[e, n])
             args = {
@@ -277,7 +287,8 @@ class _Group:
             }
             if latency := float(self._problem.latencies[e]):
                 args["latency_s"] = latency  # until its arrow may end
-            kind, name = f"{job.tasks[edge.source].kind} flow", f"{args['flow']} {n}"
+            kind = f"{job.tasks[edge.source].kind} flow"
+            name = f"{args['flow']} {n}"
             slices = [_Slice(*place, start, end) for place in places]
             for bar in slices:  # the same flow, with its figures once
                 yield _bar(name, kind, bar, args if bar is slices[0] else {})
@@ -287,11 +298,13 @@ class _Group:
 
     def _handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
-        hops, counts = self._problem.hops, self._job.flow_counts
+        hops = self._problem.hops
+        counts = self._job.flow_counts
         for edge, path, size in zip(self._job.edges, hops, counts, strict=True):
             kind = "credit" if edge.credit else "dependency"
             for n in range(0 if path else size):
-                at, to = (edge.source, n), (edge.destination, n + edge.lag)
+                at = (edge.source, n)
+                to = (edge.destination, n + edge.lag)
                 if self._bars[at] and self._bars[to]:
                     bars = self._task_bar(*at), self._task_bar(*to)
                     yield from self._arrow_between(*bars, kind)
@@ -309,14 +322,16 @@ class _Group:
 
     def _list_undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
-        at, schedule = tuple(self._flows.T), self._schedule
+        at = tuple(self._flows.T)
+        schedule = self._schedule
         machine = np.array(
             [self._machine_of[edge.source] for edge in self._job.edges], dtype=np.int64
         )[self._flows[:, 0]]
         for m in range(len(self._problem.cluster.machines)):
             here = machine == m
             both = schedule.flow_ready[at][here], schedule.flow_end[at][here]
-            times, size = np.concatenate(both), schedule.flow_bytes[at][here]
+            times = np.concatenate(both)
+            size = schedule.flow_bytes[at][here]
             order = np.argsort(times, kind="stable")
             level = np.cumsum(np.concatenate([size, -size])[order])
             for time, value in zip(times[order].tolist(), level.tolist(), strict=True):

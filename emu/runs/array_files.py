@@ -27,7 +27,9 @@ _OF_TASKS = ("task_start", "task_end", "late", "cpu", "task_settled")
 _OF_FLOWS = ("flow_ready", "flow_start", "flow_end", "flow_settled")
 #: Arrays of reports.npz that a `Schedule` holds; ``quotas`` where some are tuned.
 SCHEDULED = ("task_start", "task_end", *_OF_FLOWS, "task_settled", "quotas")
-FILE, SAMPLES, LINES = "traffic.npz", "samples.npz", "lines.npz"
+FILE = "traffic.npz"
+SAMPLES = "samples.npz"
+LINES = "lines.npz"
 _TRAFFIC = ("packets", "machines", "nics", "programs", "owners")
 #: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
 #: that they had, and that they waited for a core; by machine TCP segments that were
@@ -81,7 +83,8 @@ def read_frames(job: Job, path: Path) -> dict[str, NDArray[Any]]:
     flows = len(job.edges), job.iterations
     arrays = {"began": np.full(shape, np.nan)}
     arrays |= _read(path, names, notified=flows, began=shape)
-    out_rows, in_rows = arrays["sent"], arrays["received"]
+    out_rows = arrays["sent"]
+    in_rows = arrays["received"]
     rows = out_rows.dtype == in_rows.dtype == FRAME_ROWS
     if not rows or not out_rows.ndim == in_rows.ndim == 1:
         raise DataError("holds no rows of frames", path=path)
@@ -97,13 +100,15 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     schedule; ``sends``: rows of `emu.emulation.network.send_log.SendLog`; ``quotas`` of
     the schedule where some are tuned.
     """
-    job, tuners = problem.job, len(problem.cluster.tuners)
+    job = problem.job
+    tuners = len(problem.cluster.tuners)
     names = (*_OF_TASKS, *_OF_FLOWS, "reads", "sends", *(["quotas"] if tuners else []))
     tasks = len(job.tasks), job.iterations
     edges = len(job.edges), job.iterations
     shapes = dict.fromkeys(_OF_TASKS, tasks) | dict.fromkeys(_OF_FLOWS, edges)
     arrays = _read(path, names, **shapes)
-    reads, sends = arrays["reads"], arrays["sends"]
+    reads = arrays["reads"]
+    sends = arrays["sends"]
     fits = reads.size == 0 or reads.shape == edges
     if not fits or reads.dtype != np.int64 or sends.dtype != np.float64:
         raise DataError("holds no iterations that were read", path=path)
@@ -176,7 +181,8 @@ def read_lines(run: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of `write_lines`."""
     path = run / LINES
     arrays = _read(path, ("program", "time"))
-    program, time = arrays["program"], arrays["time"]
+    program = arrays["program"]
+    time = arrays["time"]
     if program.shape != time.shape or time.ndim != 1:
         raise DataError("is damaged: holds no times of lines", path=path)
     if (program.dtype.kind, time.dtype.kind) != ("u", "f") or not (time >= 0).all():
@@ -207,7 +213,9 @@ def read_traffic(run: Path) -> Traffic:
 
 
 def _check(traffic: Traffic) -> None:
-    packets, owners, machines = traffic.packets, traffic.owners, len(traffic.machines)
+    packets = traffic.packets
+    owners = traffic.owners
+    machines = len(traffic.machines)
     if len(set(traffic.machines)) != machines or traffic.nics.shape != (2, machines):
         raise ValueError(f"it holds NICs of shape {traffic.nics.shape}")
     if not ((traffic.nics < MOST) & (traffic.nics > 0)).all():

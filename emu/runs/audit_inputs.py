@@ -157,7 +157,8 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    own, content = stated, run.manifest.get("scenario")
+    own = stated
+    content = run.manifest.get("scenario")
     if own is None and content is not None:
         with one_error(run.path / "manifest.json"):
             own = Scenario.model_validate(content)
@@ -201,7 +202,8 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
 
     And a sentence where none does.
     """
-    schedule, path = run.emulated, run.path / REPORTS
+    schedule = run.emulated
+    path = run.path / REPORTS
     torn = [s for s in run.missing if s.startswith(_COMPARED) and "is missing" not in s]
     if schedule is None or torn:
         raise DataError("; ".join(run.missing), path=run.path)
@@ -209,7 +211,8 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
         note = f"{REPORTS} is missing: every end is taken to have been known at once"
         return schedule, [note]
     arrays = read_reports(run.problem, path)
-    task, flow = arrays["task_settled"], arrays["flow_settled"]
+    task = arrays["task_settled"]
+    flow = arrays["flow_settled"]
     return replace(schedule, task_settled=task, flow_settled=flow), []
 
 
@@ -234,7 +237,8 @@ def _evidence(
     frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
     late: Floats | float = np.inf
     if (run.path / REPORTS).exists():
-        end, arrays = schedule.task_end, read_reports(run.problem, run.path / REPORTS)
+        end = schedule.task_end
+        arrays = read_reports(run.problem, run.path / REPORTS)
         late = np.nan_to_num(run.problem.work(end - arrays["late"], end))
     return Evidence(
         schedule=schedule,
@@ -335,7 +339,8 @@ def margins(
     """
     pace = pace_at(settings.time_scale, settings)
     figures = host_figures(statistics)
-    modes, values = ("compute", "flow_ends"), settings.to_json()
+    modes = ("compute", "flow_ends")
+    values = settings.to_json()
     return {
         **{key: value for key, value in values.items() if key not in modes},
         "lead": pace.lead_time,

@@ -79,7 +79,8 @@ def _fields_of(kind: type) -> list[str]:
 
 def _in_file(hint: Any, number: Any = _Amount) -> Any:
     """Return the type of a field as JSON has it: with bounds, lists and objects."""
-    kind, parts = get_origin(hint), get_args(hint)
+    kind = get_origin(hint)
+    parts = get_args(hint)
     if kind in {Mapping, dict}:
         return dict[parts[0], _in_file(parts[1], number)]  # type: ignore[misc, valid-type]
     if kind in {tuple, list}:
@@ -154,7 +155,8 @@ PAIR = Annotated[list[NUMBER], Field(min_length=2, max_length=2)]
 @cache
 def manifest_shape() -> Any:
     """Return the type of manifest.json."""
-    hints, names = get_type_hints(EmulationSettings), EmulationSettings().to_json()
+    hints = get_type_hints(EmulationSettings)
+    names = EmulationSettings().to_json()
     emulation = {name: _in_file(hints[name]) | None for name in names}
     emulation |= {"time_scale": _Scale, "byte_scale": _Scale, "burst": PAIR}
     rule = shape("Rule", {"policy": str, "source": str})
@@ -201,7 +203,8 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
 
     Rows hold the fields of `emu.problem`'s classes, but for those of programs.
     """
-    job, cluster = problem.job, problem.cluster
+    job = problem.job
+    cluster = problem.cluster
 
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -235,7 +238,8 @@ def problem_from_json(data: Any, path: str) -> Problem:
     check_shape(data, _problem_shape(), Path(path))
     try:
         parts = {key: _read(data.get(key, []), kind) for key, kind in _ROWS.items()}
-        tasks, edges = parts.pop("tasks"), parts.pop("edges")
+        tasks = parts.pop("tasks")
+        edges = parts.pop("edges")
         cluster = Cluster(parts.pop("machines"), parts.pop("links"), **parts)
         job = Job(tasks, edges, data["iterations"])
         problem = Problem(cluster, job, Placement(tuple(data["placement"])))
@@ -264,7 +268,8 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
     Handoffs within a machine are not in the file; they follow from the task ends.
     """
     try:
-        schedule, job = schedule_of(problem, data), problem.job
+        schedule = schedule_of(problem, data)
+        job = problem.job
         latest = {e: edge for e, edge in enumerate(job.edges) if edge.latest}
         reads = np.full((len(job.edges), job.iterations), -1)
         for e, edge in latest.items():
@@ -284,7 +289,8 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
     twice, or holds what is no number.
     """
     job = problem.job
-    count, iterations = len(data["tasks"]), job.iterations
+    count = len(data["tasks"])
+    iterations = job.iterations
     if iterations > max(count, _MANY):  # before memory is taken for them
         text = f"the job has {iterations} iterations, and {count} of all tasks"
         raise ValueError(text)

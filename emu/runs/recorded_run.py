@@ -80,7 +80,8 @@ class RecordedRun:
         nothing.
         """
         schedule = self.manifest.get("scenario", {}).get("schedule", {})
-        of_scenario, of_result = schedule.get("policy"), self.result.get("policy")
+        of_scenario = schedule.get("policy")
+        of_result = self.result.get("policy")
         if is_program(str(of_result or of_scenario)):
             if not is_program(str(of_scenario)):
                 path = str(self.path / "manifest.json")
@@ -139,7 +140,8 @@ class RecordedRun:
         ``run_code``: whether a rule of others, which the manifest names, may run for
         that; else what would help is left out, and a note says so.
         """
-        notes, replay_run = self.missing, None
+        notes = self.missing
+        replay_run = None
         verdict = self.result.get("verdict") or {"trust": "trusted"}
         if verdict["trust"] != "trusted":
             reasons = "; ".join(verdict.get("reasons", ())[:2])
@@ -149,7 +151,8 @@ class RecordedRun:
                 policy_named(self.policy)
         except CodeWithheld as error:
             notes += (f"what would help is left out: {error}",)
-            helpful, replay_run = False, self.simulated or self.emulated
+            helpful = False
+            replay_run = self.simulated or self.emulated
         if self.measured is None and helpful:
             notes += (
                 "bytes of handoffs within a machine are not known: those of like flows",
@@ -209,7 +212,9 @@ class RecordedRun:
         (seconds), rate (bytes per second) and source: ``assigned`` by the scheduler or,
         where that is not recorded, ``mean`` of what was moving.
         """
-        pandas, schedule, problem = _import_pandas(), self.best, self.best.problem
+        pandas = _import_pandas()
+        schedule = self.best
+        problem = self.best.problem
         assigned = sum_rates(schedule)
         machines = [machine.name for machine in problem.cluster.machines]
         rates_of = zip(problem.links, assigned or mean_rates(schedule), strict=True)
@@ -245,7 +250,8 @@ def _import_pandas() -> ModuleType:
 
 def training_frame(path: Path) -> pd.DataFrame:
     """Return training.csv: time, task, iteration, figure, value; no rows if missing."""
-    pandas, columns = _import_pandas(), ["time", "task", "iteration", "figure", "value"]
+    pandas = _import_pandas()
+    columns = ["time", "task", "iteration", "figure", "value"]
     if not path.exists():
         return pandas.DataFrame(columns=columns)
     try:
@@ -259,9 +265,11 @@ def training_frame(path: Path) -> pd.DataFrame:
 
 
 def _flows(schedule: Schedule) -> pd.DataFrame:
-    problem, job = schedule.problem, schedule.problem.job
+    problem = schedule.problem
+    job = schedule.problem.job
     flows = schedule.flows()
-    at, edges = tuple(flows.T), flows[:, 0]
+    at = tuple(flows.T)
+    edges = flows[:, 0]
     machine_of = np.array(problem.placement.machine_of)
     machines = np.array([machine.name for machine in problem.cluster.machines])
     names = np.array([task.name for task in job.tasks])
@@ -353,7 +361,8 @@ def realization_of(schedule: Schedule) -> Realization:
     mean of the flows of the same iteration between tasks of the same kinds, which
     matters only where a task is moved.
     """
-    job, hops = schedule.problem.job, schedule.problem.hops
+    job = schedule.problem.job
+    hops = schedule.problem.hops
     volumes = np.maximum(np.nan_to_num(schedule.flow_bytes), 0.0)
     remote = np.array([bool(path) for path in hops], dtype=bool)
     kinds = [

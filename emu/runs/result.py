@@ -110,7 +110,8 @@ def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
     for e, n in schedule.flows():
         for port in problem.hops[e]:
             sizes[port] += schedule.flow_bytes[e, n]
-    steps, makespan = problem.links.steps, schedule.length
+    steps = problem.links.steps
+    makespan = schedule.length
     until = np.array([makespan])
     return [
         {
@@ -136,10 +137,8 @@ def training_curve(
     reports: list[tuple[float, str, int, dict[str, float]]],
 ) -> list[dict[str, float]]:
     """Return per iteration the run time of its last report and the mean loss."""
-    times, losses = (
-        defaultdict[int, list[float]](list),
-        defaultdict[int, list[float]](list),
-    )
+    times = defaultdict[int, list[float]](list)
+    losses = defaultdict[int, list[float]](list)
     for time, _, iteration, figures in reports:
         if "loss" in figures:
             times[iteration].append(time)

@@ -44,7 +44,8 @@ def training_audit(run: Path, job: Job) -> Findings:
     change neither, and only their own tests find them. Of the run training.csv and
     weights.npz are read; ``job`` is that of its scenario.
     """
-    count, violations = 0, []
+    count = 0
+    violations = []
     frame = training_frame(run / "training.csv")
     for name, settings in list_training(job):
         mine = frame[(frame.figure == "loss") & frame.task.str.startswith(name)]
@@ -62,11 +63,9 @@ def training_audit(run: Path, job: Job) -> Findings:
         wrong = _first_wrong(losses, weights, settings, misses)
         count += len(losses) + 1
         if wrong is not None:
-            off, subject, words = (
-                wrong[0],
-                name + wrong[1],
-                f"{name}{wrong[1]} {wrong[2]}",
-            )
+            off = wrong[0]
+            subject = name + wrong[1]
+            words = f"{name}{wrong[1]} {wrong[2]}"
             violations.append(Violation("training", subject, off, "values", words))
     if not count:
         raise DataError("trained nothing, so no loss can be compared", path=run)
@@ -88,7 +87,8 @@ def _first_wrong(
     missed: int,
 ) -> tuple[float, str, str] | None:
     """Return what is wrong first, by how much, what, and in words."""
-    rows, batches = found.index, int(found.index.max()) + 1
+    rows = found.index
+    batches = int(found.index.max()) + 1
     alone, losses = _alone(settings, batches, missed)
     if len(weights) != len(alone):
         return 1.0, "weights", f"are {len(weights)} numbers, {len(alone)} alone"
@@ -147,7 +147,8 @@ def progress_of(
         schedule = partial(getattr, run, "best")
         curves.append(progress_along(scenario, schedule, watch, until))
         if not (run.path / FILE).exists():
-            last, lines = curves[-1], ["step,loss,accuracy"]
+            last = curves[-1]
+            lines = ["step,loss,accuracy"]
             shares = last.accuracy["valid"].tolist()
             at = dict(zip(last.looks.tolist(), shares, strict=True))
             for number, loss in enumerate(last.loss.tolist()):

@@ -70,7 +70,9 @@ NAME = "scenario.txt"
 _MOST_BYTES = 1 << 25
 #: Keys that were measured, or read of a program beside the text.
 _NOTED = ("measured", "source")
-FOLDER, RECORD, SETUP = "checkpoints", "commit.json", "setup"
+FOLDER = "checkpoints"
+RECORD = "commit.json"
+SETUP = "setup"
 #: Cuts that are kept: the newest, and one to fall back to.
 _KEPT = 2
 
@@ -200,7 +202,8 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
 
     A scenario that no text states, or which was changed since, is written as JSON.
     """
-    source, document = None, scenario.origin.document
+    source = None
+    document = scenario.origin.document
     if document is not None and (origin := document.source) is not None:
         try:
             json.dumps(origin.overrides, default=dict)
@@ -299,7 +302,8 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
         raise DataError(problem, path=folder) from error
     parts: dict[str, _Part] = {}
     for name, arrays in cut.states.items():
-        file, content = f"{file_part(name)}.npz", npz_content(arrays)
+        file = f"{file_part(name)}.npz"
+        content = npz_content(arrays)
         with whole_file(folder / file) as partial:
             partial.write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
@@ -360,7 +364,8 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
     path = folder / RECORD
     with one_error(path):
         record: _Record = read_shape(read_json(path), _Record, path)
-    iteration, parts = record.iteration, record.parts
+    iteration = record.iteration
+    parts = record.parts
     if record.job != job or parts.keys() != {*owners}:
         raise DataError("is of another job than the run", path=path)
     if folder.name != f"{iteration:08d}":

@@ -19,7 +19,8 @@ from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RECORDS, RunDirectory
 
 #: Files of a shared run, the verdicts last, and the bytes that all may have.
-_NAMES, MOST = (*RECORDS, "result.json"), 1 << 28
+_NAMES = (*RECORDS, "result.json")
+MOST = 1 << 28
 #: Path from the root of a file system, whose last name stays.
 _PATH = re.compile(r"(?<![\w./:])/(?:[\w.+@-]+/)*([\w.+@-]+)")
 _TEXT = (".json", ".txt")
@@ -32,7 +33,8 @@ def share_run(run: Path, out: Path) -> None:
     ran; the digests are of what stands there then.
     """
     problem = load_run(run).problem
-    contents, room = dict[str, bytes](), MOST
+    contents = dict[str, bytes]()
+    room = MOST
     for name in (name for name in _NAMES if (run / name).exists()):
         with open_input(run / name, room) as file:
             contents[name] = file.read()

@@ -296,7 +296,8 @@ def _structure(scenario: Scenario) -> Problems:
 
 
 def _kill_problems(scenario: Scenario, job: Job) -> Problems:
-    names, hosts = scenario.cluster.names, scenario.emulation.hosts
+    names = scenario.cluster.names
+    hosts = scenario.emulation.hosts
     return events_section.kill_errors(scenario.events, names, hosts, job)
 
 

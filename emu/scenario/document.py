@@ -215,7 +215,9 @@ def parse_document(text: str, file: str) -> Document:
         line = getattr(error, "lineno", 0)
         problem = f"is not JSON: {getattr(error, 'msg', error)}"
         raise ScenarioError(problem, file=file, line=line) from error
-    level, values = [data], 0  # what would take too long to check is refused
+    # what would take too long to check is refused
+    level = [data]
+    values = 0
     for _ in range(_DEEPEST):
         values += len(level)
         if values > limit(MOST_VALUES):
@@ -282,7 +284,8 @@ class _Plain:
         if isinstance(node, CommentedSeq):
             items = []
             for position, item in enumerate(node):
-                below, at = (*trail, position), node.lc.item(position)
+                below = (*trail, position)
+                at = node.lc.item(position)
                 self._document.lines[below] = at[0] + 1
                 if item is None:
                     self._check_nothing(None, at, below)

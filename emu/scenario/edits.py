@@ -83,9 +83,12 @@ class ScenarioEdits:
 
         Raises PlacementError when there is no placement.
         """
-        scenario, job, cluster = self._scenario, problem.job, problem.cluster
+        scenario = self._scenario
+        job = problem.job
+        cluster = problem.cluster
         if scenario.jobs:
-            rule, seed = scenario.schedule.rule, scenario.seed
+            rule = scenario.schedule.rule
+            seed = scenario.seed
             outcome = best_placement(job, cluster, reference, rule, seed=seed)
             return outcome.placement
         if scenario.placed_by == "best" and not self._measured:
@@ -123,7 +126,8 @@ class ScenarioEdits:
     def _prepare(self, change: Change, edit: Edit) -> Change:
         """Return a change with an edit and what preparing that makes of it."""
         experiment = prepare(self._load(edit))
-        problem, realization = experiment.problem, experiment.realization
+        problem = experiment.problem
+        realization = experiment.realization
         return replace(change, edit=edit, problem=problem, realization=realization)
 
     @cached_property
@@ -142,7 +146,8 @@ class ScenarioEdits:
 
     def standing(self, problem: Problem) -> Edit:
         """Return where the tasks of ``problem`` stand as an edit."""
-        machines, at = problem.cluster.machines, problem.placement.machine_of
+        machines = problem.cluster.machines
+        at = problem.placement.machine_of
         where = {p: machines[at[t]].name for p, (t, *_) in problem.job.units.items()}
         several = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
         jobs = self._scenario.jobs
@@ -169,7 +174,8 @@ class ScenarioEdits:
         edit = placement_edit(self._scenario, "best")
         if job.movable_on is not None:
             edit["job.machines"] = None
-        scenario, names = self._load(edit), self._cluster.names
+        scenario = self._load(edit)
+        names = self._cluster.names
         if on_machines(scenario, names) is None:
             return
         experiment = prepare(scenario)
@@ -240,7 +246,8 @@ class ScenarioEdits:
                 experiment = prepare(scenario)
             except (ScenarioError, PlacementError):
                 continue
-            problem, realization = experiment.problem, experiment.realization
+            problem = experiment.problem
+            realization = experiment.realization
             if self._measured:
                 reference = base.problem.reference(base.realization)
                 realization = problem.stretch(reference)
@@ -299,7 +306,8 @@ class ScenarioEdits:
         return edit, (section | {"name": ""}, beside)
 
     def _network(self, change: Change) -> Edit | None:
-        cluster, factor = self._cluster, change.factor
+        cluster = self._cluster
+        factor = change.factor
         links = change.problem.links
         names = {links[port].name for port in change.rows}
         edit = self._links_of_jobs(names, factor)
@@ -322,11 +330,13 @@ class ScenarioEdits:
                 rate = RATE.exact(link.bandwidth * factor)
                 edit[f"cluster.links[{i}].bandwidth"] = rate
         for i, rack in enumerate(cluster.racks):
-            up, down = f"{rack.name} up", f"{rack.name} down"
+            up = f"{rack.name} up"
+            down = f"{rack.name} down"
             if {up, down} & names:
                 edit[f"cluster.racks[{i}].uplink"] = scale_nic(rack.uplink, up, down)
         for i, event in enumerate(self._scenario.events):
-            out, into = f"{event.machine} out", f"{event.machine} in"
+            out = f"{event.machine} out"
+            into = f"{event.machine} in"
             if event.nic is not None and {out, into} & names:
                 edit[f"events[{i}].nic"] = scale_nic(event.nic, out, into)
             elif event.bandwidth is not None and event.link in names:
@@ -335,7 +345,8 @@ class ScenarioEdits:
         return edit
 
     def _latency(self, change: Change) -> Edit:
-        cluster, factor = self._cluster, change.factor
+        cluster = self._cluster
+        factor = change.factor
         nics = {
             name: write_nic(one.nic.inward, one.nic.outward, scaled)
             for name, one in cluster.by_name.items()
@@ -357,7 +368,8 @@ class ScenarioEdits:
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
         """Return keys of jobs for the links that they bring along; None without."""
-        cluster, edit = self._cluster, dict[str, Any]()
+        cluster = self._cluster
+        edit = dict[str, Any]()
         rest = links - {link.name for link in cluster.links}
         rest -= {f"{name} {way}" for name in cluster.names for way in ("out", "in")}
         rest -= {f"{r.name} {way}" for r in cluster.racks for way in ("up", "down")}
@@ -414,7 +426,8 @@ class ScenarioEdits:
 
     def _write(self, change: Change) -> Edit | None:
         """Return a change as keys and values; None where the scenario has none."""
-        scenario, edit = self._scenario, Edit()
+        scenario = self._scenario
+        edit = Edit()
         writers = {
             "network": self._network,
             "latency": self._latency,
@@ -432,7 +445,8 @@ class ScenarioEdits:
                     scale = partial(_scale_value, SIZE, factor=change.factor)
                     edit = scenario.job.scale_volumes([*change.rows], scale)
             case "window":
-                wide, factor = math.isinf(change.factor), change.factor
+                wide = math.isinf(change.factor)
+                factor = change.factor
                 return {
                     f"{at}job.credit_window": "unlimited"
                     if wide
@@ -441,7 +455,8 @@ class ScenarioEdits:
                     if isinstance(job.credit_window, int)
                 }
             case _:  # slots
-                machines, pool = change.problem.cluster.machines, change.pool
+                machines = change.problem.cluster.machines
+                pool = change.pool
                 more = {machines[m].name: machines[m].slots[pool] for m in change.rows}
                 for name, p in self._cluster.names_and_positions():
                     if name in more:

@@ -223,7 +223,8 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
 
 def describe(error: ErrorDetails) -> str:
     """Return the found value and the right one, in words."""
-    kind, value = error["type"], show(error.get("input"))
+    kind = error["type"]
+    value = show(error.get("input"))
     where = error["loc"]
     of_machine = where[:2] == ("cluster", "machines") and len(where) == 4
     if where[-1:] == ("latency",) and (of_machine or kind == "extra_forbidden"):

@@ -165,8 +165,10 @@ class EventSection(Section):
 
         ``links``: names of all links that are no NICs.
         """
-        name, factor = self.cut or self.slow, 1.0 / (self.by or math.inf)
-        since, until = self.time, self.until
+        name = self.cut or self.slow
+        factor = 1.0 / (self.by or math.inf)
+        since = self.time
+        until = self.until
         if self.pause is not None:
             return (Fault(self.pause, since, until, 0.0, of_machine=True),)
         if name is None:
@@ -218,7 +220,8 @@ def kill_errors(
         "task": {*tasks, *({*job.processes} - {*machines})},
     }
     for position, event in enumerate(events):
-        name, trail = event.kill, ("events", position, "kill")
+        name = event.kill
+        trail = ("events", position, "kill")
         if name is None:
             continue
         kinds = [kind for kind, names in by_kind.items() if name in names]
@@ -251,7 +254,8 @@ def _fault_errors(
 ) -> Iterator[tuple[str, str]]:
     """Yield (key, what is wrong) of one fault."""
     kinds = [key for key in ("cut", "slow", "pause") if getattr(event, key) is not None]
-    key, name = kinds[0], getattr(event, kinds[0])
+    key = kinds[0]
+    name = getattr(event, kinds[0])
     of_tasks = key == "pause" or (key == "slow" and event.direction is None)
     names = [*nics] if key == "pause" else [*nics, *links]
     what = "no machine" if key == "pause" else "no machine and no link"

@@ -82,14 +82,16 @@ def place(
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
     options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
-        cost, weights = scenario.joint_cost, dict[str, float]()
+        cost = scenario.joint_cost
+        weights = dict[str, float]()
         for item in scenario.jobs:
             weights |= {} if item.weight is None else {item.name: item.weight}
         # None where several jobs are judged by the makespan.
         by_jobs = cost != "max" or any(item.release for item in scenario.jobs)
         count = min(section.simulated_iterations, job.iterations)
         short = replace(job, iterations=count)
-        transfers, stated = section.iterations, section.model_fields_set
+        transfers = section.iterations
+        stated = section.model_fields_set
         if section.policy == "etp" or "simulated_iterations" in stated:
             transfers = transfers or affordable(short, rates)
         options |= {"transfers": transfers, "iterations": count}
@@ -120,7 +122,8 @@ def _with_peers(
 
     Raises NoPeer when there is no other.
     """
-    places, own = scenario.placement.tasks, {*scenario.stated_cluster.names}
+    places = scenario.placement.tasks
+    own = {*scenario.stated_cluster.names}
     count = sum(machine.name in own for machine in cluster.machines)
     try:
         return with_peers(job, cluster, placement, places, count)
@@ -152,8 +155,10 @@ def place_one_by_one(
     Raises PlacementError, ScenarioError, DataError as `place`, of the first job for
     which it does.
     """
-    free, machine_of = cluster, dict[str, int]()
-    candidates, budgets = [], []
+    free = cluster
+    machine_of = dict[str, int]()
+    candidates = []
+    budgets = []
     for item, alone in scenario.parts():
         part = build_job(alone)
         names = [machine.name for machine in free.machines]
@@ -164,7 +169,8 @@ def place_one_by_one(
         candidates.append(result.candidates)
         budgets.append(result.budget)
         # What a placed job takes is not there for the next.
-        machines, use = [], part_placement.usage(part, free)
+        machines = []
+        use = part_placement.usage(part, free)
         for machine, load in zip(free.machines, use, strict=True):
             offers = machine.resources.items()
             rest = {name: amount - load.get(name, 0.0) for name, amount in offers}
@@ -174,7 +180,8 @@ def place_one_by_one(
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = part_placement.machine_of[members[0]]
     placement = Placement(tuple(machine_of[task.process_name] for task in job.tasks))
-    count, most = sum(candidates), max(budgets)
+    count = sum(candidates)
+    most = max(budgets)
     return PlacementResult(placement, "sequential", candidates=count, budget=most)
 
 
@@ -187,7 +194,9 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
     hourly = {name: price for name, price in prices.items() if price is not None}
     if not hourly:
         return None
-    job, answers, losses = schedule.problem.job, [np.zeros(0)], [np.zeros(0)]
+    job = schedule.problem.job
+    answers = [np.zeros(0)]
+    losses = [np.zeros(0)]
     by_job = (system_of(job.settings_of(name)) for name in job.job_names)
     systems = {one.name: one for one in by_job if one is not None}.values()
     for system in systems:
@@ -296,7 +305,8 @@ class Experiment:
     @property
     def rules(self) -> Rules:
         """Rules for its deaths."""
-        scenario, job = self.scenario, self.problem.job
+        scenario = self.scenario
+        job = self.problem.job
         return Rules(
             scenario.restarts,
             scenario.recovery_time,
@@ -360,7 +370,9 @@ class Experiment:
     @property
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
-        problem, outcome, policy = self.problem, self.placed, self.scenario.placed_by
+        problem = self.problem
+        outcome = self.placed
+        policy = self.scenario.placed_by
         own = self.scenario.stated_cluster.names
         there = {*self.tasks.values()}
         slots = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
@@ -494,7 +506,8 @@ def _place_built(
     problem = following_placement(scenario, problem)
     if problem.job.settings != job.settings:
         realization = realize(scenario, problem.job)
-    kills, run = scenario.kills(problem), problem.stretch(realization)
+    kills = scenario.kills(problem)
+    run = problem.stretch(realization)
     return Experiment(scenario, problem, run, outcome, kills=kills)
 
 
@@ -549,7 +562,8 @@ def refuse_deaths(experiment: Experiment, what: str) -> None:
 
 def count_failures(experiment: Experiment, end: float) -> dict[str, int]:
     """Return how many failures are drawn before an end, by machine or link."""
-    failures, seed = experiment.scenario.failures, experiment.scenario.seed
+    failures = experiment.scenario.failures
+    seed = experiment.scenario.seed
     if failures is None:
         return {}
     cluster = experiment.problem.cluster

@@ -32,7 +32,8 @@ _ITERATIONS = 10
 #: Short searches together simulate as many flows as one full search, over this.
 _SHARE = 2
 #: Sets that are searched in full at most, and how wrong a short search may be for that.
-_FINALISTS, _MARGIN = 2, 1.05
+_FINALISTS = 2
+_MARGIN = 1.05
 #: The same for all machines, than which no choice may be worse.
 _MARGIN_OF_ALL = 1.25
 #: Machines that a line names at most.
@@ -189,7 +190,8 @@ def apart_words(scenario: Scenario, problem: Problem) -> str:
 
 def machines_words(placing: Mapping[str, Any]) -> str:
     """Return where tasks stand: ``on gpu alone``; empty for older results."""
-    names, count = placing.get("machines", ()), placing.get("machines_in_all", 0)
+    names = placing.get("machines", ())
+    count = placing.get("machines_in_all", 0)
     if len(names) == 1:
         return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"
     if len(names) == count:

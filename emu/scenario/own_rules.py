@@ -47,7 +47,8 @@ def list_installed() -> tuple[str, ...]:
         if point.name in {*policies.RATE_POLICIES, *names}:
             where = f"entry point {point.name} = {point.value} of group {GROUP}"
             raise EmulatorError(f"{where}: there is another policy of that name")
-        file, find = point.module.replace(".", "/") + ".py", point.load
+        file = point.module.replace(".", "/") + ".py"
+        find = point.load
         policies.register(point.name, cache(partial(_load, point.name, file, find)))
         names.append(point.name)
     return tuple(names)
@@ -70,7 +71,8 @@ def is_program(policy: str) -> bool:
 
 def check_policy(found: object) -> str:
     """Return a policy as scenarios may state it; else ValueError says what is right."""
-    text, known = found if isinstance(found, str) else "", list_policies()
+    text = found if isinstance(found, str) else ""
+    known = list_policies()
     if text in known or PROGRAM.fullmatch(text):
         return text
     right = nearest(str(found), known)
@@ -110,7 +112,8 @@ def register_program(policy: str, source: str | None) -> str:
     if source is not None:
         digest = hashlib.sha256(source.encode()).hexdigest()[:8]
         name = f"{Path(file).name}:{attribute}@{digest}"
-        find, check = partial(foreign_code.import_program, policy, source), str
+        find = partial(foreign_code.import_program, policy, source)
+        check = str
     load = cache(partial(_load, name, file, find))
 
     def ask() -> policies.Policy:

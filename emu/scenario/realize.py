@@ -53,7 +53,8 @@ def build_job(scenario: Scenario) -> Job:
             for name, machine in item.placement.tasks.items()
         }
         return pin(whole, {**places, **scenario.pins})
-    context, cluster = scenario.build_context(), scenario.to_cluster()
+    context = scenario.build_context()
+    cluster = scenario.to_cluster()
     if not isinstance(section, TrainingSection):
         job = scenario.to_job(train_vertices=1, opened=section.shaped_by_data)
         return section.reserve_devices(job, context, cluster)
@@ -76,7 +77,8 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
 
     A task takes longer on a device by one factor in all iterations, that of their sum.
     """
-    section, rates = scenario.job, scenario.job.operation_rates
+    section = scenario.job
+    rates = scenario.job.operation_rates
     movable = [task for task in job.tasks if task.pinned is None and not task.gate]
     if rates is None or not movable or not [*rates.device_rates()]:
         return job
@@ -90,7 +92,8 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
         every = [section.rates_of(task, device) for task in plain.tasks]
         totals[device] = operations.seconds(every).sum(axis=1)
     whole = realization.times.sum(axis=1)
-    tasks, devices = {task.name: task for task in job.tasks}, context.devices.items()
+    tasks = {task.name: task for task in job.tasks}
+    devices = context.devices.items()
     for t, task in enumerate(plain.tasks):
         if task in movable and whole[t] > 0:
             slowness = {
@@ -135,7 +138,8 @@ def with_figures(scenario: Scenario) -> Scenario:
     if parts := scenario.parts():
         jobs = (i.model_copy(update={"job": with_figures(s).job}) for i, s in parts)
         return scenario.model_copy(update={"jobs": tuple(jobs)})
-    figures, job = model_figures(scenario), scenario.job
+    figures = model_figures(scenario)
+    job = scenario.job
     if figures is None or not isinstance(job, TrainingSection):
         return scenario
     model = job.model.model_copy(update={"measured": figures})
@@ -223,7 +227,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
 def _realize_one(scenario: Scenario, job: Job) -> Realization:
     section = scenario.job
     if scenario.jobs:
-        parts, realizations = _parts(scenario), []
+        parts = _parts(scenario)
+        realizations = []
         for number, (item, alone) in enumerate(scenario.parts()):
             # With its caches where they stand.
             part = replace(parts[number].job, settings=job.settings_of(item.name))
@@ -234,7 +239,8 @@ def _realize_one(scenario: Scenario, job: Job) -> Realization:
         return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
     figures = model_figures(scenario)
     seconds = {} if figures is None else {"worker": figures.seconds}
-    context, cluster = scenario.build_context(), scenario.to_cluster()
+    context = scenario.build_context()
+    cluster = scenario.to_cluster()
     realization = section.realize(job, context, cluster, seconds)
     for what, owner in (("times", "tasks"), ("volumes", "edges")):
         shape = getattr(realization, what).shape

@@ -218,7 +218,8 @@ class Scenario(sections.FileSection):
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
             rows += [(when, name, None, None) for when, name in deaths]
-        processes, hosts = dict[str, list[str]](), self.emulation.hosts
+        processes = dict[str, list[str]]()
+        hosts = self.emulation.hosts
         machines = {machine.name for machine in problem.cluster.machines}
         at = dict[str, str]()  # and the machine of every process
         for process, own in problem.job.processes.items():

@@ -149,7 +149,8 @@ def preparation_errors(scenario: Scenario) -> Problems:
             yield ("jobs", position, *trail), problem
     if alone_wrong:
         return
-    job, cluster = scenario.to_job(train_vertices=1), scenario.to_cluster()
+    job = scenario.to_job(train_vertices=1)
+    cluster = scenario.to_cluster()
     if scenario.profile is not None:
         try:
             workload_file.read_profile(scenario.profile).profile(without_copies(job))
@@ -200,18 +201,21 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
         if any(task.demands for task in job.tasks):
             place_one_by_one(scenario, build_job(scenario), cluster)
         return
-    policy, tasks = scenario.placement.policy, scenario.placement.tasks
+    policy = scenario.placement.policy
+    tasks = scenario.placement.tasks
     # That tasks wait for slots forever only a simulation shows, and of a search it may
     # be one of more iterations than the search has tried.
     waits = scenario.job.system == "custom" and any(task.takes for task in job.tasks)
     is_own = policy not in SEARCHES
     if waits and not is_own and not is_program(scenario.schedule.policy):
-        placement, is_own = place_tasks(scenario, job, cluster).placement, True
+        placement = place_tasks(scenario, job, cluster).placement
+        is_own = True
         placement.check(job, cluster)
     else:  # a search finds a placement where IFS does
         policy, copies = policy if is_own else "ifs", copy_names(job)
         tasks = {task: at for task, at in tasks.items() if task not in copies}
-        whole, seed = without_copies(job), scenario.seed
+        whole = without_copies(job)
+        seed = scenario.seed
         placement = place(policy, whole, cluster, seed=seed, tasks=tasks).placement
         if is_own:
             placement.check(whole, cluster)
@@ -416,7 +420,8 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
         scenario, errors = _check_document(document)
         if scenario is None or errors:
             return errors
-        beyond, rule = list[tuple[Trail, str]](), scenario.schedule
+        beyond = list[tuple[Trail, str]]()
+        rule = scenario.schedule
         own = is_program(rule.policy)
         if own and (problem := rule_problem(rule.policy, rule.source)):
             beyond.append((("schedule", "policy"), f"{rule.rule}: {problem}"))
@@ -569,7 +574,8 @@ def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
 
 def _read_rule(document: Document, folder: Path, noted: Texts) -> None:
     """Put the text of a rule of one's own into a document, where it is in a file."""
-    schedule, at = document.data.get("schedule"), ("schedule", "policy")
+    schedule = document.data.get("schedule")
+    at = ("schedule", "policy")
     if not isinstance(schedule, dict) or not isinstance(schedule.get("policy"), str):
         return
     if is_option := any(at[: len(option)] == option for option in document.options):

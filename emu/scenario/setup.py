@@ -28,8 +28,10 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     Caches that are filled before time 0 belong here. Raises DataError when the data set
     is missing, which with a profile nothing else needs, or damaged.
     """
-    scenario, problem = experiment.scenario, experiment.problem
-    scale, machine_of = scenario.emulation.stated_byte_scale, problem.machine_of_task
+    scenario = experiment.scenario
+    problem = experiment.problem
+    scale = scenario.emulation.stated_byte_scale
+    machine_of = problem.machine_of_task
     sizes: dict[tuple[str, str, str], float] = {}
     parts = {f"{item.name}/": build_job(alone) for item, alone in scenario.parts()}
     for prefix, job in (parts or {"": problem.job}).items():
@@ -57,7 +59,8 @@ def setup_of(experiment: Experiment) -> Experiment | None:
         {key: value for key, value in machine.items() if key in _OF_MACHINES}
         for machine in cluster["machines"]
     ]
-    tasks, flows = {}, []
+    tasks = {}
+    flows = []
     for (_, *ends), size in sizes.items():
         flow = {"volume": SIZE.exact(size)}
         for side, machine in zip(("from", "to"), ends, strict=True):
@@ -83,7 +86,8 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
     """
     if not any(job.trains for *_, job in experiment.scenario.each_job()):
         return {}
-    sizes, setup = setup_bytes(experiment), setup_of(experiment)
+    sizes = setup_bytes(experiment)
+    setup = setup_of(experiment)
     schedule = setup and setup.simulate()
     ends = schedule.flow_end[:, 0].tolist() if schedule else []
     causes: dict[str, dict[str, float]] = {}
@@ -94,5 +98,6 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
         row["seconds"] = max(row["seconds"], end)
         flow = {"cause": cause, "from": source, "to": to, "bytes": size, "end": end}
         flows.append(flow)
-    seconds, total = schedule.makespan if schedule else 0.0, sum(sizes.values())
+    seconds = schedule.makespan if schedule else 0.0
+    total = sum(sizes.values())
     return {"seconds": seconds, "bytes": total, "causes": causes, "flows": flows}

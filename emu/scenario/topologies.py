@@ -173,7 +173,8 @@ def _say(line: str) -> None:
 def _add_host(cluster: Data) -> None:
     """Add the memory of a box as a machine ``host``, which devices reach over PCIe."""
     for number in range(_DEVICES):
-        device, pcie = f"d{number}", f"pcie{number}"
+        device = f"d{number}"
+        pcie = f"pcie{number}"
         out = {"from": device, "to": "host", "through": [f"{pcie} up"]}
         into = {"from": "host", "to": device, "through": [f"{pcie} down"]}
         cluster["routes"] += [out, into]

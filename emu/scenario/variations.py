@@ -76,7 +76,8 @@ def _read_values(vary: Sequence[str]) -> dict[str, list[str]]:
     keys: dict[str, list[str]] = {}
     for text in vary:
         key, rest = split_override(text)
-        marked, depth = "", 0
+        marked = ""
+        depth = 0
         for letter in rest:  # a comma in a bracket belongs to a value
             depth += (letter in "[{") - (letter in "]}")
             marked += "\0" if letter == "," and depth == 0 else letter

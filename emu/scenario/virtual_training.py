@@ -86,7 +86,8 @@ def train_along(
     DataError when the data set is missing or damaged.
     """
     job = build_job(scenario)
-    settings, system = job.settings, _system_of_training(job)
+    settings = job.settings
+    system = _system_of_training(job)
     if system.asynchronous(settings):
         dataset = open_for(settings)
         is_whole = training_looks.trains_whole_graph(settings)
@@ -99,7 +100,8 @@ def train_along(
         context = scenario.build_context()
         weights, losses = system.follow(scenario.job, context, schedule(), look)
     else:
-        steps, misses = steps_of(job), system.updates_missed(settings)
+        steps = steps_of(job)
+        misses = system.updates_missed(settings)
         decisive = weight_settings(settings, opens=True)
         weights, losses = reference_training(decisive, steps, misses, watch)
     return weights, np.array(losses)
@@ -121,7 +123,8 @@ def _list_looks(
     where it ``stops``, when the split has no vertices, or fewer looks fit than have
     to hold the accuracy.
     """
-    dataset, steps = open_for(job.settings), steps_of(job)
+    dataset = open_for(job.settings)
+    steps = steps_of(job)
     seeds = count_seeds(job.settings, dataset.train_count, steps)
     if until is None:
         return space_looks(seeds, dataset.train_count)
@@ -189,7 +192,8 @@ def progress_along(
     causes = weight_settings(job.settings, opens=False)
     causes["missed"] = system.updates_missed(job.settings)
     if system.asynchronous(job.settings):
-        reads, machines = schedule().reads, scenario.build_context().machines
+        reads = schedule().reads
+        machines = scenario.build_context().machines
         digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
         section = scenario.job.model_dump(mode="json")
         causes |= {"reads": digest, "job": section, "machines": machines}
@@ -297,7 +301,8 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     that is reached; else of ``valid`` ones, an epoch apart. Raises ScenarioError,
     DataError as `progress_along`; when the training diverges.
     """
-    until, settings = scenario.until, build_job(scenario).settings
+    until = scenario.until
+    settings = build_job(scenario).settings
     split, target = (until.split, until.accuracy) if until else ("valid", np.inf)
     progress = progress_along(scenario, schedule, until=until, stops=True)
     if progress.diverged is not None and progress.reach(split, target) is None:
@@ -313,7 +318,8 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
 class NotReached(ScenarioError):
     """An accuracy that no look of a training holds."""
 
-    nearest, seconds = 0.0, 0.0
+    nearest = 0.0
+    seconds = 0.0
     """Share that was held at best, and when."""
     curve: Curve = ()
     """Every look."""
@@ -345,6 +351,7 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Loo
         "lower accuracy"
     )
     error = NotReached(problem, key="until.accuracy")
-    error.nearest, error.seconds = float(levels[best]), times[best][0]
+    error.nearest = float(levels[best])
+    error.seconds = times[best][0]
     error.curve = times
     raise error

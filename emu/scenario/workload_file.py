@@ -192,7 +192,8 @@ def read_profile(path: str | Path) -> ProfileFile:
     if not all(isinstance(part, dict) for part in parts) or not parts[0]:
         problem = "is not a profile: it needs tasks, edges and settings"
         raise DataError(problem, path=file)
-    tasks, edges = _rows(content["tasks"], file), _rows(content["edges"], file)
+    tasks = _rows(content["tasks"], file)
+    edges = _rows(content["edges"], file)
     if len({row.size for row in [*tasks.values(), *edges.values()]}) > 1:
         problem = "is damaged: its rows differ in length"
         raise DataError(problem, path=file)

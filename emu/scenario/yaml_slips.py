@@ -19,7 +19,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 #: Lines after the slip that must be YAML as well, and the longest text that is tried:
 #: some 20 changes, and 10 ms per kB and change.
-_AFTER, _LONGEST = 40, 8_000
+_AFTER = 40
+_LONGEST = 8_000
 _HEAD = r"(\s*(?:- +)?)"
 _KEY = r"([A-Za-z_][\w.-]*)"
 
@@ -108,7 +109,8 @@ def _braces(lines: Sequence[str], at: int) -> Iterator[str]:
         if over > 0:
             yield line + closing * over + comment
             for brace in re.finditer(r"[\]})]", line):
-                first, rest = line[: brace.start()], line[brace.end() :] + comment
+                first = line[: brace.start()]
+                rest = line[brace.end() :] + comment
                 if brace[0] != closing:
                     yield first + closing + rest
         if over < 0:

@@ -70,7 +70,8 @@ class CachedSection(TrainingSection):
         yield from super().problems(cluster)
         if self.cache is None:
             return
-        policy, window = self.cache.policy, self.cache.window
+        policy = self.cache.policy
+        window = self.cache.window
         if policy == "window" and window is None:
             problem = "window looks ahead: write for example window: 16"
             yield ("job", "cache", "window"), problem
@@ -94,7 +95,8 @@ class CachedSection(TrainingSection):
 
         if self.epochs and (problem := _beyond(self.cache.window, job.iterations)):
             raise ScenarioError(problem, key="job.cache.window")
-        length, row = open_for(job.settings).feature_length, number_bytes(job.settings)
+        length = open_for(job.settings).feature_length
+        row = number_bytes(job.settings)
         plan = CachePlan.from_settings(job.settings, length)
         assert plan is not None  # noqa: S101 - for mypy
         homes = plan.homes
@@ -215,7 +217,8 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     from emu.graph_data import BatchPlan, CachePlan, choose_rows, open_for  # noqa: PLC0415
     from emu.graph_data.caches import FIXED  # noqa: PLC0415 - likewise
 
-    dataset, settings = open_for(job.settings), job.settings
+    dataset = open_for(job.settings)
+    settings = job.settings
     cache = CachePlan.from_settings(settings, dataset.feature_length)
     if cache is None or cache.policy not in FIXED:
         return

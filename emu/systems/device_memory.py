@@ -22,7 +22,8 @@ from emu.units import format_size
 
 RESOURCE = "gpu_memory"
 #: Features that lie there, in words.
-ROWS, COLUMNS = "rows of features", "columns of features"
+ROWS = "rows of features"
+COLUMNS = "columns of features"
 
 #: What takes it -> bytes, of one task.
 Parts = Mapping[str, float]

@@ -31,7 +31,8 @@ from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
 #: times and bytes alone take 32 bytes each.
-MOST_EDGES, MOST_FLOWS = 500_000, 100_000_000
+MOST_EDGES = 500_000
+MOST_FLOWS = 100_000_000
 
 #: How a job of another system becomes one of a system that lacks some of its keys.
 TRANSLATED = "emu compare FILE --systems NAME --write DIR translates a file"
@@ -276,7 +277,9 @@ class JobSection(Section):
         """Yield the key that makes more edges or flows than `MOST_EDGES` allow."""
         edges = self.least_edges(machines)
         steps = self.iterations or getattr(self, "epochs", None) or 1
-        key, fits, most = "machines", 0, limit(MOST_EDGES)
+        key = "machines"
+        fits = 0
+        most = limit(MOST_EDGES)
 
         def is_too_much(size: int) -> bool:
             if key == "machines":

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: Causes, plurals for tables and sentences.
-GHOSTS, COLUMNS, WEIGHTS = "ghost features", "columns", "weights"
+GHOSTS = "ghost features"
+COLUMNS = "columns"
+WEIGHTS = "weights"
 
 
 class Transfer(NamedTuple):

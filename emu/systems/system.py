@@ -245,7 +245,8 @@ def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
     Of every vector: parameters, two moments with Adam, the number of steps, and
     gradients under way (`emu.training.optimizers`). Raises DataError as `vectors`.
     """
-    system, settings = system_of(job.settings), job.settings
+    system = system_of(job.settings)
+    settings = job.settings
     if system is None:
         return {}
     arrays = 3.0 if settings["optimizer"]["name"] == "adam" else 1.0

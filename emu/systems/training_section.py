@@ -486,7 +486,8 @@ class TrainingSection(JobSection):
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
         realization = self.realize_sampled(job, times, context, cluster)
-        volumes, seconds = realization.volumes, realization.times
+        volumes = realization.volumes
+        seconds = realization.times
         if self.rates is not None:
             seconds = self.rate_tasks(job, context, volumes)
         return Realization(seconds, volumes / context.byte_scale)

@@ -112,7 +112,8 @@ class CommonJob:
         """
         times = self.times_of(*PHASES)
         if len(times) < len(PHASES) and "worker" in self.times:
-            first, rest = self.first_layer, 1 - self.first_layer
+            first = self.first_layer
+            rest = 1 - self.first_layer
             parts = (first, rest, 2 * rest, first)
             times = {
                 phase: scale_time(self.times["worker"], part / sum(parts))
@@ -236,7 +237,8 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
     Raises ScenarioError when it has no such model, times or stores are stated.
     """
     refuse_stores(common, system)
-    model, rates = common.same["model"], common.same.get("rates")
+    model = common.same["model"]
+    rates = common.same.get("rates")
     if (kind := model.get("kind", "sage")) not in kinds:
         problem = f"trains {' or '.join(kinds)} on the whole graph, not {kind}"
         raise ScenarioError(problem, key="job.model.kind")

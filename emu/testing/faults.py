@@ -26,7 +26,9 @@ from pathlib import Path
 #: Seconds after which tests are stopped: the fault makes them hang, or others the host.
 PATIENCE = 600.0
 #: Exit codes of pytest: all passed; nothing was collected. And of what was stopped.
-PASSED, NOTHING, STOPPED = 0, 5, -999
+PASSED = 0
+NOTHING = 5
+STOPPED = -999
 #: Of a file of tests, and not of one test that is named, the quick ones.
 _QUICK = ("-m", "not (slow or netns or emulation)")
 _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "runs", "site", "*.egg-info")
@@ -100,12 +102,14 @@ def attempt(
     ``build``: called with the changed file; returns True where it has built something
     of it, which has to look changed afterwards as well.
     """
-    began, path = time.monotonic(), copy / fault.file
+    began = time.monotonic()
+    path = copy / fault.file
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     mutant = fault.plant(text)
     if mutant is None:
         return Outcome(fault.case, "gone", "", 0.0)
-    status, built = path.stat(), False
+    status = path.stat()
+    built = False
     path.write_text(mutant, encoding="utf-8")
     if path.suffix == ".py":  # bytecode goes by seconds: of before is not valid now
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 2_000_000_000))
@@ -113,11 +117,14 @@ def attempt(
         built = build is not None and build(path)
         code, output = _run_tests(copy, fault.tests, "-x", patience=PATIENCE)
         if code == STOPPED:
-            fate, seen_by = ("hung", "")
+            fate = "hung"
+            seen_by = ""
         elif code in (PASSED, NOTHING):
-            fate, seen_by = ("alive" if " passed" in output else "skipped", "")
+            fate = "alive" if " passed" in output else "skipped"
+            seen_by = ""
         else:
-            fate, seen_by = ("killed", next(iter(_failures(output)), ""))
+            fate = "killed"
+            seen_by = next(iter(_failures(output)), "")
     finally:
         path.write_text(text, encoding="utf-8")
         if not built:  # bytecode of before stays valid

@@ -106,7 +106,8 @@ def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:
     if directory is None:
         raise FileNotFoundError("EMU_BENCH does not name a directory")
     text = read_json(directory / f"{name}.json")
-    names, iterations = text["tasks"], text["n_iterations"]
+    names = text["tasks"]
+    iterations = text["n_iterations"]
     position = {task: j for j, task in enumerate(names)}
     cluster = Cluster(
         tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(text["machines"]))

@@ -75,7 +75,8 @@ def random_problem(
         Whether quotas of slots are tuned, of use with ``slots``; whether links add
         latencies to the way of a flow.
     """
-    machines, tasks = int(rng.integers(1, 3 if tuned else 5)), int(rng.integers(1, 9))
+    machines = int(rng.integers(1, 3 if tuned else 5))
+    tasks = int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
     edges = _edges(tasks, rng, channels=channels, latest=latest, coflows=coflows)
     job = Job(
@@ -100,9 +101,11 @@ def random_problem(
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
     shapes = (tasks, iterations), (len(edges), iterations)
     if ties:
-        times, volumes = rng.choice(_TIMES, shapes[0]), rng.choice(_VOLUMES, shapes[1])
+        times = rng.choice(_TIMES, shapes[0])
+        volumes = rng.choice(_VOLUMES, shapes[1])
     else:
-        times, volumes = rng.uniform(0, 3, shapes[0]), rng.uniform(0, 40, shapes[1])
+        times = rng.uniform(0, 3, shapes[0])
+        volumes = rng.uniform(0, 40, shapes[1])
     return Problem(cluster, job, placement), Realization(times, volumes)
 
 
@@ -206,7 +209,8 @@ def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
     names = [machine.name for machine in cluster.machines]
     faults = []
     for _ in range(int(rng.integers(1, 9))):
-        since, length = float(rng.choice(_CHANGES)), float(rng.uniform(0.1, 4.0))
+        since = float(rng.choice(_CHANGES))
+        length = float(rng.uniform(0.1, 4.0))
         if rng.random() < 0.5:
             length = float(rng.choice([0.5, 1.0, 3.0]))
         factor = float(rng.choice([0.0, 0.0, 0.5, 1 / 3]))
@@ -218,13 +222,15 @@ def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
 
 def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with two limited pools per machine, of which one is tuned."""
-    machines, tuners = [], []
+    machines = []
+    tuners = []
     for m, machine in enumerate(cluster.machines):
         pool, pool_watched = rng.permutation(["gpu", "cpu"]).tolist()
         slots = {pool: int(rng.integers(1, 4)), pool_watched: 1}
         machines.append(replace(machine, slots=slots))
         pool_watched = pool_watched if rng.random() < 0.5 else pool
-        most, period = int(rng.integers(2, 7)), float(rng.choice([0.125, 0.25, 0.3]))
+        most = int(rng.integers(2, 7))
+        period = float(rng.choice([0.125, 0.25, 0.3]))
         if rng.random() < 0.8:
             tuners.append(Tuner(m, pool, pool_watched, max(most, slots[pool]), period))
     return replace(cluster, machines=tuple(machines), tuners=tuple(tuners))

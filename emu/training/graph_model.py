@@ -77,7 +77,8 @@ class GraphModel(LayerTensors):
         """Learn from one vertex and forget it: the first step loads libraries."""
         loop = np.zeros(1, np.int32), np.zeros(1, np.int32)
         features = np.zeros((1, self._width), np.float32)
-        sizes, edges = (1,) * (self.layers + 1), (loop,) * self.layers
+        sizes = (1,) * (self.layers + 1)
+        edges = (loop,) * self.layers
         self.gradient([MiniBatch(features, np.zeros(1, np.int32), sizes, edges)])
 
 

@@ -192,7 +192,8 @@ class Ends:
         Shapes (edges, width), (vertices, width) and (2, width); ``gradient`` is that of
         the sums of every destination, shape (vertices, width).
         """
-        attention, mine = self.attention(), gradient[self.ends]
+        attention = self.attention()
+        mine = gradient[self.ends]
         of_attention = (mine * self.sources).sum(axis=1)
         mean = self._sums(attention * of_attention)[self.ends]
         slope = np.where(self._scores() > 0, 1, NEGATIVE_SLOPE)

@@ -161,7 +161,8 @@ def _read(folder: Path) -> Progress:
 @cache
 def _versions() -> list[str]:
     """Return the digest of emu's code, any of which may count, and versions."""
-    digest, home = hashlib.sha256(), Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    home = Path(__file__).parents[1]
     for path in sorted((*home.rglob("*.py"), *home.glob("prediction/core/_core.*"))):
         digest.update(path.read_bytes())
     return [digest.hexdigest(), version("torch"), version("numpy")]

@@ -154,7 +154,8 @@ class Block:
     """Number of sources and of destinations."""
 
     def __post_init__(self) -> None:
-        source, destination = self.source, self.destination
+        source = self.source
+        destination = self.destination
         if len(source) != len(destination) or self.inner > self.outer:
             raise ValueError("a block's ends or sets do not fit each other")
         if len(source) and not (
@@ -200,7 +201,8 @@ class LayerTensors:
         import torch
 
         torch.set_num_threads(1)
-        length, classes = dataset.feature_length, dataset.classes
+        length = dataset.feature_length
+        classes = dataset.classes
         self._shapes = [*layer_shapes(settings["model"], length, classes)]
         self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
         self._dtype = getattr(torch, settings["precision"])
@@ -228,7 +230,8 @@ class LayerTensors:
 
     def _tensors_of(self, number: int) -> list[Tensor]:
         before = sum(len(shapes) for shapes in self._shapes[:number])
-        parts, shapes = self._flat.split(self._sizes)[before:], self._shapes[number]
+        parts = self._flat.split(self._sizes)[before:]
+        shapes = self._shapes[number]
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
 
 
@@ -257,7 +260,8 @@ class MiniBatch:
     ) -> MiniBatch:
         """Sample the mini-batch of one (sampler, iteration), with its features."""
         batch = plan.batch(dataset.structure, plan.walk(dataset), sampler, iteration)
-        rows, labels = dataset.gather(batch.vertices), dataset.labels[batch.seeds]
+        rows = dataset.gather(batch.vertices)
+        labels = dataset.labels[batch.seeds]
         return cls.of(batch, rows, labels)
 
     def tensors(self) -> dict[str, NDArray[Any]]:
@@ -303,7 +307,8 @@ def add_gradients(
     from torch.nn import functional
 
     seeds = sum(len(batch.labels) for batch in batches)
-    loss, correct = 0.0, 0
+    loss = 0.0
+    correct = 0
     for batch in batches:
         scores = scores_of(batch)
         labels = as_tensor(batch.labels).long()

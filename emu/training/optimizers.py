@@ -23,7 +23,9 @@ class Optimizer(ABC):
     moments: tuple[str, ...] = ()
 
     def __init__(self, parameters: NDArray[Any], lr: float, half_life: float) -> None:
-        self._parameters, self._lr, self._half_life = parameters, lr, half_life
+        self._parameters = parameters
+        self._lr = lr
+        self._half_life = half_life
         own = {name: np.zeros_like(parameters) for name in self.moments}
         self._arrays = {"parameters": parameters, **own}
         self._steps = 0
@@ -76,7 +78,9 @@ class Adam(Optimizer):
     @override
     def step(self, gradient: NDArray[Any]) -> None:
         """Move along the bias-corrected first moment, scaled by the second."""
-        decay, decay_square, epsilon = 0.9, 0.999, 1e-8
+        decay = 0.9
+        decay_square = 0.999
+        epsilon = 1e-8
         rate = self._next_rate()
         first, second = (self._arrays[name] for name in self.moments)
         first += (1 - decay) * (gradient - first)
@@ -92,7 +96,8 @@ def make_optimizer(settings: Mapping[str, Any], parameters: NDArray[Any]) -> Opt
     Raises ValueError when its name is neither adam nor sgd.
     """
     section = settings["optimizer"]
-    name, half_life = section["name"], section.get("half_life") or math.inf
+    name = section["name"]
+    half_life = section.get("half_life") or math.inf
     kind = {"adam": Adam, "sgd": Sgd}.get(name)
     if kind is None:
         raise ValueError(f"optimizer {name} is neither adam nor sgd")

@@ -42,7 +42,9 @@ Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
 
 #: Held by who runs a program: its output and its generators are of the process.
 _ALONE = threading.RLock()
-_BUILT, _CALLED = 6, 7  # streams of the job's seed
+# streams of the job's seed
+_BUILT = 6
+_CALLED = 7
 
 #: Arguments offered to a constructor, by the names that examples of dgl and PyTorch
 #: Geometric use: the length of features, the number of classes, that of layers.
@@ -261,7 +263,8 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
 
     program: str = model["program"]
     _dgl()  # its choice of a backend, before the program imports it
-    factory, stated = _factory(program, model["source"]), model.get("args") or {}
+    factory = _factory(program, model["source"])
+    stated = model.get("args") or {}
     takes = inspect.signature(factory).parameters
     keywords = any(p.kind is p.VAR_KEYWORD for p in takes.values())
     unknown = [name for name in stated if name not in takes and not keywords]
@@ -349,7 +352,8 @@ def try_out(settings: Mapping[str, Any]) -> ModelFigures:
 
     dataset = open_for(settings)
     _check(settings, dataset)
-    plan, model = BatchPlan.from_settings(settings), OwnModel(settings, dataset)
+    plan = BatchPlan.from_settings(settings)
+    model = OwnModel(settings, dataset)
     each = settings["samplers_per_worker"]
     seconds: list[float] = []
     flops = 0.0
@@ -372,14 +376,16 @@ def try_out(settings: Mapping[str, Any]) -> ModelFigures:
 
 def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
     program = settings["model"]["program"]
-    first, second = OwnModel(settings, dataset), OwnModel(settings, dataset)
+    first = OwnModel(settings, dataset)
+    second = OwnModel(settings, dataset)
     if not np.array_equal(first.parameters, second.parameters, equal_nan=True):
         raise DataError(
             "draws random numbers unseeded while it is built: draw from torch, numpy's "
             "np.random or random, which emu seeds, or give your generator a seed",
             path=program,
         )
-    batch, before = _small_batch(settings, dataset), first.buffers
+    batch = _small_batch(settings, dataset)
+    before = first.buffers
     gradients = [model.gradient([batch])[0] for model in (first, first, second)]
     for name, value in first.buffers.items():
         if not np.array_equal(before[name], value, equal_nan=True):
@@ -405,7 +411,8 @@ def _small_batch(settings: Mapping[str, Any], dataset: Dataset) -> MiniBatch:
     An accuracy is of the whole graph, so that a model must bear such a vertex.
     """
     plan = BatchPlan.from_settings(settings)
-    structure, train = dataset.structure, plan.walk(dataset)
+    structure = dataset.structure
+    train = plan.walk(dataset)
     plan = replace(plan, batch_size=min(plan.batch_size, _SEEDS))
     seeds = plan.seeds(train, 0, 0)
     lonely = np.flatnonzero(np.diff(structure.indptr) == 0)[:1]

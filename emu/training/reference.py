@@ -43,7 +43,8 @@ class WholeGraphModel:
         self._dtype = getattr(torch, settings["precision"])
         features = dataset.gather(np.arange(dataset.vertices))
         self._features = torch.from_numpy(features).to(self._dtype)
-        count, structure = dataset.vertices, dataset.structure
+        count = dataset.vertices
+        structure = dataset.structure
         to = np.repeat(np.arange(count), np.diff(structure.indptr))
         of = structure.indices.astype(np.int64)
         if self._model["kind"] in {"gcn", "plain_gcn", "plain_gat", "gin"}:
@@ -54,7 +55,8 @@ class WholeGraphModel:
         else:
             is_mean = self._model["norm"] == "mean"
             weights = 1 / degree[to] if is_mean else np.ones(len(to))
-        ends, values = torch.from_numpy(np.stack([to, of])), torch.from_numpy(weights)
+        ends = torch.from_numpy(np.stack([to, of]))
+        values = torch.from_numpy(weights)
         #: Weights of all edges, rows by destination.
         self.matrix = torch.sparse_coo_tensor(
             ends, values.to(self._dtype), (count, count), check_invariants=True

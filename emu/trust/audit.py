@@ -87,7 +87,8 @@ def audit(
     """
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
-    rates, job = schedule.rates, schedule.problem.job
+    rates = schedule.rates
+    job = schedule.problem.job
     schedule = alone.sound(schedule)  # what is no rate is named, and left out
     auditor = _Auditor(schedule, tolerance, relative, at_once, unpaced)
     auditor.check_shapes(times, least_times, volumes)
@@ -141,13 +142,17 @@ class _Auditor:
         at_once: Callable[[float], float],
         unpaced: float,
     ) -> None:
-        self._schedule, self._problem = schedule, schedule.problem
-        self._at_once, self._unpaced = at_once, max(unpaced, tolerance)
+        self._schedule = schedule
+        self._problem = schedule.problem
+        self._at_once = at_once
+        self._unpaced = max(unpaced, tolerance)
         self._job = schedule.problem.job
         self._task = partial(task_name, self._job)
         self._flow = partial(flow_name, self._job)
-        self._tolerance, self._relative = tolerance, relative
-        self._hops, edges = self._problem.hops, self._job.edges
+        self._tolerance = tolerance
+        self._relative = relative
+        self._hops = self._problem.hops
+        edges = self._job.edges
         self._remote = np.array([bool(path) for path in self._hops], dtype=bool)
         self._source = np.array([edge.source for edge in edges], dtype=np.int64)
         self._destination = np.array([e.destination for e in edges], dtype=np.int64)
@@ -171,7 +176,8 @@ class _Auditor:
 
     def every_iteration_once(self) -> Iterator[Findings]:
         """(5), (6): every iteration of every task ran, from time 0 on."""
-        start, end = self._schedule.task_start, self._schedule.task_end
+        start = self._schedule.task_start
+        end = self._schedule.task_end
         ran = np.isfinite(start) & np.isfinite(end)
         rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
         is_due = np.arange(self._job.iterations) < rounds
@@ -186,7 +192,8 @@ class _Auditor:
 
     def flows_after_their_source(self) -> Iterator[Findings]:
         """(7): a flow starts after its source ended, and all flows took place."""
-        start, end = self._schedule.flow_start, self._schedule.flow_end
+        start = self._schedule.flow_start
+        end = self._schedule.flow_end
         took_place = np.isfinite(start) & np.isfinite(end)
         missing = 1 * (self._sent & ~took_place)
         absent = missing, 0, self._flow, "was not sent", "iterations"
@@ -208,9 +215,11 @@ class _Auditor:
 
     def _after_inputs(self, constraint: str, over: NDArray[np.bool_]) -> Findings:
         edge, n = np.nonzero(self._sent & over[:, None])
-        task, arrival = self._destination[edge], n + self._lag[edge]
+        task = self._destination[edge]
+        arrival = n + self._lag[edge]
         what = "landed" if self._problem.latencies.any() else "ended"
-        start, ends = self._schedule.task_start, landings(self._schedule)
+        start = self._schedule.task_start
+        ends = landings(self._schedule)
         both = start[task, arrival], ends[edge, n], (self._task, task, arrival)
         return self._not_before(
             constraint, *both, lambda i: f"{self._flow(edge[i], n[i])} {what}"
@@ -218,7 +227,8 @@ class _Auditor:
 
     def one_iteration_at_a_time(self) -> Iterator[Findings]:
         """(10): an iteration of a task starts after the one before it ended."""
-        start, end = self._schedule.task_start, self._schedule.task_end
+        start = self._schedule.task_start
+        end = self._schedule.task_end
         task, before = np.indices(start[:, 1:].shape).reshape(2, -1)
         n = before + 1
         both = start[task, n], end[task, before], (self._task, task, n)
@@ -226,7 +236,8 @@ class _Auditor:
 
     def one_flow_at_a_time(self) -> Iterator[Findings]:
         """(11): flows of an edge are sent one by one, in order."""
-        start, end = self._schedule.flow_start, self._schedule.flow_end
+        start = self._schedule.flow_start
+        end = self._schedule.flow_end
         edge, before = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
         n = before + 1
         both = start[edge, n], end[edge, before], (self._flow, edge, n)
@@ -235,7 +246,8 @@ class _Auditor:
     def all_bytes(self, volumes: Floats | None) -> Iterator[Findings]:
         """(12): every flow carries its volume, by its count and by its rates."""
         edge, n = np.nonzero(self._sent & self._remote[:, None])
-        sizes, slack = self._schedule.flow_bytes[edge, n], np.zeros(len(edge))
+        sizes = self._schedule.flow_bytes[edge, n]
+        slack = np.zeros(len(edge))
 
         def compare(found: Floats, expected: Floats, verb: str) -> Findings:
             return list_beyond(
@@ -258,19 +270,22 @@ class _Auditor:
 
     def port_capacity(self) -> Iterator[Findings]:
         """(13), (14): no port carries more than its capacity."""
-        over, steps = [], self._problem.links.steps
+        over = []
+        steps = self._problem.links.steps
         loads = self._pieces and excess_loads(self._pieces, self._tolerance)
         for port, most in enumerate(steps.most):
             if loads is not None:  # at every instant
                 excess, time = loads[port]
-                unit, slack = "B/s", most * self._relative
+                unit = "B/s"
+                slack = most * self._relative
                 capacity = steps.at(port, np.array([time]))[0]
                 how = f"is over its capacity of {capacity:g} B/s at {time:g} s"
             else:  # what lies within an interval as a whole has crossed in it
                 excess, since, until = worst_interval(
                     self._schedule, port, 1 + self._relative, self._unpaced
                 )
-                unit, slack = "B", self._at_once(most)
+                unit = "B"
+                slack = self._at_once(most)
                 how = f"of {most:g} B/s carries too much from {since:g} to {until:g} s"
                 excess, slack = excess - slack, 0.0
             if excess > slack:

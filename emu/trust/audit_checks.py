@@ -54,13 +54,16 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
 
     ``start`` and ``end``: seconds of (task, iteration); gates stand on no machine.
     """
-    cluster, work = problem.cluster, end - start
+    cluster = problem.cluster
+    work = end - start
     for task, machine in enumerate(problem.placement.machine_of):
         name = cluster.machines[machine].name
         changes = [c for c in cluster.speed_changes if c.machine == name]
         if not changes or problem.job.tasks[task].gate:
             continue
-        losses, share, since = [0.0], 1.0, [0.0]
+        losses = [0.0]
+        share = 1.0
+        since = [0.0]
         for change in sorted(changes, key=lambda change: change.time):
             losses.append(losses[-1] + (1.0 - share) * (change.time - since[-1]))
             since.append(change.time)
@@ -99,7 +102,8 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     if not job.edges:
         return
     ends = schedule.task_end[[edge.source for edge in job.edges]]
-    ready, start = schedule.flow_ready, schedule.flow_start
+    ready = schedule.flow_ready
+    start = schedule.flow_start
     slack = tolerance + _ROUNDING * np.abs(ends)
     for off, words in (
         (np.abs(ready - ends), "is not ready when its source ended"),
@@ -115,7 +119,8 @@ def rate_rows(
 
     ``rates``: as they were written; the schedule holds those of them that are `sound`.
     """
-    job, rows = schedule.problem.job, schedule.rates
+    job = schedule.problem.job
+    rows = schedule.rates
     if rates is None or rows is None:
         return
 
@@ -125,7 +130,10 @@ def rate_rows(
 
     bad = 1 * ~_sound(job, rates)
     yield list_beyond("(12)", bad, 0, "rate {}".format, write_value, "values")
-    time, edge, iteration, rate = rows.time, rows.edge, rows.iteration, rows.rate
+    time = rows.time
+    edge = rows.edge
+    iteration = rows.iteration
+    rate = rows.rate
     flow = edge * job.iterations + iteration
     end = schedule.flow_end.ravel()[flow]
     remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
@@ -175,7 +183,8 @@ def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     ]
     violations = []
     for j in stores:
-        late, name = float(schedule.task_start[j, 0]), task_name(job, j, 0)
+        late = float(schedule.task_start[j, 0])
+        name = task_name(job, j, 0)
         if late > tolerance:
             sentence = f"{name} started after the run began"
             violations.append(Violation("(5)", name, late, "s", sentence))
@@ -235,7 +244,8 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         # Of equal starts those without bytes went first: times of readiness that are
         # equal but for rounding do not say which stood before which.
         order = np.lexsort((ready, end, start))
-        edge, n = edges[order], iterations[order]
+        edge = edges[order]
+        n = iterations[order]
         ready, start, end = ready[order], start[order], end[order]
         busy = np.maximum.accumulate(end)[:-1] - start[1:]
         # The least readiness among all that start later than each.
@@ -282,7 +292,8 @@ def _ends_as_known(schedule: Schedule) -> tuple[Floats, Floats]:
     With the ends themselves 1 of 69,386 comparisons failed on two busy cores: an
     arrival that was reported after the decision which did not know of it.
     """
-    task, flow = schedule.task_settled, schedule.flow_settled
+    task = schedule.task_settled
+    flow = schedule.flow_settled
     return schedule.task_end if task is None else task, landings(schedule, flow)
 
 
@@ -294,7 +305,8 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
     to rise or to fall, by what waited then, is not computed again.
     """
     violations: list[Violation] = []
-    cluster, pools = schedule.problem.cluster, schedule.problem.pools
+    cluster = schedule.problem.cluster
+    pools = schedule.problem.pools
 
     def report(subject: str, off: float, unit: str, sentence: str) -> None:
         violations.append(Violation("slots", subject, off, unit, sentence))
@@ -319,7 +331,8 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
         before = cluster.machines[tuner.machine].slots[tuner.pool]
         for number, quota in enumerate(path):
             if quota not in tuner.steps(before):
-                at, off = tuner.period * (number + 1), float(abs(quota - before))
+                at = tuner.period * (number + 1)
+                off = float(abs(quota - before))
                 went = f"went from {before} to {quota} at {at:g} s"
                 report(name, off, "slots", f"the quota of {name} {went}")
             before = quota
@@ -362,7 +375,8 @@ def _overtaken(
     row, n = np.nonzero(~np.isnan(schedule.task_start[takers]))
     order = np.argsort(schedule.task_start[takers[row], n], kind="stable")
     task, n = takers[row[order]], n[order]
-    start, since = schedule.task_start[task, n], came[task, n]
+    start = schedule.task_start[task, n]
+    since = came[task, n]
     # The earliest arrival among all that start later than each.
     earliest = np.append(np.minimum.accumulate(since[::-1])[::-1], np.inf)
     later = np.searchsorted(start, start + tolerance, side="right")
@@ -379,11 +393,14 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
     An iteration older than the lag allows, one that had not arrived, or one where a
     newer had.
     """
-    job, violations = schedule.problem.job, []
+    job = schedule.problem.job
+    violations = []
     latest = [e for e, edge in enumerate(job.edges) if edge.latest]
-    ends, notices = landings(schedule), _ends_as_known(schedule)[1]
+    ends = landings(schedule)
+    notices = _ends_as_known(schedule)[1]
     for e in latest:
-        edge, count = job.edges[e], job.flow_counts[e]
+        edge = job.edges[e]
+        count = job.flow_counts[e]
         for n in range(job.rounds[edge.destination]):
             start = schedule.task_start[edge.destination, n]
             read = -1 if schedule.reads is None else int(schedule.reads[e, n])
@@ -398,7 +415,8 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
                 how = f"iteration {read} where {newest} had arrived"
             else:
                 continue
-            who, off = task_name(job, edge.destination, n), float(abs(newest - read))
+            who = task_name(job, edge.destination, n)
+            off = float(abs(newest - read))
             sentence = f"{who} read of {job.edge_names[e]} {how}"
             violations.append(Violation("reads", who, off, "iterations", sentence))
     return len(latest) * job.iterations, violations

@@ -111,7 +111,8 @@ def seconds_of_waits(
     for process, tasks in job.processes.items():
         spans = [span for task in tasks for span in moving[task]]
         spans += [tuple(span) for task in tasks if works for span in work[task]]
-        total, until = 0.0, -math.inf
+        total = 0.0
+        until = -math.inf
         for start, end in sorted(spans):
             total += max(0.0, end - max(start, until))
             until = max(until, end)
@@ -131,7 +132,8 @@ def seconds_of_waits(
 
 
 #: Tolerance of a flow: a share of its length, or so many wall seconds if longer.
-SHARE, WALL = 0.01, 0.002
+SHARE = 0.01
+WALL = 0.002
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +207,8 @@ def clock_uncertainty(
 
 #: Draws of `sensitivity`, and how late ends are there on average: this share of an
 #: iteration. Along a chain of ten parts per iteration it adds up to 0.1 %.
-_DRAWS, _SLIGHT = 8, 1e-4
+_DRAWS = 8
+_SLIGHT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -323,10 +326,12 @@ def late_times(schedule: Schedule) -> NDArray[np.float64]:
 
     Raises ValueError when the schedule holds no rates, or not when ends were settled.
     """
-    problem, settle_times = schedule.problem, schedule.task_settled
+    problem = schedule.problem
+    settle_times = schedule.task_settled
     if settle_times is None or schedule.flow_settled is None:
         raise ValueError("the schedule does not hold when ends were settled")
-    job, with_bytes = problem.job, np.zeros(schedule.flow_end.shape, dtype=bool)
+    job = problem.job
+    with_bytes = np.zeros(schedule.flow_end.shape, dtype=bool)
     with_bytes[tuple(schedule.flows().T)] = True
     with_bytes &= schedule.flow_bytes > 0
     there = np.fmin(fluid_ends(schedule), schedule.flow_settled)

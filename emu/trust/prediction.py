@@ -117,10 +117,12 @@ def judge_prediction(
     worst = max(range(len(errors)), key=lambda i: (abs(errors[i]), i))
     # What was said before the run is the headline, unless it hides a difference.
     place = len(errors) - 1 if abs(errors[-1]) > threshold else worst
-    error, other = errors[place], beside[place]
+    error = errors[place]
+    other = beside[place]
     if abs(error) <= threshold:
         return Prediction(Outcome.AGREES, errors[-1], threshold)
-    apart, off = emulated.length - replayed.length, emulated.makespan - other.makespan
+    apart = emulated.length - replayed.length
+    off = emulated.makespan - other.makespan
     by_network = abs(apart) > SHARE * abs(off)
     late = [
         drift
@@ -192,7 +194,8 @@ def simulate_suspects(
     length, ideal = (one.flow_end - one.flow_start for one in (emulated, replayed))
     took = np.divide(length, ideal, out=np.ones_like(ideal), where=ideal > 0)
     for sentence, flows in suspects:
-        at, slow = tuple(np.array([*flows]).reshape(-1, 2).T), volumes.copy()
+        at = tuple(np.array([*flows]).reshape(-1, 2).T)
+        slow = volumes.copy()
         slow[at] *= np.maximum(took[at], 1.0)
         end = makespan(problem, Realization(replayed.work, slow), policy)
         yield Cause(sentence, min(end - base, most))
@@ -233,7 +236,8 @@ def of_network(
     first. ``nics``: of `judge_prediction`: a link that was measured to be sound is not
     below its rate, whatever flows did there.
     """
-    problem, every = emulated.problem, [(e, n) for e, n in emulated.flows().tolist()]
+    problem = emulated.problem
+    every = [(e, n) for e, n in emulated.flows().tolist()]
     ports = {link.name: port for port, link in enumerate(problem.links)}
     slow = lone_rates(emulated)
     # Rates that were assigned are others than max-min's.
@@ -241,7 +245,8 @@ def of_network(
     shares = shares_of_max_min(emulated, {*late[:_MOST]}) if by_capture else {}
     lone: dict[tuple[tuple[int, int], ...], list[str]] = {}
     for name in links:
-        port, of = ports[name], problem.links[ports[name]]
+        port = ports[name]
+        of = problem.links[ports[name]]
         there = tuple(flow for flow in every if port in problem.hops[flow[0]])
         if np.median(slow.get(port, 1.0)) < _SOUND and nics.get(name, 0.0) < _SOUND:
             lone.setdefault(there, []).append(name)
@@ -275,8 +280,10 @@ def _of_shares(
     emulated: Schedule, links: list[str], late: list[tuple[int, int]], shares: Shares
 ) -> Iterator[Suspect]:
     """Yield the late flows that lost to one beside them on one of the links."""
-    problem, names = emulated.problem, emulated.problem.job.edge_names
-    start, end = emulated.flow_start, emulated.flow_end
+    problem = emulated.problem
+    names = emulated.problem.job.edge_names
+    start = emulated.flow_start
+    end = emulated.flow_end
     ports = {link.name: port for port, link in enumerate(problem.links)}
     pairs = []
     for flow in late:
@@ -424,7 +431,8 @@ class Witnesses:
         )
         by_packets = judge(self.packets, self.fluid, self.fluid, budget={})
         run = judge(self.measured, self.packets, self.packets, budget=budget)
-        maxmin, fluid = self.maxmin.makespan, self.fluid.makespan
+        maxmin = self.maxmin.makespan
+        fluid = self.fluid.makespan
         of_packets = [*self._of_rule(maxmin, fluid, by_packets)]
         if self.dropped:
             drops = f"queues dropped {self.dropped:,} packets, which were sent again"
@@ -453,7 +461,8 @@ class Witnesses:
 
     def _of_gifts(self) -> Iterator[str]:
         """Yield what kernel NICs let go at once, where that makes a run shorter."""
-        problem, (seconds, nbytes) = self.measured.problem, self.gift
+        problem = self.measured.problem
+        (seconds, nbytes) = self.gift
         chain = {(p.edge, p.iteration) for p in critical_path(self.measured).links}
         gifts = [
             min(

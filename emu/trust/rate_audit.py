@@ -41,11 +41,9 @@ def shares_of_max_min(
     ``flows``: between machines. With them come those that were under way beside them on
     one of their links.
     """
-    start, end, hops = (
-        schedule.flow_start,
-        schedule.flow_end,
-        list_hops(schedule.problem),
-    )
+    start = schedule.flow_start
+    end = schedule.flow_end
+    hops = list_hops(schedule.problem)
     every = {
         (e, n): Flow(e, n, ("", "", 0, e), hops[e], 0.0, 0.0)
         for e, n in schedule.flows().tolist()
@@ -128,7 +126,8 @@ def rule_audit(
     if own is None and policy not in POLICIES:
         raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
     rule = POLICIES[policy] if own is None else ask_rule(schedule.problem, own)
-    count, first = 0, {}
+    count = 0
+    first = {}
     instants = _instants(
         schedule, schedule.rates, expected, with_queues=policy == "aalo"
     )

@@ -88,7 +88,8 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     job = problem.job
     times = [float(row.mean()) for row in realization.times]
     volumes = [float(row.mean()) for row in realization.volumes]
-    capacity, hops = list_capacities(problem), list_hops(problem)
+    capacity = list_capacities(problem)
+    hops = list_hops(problem)
     latency = list_latencies(problem)
 
     def alone(e: int) -> float:
@@ -159,7 +160,8 @@ def oes_by_job(flows: list[Flow], capacity: Capacities) -> None:
         parts = []
         for p in flow.hops:
             there = [other for other in flows if p in other.hops]
-            jobs, own = {f.job for f in there}, [f for f in there if f.job == flow.job]
+            jobs = {f.job for f in there}
+            own = [f for f in there if f.job == flow.job]
             parts.append(capacity[p] / len(jobs) / len(own))
         flow.rate = min(parts)
 
@@ -202,7 +204,8 @@ def natural(name: str) -> str:
 
 def rank_of(job: Job, e: int) -> Rank:
     """Return what breaks ties between flows of one turn."""
-    edge, tasks = job.edges[e], job.tasks
+    edge = job.edges[e]
+    tasks = job.tasks
     names = natural(tasks[edge.destination].name), natural(tasks[edge.source].name)
     return (*names, edge.lag, e)
 

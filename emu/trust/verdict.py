@@ -86,7 +86,9 @@ def _share(host: Mapping[str, float], use: str) -> float:
 #: A run whose error may be this many times what was asked for is of no use.
 _BEYOND = 3.0
 #: Limits above which a figure of the host is a reason.
-_BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
+_BUSY = 0.95
+_STEAL = 0.03
+_WAIT = 0.10
 _LAG = 0.010  # wall seconds
 #: Reason where the slightest delays move the makespan by more than was asked for.
 _CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
@@ -213,7 +215,8 @@ def decide(
     loss = max(own_delay, held_up)
     starvation = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, loss / max_error)
     off = effect.error + effect.uncertainty  # shift of the end, explained or not
-    trust, cause = Trust.TRUSTED, None
+    trust = Trust.TRUSTED
+    cause = None
     # Three times what was asked for is of no use; between, the figures are a hint.
     if off > _BEYOND * max_error or starvation > _BEYOND or findings:
         trust = Trust.UNTRUSTED
@@ -222,7 +225,8 @@ def decide(
     reasons: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     if trust is not Trust.TRUSTED:
-        busy, chance = _list_excesses(figures), sensitivity > max_error
+        busy = _list_excesses(figures)
+        chance = sensitivity > max_error
         # What a guard finds is no fault of the host, whatever its figures are.
         if findings:
             cause = Cause.GUARDS
@@ -282,7 +286,8 @@ def _name_shifts(effect: HostEffect, lateness: Lateness, compute: str) -> list[s
 
 def _list_excesses(figures: HostFigures) -> list[str]:
     """Return which figures of the host are out of order."""
-    lag, late = figures.loop_lag_max, figures.pacer_lag_max
+    lag = figures.loop_lag_max
+    late = figures.pacer_lag_max
     excesses = {
         f"the cores were {100 * figures.cpu_busy:.0f} % busy": figures.cpu_busy > _BUSY,
         f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time": (

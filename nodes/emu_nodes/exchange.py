@@ -61,8 +61,10 @@ class Step(TaskProgram):
         super().__init__(brief, process)
         place = brief.settings["exchange"]
         self._seed: int = brief.job_settings.get("seed", 0)
-        self._kind, self._ranks = place["kind"], place["ranks"]
-        self._rank, self._step = place["rank"], place["step"]
+        self._kind = place["kind"]
+        self._ranks = place["ranks"]
+        self._rank = place["rank"]
+        self._step = place["step"]
         self._key: list[int] = place["key"]
         self._steps = list_steps(self._kind, place["algorithm"], self._ranks)
         self._chunk: float | Sequence[float] = place["chunk"]
@@ -109,7 +111,8 @@ class Step(TaskProgram):
             own = list_own(self._kind, self._rank, self._ranks)
             chunks = {c: self._brought(self._rank, c, iteration) for c in own}
             self._chunks[iteration] = chunks
-        chunks, size = self._chunks[iteration], self._size(iteration)
+        chunks = self._chunks[iteration]
+        size = self._size(iteration)
         for source in self._brief.inputs:
             if (send := self._takes.get(source.edge)) is not None:
                 body = tensor(inputs[source.edge], "bytes", source)
@@ -144,7 +147,8 @@ class Step(TaskProgram):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Chunks) -> Payload:
         """Return chunks, and bytes without meaning up to the stated volume, rounded."""
-        length, parts = self._rows[output.edge][iteration], list[NDArray[np.uint8]]()
+        length = self._rows[output.edge][iteration]
+        parts = list[NDArray[np.uint8]]()
         if (send := self._sends.get(output.edge)) is not None:
             parts = [made[chunk] for chunk in range(send.first, send.last)]
         if (rest := length - sum(part.size for part in parts)) or len(parts) != 1:

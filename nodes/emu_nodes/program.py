@@ -70,7 +70,8 @@ def task_brief(
         )
         for edges in (task.inputs, task.outputs)
     )
-    name, count = own_name(task.name), task.iterations + first
+    name = own_name(task.name)
+    count = task.iterations + first
     settings = task.settings, job_settings
     return TaskSpec(name, task.kind, count, inputs, outputs, *settings, first)
 
@@ -108,7 +109,8 @@ class TaskProgram(Program):
     """Base of programs: an iteration is `work`, then a `payload` per out-edge."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        self._brief, self._process = brief, process
+        self._brief = brief
+        self._process = process
         self._figures: dict[str, float] = {}
         self._reads: Mapping[int, int] = {}
 

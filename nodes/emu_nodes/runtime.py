@@ -91,9 +91,12 @@ class HostMetrics:
 
     def __init__(self) -> None:
         # Made when the barrier falls: what came before is no one's fault.
-        self._samples, self._sum, self._max = 0, 0.0, 0.0
+        self._samples = 0
+        self._sum = 0.0
+        self._max = 0.0
         self._began = this_host.monotonic()
-        self._host, self._waited = host_cpu(), seconds_without_core()
+        self._host = host_cpu()
+        self._waited = seconds_without_core()
         self._sleep()
 
     def _sleep(self) -> None:
@@ -166,7 +169,8 @@ def main(descriptions: Sequence[Fields]) -> int:
     once, and the look at the loop, they share.
     """
     specs = [ProcessSpec.from_map(fields) for fields in descriptions]
-    tuning, count = tune_process(), len(specs)
+    tuning = tune_process()
+    count = len(specs)
     if count > 1:
         tuning["processes"] = "machine"
     warming: list[asyncio.Future[None]] = []
@@ -203,7 +207,9 @@ class NodeProcess:
     _failure: asyncio.Future[None]
 
     def __init__(self, spec: ProcessSpec, around: Surroundings) -> None:
-        self._spec, self._settings, self._around = spec, spec.settings, around
+        self._spec = spec
+        self._settings = spec.settings
+        self._around = around
         self._name = spec.process
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
@@ -253,7 +259,8 @@ class NodeProcess:
             await self._take_part()
         except Exception as error:
             doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
-            kind, trace = type(error).__name__, "".join(traceback.format_exc())
+            kind = type(error).__name__
+            trace = "".join(traceback.format_exc())
             # Before the data connections end: peers will blame this process for that.
             with contextlib.suppress(EmulatorError):
                 self._send(Failed(kind, str(error), doing, trace))
@@ -268,7 +275,9 @@ class NodeProcess:
             self._board.close()
 
     async def _take_part(self) -> None:
-        ends, pacer, loop = self._ends, self._pacer, asyncio.get_running_loop()
+        ends = self._ends
+        pacer = self._pacer
+        loop = asyncio.get_running_loop()
         host, port = await ends.server.start(
             self._spec.here.bind, ports=self._settings.ports
         )
@@ -287,7 +296,8 @@ class NodeProcess:
         own = {"arrivals": arrival_device(), "pacer": pacer.device}
         self._send(Ready({**self._around.tuning, **own}))
         begin = await self._next(Begin, "the start of iteration 0")
-        scale, offset = self._settings.time_scale, offset_now(self._board)
+        scale = self._settings.time_scale
+        offset = offset_now(self._board)
         self._clock = ends.clock = RunClock(begin.start_wall, scale, offset)
         self._track(follow_host_clock(self._clock, self._board))
         pacer.start(self._clock)
@@ -298,10 +308,13 @@ class NodeProcess:
 
     async def _count(self, host_metrics: HostMetrics) -> ProcessStatistics:
         """Return the figures of this process alone, where it shares another as well."""
-        ends, pacer, members = self._ends, self._pacer, self._around.members
+        ends = self._ends
+        pacer = self._pacer
+        members = self._around.members
         cpu_seconds, peak_memory = host_metrics.usage()
         if members > 1:  # its own thread, and its share of the loop
-            clock, loop = this_host.thread_time, asyncio.get_running_loop()
+            clock = this_host.thread_time
+            loop = asyncio.get_running_loop()
             own = await loop.run_in_executor(self._compute, clock)
             cpu_seconds = own + clock() / members
         return ProcessStatistics(
@@ -353,7 +366,8 @@ class NodeProcess:
 
     def _make_programs(self) -> dict[int, Program]:
         """Make the programs of all tasks; in the compute thread."""
-        programs, common = dict[int, Program](), Shared()
+        programs = dict[int, Program]()
+        common = Shared()
         for size in self._spec.reserved:
             self._ends.pool.reserve(size)
         for task in self._spec.tasks:

@@ -92,8 +92,11 @@ class EdgeEnds:
         report: Callable[[FlowEnded], None],
         fail: Callable[[EmulatorError], None],
     ) -> None:
-        self._spec, self._report, self._fail = spec, report, fail
-        self._name, self._settings = spec.process, spec.settings
+        self._spec = spec
+        self._report = report
+        self._fail = fail
+        self._name = spec.process
+        self._settings = spec.settings
         self.clock: RunClock | None = None
         """Run time, by which arrivals are reported from its start on."""
         self._inputs = [end for task in spec.tasks for end in task.inputs]
@@ -141,7 +144,8 @@ class EdgeEnds:
         Raises DeadlineExceeded when a peer does not connect, EmulatorError when it
         refuses: both name the edge.
         """
-        within, first_port = self._settings.deadline, self._spec.source_port
+        within = self._settings.deadline
+        first_port = self._spec.source_port
         for there in self._between_processes(self._outputs):
             host, port = addresses[there.peer_process]
             try:
@@ -233,7 +237,9 @@ class TaskRunner:
     def __init__(
         self, spec: ProcessTask, program: Program, around: TaskContext
     ) -> None:
-        self.name, self.task, self._spec = spec.name, spec.task, spec
+        self.name = spec.name
+        self.task = spec.task
+        self._spec = spec
         self.program = program
         self._owner = program.owner if isinstance(program, Copy) else spec.name
         self._inputs = {end.edge: end for end in spec.inputs}
@@ -255,7 +261,8 @@ class TaskRunner:
         scale. Its end is reported when its work is done: the coordinator keeps it until
         then, and no payload goes before its flow is given a rate.
         """
-        around, n = self._around, order.iteration
+        around = self._around
+        n = order.iteration
         self.doing = f"task {self.name}, iteration {n + around.first}"
         # The first orders come before run time 0; work done until then would be free.
         starts = order.start if self._spec.times is None else 0.0
@@ -292,9 +299,11 @@ class TaskRunner:
         payloads: dict[int, Payload],
     ) -> None:
         """Report the end of an iteration of so long, and queue what it sends."""
-        around, n = self._around, order.iteration
+        around = self._around
+        n = order.iteration
         steps = self._spec.speed_times, self._spec.speed_shares
-        due, now = end_of_work(*steps, order.start, time), around.clock.now()
+        due = end_of_work(*steps, order.start, time)
+        now = around.clock.now()
         edges = [edge for edge, there in self._outputs.items() if n < there.sent]
         # Those of tensors, headers apart.
         sizes = {e: sum(a.nbytes for a in payloads[e].values()) for e in edges}
@@ -326,7 +335,8 @@ class TaskRunner:
         """
         # No input need be waited for: when a task is ordered, every one has left its
         # source and, if it was shaped, has arrived.
-        around, patience = self._around, self._around.settings.deadline
+        around = self._around
+        patience = self._around.settings.deadline
         latency = self._inputs[edge].latency
         try:
             delivery = await around.inbox.get(edge, iteration, within=patience)
@@ -348,9 +358,11 @@ class TaskRunner:
         Returns what it sends, when it began and its CPU seconds, and what is kept. To
         copy the state before it is no work of the task's, and takes no time.
         """
-        iteration, program = order.iteration, self.program
+        iteration = order.iteration
+        program = self.program
         n = iteration + self._around.first
-        keeper, every = cast("KeepsState", program), self._spec.every
+        keeper = cast("KeepsState", program)
+        every = self._spec.every
         # What begins with a cut copies it again: who had the copy may be who died.
         if every and (n if self._copy is not None else iteration) and n % every == 0:
             self._begun[n] = keeper.state(n)
@@ -359,7 +371,8 @@ class TaskRunner:
         if (cut := n - misses) in self._begun:
             late = keeper.late_updates(n) if misses else {}
             state = {cut: self._begun.pop(cut) | late}
-        began, cpu = this_host.monotonic(), this_host.thread_time()
+        began = this_host.monotonic()
+        cpu = this_host.thread_time()
         if order.reads:
             cast("TaskProgram", program).read(dict(order.reads))
         payloads = program.run(n, inputs)
@@ -379,7 +392,8 @@ async def warm_up_process(compute: Executor) -> None:
 
     Raises EmulatorError when this host has no loopback address to connect to.
     """
-    inbox, keys = Inbox("warm-up"), edge_keys(secrets.token_hex(8), [0])
+    inbox = Inbox("warm-up")
+    keys = edge_keys(secrets.token_hex(8), [0])
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}
 
     def on_arrival(edge: int, n: int, wall: float, size: int, *_: Any) -> None:

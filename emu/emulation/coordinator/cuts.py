@@ -47,7 +47,8 @@ class CutPlan:
     def parts_for(self, tasks: list[str]) -> list[StatePart]:
         """Return the messages that carry what the tasks of a process begin with."""
         names = dict.fromkeys(name for task in tasks for name in self.restores(task))
-        first, states = self.start.iteration, self.start.states
+        first = self.start.iteration
+        states = self.start.states
         return [p for name in names for p in state_parts(name, first, states[name])]
 
 
@@ -71,7 +72,8 @@ class CutKeeper:
 
         Raises NodeMisbehaved when it is not the process's, of no cut, or damaged.
         """
-        plan, n = self._plan, part.iteration
+        plan = self._plan
+        n = part.iteration
         if (
             plan is None
             or part.task not in plan.owners
@@ -104,7 +106,8 @@ class CutKeeper:
         except ValueError as error:
             raise NodeMisbehaved(f"the state before {n} is damaged: {error}") from error
         cut = Cut(n, states)
-        before, loop = self._keeping, asyncio.get_running_loop()
+        before = self._keeping
+        loop = asyncio.get_running_loop()
 
         async def keep() -> None:
             if before is not None:
@@ -116,7 +119,8 @@ class CutKeeper:
     def check(self) -> None:
         """Raise the DataError of a cut that could not be kept."""
         if self._keeping is not None and self._keeping.done():
-            keeping, self._keeping = self._keeping, None
+            keeping = self._keeping
+            self._keeping = None
             keeping.result()
 
     async def finish(self) -> None:

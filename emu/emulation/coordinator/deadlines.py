@@ -26,8 +26,10 @@ class Deadlines:
     def __init__(
         self, problem: Problem, scheduler: Scheduler, patience: float, first: int = 0
     ) -> None:
-        self._problem, self._scheduler = problem, scheduler
-        self._patience, self._first = patience, first
+        self._problem = problem
+        self._scheduler = scheduler
+        self._patience = patience
+        self._first = first
         self._tasks: dict[tuple[int, int], float] = {}  # and when they are due
         self._unknown: set[tuple[int, int]] = set()  # of these: no end was reported
         self._flows: dict[tuple[int, int], float | None] = {}  # and when served
@@ -88,7 +90,8 @@ class Deadlines:
         nothing is under way for that long. Names who waits for whom, the iteration,
         since when, and what the other side was last seen at.
         """
-        job, due = self._problem.job, dict[tuple[str, int, int] | None, str]()
+        job = self._problem.job
+        due = dict[tuple[str, int, int] | None, str]()
         scheduler = self._scheduler
         for key, end in self._tasks.items():
             if now > end:
@@ -113,7 +116,8 @@ class Deadlines:
             what = "no flow has a rate" if self._flows else "no flow is active"
             due[None] = f"no task runs and {what} at {now:.3f} s"
         self._overdue = {wait: self._overdue.get(wait, awake) for wait in due}
-        since, most = self._overdue, self._patience
+        since = self._overdue
+        most = self._patience
         if lines := [line for wait, line in due.items() if awake - since[wait] > most]:
             over = f"that is over {most:g} s of wall time"
             raise DeadlineExceeded(f"{self._join_lines(lines)}; {over}")
@@ -133,12 +137,14 @@ class Deadlines:
             if task in members
         ]
         for edge, n in self._flows:
-            ends, flow = job.edges[edge], f"{job.edge_names[edge]} of iteration"
+            ends = job.edges[edge]
+            flow = f"{job.edge_names[edge]} of iteration"
             if ends.source in members or ends.destination in members:
                 verb = "sending" if ends.source in members else "receiving"
                 at.append(f"{verb} {flow} {n + self._first}")
         for task in () if at else members:
-            name, n = job.tasks[task].name, self._next[task]
+            name = job.tasks[task].name
+            n = self._next[task]
             is_over = n == job.rounds[task]
             when = "after its last iteration" if is_over else "before iteration"
             at.append(f"task {name} {when} {n - is_over + self._first}")
@@ -163,7 +169,8 @@ class Deadlines:
 
     def story(self) -> str:
         """Return the running tasks and the tasks that wait for flows, by iteration."""
-        has_times, lines = self._scheduler.holds is not None, []
+        has_times = self._scheduler.holds is not None
+        lines = []
         for (task, n), end in self._tasks.items():
             due = f", due at {end:.3f} s" if has_times else ""
             name = self._problem.job.tasks[task].name
@@ -172,7 +179,8 @@ class Deadlines:
         return self._join_lines(lines) or "no task runs and no flow is active"
 
     def _last_seen(self, task: int) -> str:
-        one, moment = self._problem.job.tasks[task], self._seen.get(task)
+        one = self._problem.job.tasks[task]
+        moment = self._seen.get(task)
         process = one.process_name
         where = f" in process {process}" if process != one.name else ""
         return f"{one.name}{where} was last seen {moment or 'when the run began'}"

@@ -68,8 +68,10 @@ class Membership:
     """
 
     def __init__(self, settings: RunSettings, log: Path, deadlines: Deadlines) -> None:
-        self._settings, self._log = settings, RunLog(log)
-        self._doing, self._story = deadlines.doing, deadlines.story
+        self._settings = settings
+        self._log = RunLog(log)
+        self._doing = deadlines.doing
+        self._story = deadlines.story
         self.token = settings.token or secrets.token_hex(16)
         self.address = ("", 0)
         self.agents: list[JoinedAgent] = []
@@ -100,10 +102,12 @@ class Membership:
             why = os.strerror(number) if number > 0 else error.strerror or str(error)
             where = format_address(settings.listen, settings.port)
             if settings.ports is not None and not settings.port:  # all of a range
-                why, where = str(error.strerror), settings.listen
+                why = str(error.strerror)
+                where = settings.listen
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
-            address, log = self.address, self._log.path
+            address = self.address
+            log = self._log.path
             await self.launcher.start(address, self.token, log, settings.allow)
             self._watching = asyncio.create_task(self._await_end())
         except BaseException as error:
@@ -200,7 +204,8 @@ class Membership:
 
     async def gather_agents(self) -> None:
         """Wait until the agent of every host has joined; raises DeadlineExceeded."""
-        hosts, count = list(map(agent_name, self.launcher.hosts)), self.launcher.count
+        hosts = list(map(agent_name, self.launcher.hosts))
+        count = self.launcher.count
 
         def missing() -> list[str]:
             names = [agent.name for agent in self.agents]
@@ -243,11 +248,13 @@ class Membership:
             hello = unpack(await connection.receive(_INTRODUCTION))
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
-        address, limit = connection.peer_address, self._settings.heartbeat_timeout
+        address = connection.peer_address
+        limit = self._settings.heartbeat_timeout
         if isinstance(hello, ProcessHello) and who.role == "process":
             await self._follow_process(Process(who.name, hello.pid, connection))
         elif isinstance(hello, AgentHello) and who.role == "agent":
-            hosts, present = self.launcher.hosts, {a.host_name for a in self.agents}
+            hosts = self.launcher.hosts
+            present = {a.host_name for a in self.agents}
             refusal = ""
             if len(present) == self.launcher.count:
                 refusal = "every agent of this run has joined already"

@@ -86,7 +86,8 @@ class Answers:
         self._tasks = job.tasks
         self._parts: dict[str, ArrayParts] = defaultdict(ArrayParts)
         self.statistics: dict[str, dict[str, Any]] = {}
-        self._sent, self._received = bytearray(), bytearray()
+        self._sent = bytearray()
+        self._received = bytearray()
 
     def take(self, process: str, message: Message, window: list[float]) -> None:
         """Take in what a process says, between two run times in wall seconds.
@@ -124,7 +125,8 @@ class Answers:
 
     def frames(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return the rows of `frame_layout` of senders and of receivers."""
-        out_rows, in_rows = bytes(self._sent), bytes(self._received)
+        out_rows = bytes(self._sent)
+        in_rows = bytes(self._received)
         return np.frombuffer(out_rows, FRAME_ROWS), np.frombuffer(in_rows, FRAME_ROWS)
 
 
@@ -145,7 +147,9 @@ class Recorder:
     """
 
     def __init__(self, problem: Problem, scheduler: Scheduler, first: int = 0) -> None:
-        self._problem, self._scheduler, self._first = problem, scheduler, first
+        self._problem = problem
+        self._scheduler = scheduler
+        self._first = first
         # Not zeros: their memory would only be taken as the run goes on.
         of_tasks = len(problem.job.tasks), problem.job.iterations
         self.task_start, self.task_end, self.began = np.full((3, *of_tasks), np.nan)
@@ -153,7 +157,8 @@ class Recorder:
         of_edges = len(problem.job.edges), problem.job.iterations
         self._activated, self.arrivals, self._ended = np.full((3, *of_edges), np.nan)
         self.reports: list[tuple[float, str, int, dict[str, float]]] = []
-        self._volumes, self._log = scheduler.volumes, scheduler.log
+        self._volumes = scheduler.volumes
+        self._log = scheduler.log
         # The arrays of each instant were 1 kB per event of a run.
         self._columns = {name: array(code) for name, code in _COLUMNS.items()}
         self._packed: dict[str, list[bytes]] = {name: [] for name in _COLUMNS}
@@ -180,7 +185,8 @@ class Recorder:
         self.task_end[at], self.began[at] = message.end, message.began
         self.late[at], self.cpu[at] = message.late, message.cpu
         if message.report:
-            name, n = self._problem.job.tasks[at[0]].name, at[1] + self._first
+            name = self._problem.job.tasks[at[0]].name
+            n = at[1] + self._first
             self.reports.append((message.end, name, n, message.report))
 
     def flow_arrived(self, message: FlowEnded) -> None:

@@ -75,14 +75,17 @@ class Standstill:
     def __init__(self, fatal: float) -> None:
         self._fatal = fatal
         self._looked = this_host.monotonic()
-        self._pause, self._resumed = 0.0, -math.inf
+        self._pause = 0.0
+        self._resumed = -math.inf
 
     def look(self) -> None:
         """Look at the clock."""
         now = this_host.monotonic()
-        pause, self._looked = now - self._looked, now
+        pause = now - self._looked
+        self._looked = now
         if pause > self._fatal:
-            self._pause, self._resumed = pause, now
+            self._pause = pause
+            self._resumed = now
 
     def story(self) -> str:
         """Return the pause for which this process was just given up, else nothing."""
@@ -198,7 +201,8 @@ class Mailbox(Generic[T]):
             self._alarm = self._alarm or Alarm(loop, self._wake)
             self._alarm.set(this_host.monotonic() + patience)
             await self._waiter
-        there, self._there = self._there, []
+        there = self._there
+        self._there = []
         return there
 
     def close(self) -> None:
@@ -237,7 +241,9 @@ class Barrier:
     """Waits of the coordinator outside the run itself."""
 
     def __init__(self, events: Events, deadline: float, log: Path) -> None:
-        self._events, self._deadline, self._log = events, deadline, log
+        self._events = events
+        self._deadline = deadline
+        self._log = log
         self._early: list[tuple[str, Message]] = []
 
     async def messages(
@@ -257,7 +263,8 @@ class Barrier:
             else:
                 self._early.append((name, message))
 
-        early, self._early = self._early, []
+        early = self._early
+        self._early = []
         for name, message in early:
             on_message(name, message)
         await self.until(lambda: {*missing} - replies.keys(), what, on_message)

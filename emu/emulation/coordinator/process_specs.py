@@ -28,7 +28,8 @@ _RESERVED = 3e9
 def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
     """Return one edge as the process at its destination or source sees it."""
     job = problem.job
-    there, most = job.edges[edge], problem.cluster.links.steps.most
+    there = job.edges[edge]
+    most = problem.cluster.links.steps.most
     peer = job.tasks[there.source if incoming else there.destination]
     return EdgeEnd(
         edge=edge,
@@ -110,7 +111,8 @@ def process_specs(
     The agent completes each with what only its host knows (`HostSide`, keys of edges).
     """
     times = None if settings.compute == "real" else expected.times
-    job, common = problem.job, settings.of_processes
+    job = problem.job
+    common = settings.of_processes
     beside = {"compute": settings.compute, "byte_scale": settings.byte_scale}
     return [
         ProcessSpec(
@@ -149,7 +151,8 @@ def host_of_machines(
     check_hosts(machines, cores, len(cores), stated)
     hosts = sorted(cores)
     # Of every machine its share of the payload, and of the processes.
-    job, machine_of = problem.job, problem.placement.machine_of
+    job = problem.job
+    machine_of = problem.placement.machine_of
     weights = np.zeros((len(machines), 2))
     for position, edge in enumerate(job.edges):
         if problem.hops[position]:
@@ -184,7 +187,8 @@ def check_ports(
     if ports is None or not hosts:
         return
     host, most = Counter(hosts).most_common(1)[0]
-    needs, command = most + beside, " and one for this command" * beside
+    needs = most + beside
+    command = " and one for this command" * beside
     if ports[1] - ports[0] + 1 < needs:
         problem = f"{ports[0]}-{ports[1]} is too small: {host} needs {needs} ports"
         each = f"one for each of its processes{command}"

@@ -92,7 +92,8 @@ class SenderWakeups:
 
     def due(self, segments: RateSegments) -> dict[str, WakeSender]:
         """Return wake-ups by process, for rates `RISE` (core.h) times those known."""
-        edges, rates = segments.edge, segments.rate
+        edges = segments.edge
+        rates = segments.rate
         new = self._iteration[edges] != segments.iteration
         before = np.where(new, 0.0, self._known[edges])
         wake = (rates > 0) & (rates >= lib.RISE * before)
@@ -111,7 +112,8 @@ class NextKills:
     """Kills of the scenario that come next in an attempt, by ends that are known."""
 
     def __init__(self, problem: Problem, settings: RunSettings) -> None:
-        job, self._settings = problem.job, settings
+        job = problem.job
+        self._settings = settings
         self._awaited = {kill.ended for kill in settings.kills}
         self._ends: dict[tuple[int, int], float] = {}
         self._process = [task.process_name for task in job.tasks]
@@ -134,21 +136,25 @@ class NextKills:
     def note(self, end: TaskEnded | FlowEnded) -> None:
         """Take in an end of a task, past or to come, or of a flow."""
         if isinstance(end, TaskEnded):
-            process, at = self._process[end.task], end.end
+            process = self._process[end.task]
+            at = end.end
             volumes = zip(end.edges, end.volumes, strict=True)
             self._left[process] += sum(e in self._source and v > 0 for e, v in volumes)
             count = end.iteration + self._settings.first + 1
             if is_awaited := (end.task, count) in self._awaited:
                 self._ends[end.task, end.iteration] = end.end
         else:
-            process, at, is_awaited = self._source[end.edge], end.time, False
+            process = self._source[end.edge]
+            at = end.time
+            is_awaited = False
         self._left[process] -= 1
         self._over[process] = max(self._over[process], at)
         if is_awaited or not self._left[process]:
             self._find()
 
     def _find(self) -> None:
-        own, ends = self._settings, self._ends
+        own = self._settings
+        ends = self._ends
         self.due = next_kills(
             own.kills,
             own.first,
@@ -177,14 +183,17 @@ class Coordinator:
         log: Path,
         observer: Observer | None = None,
     ) -> None:
-        self._problem, self._settings = problem, settings
+        self._problem = problem
+        self._settings = settings
         self._expected = expected
         self._observer = observer or Observer()
-        times, profile = expected.times, Profile(expected.times, expected.volumes)
+        times = expected.times
+        profile = Profile(expected.times, expected.volumes)
         least = None if settings.compute == "real" else times
         scheduler = Scheduler(problem, policy, profile, least, times)
         self._recorder = Recorder(problem, scheduler, settings.first)
-        patience, first = settings.deadline, settings.first
+        patience = settings.deadline
+        first = settings.first
         self._deadlines = Deadlines(problem, scheduler, patience, first)
         self._membership = Membership(settings, log, self._deadlines)
         machines = [machine.name for machine in problem.cluster.machines]
@@ -247,10 +256,12 @@ class Coordinator:
         await self._drive(clock)
         wall = this_host.monotonic() - start
         self.phase = "collecting results, after the last iteration"
-        answers, recorder = await self._collect(start), self._recorder
+        answers = await self._collect(start)
+        recorder = self._recorder
         await self._cuts.finish()
         out_rows, in_rows = answers.frames()
-        schedule, realization = recorder.schedule(), recorder.realization()
+        schedule = recorder.schedule()
+        realization = recorder.realization()
         agents = self._membership.agents
         return EmulatedRun(
             schedule=schedule,
@@ -273,11 +284,13 @@ class Coordinator:
 
     def _launch(self, hosts: Sequence[str]) -> None:
         """Order every agent to start the processes of its machines."""
-        settings, is_embedded = self._settings, self._membership.launcher.embedded
+        settings = self._settings
+        is_embedded = self._membership.launcher.embedded
         specs = process_specs(self._problem, settings, self._expected)
         at = [hosts[spec.machine] for spec in specs]
         check_ports(settings.ports, at, beside=is_embedded and not settings.port)
-        edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
+        edges = len(self._problem.job.edges)
+        clock = this_host.name_of_clock()
         machines = [*zip(self._problem.cluster.machines, hosts, strict=True)]
         for agent in self._membership.agents:
             name = agent.host_name
@@ -301,10 +314,13 @@ class Coordinator:
         cores = {agent.host_name: agent.cores for agent in membership.agents}
         if not membership.launcher.embedded and self._settings.kernel_nics is None:
             await self._bring_graphs()
-        host_of, volumes = self._settings.host_of, self._expected.volumes
+        host_of = self._settings.host_of
+        volumes = self._expected.volumes
         self._launch(host_of_machines(self._problem, volumes, cores, host_of))
         await membership.open_boards()
-        job, barrier, cuts = self._problem.job, membership.barrier, self._settings.cuts
+        job = self._problem.job
+        barrier = membership.barrier
+        cuts = self._settings.cuts
         what = "come up, before iteration 0"
         listening = await barrier.messages(job.processes, what, Listening)
         self._observer.on_join(len(job.processes))
@@ -327,7 +343,8 @@ class Coordinator:
         Raises RunError when a host has another graph of that name, or cannot keep it;
         DataError when it is not here.
         """
-        job, membership = self._problem.job, self._membership
+        job = self._problem.job
+        membership = self._membership
         settings = [job.settings_of(name) for name in job.job_names]
         datasets = [of_job["dataset"] for of_job in settings if "dataset" in of_job]
         found = await asyncio.to_thread(lambda: [*list_graphs(datasets)])
@@ -361,7 +378,8 @@ class Coordinator:
 
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
-        driver, last_look = self._driver, this_host.monotonic()
+        driver = self._driver
+        last_look = this_host.monotonic()
         awake = PauseAwareClock(2 * _LOOK, last_look)
         kills = self._kills
         driver.begin()
@@ -427,9 +445,12 @@ class Coordinator:
 
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
         """Return an end that a process reports; raises NodeMisbehaved if it may not."""
-        edges, task, what = self._problem.job.edges, -1, "flow"
+        edges = self._problem.job.edges
+        task = -1
+        what = "flow"
         if isinstance(message, TaskEnded):
-            task, what = message.task, "task"
+            task = message.task
+            what = "task"
         elif not isinstance(message, FlowEnded):
             kind = type(message).__name__
             raise NodeMisbehaved(f"{process} sent {kind} during the run")
@@ -461,7 +482,8 @@ class Coordinator:
 
     def publish(self, segments: RateSegments) -> None:
         """Put changed segments on the boards of all hosts."""
-        nics, message = self._settings.kernel_nics, None
+        nics = self._settings.kernel_nics
+        message = None
         if nics is not None:
             segments = nics.for_senders(segments)
         columns = (
@@ -486,7 +508,8 @@ class Coordinator:
 
     async def _collect(self, start: float) -> Answers:
         """Ask every process for its results, statistics and frames."""
-        seconds, job = this_host.monotonic() - start, self._problem.job
+        seconds = this_host.monotonic() - start
+        job = self._problem.job
         self._membership.send_to_processes(Finish())
         answers = Answers(job)
 

@@ -66,8 +66,10 @@ class SchedulerDriver:
         deadlines: Deadlines,
         outlet: Outlet,
     ) -> None:
-        self._scheduler, self._recorder = scheduler, recorder
-        self._deadlines, self._outlet = deadlines, outlet
+        self._scheduler = scheduler
+        self._recorder = recorder
+        self._deadlines = deadlines
+        self._outlet = outlet
         self._passed = -math.inf  # the last end that had passed when it was reported
         self._reported: list[TaskEnded | FlowEnded] = []  # and not taken in yet
         self._arrived: dict[int, FlowEnded] = {}  # by edge, before the fluid's end

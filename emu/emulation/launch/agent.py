@@ -103,9 +103,12 @@ class Agent:
         forks: Callable[..., Any] = ForkServer,
         describe: Callable[[str], Awaitable[dict[str, Any]]] = measure_host,
     ) -> None:
-        self._coordinator, self._token = coordinator, token
+        self._coordinator = coordinator
+        self._token = token
         self._name = name or own_host_name()
-        self._allow, self._bind, self._patience = frozenset(allow), bind, patience
+        self._allow = frozenset(allow)
+        self._bind = bind
+        self._patience = patience
 
         def on_end(process: str, code: int) -> None:
             self._send(ProcessDied(process, code))
@@ -214,7 +217,8 @@ class Agent:
 
     async def _join(self) -> ControlConnection:
         deadline = this_host.monotonic() + self._patience
-        who, where = Identity.of(self._token, "agent", self._name), self._coordinator
+        who = Identity.of(self._token, "agent", self._name)
+        where = self._coordinator
         while True:
             try:
                 connection = await connect_control(where, identity=who, limits=_LIMITS)

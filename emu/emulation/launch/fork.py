@@ -35,9 +35,11 @@ class ForkServer:
     def __init__(
         self, on_end: Callable[[str, int], None], on_lost: Callable[[str], None]
     ) -> None:
-        self._on_end, self._on_lost = on_end, on_lost
+        self._on_end = on_end
+        self._on_lost = on_lost
         self._alive: set[str] = set()
-        self._ordered, self._lost = False, ""
+        self._ordered = False
+        self._lost = ""
         self._changed = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._following: asyncio.Task[None] | None = None

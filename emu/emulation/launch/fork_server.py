@@ -75,7 +75,8 @@ class _ForkServer:
             os.kill(pid, signal.SIGKILL)
 
     def _exactly(self, length: int) -> bytearray:
-        data, end = bytearray(length), 0
+        data = bytearray(length)
+        end = 0
         while end < length:
             count = self._agent.recv_into(memoryview(data)[end:])
             if not count:

@@ -20,7 +20,8 @@ from emu.emulation.network.rate_board import RateBoard
 from emu.host.this_host import loopback_address, memory, this_host, version_of_emu
 
 #: Pings before the first line, and of every beat: the surest of each counts.
-_FIRST, _PER_BEAT = 20, 4
+_FIRST = 20
+_PER_BEAT = 4
 _APART = 0.01  # wall seconds from one ping to the next
 _SENT = 16 << 20  # bytes over loopback: 10 ms, long enough to be past the first ones
 _PATIENCE = 5.0  # wall seconds
@@ -41,7 +42,9 @@ class ClockComparison:
     def __init__(
         self, connection: ControlConnection, board: RateBoard, theirs: str
     ) -> None:
-        self._connection, self._board, self._clock = connection, board, PeerClock()
+        self._connection = connection
+        self._board = board
+        self._clock = PeerClock()
         self.same = this_host.name_of_clock() == theirs != ""
         self.line: ClockLine | None = None
 
@@ -127,7 +130,8 @@ def loopback_rate() -> float | None:
             _accept(server, sender) as receiver,
         ):
             sending = threading.Thread(target=send, args=(sender,))
-            rest, buffer = _SENT, bytearray(1 << 18)
+            rest = _SENT
+            buffer = bytearray(1 << 18)
             start = time.monotonic()
             sending.start()
             try:

@@ -134,7 +134,8 @@ class ChildAgents(Launcher):
     @override
     async def wait_for_end(self) -> str:
         """Wait until one has ended and return which and how, in words."""
-        loop, children = asyncio.get_running_loop(), self._children
+        loop = asyncio.get_running_loop()
+        children = self._children
         waits = {loop.create_task(one.wait()): name for name, one in children.items()}
         try:
             ends, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -95,7 +95,8 @@ def share_processes(
     """
     groups: dict[str, list[ProcessSpec]] = {}
     for spec in specs:
-        how, compute = spec.settings.processes, spec.settings.compute
+        how = spec.settings.processes
+        compute = spec.settings.compute
         many = compute == "timed" and len(specs) > _MANY * cores
         shares = how == "machine" or (how == "auto" and many)
         name = f"machine {spec.machine}" if shares else spec.process

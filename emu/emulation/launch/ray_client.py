@@ -113,7 +113,8 @@ def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
         try:
             code, lines = ray.get(run)
         except ray.exceptions.RayError as error:
-            code, lines = 1, f"{error}\n"
+            code = 1
+            lines = f"{error}\n"
         _say(f"{lines}the agent on {runs[run]} ended with status {code}")
         status = status or code
     return status

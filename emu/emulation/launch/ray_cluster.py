@@ -40,7 +40,8 @@ def bundles_of(
     problem: Problem, cpus: float, stated: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
     """Return the share of a host that every emulated machine takes, as Ray counts."""
-    job, machine_of = problem.job, problem.placement.machine_of
+    job = problem.job
+    machine_of = problem.placement.machine_of
     count = Counter(machine_of[members[0]] for members in job.processes.values())
     bundles = {}
     for position, machine in enumerate(problem.cluster.machines):

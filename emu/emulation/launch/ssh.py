@@ -49,7 +49,8 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
         user, at, name = words[0].rpartition("@")
         if name[:1] + name[-1:] == "[]" and _is_ipv6(name[1:-1]):
             name = name[1:-1]
-        host, problem = f"{user}{at}{name}", ""
+        host = f"{user}{at}{name}"
+        problem = ""
         if not _HOST.fullmatch(f"{user}{at}h" if _is_ipv6(name) else host):
             problem = f"{printable(host)!r} is no host: write an address or a name"
         elif words[2:] or not all(port.isdecimal() for port in words[1:]):
@@ -130,7 +131,8 @@ class SshLauncher(ChildAgents):
                 f"{self._agent} {shlex.join(arguments)}"
             )
             order = f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
-            command, said = [*self._ssh, host, order], f"{token}\n"
+            command = [*self._ssh, host, order]
+            said = f"{token}\n"
             line = said.encode(errors="surrogateescape")
             name = f"ssh to {host}"
             await self.start_child(name, command, log, environment=ours, said=line)

@@ -54,9 +54,11 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     """
     match = _ADDRESS.fullmatch(text)
     six, host = (match["six"], match["host"]) if match else (None, None)
-    port_text, name = match["port"] if match else None, six or host or ""
+    port_text = match["port"] if match else None
+    name = six or host or ""
     form = _HOST if six is None else _IPV6
-    fits, quote = False, repr(printable(text))
+    fits = False
+    quote = repr(printable(text))
     if form.fullmatch(name):
         with contextlib.suppress(UnicodeError):  # an empty label, or beyond 63 bytes
             name.encode("idna")
@@ -147,7 +149,8 @@ class Challenge:
 
     def check(self, fields: Mapping[str, Any], side: Side) -> None:
         """Check the proof in a side's message; raises NodeMisbehaved if it is wrong."""
-        proof, right = fields.get("proof"), self.proof(side)
+        proof = fields.get("proof")
+        right = self.proof(side)
         if not (isinstance(proof, bytes) and hmac.compare_digest(proof, right)):
             raise NodeMisbehaved("it does not know the token of this run")
 
@@ -240,7 +243,8 @@ async def enter_port(enter: Callable[[float], Awaitable[T]], within: float) -> T
     ``enter`` connects and proves who it is, within so many wall seconds. Raises what it
     raised for another reason, or when no time is left.
     """
-    end, rest = this_host.monotonic() + within, within
+    end = this_host.monotonic() + within
+    rest = within
     while True:
         try:
             return await enter(rest)

@@ -94,7 +94,8 @@ class PeerClock:
         newest = min(
             self._kept, key=lambda each: each.uncertainty + MOST_DRIFT * (now - each.at)
         )
-        drift, unsure = 0.0, MOST_DRIFT
+        drift = 0.0
+        unsure = MOST_DRIFT
         for older in self._kept:
             between = newest.at - older.at
             if between * unsure > newest.uncertainty + older.uncertainty:
@@ -114,7 +115,8 @@ class PauseAwareClock:
     """
 
     def __init__(self, every: float, now: float) -> None:
-        self._every, self._looked = every, now
+        self._every = every
+        self._looked = now
         self.lost = 0.0  #: wall seconds that have passed in pauses
 
     def read(self, now: float) -> float:
@@ -137,7 +139,8 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
 
     Raises TimeoutError when they are over.
     """
-    loop, start = asyncio.get_running_loop(), this_host.monotonic()
+    loop = asyncio.get_running_loop()
+    start = this_host.monotonic()
     every = min(_LOOK, within / 4)
     clock = PauseAwareClock(every, start)
     async with asyncio.timeout(None) as limit:
@@ -168,7 +171,8 @@ class SilenceWatch:
 
     def on_message(self, now: float) -> None:
         """Note that the peer has said something."""
-        self._last, self._lost = now - self._clock.lost, self._clock.lost
+        self._last = now - self._clock.lost
+        self._lost = self._clock.lost
 
     def look(self, now: float) -> bool:
         """Return True where the peer has been silent too long; called every 0.5 s."""
@@ -176,7 +180,8 @@ class SilenceWatch:
 
     def stood_still(self) -> float:
         """Return for how long this process stood still since this was last asked."""
-        untold, self._told = self._clock.lost - self._told, self._clock.lost
+        untold = self._clock.lost - self._told
+        self._told = self._clock.lost
         return untold
 
     async def silence(self) -> str:
@@ -223,7 +228,8 @@ class RunClock:
     ) -> None:
         if not time_scale > 0:
             raise ValueError(f"time_scale must be positive, not {time_scale}")
-        self.time_scale, self._start = time_scale, start_wall
+        self.time_scale = time_scale
+        self._start = start_wall
         self._line = ClockLine(0.0, offset)  # the newest of:
         self._lines = [self._line]
 
@@ -233,15 +239,18 @@ class RunClock:
         Time never jumps: it goes faster or slower until then.
         """
         # From where we are to where it will be: a new offset at once would be a jump.
-        here, there = self._line.ahead(now), line.ahead(now + within)
+        here = self._line.ahead(now)
+        there = line.ahead(now + within)
         self._line = ClockLine(now, here, (there - here) / within)
         self._lines.append(self._line)
 
     def show(self, pacing: Any) -> None:
         """Write this clock into the `Pacing` of the core, as it goes now."""
         line = self._line
-        pacing.start, pacing.at = self._start, line.at
-        pacing.offset, pacing.drift = line.offset, line.drift
+        pacing.start = self._start
+        pacing.at = line.at
+        pacing.offset = line.offset
+        pacing.drift = line.drift
 
     def now(self) -> float:
         """Return the emulated time, negative before the start."""
@@ -275,7 +284,8 @@ class Alarm:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]
     ) -> None:
-        self._loop, self._ring = loop, ring
+        self._loop = loop
+        self._ring = ring
         self._handle: asyncio.TimerHandle | None = None
         self._fd = -1
         if _LIBC is not None and this_host.precise_timers():

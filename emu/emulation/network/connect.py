@@ -64,7 +64,8 @@ async def _open(
     *,
     encrypted: bool,
 ) -> socket.socket | TlsSocket:
-    loop, where = asyncio.get_running_loop(), format_address(*address)
+    loop = asyncio.get_running_loop()
+    where = format_address(*address)
     sock: socket.socket | None = None
     try:
         async with asyncio.timeout(within):
@@ -94,7 +95,8 @@ async def _prove(
     sock: socket.socket | TlsSocket, edge: int, key: bytes, where: str
 ) -> None:
     """Be accepted by the receiver, once it has proved that it knows our key."""
-    nonce, binding = fresh_nonce(), b""
+    nonce = fresh_nonce()
+    binding = b""
     if isinstance(sock, TlsSocket):
         await _when_readable(sock, sock.meet)
         binding = peer_fingerprint(sock.tls)

@@ -74,10 +74,12 @@ class ControlConnection(asyncio.BufferedProtocol):
         peer: str = "",
         on_made: Callable[[ControlConnection], None] | None = None,
     ) -> None:
-        self.owner, self.peer = owner, peer
+        self.owner = owner
+        self.peer = peer
         self._reader = FrameReader(kinds={Kind.CONTROL}, limits=limits)
         self._queue: deque[Fields] = deque()
-        self._arrived, self._gone = asyncio.Event(), asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._gone = asyncio.Event()
         self._follower: tuple[Callable[[Fields], None], asyncio.Future[None]] | None
         self._follower = None
         self._error: EmulatorError | None = None
@@ -161,7 +163,8 @@ class ControlConnection(asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._leave)
 
     def _leave(self) -> None:
-        frames, self._together = self._together, []
+        frames = self._together
+        self._together = []
         if frames and not self._transport.is_closing():
             self._transport.write(b"".join(frames))
 
@@ -310,7 +313,8 @@ class ControlConnection(asyncio.BufferedProtocol):
             if not self.closed:
                 self.send({"_pong": wall, "to": fields["_ping"]})
         elif with_seal and "_pong" in fields:
-            ping, theirs = fields.get("to"), fields["_pong"]
+            ping = fields.get("to")
+            theirs = fields["_pong"]
             if isinstance(ping, float) and isinstance(theirs, float):
                 self.pongs.append(line_of_ping(ping, theirs, wall))
         elif self._follower is not None:
@@ -348,7 +352,8 @@ async def _connect(
     limits: WireLimits | None,
     within: float,
 ) -> ControlConnection:
-    loop, name = asyncio.get_running_loop(), identity.name
+    loop = asyncio.get_running_loop()
+    name = identity.name
     what = where = f"{_PEER} at {format_address(*address)}"
     make = partial(ControlConnection, limits=limits, owner=name, peer=_PEER)
     connection: ControlConnection | None = None
@@ -371,7 +376,9 @@ async def _connect(
 
 async def _prove(connection: ControlConnection, identity: Identity, where: str) -> None:
     """Be accepted by the other side, once it has proved that it knows our key."""
-    name, nonce, binding = identity.name, fresh_nonce(), b""
+    name = identity.name
+    nonce = fresh_nonce()
+    binding = b""
     hello = {"role": identity.role, "name": name, "nonce": nonce}
     connection.send(hello)
     answer = await connection.receive()
@@ -386,7 +393,8 @@ async def _prove(connection: ControlConnection, identity: Identity, where: str) 
             binding = peer_fingerprint(tls)
             connection.send(hello)
             answer = await connection.receive()
-        subject, theirs = (identity.role, name), answer.get("nonce", b"")
+        subject = (identity.role, name)
+        theirs = answer.get("nonce", b"")
         try:
             challenge = Challenge(identity.key, subject, nonce, theirs, binding)
             challenge.check(answer, "server")
@@ -430,7 +438,8 @@ class ControlServer:
         notify: Callable[[str], None] | None = None,
     ) -> None:
         self._tls = ServerTls(draw_certificate()) if encrypted else None
-        self._token, self._on_connection = token, on_connection
+        self._token = token
+        self._on_connection = on_connection
         self._server: asyncio.Server | None = None
         self._handles: dict[asyncio.Task[None], None] = {}  # a set has no order
         self._strangers = Strangers()
@@ -486,7 +495,9 @@ class ControlServer:
     async def _serve(self, connection: ControlConnection) -> None:
         try:
             self._strangers.enter(connection)
-            within, refusal, who = self._strangers.patience, "", None
+            within = self._strangers.patience
+            refusal = ""
+            who = None
             try:
                 async with asyncio.timeout(within):
                     who = await self._challenge(connection)
@@ -507,17 +518,21 @@ class ControlServer:
 
     async def _challenge(self, connection: ControlConnection) -> Identity:
         """Prove to a stranger that we know its key, have it prove the same."""
-        hello, binding = await connection.receive(), b""
+        hello = await connection.receive()
+        binding = b""
         if self._tls is not None:
             connection.send({"tls": True})
             await connection.encrypt(self._tls.context, server=True)
-            hello, binding = await connection.receive(), self._tls.fingerprint
-        role, name = hello.get("role"), hello.get("name")
+            hello = await connection.receive()
+            binding = self._tls.fingerprint
+        role = hello.get("role")
+        name = hello.get("name")
         if not (isinstance(role, str) and isinstance(name, str)):
             raise NodeMisbehaved("the handshake does not say who it is")
         if role not in ("agent", "process"):
             raise NodeMisbehaved(f"role {role!r:.80} has no place here")
-        who, ours = Identity.of(self._token, role, name), fresh_nonce()
+        who = Identity.of(self._token, role, name)
+        ours = fresh_nonce()
         theirs = hello.get("nonce", b"")
         challenge = Challenge(who.key, (role, name), theirs, ours, binding)
         connection.send({"nonce": ours, "proof": challenge.proof("server")})

@@ -154,12 +154,16 @@ class DataServer:
     ) -> None:
         self.tls = ServerTls(certificate) if certificate else None
         self.keys = dict(keys)
-        self.inbox, self.pool = inbox, pool
-        self.on_arrival, self.on_failure = on_arrival, on_failure
-        self.log, self.bursts = FrameLog(), ArrivalBursts(rates or {})
+        self.inbox = inbox
+        self.pool = pool
+        self.on_arrival = on_arrival
+        self.on_failure = on_failure
+        self.log = FrameLog()
+        self.bursts = ArrivalBursts(rates or {})
         self.connected: dict[int, DataConnection] = {}
         self.connections: dict[DataConnection, None] = {}  # a set has no order
-        self.rejections, self.strangers = Rejections(notify), Strangers()
+        self.rejections = Rejections(notify)
+        self.strangers = Strangers()
         self.frames = self.header_bytes = 0
         self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
@@ -220,8 +224,10 @@ class DataServer:
 
     def take(self, event: Arrived) -> None:
         """Count, log and deliver what has come on a connection."""
-        header, delivery = event.frame.header, event.delivery
-        flow, volume = (header.edge, header.iteration), header.body_bytes
+        header = event.frame.header
+        delivery = event.delivery
+        flow = (header.edge, header.iteration)
+        volume = header.body_bytes
         self.frames += 1
         self.header_bytes += event.frame.overhead
         self.log.note(*flow, event.first, delivery.arrived, volume)
@@ -251,7 +257,8 @@ class DataConnection:
     """
 
     def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:
-        self._server, self._peer = server, peer
+        self._server = server
+        self._peer = peer
         tune_socket(sock)
         tls = TlsSocket(sock, server.tls.context, server=True) if server.tls else None
         self._sock = tls or sock
@@ -291,7 +298,8 @@ class DataConnection:
 
         Where bursts are watched every portion is to have a time of its own.
         """
-        missing, least = self._end.missing, self._least
+        missing = self._end.missing
+        least = self._least
         if missing > _FEW and self._end.edge not in self._server.bursts.rates:
             least = min(missing, _AT_ONCE)
         elif missing < least:
@@ -301,7 +309,8 @@ class DataConnection:
             self._least = least
 
     def _take_call(self) -> None:
-        end, bursts = self._end, self._server.bursts
+        end = self._end
+        bursts = self._server.bursts
         try:
             view = bursts.portion(end.edge, end.get_buffer())
             count, wall = self._arrivals.receive(view)

@@ -53,7 +53,8 @@ class PooledBuffer:
         """Give the memory back, to be overwritten; raises ValueError if it was."""
         if self._pool is None:
             raise ValueError("this buffer was released before")
-        pool, self._pool = self._pool, None
+        pool = self._pool
+        self._pool = None
         pool.take_back(self._block)
 
 
@@ -78,7 +79,8 @@ class BufferPool:
 
         Raises RunError if more than ``limit`` bytes would be in use.
         """
-        length, counts = size_class(size), self.statistics
+        length = size_class(size)
+        counts = self.statistics
         if counts.in_use + length > counts.limit:
             raise RunError(
                 f"{size} bytes arrive while {counts.in_use} of at most {counts.limit} "

@@ -85,7 +85,9 @@ class OutEdge:
         pacer: Pacer,
         capacity: float = math.inf,
     ) -> None:
-        self.edge, self._sock, self._pacer = edge, sock, pacer
+        self.edge = edge
+        self._sock = sock
+        self._pacer = pacer
         self.sender = ffi.new("Sender *", {"edge": edge, "capacity": capacity})
         # TLS, and sockets of trials in virtual time, are written by their own calls.
         is_plain = isinstance(sock, socket.socket)
@@ -140,8 +142,10 @@ class OutEdge:
     @property
     def statistics(self) -> OutEdgeStatistics:
         """Counts so far."""
-        counts, sender = self._counts, self.sender
-        counts.max_stale, counts.max_lead_bytes = sender.max_stale, sender.max_lead
+        counts = self._counts
+        sender = self.sender
+        counts.max_stale = sender.max_stale
+        counts.max_lead_bytes = sender.max_lead
         counts.blocked = sender.blocked
         return counts
 
@@ -149,7 +153,8 @@ class OutEdge:
         """Do what a look at the sender came to (called by the pacer)."""
         sender = self.sender
         if outcome == lib.OFFERS:
-            outcome, now = self._write(sender.offered), this_host.monotonic()
+            outcome = self._write(sender.offered)
+            now = this_host.monotonic()
             lib.plan_look(self._pacer.core, sender, now)
             sender.next = max(sender.due, now) if outcome == lib.PACED else math.inf
         if outcome == lib.SENT:
@@ -223,8 +228,12 @@ class OutEdge:
         return int(lib.PACED if sender.left else lib.SENT)
 
     def _finish(self, frame: _Frame) -> None:
-        sender, counts, pacer = self.sender, self._counts, self._pacer
-        flow, end, volume = (self.edge, frame.iteration), sender.end, sender.volume
+        sender = self.sender
+        counts = self._counts
+        pacer = self._pacer
+        flow = (self.edge, frame.iteration)
+        end = sender.end
+        volume = sender.volume
         # Frames without rates have no fluid that they could be late for.
         fluid = sender.fluid_end
         behind = end - fluid if math.isfinite(fluid) else 0.0

@@ -54,7 +54,8 @@ class Pacer:
         settings: EmulationSettings = _DEFAULTS,
         quantum: float = QUANTUM,
     ) -> None:
-        self.board, self._settings = board, (settings, quantum)
+        self.board = board
+        self._settings = (settings, quantum)
         self._clock: RunClock | None = None
         #: Of the core, what all senders go by.
         self.core = ffi.new("Pacing *", {"time_scale": 1.0, "board": board.address})
@@ -62,27 +63,30 @@ class Pacer:
         self._edges: dict[int, Paced] = {}
         self._active = ffi.new("Sender *[]", board.edges)
         self._attention = ffi.new("int64_t[]", board.edges)
-        self.core.active, self.core.attention = self._active, self._attention
+        self.core.active = self._active
+        self.core.attention = self._attention
         self._keep_to(1.0)
         self._alarm = Alarm(asyncio.get_running_loop(), self._ring)
         self.device = self._alarm.device
         self._due = math.inf
-        self._wakes, self._max_lag, self._lag = 0, 0.0, 0.0
+        self._wakes = 0
+        self._max_lag = 0.0
+        self._lag = 0.0
         self.lag = 0.0  # wall seconds by which the present ring is late
-        self.log, self.departures = SendLog(), FrameLog()
+        self.log = SendLog()
+        self.departures = FrameLog()
 
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""
-        self._clock, self.core.started = clock, True
+        self._clock = clock
+        self.core.started = True
         self._keep_to(clock.time_scale)
         for edge in list(self._edges.values()):  # a look may end one
             self.look(edge)
 
     def _keep_to(self, time_scale: float) -> None:
-        self.pace, self.core.time_scale = (
-            pace_at(time_scale, *self._settings),
-            time_scale,
-        )
+        self.pace = pace_at(time_scale, *self._settings)
+        self.core.time_scale = time_scale
         self.core.pace = dataclasses.asdict(self.pace)
 
     @property
@@ -133,7 +137,8 @@ class Pacer:
         now = this_host.monotonic()
         lag = self.lag = now - self._due
         # The alarm is spent: `_arm` has to set it even for the time it was set to.
-        self._wakes, self._due = self._wakes + 1, math.inf
+        self._wakes = self._wakes + 1
+        self._due = math.inf
         self._lag += lag
         self._max_lag = max(self._max_lag, lag)
         if self._clock is not None:

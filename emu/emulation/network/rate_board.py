@@ -50,7 +50,9 @@ class RateBoard:
     """
 
     def __init__(self, fd: int, path: str, *, writable: bool) -> None:
-        self._fd, self.path, self._temporary = fd, path, False
+        self._fd = fd
+        self.path = path
+        self._temporary = False
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._memory = mmap.mmap(fd, 0, access=access)
         self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)

@@ -73,7 +73,9 @@ class ReceivingEnd:
         pool: BufferPool,
         certificate: bytes = b"",
     ) -> None:
-        self._keys, self._taken, self._certificate = keys, taken, certificate
+        self._keys = keys
+        self._taken = taken
+        self._certificate = certificate
         self._challenge: Challenge | None = None
         self._buffer: PooledBuffer | None = None
         self._first = self._wall = 0.0  # of this frame's payload, of all that came
@@ -165,7 +167,8 @@ class ReceivingEnd:
             problem = f"sent iteration {header.iteration} after {self._newest}"
             raise NodeMisbehaved(f"edge {header.edge} {problem}")
         self._newest = header.iteration
-        buffer, self._buffer = self._buffer, None
+        buffer = self._buffer
+        self._buffer = None
         # Without a body nothing was allocated.
         first = self._first if header.body_bytes else self._wall
         flow = header.edge, header.iteration

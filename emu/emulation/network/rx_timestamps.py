@@ -37,10 +37,12 @@ def both_clocks() -> tuple[float, int]:
     younger, by as long: on two cores with 12 ready processes by over 1 ms for 12 of
     some 120 frames. So they are read again until nothing came in between.
     """
-    now, real = 0.0, 0
+    now = 0.0
+    real = 0
     for _ in range(_TRIES):
         before = this_host.monotonic()
-        real, now = time.time_ns(), this_host.monotonic()
+        real = time.time_ns()
+        now = this_host.monotonic()
         if now - before < _TIGHT:
             break
     return now, real
@@ -68,7 +70,8 @@ class ArrivalReader:
     pending = False  #: nothing waits but with the kernel
 
     def __init__(self, sock: socket.socket) -> None:
-        self._sock, self._last = sock, this_host.monotonic()
+        self._sock = sock
+        self._last = this_host.monotonic()
         self._emptied = self._last  # all that could be read by then has been
         self.device = "reader"
         if _STAMP is not None:

@@ -46,7 +46,8 @@ def draw_certificate() -> bytes:
         .not_valid_after(now + _VALID)
         .sign(key, None)
     )
-    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    pem = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8
     private = key.private_bytes(pem, form, serialization.NoEncryption())
     return private + certificate.public_bytes(pem)
 
@@ -109,8 +110,10 @@ class TlsSocket:
     def __init__(
         self, sock: socket.socket, context: ssl.SSLContext, *, server: bool
     ) -> None:
-        self._sock, self._arrivals = sock, ArrivalReader(sock)
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._sock = sock
+        self._arrivals = ArrivalReader(sock)
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
         self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server)
         self._taken = memoryview(bytearray(_AT_ONCE))
         self._wall = 0.0

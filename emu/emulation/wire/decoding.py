@@ -116,13 +116,15 @@ class FrameReader:
         if self._header is not None:
             return self._body[self._filled : self._filled + WINDOW]
         # Let what is due next fit behind what came of it.
-        rest, need = self._ahead[self._begin : self._end], self._part()[1]
+        rest = self._ahead[self._begin : self._end]
+        need = self._part()[1]
         if need > len(self._ahead) or (not rest and len(self._ahead) > AHEAD):
             self._ahead = memoryview(bytearray(max(need, AHEAD)))
         elif rest and self._begin + need <= len(self._ahead):
             return self._ahead[self._end :]
         self._ahead[: len(rest)] = rest
-        self._begin, self._end = 0, len(rest)
+        self._begin = 0
+        self._end = len(rest)
         return self._ahead[self._end :]
 
     def on_bytes(self, count: int) -> None:
@@ -211,17 +213,20 @@ class FrameReader:
         else:
             _within(header, self._limits.header, "header")
             _within(body, self._limits.body, "body")
-        self._kind, self._lengths = Kind(kind), (header, body)
+        self._kind = Kind(kind)
+        self._lengths = (header, body)
         part, length = self._part()
         if not length or (kind in MESSAGE_KINDS and not body):
             raise MalformedFrame(f"the {part} is empty")
 
     def _message(self) -> Message | None:
-        content, kind = self._due(sum(self._lengths)), self._kind
+        content = self._due(sum(self._lengths))
+        kind = self._kind
         if content is None or kind is None:
             return None
         self._kind = None
-        mark, body = content[: self._lengths[0]], content[self._lengths[0] :]
+        mark = content[: self._lengths[0]]
+        body = content[self._lengths[0] :]
         if self._seal is not None and not self._seal.fits(mark, body):
             raise MalformedFrame("a message was altered, repeated or lost on its way")
         return Message(kind, _unpack(body))
@@ -241,7 +246,9 @@ class FrameReader:
         body = self._allocate(length) if length else memoryview(bytearray(0))
         if body.nbytes != length or body.readonly:
             raise ValueError(f"the allocator returned no writable {length} bytes")
-        self._header, self._body, self._filled = header, body, 0
+        self._header = header
+        self._body = body
+        self._filled = 0
         count = min(length, self._end - self._begin)
         body[:count] = self._ahead[self._begin : self._begin + count]
         self._begin += count
@@ -254,12 +261,14 @@ class FrameReader:
         self.body_bytes += count
 
     def _frame(self) -> Frame:
-        header, body = self._header, self._body
+        header = self._header
+        body = self._body
         if header is None:
             raise RuntimeError("a body without its header")
         if self._checksum != self._stated:
             raise MalformedFrame("a frame was altered on its way")
-        arrays, offset = {}, 0
+        arrays = {}
+        offset = 0
         for spec in header.tensors:
             arrays[spec.name] = np.ndarray(
                 spec.shape, DTYPES[spec.dtype], buffer=body, offset=offset
@@ -277,7 +286,8 @@ def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     """
     if set(fields) != _KEYS:
         raise MalformedFrame(f"the header has the keys {sorted(fields)}")
-    shaped, tensors = fields["shaped"], fields["tensors"]
+    shaped = fields["shaped"]
+    tensors = fields["tensors"]
     if not isinstance(shaped, bool):
         raise MalformedFrame(f"shaped is {shaped!r}")
     if not isinstance(tensors, list) or len(tensors) > MAX_TENSORS:

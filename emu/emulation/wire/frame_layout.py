@@ -150,7 +150,8 @@ class Seal:
     """
 
     def __init__(self, key: bytes) -> None:
-        self._key, self._count = key, 0
+        self._key = key
+        self._count = 0
 
     def next(self, message: bytes | memoryview) -> bytes:
         """Return the seal of the next message."""

@@ -108,7 +108,8 @@ class ProcessSpec:
     def from_map(cls, fields: Mapping[str, Any]) -> ProcessSpec:
         """Return what a map stands for; raises MalformedFrame if a field cannot be."""
         try:
-            host, tasks = fields.get("host"), []
+            host = fields.get("host")
+            tasks = []
             for task in fields["tasks"]:
                 ways = ("inputs", "outputs")
                 ends = {way: tuple(EdgeEnd(**end) for end in task[way]) for way in ways}

@@ -18,7 +18,9 @@ from emu.graph_data.readers.vertex_columns import KnownIds
 from emu.graph_data.readers.vertex_table import VertexTable
 
 #: Answers to which vertices rows in order belong.
-ROWS, IDS, LABELS = "rows", "ids", "labels"
+ROWS = "rows"
+IDS = "ids"
+LABELS = "labels"
 
 
 def join_tables(

@@ -63,7 +63,8 @@ class FittedSteps(Measured):
 
         Of a first iteration, whose causes are before the fit, since its beginning.
         """
-        times, began = _Times(self.steps, self.held), float(self.starts[0])
+        times = _Times(self.steps, self.held)
+        began = float(self.starts[0])
         gaps = [times.gap(number, own, began) for number, own in enumerate(self.causes)]
         return np.maximum(np.array(gaps), 0.0)
 
@@ -101,7 +102,8 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     begins = {clock: times[: count + 1] for clock, times in marks.items()}
     phases = {clock: times[:-1][span] for clock, times in begins.items()}
     latest = np.max([*begins.values()], axis=0)
-    starts, ends = latest[:-1][span], latest[1:][span]
+    starts = latest[:-1][span]
+    ends = latest[1:][span]
     causes, holds = _behind_senders(some, _Order(some, phases).causes())
     return FittedSteps(starts, ends, span.start + skip, some, causes, holds)
 
@@ -154,7 +156,8 @@ class _Order(_Times):
 
     def __init__(self, steps: Sequence[Step], starts: Marks) -> None:
         super().__init__(steps)
-        self._steps, numbers = steps, range(len(steps))
+        self._steps = steps
+        numbers = range(len(steps))
         #: Seconds of a moment since its iteration began, median.
         self._phase = {
             (n, end): float(np.median(self.of((n, end, 0)) - starts[steps[n].clock]))
@@ -169,7 +172,8 @@ class _Order(_Times):
         """Return the causes of every step."""
         causes = []
         for number, step in enumerate(self._steps):
-            alone, before = self._least[number], self._before[number]
+            alone = self._least[number]
+            before = self._before[number]
             # What last came from the process that the step goes to.
             requests = [
                 c
@@ -200,7 +204,8 @@ class _Order(_Times):
 
     def _precede(self, number: int) -> list[Cause]:
         """Return what always came before a step in its process, the latest of each."""
-        step, causes = self._steps[number], list[Cause]()
+        step = self._steps[number]
+        causes = list[Cause]()
         moments = [
             (k, BEGUN) for k, s in enumerate(self._steps) if s.source == step.source
         ]
@@ -268,7 +273,8 @@ class _Order(_Times):
         """
         if chosen[number] == self._least[number]:
             return False
-        step, phase = self._steps[number], self._phase
+        step = self._steps[number]
+        phase = self._phase
         arrivals = [
             phase[k, GOT]
             for k, other in enumerate(self._steps)
@@ -303,7 +309,8 @@ def _behind_senders(
             if moment == BEGUN and holds[k] and np.median(gap) >= TOGETHER:
                 behind.append((number, k, lag))
                 until = steps[k].until[: len(gap)]
-                packets, began = steps[k].crossed, steps[number].first[lag:]
+                packets = steps[k].crossed
+                began = steps[number].first[lag:]
                 total = packets.before[np.searchsorted(packets.time, began, "right")]
                 rest = np.maximum(until - total, 0.0)
                 holds[k] = max(holds[k], float(np.quantile(rest, ALWAYS)))

@@ -95,7 +95,8 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     """Return the exchanges by time of request, and the ring; Unfittable without one."""
     program = np.array([program for _, program in packets.processes])
     peers = program[packets.source] == program[packets.destination]
-    others, exchanges = packets.some(~peers), []
+    others = packets.some(~peers)
+    exchanges = []
     low = np.minimum(others.source, others.destination)
     high = np.maximum(others.source, others.destination)
     order = np.lexsort((others.time, high, low))

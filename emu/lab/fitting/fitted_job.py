@@ -135,7 +135,8 @@ class _RingJob(_Job):
         last = {one: len(times) - 2 for one, times in self._found.stages.items()}
         for (client, turn, server), rows in self._found.asked.items():
             requests, answers = rows[:2].astype(int)
-            asking, answering = self._name(client), self._name(server)
+            asking = self._name(client)
+            answering = self._name(server)
             name = f"{answering}.{turn}.{asking}"
             self._task(name, server, rows[2])
             if np.mean(answers > 0) >= OFTEN:
@@ -181,7 +182,8 @@ class _StepsJob(_Job):
     ) -> None:
         super().__init__(traffic, cores)
         for step, gaps, hold in zip(found.steps, found.gaps, found.held, strict=True):
-            name, sizes = self._step(step), np.rint(step.sizes).astype(int)
+            name = self._step(step)
+            sizes = np.rint(step.sizes).astype(int)
             self._task(name, step.source, gaps)
             last = np.minimum(sizes, round(hold)) if hold else sizes
             if hold:

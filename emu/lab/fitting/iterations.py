@@ -97,7 +97,8 @@ def fit_traffic(
     ``ring``. Raises Unfittable when nothing was sent, no iterations are found, or fewer
     than four that are like one another.
     """
-    packets, why = by_process(traffic), ""
+    packets = by_process(traffic)
+    why = ""
     if marks is None and ring:
         try:
             return fit_iterations(traffic, skip=skip)
@@ -150,7 +151,8 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     counts = np.array([[len(each) for each in one] for one in rounds.values()])
     usual = np.median(counts) if counts.size else 0
     alike = longest_run(np.all(counts <= usual + MORE_ROUNDS, axis=0))
-    first, last = max(alike.start, skip - 1), alike.stop
+    first = max(alike.start, skip - 1)
+    last = alike.stop
     if last - first < FEWEST:
         raise Unfittable(
             f"{last - first} iterations of the same kind follow one another, a fit "
@@ -159,7 +161,8 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     rounds = {one: each[first:last] for one, each in rounds.items()}
     some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
     # Seconds of every answer, without those before the one before.
-    services, free = {}, dict[Process, float]()
+    services = {}
+    free = dict[Process, float]()
     for exchange in sorted(exchanges, key=lambda one: one.answered):
         answer = exchange.answered[0]
         began = max(exchange.asked[1], free.get(exchange.server, 0.0))
@@ -237,7 +240,8 @@ def _whole(
         if start == end:
             end -= 1
             continue
-        first, last = bursts[start][0], bursts[end - 1][1]
+        first = bursts[start][0]
+        last = bursts[end - 1][1]
         marks = np.linspace(sent[first], sent[last], best[end][0] - best[start][0] + 1)
         between = np.searchsorted(sent, marks[1:-1]).tolist()
         ranges += reversed([*pairwise([first, *between, last])])

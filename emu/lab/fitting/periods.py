@@ -19,9 +19,11 @@ from emu.lab.fitting.steps import ALL, MOST, Marks, steps_between
 from emu.prediction.analysis.traffic import Traffic
 
 #: Silences that are tried, and the least of them in seconds.
-_TRIES, _LEAST = 48, 0.001
+_TRIES = 48
+_LEAST = 0.001
 #: Bytes, and share of a burst, by which bursts are alike.
-_BYTES, _ALIKE = 64, 0.02
+_BYTES = 64
+_ALIKE = 0.02
 #: Times of the usual period after which one is missing.
 _MISSING = 1.8
 #: Share of the bytes that iterations have to hold.
@@ -57,7 +59,9 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
     tries = _candidates(packets)
     candidates = sorted(tries, key=lambda one: (-len(one), unsteadiness(one)))
     nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
-    most, best, choice = 0, 0, None
+    most = 0
+    best = 0
+    choice = None
     trials: set[tuple[int, str]] = set()
     for times in candidates:
         every = f"{np.median(np.diff(times)):.2g}"
@@ -73,7 +77,8 @@ def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
                 most = int(within)
             continue
         if whole > best:
-            best, choice = whole, times
+            best = whole
+            choice = times
     if choice is None:
         raise Unfittable(nearest)
     return choice

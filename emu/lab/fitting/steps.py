@@ -33,12 +33,14 @@ FULL = 1448
 #: Bytes that a full packet has at the least, by the smallest MTU of a lab.
 _SMALL = 524
 #: Packets of the slower NIC, and seconds, of silence that part two steps.
-_SILENT, _SILENCE = 24, 0.002
+_SILENT = 24
+_SILENCE = 0.002
 #: Share of the iterations in which steps are parted at the same byte: a note of gloo's
 #: before its data was parted from it in 2 of 12, and came out +5.4 % without.
 _OFTEN = 0.1
 #: Share of the bytes of an iteration, and bytes, by which places are the same.
-_NEAR, _BYTES = 0.005, 32
+_NEAR = 0.005
+_BYTES = 32
 #: Full packets of an iteration beyond which one more or less is the same.
 _MANY = 20
 #: Share of the iterations that must be of as many bytes, or of as many steps.
@@ -133,7 +135,8 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
                 "it is not clear of which these are part: --mark LINE that one program "
                 "prints says it"
             )
-        clock, starts = own[0], marks[own[0]]
+        clock = own[0]
+        starts = marks[own[0]]
         parts = _parts(curve, np.append(True, over), starts, who, total)
         for number, rows in enumerate(parts):
             step = Step(*ends, number, clock, *rows, crossed=curve)
@@ -159,7 +162,8 @@ def _parts(
     ``ended``: per packet, if what came before it was over. Raises Unfittable where
     ``who`` sends neither as many bytes in every iteration, nor as often.
     """
-    time, before = crossed.time, crossed.before
+    time = crossed.time
+    before = crossed.before
     edges = np.searchsorted(time, marks + _quiet(time, marks))
     volumes = np.diff(before[edges])
     if np.mean(volumes > 0) < 0.5:
@@ -186,7 +190,8 @@ def _parts(
             "iterations that repeat; --mark LINE states others"
         )
     for begin, end in pairwise(bounds):
-        sizes, until = end - begin, before[edges[:-1]] + end
+        sizes = end - begin
+        until = before[edges[:-1]] + end
         at = np.searchsorted(before[1:], before[edges[:-1]] + begin, "right")
         to = np.searchsorted(before[1:], until, "left")
         first, last = (time[np.minimum(place, len(time) - 1)] for place in (at, to))
@@ -224,7 +229,8 @@ def _bounds(
 
     None where neither bytes nor the number of joints are usually the same.
     """
-    nothing, usual = np.zeros(len(sent)), float(np.median(sent))
+    nothing = np.zeros(len(sent))
+    usual = float(np.median(sent))
     twice = FULL if usual > _MANY * FULL else 0  # a last packet that came again
     near = max(_BYTES + twice, _NEAR * usual)
     if np.mean(np.abs(sent - usual) <= near) >= MOST:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from emu.lab.machines.tap import HEADERS
 from emu.prediction.analysis.traffic import PACKET
 
-_NANOSECONDS, _VERSION, _LINK_TYPE = 0xA1B23C4D, (2, 4), 1
+_NANOSECONDS = 0xA1B23C4D
+_VERSION = (2, 4)
+_LINK_TYPE = 1
 _RECORD = struct.Struct("<IIII")
 
 
@@ -52,12 +54,14 @@ class PcapFile:
         self._file.close()
 
 
-_PACKET_LAYER, _STATISTICS = 263, 6
+_PACKET_LAYER = 263
+_STATISTICS = 6
 _ROW = struct.Struct("<dHHHHI")
 #: From byte 14: length, protocol, lower halves of both addresses, ports, TCP's own
 #: length.
 _FIELDS = struct.Struct(">2xH5xB4xH2xHHH8xB")
-_ETHERNET, _LEAST = 14, 47
+_ETHERNET = 14
+_LEAST = 47
 #: Wall seconds in which packets gather before they are read: a wake-up for each of them
 #: took 16 us of CPU a packet.
 _PAUSE = 0.005

@@ -15,7 +15,8 @@ Counts = dict[str, dict[str, int]]
 #: Periods of a quota between two comparisons with it: one of them is doubtful.
 _PERIODS = 25
 #: Wall seconds that queues may take to drain, and between two looks at them.
-_DRAINED, _LOOK = 1.0, 2e-3
+_DRAINED = 1.0
+_LOOK = 2e-3
 
 
 def _since(now: Counts, before: Counts) -> Counts:
@@ -36,7 +37,8 @@ class Counters:
     """
 
     def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:
-        self._switch, self._holders = switch, holders
+        self._switch = switch
+        self._holders = holders
         self._names = [f"{network}-{number}" for number in range(len(holders))]
         self._out = [holder.open_netlink([network]) for holder in holders]
         self._into, self._devices = switch.open_netlink(self._names)
@@ -56,7 +58,8 @@ class Counters:
         By machine: ``out_bytes``, ``out_packets``, ``in_bytes``, ``in_packets``, with
         all headers.
         """
-        now, devices = {}, Path(f"/proc/{self._switch.process}/net/dev").read_text()
+        now = {}
+        devices = Path(f"/proc/{self._switch.process}/net/dev").read_text()
         machines = dict(zip(self._names, self._holders, strict=True))
         keys = ("out_bytes", "out_packets", "in_bytes", "in_packets")
         for line in devices.splitlines()[2:]:
@@ -191,13 +194,15 @@ class QuotaWaits:
         """Compare what was computed since the last time with the quotas."""
         self._judged = time.monotonic()
         for number, (waits, quota) in enumerate(self._machines):
-            before, self._before[number] = self._before[number], dict(waits.seen)
+            before = self._before[number]
+            self._before[number] = dict(waits.seen)
             threads = [
                 (1e-9 * (ran - was_ran), 1e-9 * (wait - had_waited))
                 for one, (ran, wait) in waits.seen.items()
                 for was_ran, had_waited in [before.get(one, (0, 0))]
             ]
-            off, period = off_quota(threads, quota.cores), 1e-6 * quota.period
+            off = off_quota(threads, quota.cores)
+            period = 1e-6 * quota.period
             # A wait counts when it is over: of one that goes on a period is missing.
             self._late += max(0.0, off - period)
             self.early[number] += max(0.0, -off - period)
@@ -210,7 +215,8 @@ class QuotaWaits:
 
 def processes_below(root: int) -> list[int]:
     """Return every process below one, as this process's ``/proc`` shows them."""
-    processes, stack = [], [root]
+    processes = []
+    stack = [root]
     while stack:
         process = stack.pop()
         for children in Path(f"/proc/{process}/task").glob("*/children"):

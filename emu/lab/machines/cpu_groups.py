@@ -26,7 +26,8 @@ from emu.errors import RunError
 QUOTA = 1000
 #: Microseconds of a period: below 2 ms the kernel's own timer is late, above 100 ms a
 #: program stands still for longer than its peers wait.
-SHORTEST, LONGEST = 2000, 100_000
+SHORTEST = 2000
+LONGEST = 100_000
 #: Share of this computer's cores that `scale_for` hands out: packets, and who reads
 #: their headers, take of the rest.
 HANDED_OUT = 0.5
@@ -69,10 +70,12 @@ def scale_for(machines: Sequence[float], cores: float) -> float:
 
 _NAME = "emu-lab-"
 #: Largest weight among groups of this computer: a lab gets its quotas beside others.
-_SHARES, _WEIGHT = "262144", "10000"
+_SHARES = "262144"
+_WEIGHT = "10000"
 #: Wall seconds that processes may take to go after they were killed, and between two
 #: looks.
-_GOING, _LOOK = 2.0, 5e-3
+_GOING = 2.0
+_LOOK = 5e-3
 #: Times that a folder is made anew because another lab removed it unlocked.
 _TRIES = 5
 

@@ -23,7 +23,8 @@ _GOING = 1.0
 def main() -> int:
     """Run the command; return its exit code, 128 more than the number of a signal."""
     _, process, *command = sys.argv
-    holder, here = int(process), Path.cwd()
+    holder = int(process)
+    here = Path.cwd()
     try:
         machine = os.pidfd_open(holder)  # which waits for its end
         join_group_of(holder)

@@ -59,7 +59,9 @@ class Paces:
     """Sets how fast the leaves of one NIC send; made by `Lab.paces`."""
 
     def __init__(self, kernel: Netlink, index: int, plan: NicPlan) -> None:
-        self._kernel, self._index, self._plan = kernel, index, plan
+        self._kernel = kernel
+        self._index = index
+        self._plan = plan
 
     def set(self, rates: Mapping[int, float]) -> None:
         """Limit leaves to payload bytes per second, by their numbers; 8 us a leaf.
@@ -78,11 +80,13 @@ class Paces:
 
 #: The limited network, and the one for control messages: behind a full NIC queue of 20
 #: ms those would be part of the result.
-DATA, CONTROL = "data", "control"
+DATA = "data"
+CONTROL = "control"
 _NETWORKS = {DATA: "10.77", CONTROL: "10.78"}
 _SWITCH = "255.254"
 #: SO_MAX_PACING_RATE, which `socket` does not name, and its value for none.
-_MAX_PACING_RATE, _ENDLESS = 47, 2**32 - 1
+_MAX_PACING_RATE = 47
+_ENDLESS = 2**32 - 1
 
 
 class Lab:
@@ -111,7 +115,8 @@ class Lab:
         if not 0 < len(set(names)) == len(names) <= 1000:
             raise ValueError("1 to 1000 machines, each with a name of its own")
         self.machines = tuple(machines)
-        self._mtu, self._tcp = mtu, congestion_control
+        self._mtu = mtu
+        self._tcp = congestion_control
         self.time_scale = time_scale
         self._quotas = {
             machine.name: plan_cpu(machine.cpu, time_scale)
@@ -277,10 +282,15 @@ class Lab:
     def _trial(self, of: nic_check.NicDirection) -> nic_check.NicTrial:
         """Connect a machine and the switch, in the direction that is tried."""
         number = self._index[of.machine]
-        machine, plan = self._holders[number], self._plans[number][of.way == "in"]
-        host, sends, reads = f"{_NETWORKS[DATA]}.{_SWITCH}", machine, self._switch
+        machine = self._holders[number]
+        plan = self._plans[number][of.way == "in"]
+        host = f"{_NETWORKS[DATA]}.{_SWITCH}"
+        sends = machine
+        reads = self._switch
         if of.way == "in":
-            sends, reads, host = self._switch, machine, self.address(of.machine)
+            sends = self._switch
+            reads = machine
+            host = self.address(of.machine)
         answer, (listening,) = reads.ask(do="listen", host=host, port=0)
         with socket.socket(fileno=listening) as waiting:
             # As much as the NIC's queue holds: it is never empty, and never full.
@@ -429,7 +439,8 @@ class Lab:
 
         taps = []
         for number in range(len(self.machines)):
-            device, whole = f"{DATA}-{number}", pcap is not None
+            device = f"{DATA}-{number}"
+            whole = pcap is not None
             _, (tap,) = self._switch.ask(do="open_tap", device=device, whole=whole)
             taps.append(socket.socket(fileno=tap))
         return Capture(taps, pcap)

@@ -177,7 +177,8 @@ class Responder:
         for bridge, members in devices.items():
             kernel.send([netlink.bridge(bridge, mtu)])
             for number, process in enumerate(members):
-                name, peer = f"{bridge}-{number}", bridge
+                name = f"{bridge}-{number}"
+                peer = bridge
                 kernel.send([netlink.veth(name, peer, int(process), mtu)])
                 kernel.send([netlink.change_link(name, master=bridge)])
         kernel.send([netlink.change_link("lo")])

@@ -20,7 +20,8 @@ class Holder:
     """Asks what `namespace_process` answers, and keeps ends of programs."""
 
     def __init__(self, name: str, mine: socket.socket) -> None:
-        self.name, self.socket = name, mine
+        self.name = name
+        self.socket = mine
         self.ended: list[dict[str, Any]] = []
         self.process = 0
         """Process id of what holds the namespaces, as this process sees it."""

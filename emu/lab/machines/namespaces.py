@@ -7,12 +7,18 @@ import os
 import signal
 from pathlib import Path
 
-NEW_MOUNT, NEW_UTS, NEW_IPC = 0x00020000, 0x04000000, 0x08000000
-NEW_USER, NEW_PID, NEW_NET = 0x10000000, 0x20000000, 0x40000000
+NEW_MOUNT = 0x00020000
+NEW_UTS = 0x04000000
+NEW_IPC = 0x08000000
+NEW_USER = 0x10000000
+NEW_PID = 0x20000000
+NEW_NET = 0x40000000
 #: What a machine has of its own.
 OF_MACHINES = NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC
 _DIE_WITH_PARENT = 1
-_BIND, _PRIVATE, _ALL_BELOW = 4096, 1 << 18, 16384
+_BIND = 4096
+_PRIVATE = 1 << 18
+_ALL_BELOW = 16384
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -37,7 +43,8 @@ def die_with_parent(parent: int) -> None:
 
 def become_root() -> None:
     """Enter a user namespace as its root; OSError where these are not allowed."""
-    user, group = os.getuid(), os.getgid()
+    user = os.getuid()
+    group = os.getgid()
     unshare(NEW_USER)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {user} 1")

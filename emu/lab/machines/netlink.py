@@ -16,9 +16,16 @@ from typing import TypeAlias
 from emu.lab.machines import nic
 from emu.lab.machines.nic import FIRST_LEAF, ROOT, SHARED, TOP, NicPlan
 
-_NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
-_REQUEST, _ACKNOWLEDGE, _ECHO = 1, 4, 8
-_CREATE, _EXCLUSIVE = 0x400, 0x200
+_NEW_LINK = 16
+_NEW_ADDRESS = 20
+_NEW_QDISC = 36
+NEW_CLASS = 40
+_NEW_FILTER = 44
+_REQUEST = 1
+_ACKNOWLEDGE = 4
+_ECHO = 8
+_CREATE = 0x400
+_EXCLUSIVE = 0x200
 _GET_QDISC = 38
 _ERROR = 2
 _BATCH = 32_000  # bytes; a netlink socket takes some 200 kB at once
@@ -86,7 +93,8 @@ def change_link(
 
 def address(name: str, at: str, prefix: int) -> Message:
     """Return the message that gives a device an IPv4 address."""
-    raw, index = socket.inet_aton(at), socket.if_nametoindex(name)
+    raw = socket.inet_aton(at)
+    index = socket.if_nametoindex(name)
     head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
     return _NEW_ADDRESS, _CREATE, head + attribute(2, raw) + attribute(1, raw)
 
@@ -135,7 +143,8 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
 
     ``again`` gives one that it is already another rate; it has as many leaves then.
     """
-    index, rate = socket.if_nametoindex(name), plan.rate
+    index = socket.if_nametoindex(name)
+    rate = plan.rate
     glob = attribute(2, struct.pack("=IIIII", 3, 10, SHARED & 0xFFFF, 0, 0))
     free = round(10 * nic.FASTEST)
     share = _bucket(plan, max(1, rate // (plan.leaves + 1)), rate)
@@ -184,7 +193,8 @@ class Netlink:
 
         Raises OSError when it refuses one; those after it may have been carried out.
         """
-        todo, packets = [*messages], bytearray()
+        todo = [*messages]
+        packets = bytearray()
         for position, (kind, flags, body) in enumerate(todo, 1):
             is_last = position == len(todo) or len(packets) > _BATCH
             how = flags | _REQUEST | (_ACKNOWLEDGE if is_last else 0)

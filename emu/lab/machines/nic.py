@@ -34,16 +34,22 @@ MANY = 9
 SMALL = 120
 #: Payload rates that a NIC can have, bytes per second: 100 kbit/s and 100 Gbit/s, of
 #: which a host carries what `Lab.check_nics` finds.
-SLOWEST, FASTEST = 12_500.0, 12.5e9
+SLOWEST = 12_500.0
+FASTEST = 12.5e9
 
 #: Least rate of a leaf, as a share of its NIC's. What waits in a leaf does so at the
 #: rate of then, whatever has been set since: a segment over that rate.
 SLOWEST_LEAF = 0.02
 #: With assigned rates: seconds of the NIC's rate that may go at once, and that a
 #: program may hand the kernel ahead. Both bound how late a change of a rate holds.
-BURST_ASSIGNED, UNSENT = 0.2e-3, 10e-3
+BURST_ASSIGNED = 0.2e-3
+UNSENT = 10e-3
 
-ROOT, TOP, SMALL_CLASS, SHARED, FIRST_LEAF = 0x10000, 0x10001, 0x10009, 0x10010, 0x10011
+ROOT = 0x10000
+TOP = 0x10001
+SMALL_CLASS = 0x10009
+SHARED = 0x10010
+FIRST_LEAF = 0x10011
 
 _MIX = 7919
 Instruction = tuple[int, int, int, int]
@@ -62,7 +68,8 @@ class Sharing(StrEnum):
 
 #: Seconds of the NIC's rate that one queue holds, and with `Sharing.FAIR` that it may
 #: hold for the sake of `START`.
-QUEUE, LONGEST_QUEUE = 0.02, 0.05
+QUEUE = 0.02
+LONGEST_QUEUE = 0.05
 #: Bytes that TCP sends before it notices a full queue. A leaf of a slow NIC with 20 ms
 #: held eight packets: 241 were lost, a connection waited 200 ms, and a run of 4 s took
 #: 6 % longer; with 50 ms 0.3 %. Fast NICs need no more than 20 ms: forty flows of 20
@@ -190,9 +197,17 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     number, a power of two, so that no two of as many connections meet in one; else a
     hash of both ports does.
     """
-    load_length, load_half, jump_greater, jump_equal = 0x80, 0x28, 0x25, 0x15
-    multiply, to_x, add_x, and_k, add_k = 0x24, 0x07, 0x0C, 0x54, 0x04
-    return_a, return_k = 0x16, 0x06
+    load_length = 0x80
+    load_half = 0x28
+    jump_greater = 0x25
+    jump_equal = 0x15
+    multiply = 0x24
+    to_x = 0x07
+    add_x = 0x0C
+    and_k = 0x54
+    add_k = 0x04
+    return_a = 0x16
+    return_k = 0x06
     steps = [
         (multiply, 0, 0, _MIX),
         (to_x, 0, 0, 0),

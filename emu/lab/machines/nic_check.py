@@ -26,17 +26,21 @@ from emu.units import format_rate
 MOST_OFF = 0.01
 #: Wall seconds of a measurement, and packets that a slow NIC carries meanwhile at
 #: least: at 100 kbit/s that takes 7 s.
-SECONDS, PACKETS = 0.25, 60
+SECONDS = 0.25
+PACKETS = 60
 #: Share of that time at its beginning that does not count: queues fill.
 _FILLING = 0.1
 #: Parts of a measurement, of which the median counts: this computer may stand still
 #: for 20 ms, 8 % of it. And measurements of a direction at most.
-_PARTS, _TRIES = 5, 3
+_PARTS = 5
+_TRIES = 3
 #: Wall seconds between two looks at the kernel's count, and that one look may take. A
 #: line through some 400 of them was 0.05 % off at most, from 2 Mbit/s to 1 Gbit/s.
-_LOOK, _TIGHT = 0.5e-3, 50e-6
+_LOOK = 0.5e-3
+_TIGHT = 50e-6
 #: Bytes that one call of the kernel sends, and lets go unread.
-_SENT, _READ = 1 << 31, 1 << 30
+_SENT = 1 << 31
+_READ = 1 << 30
 #: Place of ``tcpi_bytes_received`` in the kernel's struct tcp_info.
 _RECEIVED = 128
 _PAYLOAD = 1448
@@ -125,7 +129,8 @@ def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float,
     while (before := time.monotonic()) < start + seconds:
         for trial, looks in zip(trials, rows, strict=True):
             before = time.monotonic()
-            count, after = trial.count(), time.monotonic()
+            count = trial.count()
+            after = time.monotonic()
             # Who lost its core in between does not know when that was.
             if after - before < _TIGHT and (not looks or count > looks[-1][1]):
                 looks.append((before, count))
@@ -204,7 +209,8 @@ class NicTries:
 
     def check(self, seconds: float) -> NicCheck:
         """Return the best of each, after so many wall seconds."""
-        shares, off = dict[str, dict[str, float]](), list[str]()
+        shares = dict[str, dict[str, float]]()
+        off = list[str]()
         for one in self._found:
             share = shares.setdefault(one.machine, {})[one.way] = self.best(one)
             if self._is_off(one):

@@ -16,7 +16,8 @@ MASTER_PORT = 29500
 #: Places that are files, in every program the same.
 PLACES = ("hosts file", "folder", "python")
 #: Environment of every program: what it is called in the lab file, and where it runs.
-PROGRAM, MACHINE = "EMU_PROGRAM", "EMU_MACHINE"
+PROGRAM = "EMU_PROGRAM"
+MACHINE = "EMU_MACHINE"
 #: And how many wall seconds an emulated one has.
 TIME_SCALE = "EMU_TIME_SCALE"
 

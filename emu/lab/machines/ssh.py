@@ -21,7 +21,8 @@ from emu.lab.machines.lab import Lab, Program
 from emu.lab.machines.programs import MACHINE, PROGRAM
 
 #: Bytes of a command, and the options of ssh that a word follows.
-_MOST, _WITH_WORD = 1 << 16, "BbcDEeFIiJLlmOopQRSWw"
+_MOST = 1 << 16
+_WITH_WORD = "BbcDEeFIiJLlmOopQRSWw"
 #: The client; it imports nothing of emu, which would take 0.2 s.
 _CLIENT = f"""#!{sys.executable} -IS
 import json, os, socket, sys
@@ -47,7 +48,8 @@ class SshServer:
     """Starts what programs of a lab ask for by ssh, from the making to `close`."""
 
     def __init__(self, lab: Lab) -> None:
-        self._lab, self._folder = lab, TemporaryDirectory(prefix="emu-ssh-")
+        self._lab = lab
+        self._folder = TemporaryDirectory(prefix="emu-ssh-")
         self._programs: dict[int, tuple[Program, socket.socket]] = {}
         #: By address, as hosts files have them.
         self._names = {lab.address(one.name): one.name for one in lab.machines}

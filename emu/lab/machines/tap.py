@@ -10,18 +10,28 @@ import struct
 from emu.lab.machines.nic import Instruction
 
 _ALL = 3  # ETH_P_ALL
-_ATTACH_FILTER, _RECEIVE_BUFFER_FORCE, _TIMESTAMPS = 26, 33, 35
+_ATTACH_FILTER = 26
+_RECEIVE_BUFFER_FORCE = 33
+_TIMESTAMPS = 35
 #: What a tap gives of a packet, bytes: Ethernet, IP without options, TCP with its own.
 HEADERS = 94
-_LOAD_WORD, _LOAD_HALF, _EQUAL, _TAKE = 0x20, 0x28, 0x15, 0x06
-_PACKET_TYPE, _OUTGOING = 0xFFFFF004, 4
+_LOAD_WORD = 0x20
+_LOAD_HALF = 0x28
+_EQUAL = 0x15
+_TAKE = 0x06
+_PACKET_TYPE = 0xFFFFF004
+_OUTGOING = 4
 _WAITING = 16 << 20  # bytes of headers that may wait for the reader
 
 
 def data_filter() -> list[Instruction]:
     """Return a classic BPF program that takes what leaves a device with TCP payload."""
-    load_byte, greater = 0x30, 0x25
-    right, and_k, to_x, minus_x = 0x74, 0x54, 0x07, 0x1C
+    load_byte = 0x30
+    greater = 0x25
+    right = 0x74
+    and_k = 0x54
+    to_x = 0x07
+    minus_x = 0x1C
     return [
         (_LOAD_WORD, 0, 0, _PACKET_TYPE),
         (_EQUAL, 0, 11, _OUTGOING),

@@ -96,11 +96,13 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
         job_arrays(problem.job, problem.cluster, rate_policy("oes")),
         np.array(problem.placement.machine_of, dtype=np.int64),
     )
-    times, volumes = plain(realization.times), plain(realization.volumes)
+    times = plain(realization.times)
+    volumes = plain(realization.volumes)
     from_task, after_flow = longest_paths(layout, times, volumes)
     around = earliest(layout, times, volumes)[0], after_flow
     path = float(from_task.max())
-    nic_load, limits = 0.0, [(path, CRITICAL_PATH)]
+    nic_load = 0.0
+    limits = [(path, CRITICAL_PATH)]
     crossing: list[list[int]] = [[] for _ in problem.capacities]
     for edge, hops in enumerate(problem.hops):
         for port in hops:
@@ -150,7 +152,8 @@ def _of_slots(
     edges without lag, where these are pairs: an interval of Dorylus has its lambda
     while rows go there and back.
     """
-    job, pools = problem.job, problem.pools
+    job = problem.job
+    pools = problem.pools
     takes = {task: p for p, pool in enumerate(pools) for task in pool.takers}
     frees = {task: p for p, pool in enumerate(pools) for task in pool.freers}
     moving = alone + problem.latencies[:, None]
@@ -228,7 +231,8 @@ def optimality(
     """
     if schedule.outages.seconds:
         return {}
-    problem, makespan = schedule.problem, schedule.makespan
+    problem = schedule.problem
+    makespan = schedule.makespan
     all_bounds = bounds(problem, realization)
     most_flows = LinkContention(schedule).most
     return {
@@ -265,7 +269,8 @@ def placement_gap(
     if problem.job.fixed:
         bound = bounds(problem, realization).combined  # of the one placement
     else:
-        job, cluster = problem.job, problem.cluster
+        job = problem.job
+        cluster = problem.cluster
         bound = placement_bound(job, cluster, reference, seconds=seconds)
     if bound > makespan * (1 + _ROUNDING):
         raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")

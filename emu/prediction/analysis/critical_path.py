@@ -155,7 +155,8 @@ class _Walk:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._job = schedule.problem.job
-        self._hops, self._latencies = schedule.problem.hops, schedule.problem.latencies
+        self._hops = schedule.problem.hops
+        self._latencies = schedule.problem.latencies
         self._crowd = LinkContention(schedule)
         self._same = SAME * schedule.length
         #: Parts crossed on the way back: those that take no time wait for each other.
@@ -198,7 +199,8 @@ class _Walk:
                     what = part.task, part.edge, part.iteration
                     pool = part.pool if cause is Cause.SLOT else ""
                     yield ChainLink(cause, begin, over, *what, port, pool)
-            cursor, after = start, part
+            cursor = start
+            after = part
             if part.edge >= 0:
                 part = self._before_flow(part.edge, part.iteration)
             else:
@@ -310,7 +312,9 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
     if (simulated.task_end.shape, simulated.flow_end.shape) != shapes:
         raise ValueError("the two schedules are not of the same job")
     links = critical_path(emulated).links
-    drifts, moment = list[Drift](), 0.0  # where the simulation is
+    # where the simulation is
+    drifts = list[Drift]()
+    moment = 0.0
     for _, group in groupby(links, lambda one: (one.edge, one.task, one.iteration)):
         pieces = [*group]
         gaps = [one for one in pieces if one.cause is Cause.GAP]
@@ -414,11 +418,13 @@ def drift_of_machines(emulated: Schedule, simulated: Schedule) -> dict[str, floa
     A flow counts to the machine that sends it. Gaps, and what came by other paths, are
     of none.
     """
-    job, machine_of = emulated.problem.job, emulated.problem.machine_of_task
+    job = emulated.problem.job
+    machine_of = emulated.problem.machine_of_task
     parts: defaultdict[str, float] = defaultdict(float)
     for drift in divergences(emulated, simulated):
         if drift.cause not in {ELSEWHERE, Cause.GAP}:
-            edge, task = drift.link.edge, drift.link.task
+            edge = drift.link.edge
+            task = drift.link.task
             at = task if edge < 0 else job.edges[edge].source
             parts[machine_of[job.tasks[at].name]] += drift.seconds
     return dict(parts)

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 #: Placements that are simulated at most to put moves in order, and their flows; the
 #: moves that are left then are one step.
-MOST_TRIED, FLOWS = 1000, 4_000_000
+MOST_TRIED = 1000
+FLOWS = 4_000_000
 
 #: Share of the makespan below which no task is worth a move.
 _WORTH = 1e-5
@@ -131,7 +132,8 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
     problem = base.problem
     reference = problem.reference(base.realization)
     placement = problem.placement
-    best, at = placement, (problem.job, problem.cluster, reference, base.policy)
+    best = placement
+    at = (problem.job, problem.cluster, reference, base.policy)
     with suppress(PlacementError):
         if stated is not None:
             best = stated.best(problem, reference)
@@ -148,7 +150,8 @@ class _Way:
     """Puts the moves between two placements of a job in order."""
 
     def __init__(self, base: Change, stated: Stated | None) -> None:
-        self._base, self._stated = base, stated
+        self._base = base
+        self._stated = stated
         problem = base.problem
         self._reference = problem.reference(base.realization)
         self._space = Space(problem.job, problem.cluster, apart=True)
@@ -170,7 +173,8 @@ class _Way:
     def length(self, placement: Placement) -> float:
         """Return the makespan with a placement, infinite for one that cannot be."""
         if placement not in self._known:
-            job, cluster = self._base.problem.job, self._base.problem.cluster
+            job = self._base.problem.job
+            cluster = self._base.problem.cluster
             self._known[placement] = np.inf
             if not placement.violations(job, cluster):
                 self._left -= 1
@@ -230,16 +234,21 @@ class _Way:
         return list(dict.fromkeys(groups))
 
     def _step(self, before: Placement, after: Placement) -> TaskMove:
-        was, now, length = self.run(before), self.run(after), self.length(after)
-        near, gain = Neighbour.of(was.problem, after), self.length(before) - length
+        was = self.run(before)
+        now = self.run(after)
+        length = self.length(after)
+        near = Neighbour.of(was.problem, after)
+        gain = self.length(before) - length
         return TaskMove(near, now, length, gain, self._why(was.problem, now.problem))
 
     def _why(self, before: Problem, after: Problem) -> str:
         """Return which link is relieved most, for what it can carry, and of what."""
         problem = self._base.problem
-        was, now = self._loads(before), self._loads(after)
+        was = self._loads(before)
+        now = self._loads(after)
         # What every link can carry in the time of the run; capacities may change.
-        steps, end = problem.links.steps, np.array([span(self._base)])
+        steps = problem.links.steps
+        end = np.array([span(self._base)])
         reliefs = {
             port: less / float(steps.carry(port, end)[0])
             for port, kinds in was.items()
@@ -252,11 +261,13 @@ class _Way:
         content = f"bytes of {kind[0]} -> {kind[1]}"
         if self._stated is not None:
             content = self._stated.content_of(kind)
-        link, verb = f"link {problem.links[port].name}", "carrie"
+        link = f"link {problem.links[port].name}"
+        verb = "carrie"
         if (place := problem.links[port].machine) >= 0:
             link = f"{problem.cluster.machines[place].name}'s NIC"
             verb = "send" if problem.links[port].direction == "out" else "receive"
-        size, rest = was[port][kind], now[port][kind]
+        size = was[port][kind]
+        rest = now[port][kind]
         if size and rest <= _NOTICED * size:
             return f"{link} no longer {verb}s the {content}"
         share = 1.0 - rest / size if size else 0.0
@@ -266,7 +277,8 @@ class _Way:
 
     def _loads(self, problem: Problem) -> dict[int, dict[tuple[str, str], float]]:
         """Return bytes of the run by link and kinds of task at both ends."""
-        job, loads = problem.job, defaultdict[int, Any](lambda: defaultdict(float))
+        job = problem.job
+        loads = defaultdict[int, Any](lambda: defaultdict(float))
         sizes = sum_edge_bytes(job, self._base.realization).tolist()
         for edge, hops, volume in zip(job.edges, problem.hops, sizes, strict=True):
             kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind

@@ -63,10 +63,12 @@ def mean_rates(schedule: Schedule) -> list[Steps]:
     """Return per port the times and the sums of bytes / duration of what is moving."""
     flows = schedule.flows()
     at = tuple(flows.T)
-    start, end = schedule.flow_start[at], schedule.flow_end[at]
+    start = schedule.flow_start[at]
+    end = schedule.flow_end[at]
     moving = end > start
     rate = schedule.flow_bytes[at][moving] / (end - start)[moving]
-    time, change = np.append(start[moving], end[moving]), np.append(rate, -rate)
+    time = np.append(start[moving], end[moving])
+    change = np.append(rate, -rate)
     return _running_sums(schedule, np.tile(flows[moving, 0], 2), time, change)
 
 
@@ -74,7 +76,8 @@ def _running_sums(
     schedule: Schedule, edge: Ints, time: Floats, change: Floats
 ) -> list[Steps]:
     """Return the running sums of ``change`` per port, one value per distinct time."""
-    problem, steps = schedule.problem, []
+    problem = schedule.problem
+    steps = []
     crossing = np.zeros((len(problem.capacities), len(problem.hops)), dtype=bool)
     for position, hops in enumerate(problem.hops):
         crossing[list(hops), position] = True
@@ -100,7 +103,8 @@ class LinkContention:
         for edge, hops in enumerate(self._hops):
             for port in hops:
                 crossing[port].append(edge)
-        self._begun, self._ended = list[Floats](), list[Floats]()
+        self._begun = list[Floats]()
+        self._ended = list[Floats]()
         for edges in crossing:
             moving = schedule.flow_bytes[edges] > 0
             self._begun.append(np.sort(schedule.flow_start[edges][moving]))
@@ -168,10 +172,12 @@ class Pieces(NamedTuple):
 
 def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     """Return the pieces of all flows."""
-    edge, iteration = _short(rates.edge), _short(rates.iteration)
+    edge = _short(rates.edge)
+    iteration = _short(rates.iteration)
     order = np.lexsort((iteration, edge))  # stable: time stays in order
     rows = rates.rows(order)
-    edge, iteration = rows.edge, rows.iteration
+    edge = rows.edge
+    iteration = rows.iteration
     goes_on = np.zeros(order.size, dtype=bool)
     goes_on[:-1] = (edge[1:] == edge[:-1]) & (iteration[1:] == iteration[:-1])
     last = np.flatnonzero(~goes_on)
@@ -193,7 +199,8 @@ def fluid_ends(schedule: Schedule) -> Floats:
         raise ValueError("the schedule holds no rates")
     ends: Floats = np.full_like(schedule.flow_end, np.nan)
     of = pieces(schedule, rates)
-    time, rate = of.rates.time, of.rates.rate
+    time = of.rates.time
+    rate = of.rates.rate
     flow = of.rates.edge * ends.shape[1] + of.rates.iteration
     first = np.flatnonzero(~np.roll(of.goes_on, 1))
     until = np.where(of.goes_on, of.end, np.inf)
@@ -218,7 +225,8 @@ def _short(values: Ints) -> NDArray[Any]:
 
 def fluid_bytes(of: Pieces) -> Floats:
     """Return the bytes that the rates of each (edge, iteration) amount to."""
-    rates, fluid = of.rates, np.zeros(of.schedule.flow_end.shape)
+    rates = of.rates
+    fluid = np.zeros(of.schedule.flow_end.shape)
     first = np.flatnonzero(~np.roll(of.goes_on, 1))
     if first.size:
         sizes = np.add.reduceat(rates.rate * (of.end - rates.time), first)
@@ -231,7 +239,8 @@ def _instants(times: Floats, tolerance: float) -> Ints:
 
     Ends and starts of one instant may differ in the last bits.
     """
-    starts, first = [], 0
+    starts = []
+    first = 0
     while first < times.size:
         starts.append(first)
         limit = times[first] + max(tolerance, 1e-12 * abs(times[first]))
@@ -260,9 +269,11 @@ def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
     ports = len(links)
     hops = [list(path) for path in of.schedule.problem.hops]
     hops += [[port] for port in range(ports)]
-    at, level = np.zeros(ports), -links.capacities
+    at = np.zeros(ports)
+    level = -links.capacities
     peak = level.copy()
-    rows, columns = max(_BLOCK // max(ports, 1), 1), ports + 1
+    rows = max(_BLOCK // max(ports, 1), 1)
+    columns = ports + 1
     # The port of every edge at each hop; the last column takes what crosses fewer.
     crossed = [
         np.array([path[hop] if hop < len(path) else ports for path in hops])
@@ -307,9 +318,11 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
     step = np.arange(place.size)
     for _ in range(max(place.size - 1, 0).bit_length()):
         order = np.argsort(node >> 1, kind="stable")
-        side, above = node[order] & 1, node[order] >> 1
+        side = node[order] & 1
+        above = node[order] >> 1
         first = np.maximum.accumulate(np.where(np.diff(above, prepend=-1), step, 0))
-        sums, tops = [], []
+        sums = []
+        tops = []
         for hand in (0, 1):
             latest = np.maximum.accumulate(np.where(side == hand, step, -1))
             there = latest >= first
@@ -336,9 +349,12 @@ def worst_interval(
         return 0.0, 0.0, 0.0
     latest_first = np.argsort(-schedule.flow_start[edge, iteration], kind="stable")
     flows = edge[latest_first], iteration[latest_first]
-    began, ends = schedule.flow_start[flows], schedule.flow_end[flows]
-    steps, sizes = schedule.problem.links.steps, schedule.flow_bytes[flows]
-    start, end = steps.carry(port, began), steps.carry(port, ends)
+    began = schedule.flow_start[flows]
+    ends = schedule.flow_end[flows]
+    steps = schedule.problem.links.steps
+    sizes = schedule.flow_bytes[flows]
+    start = steps.carry(port, began)
+    end = steps.carry(port, ends)
     by_end = np.empty(end.size, dtype=np.int64)
     by_end[np.argsort(end, kind="stable")] = np.arange(end.size)
     best = best_sums(by_end, sizes, sizes - factor * end)
@@ -356,10 +372,13 @@ def worst_interval(
 
 
 #: Bytes of payload in a packet, and seconds of its rate and packets that a queue holds.
-_PACKET, _QUEUE, _FEWEST = 1448.0, 0.02, 8.0
+_PACKET = 1448.0
+_QUEUE = 0.02
+_FEWEST = 8.0
 #: Share of the flows that begin at a full queue which wait, and wall seconds of a wait:
 #: 15 % of 34,530 such flows took 150 ms longer; TCP's least timeout is 200 ms.
-_WAIT, TIMEOUT = 0.15, 0.2
+_WAIT = 0.15
+TIMEOUT = 0.2
 #: Wall seconds within which flows begin together.
 _TOGETHER = 1e-3
 #: Share of the makespan up to which waits leave max-min rates right.
@@ -433,7 +452,8 @@ def full_queues(
     for edge, n in flows.tolist():
         if schedule.flow_bytes[edge, n] > 0:
             into[schedule.problem.hops[edge][-1]].append((edge, n))
-    risks, waits = Counter[str](), 0.0
+    risks = Counter[str]()
+    waits = 0.0
     for port, mine in into.items():
         for together in _full(schedule, port, mine, time_scale, byte_scale):
             risks[schedule.problem.links[port].name] += together
@@ -455,10 +475,8 @@ def _full(
     """Yield the number of flows that begin together, wherever the queue would fill."""
     problem = schedule.problem
     at = tuple(np.array(flows).T)
-    start, end = (
-        time_scale * schedule.flow_start[at],
-        time_scale * schedule.flow_end[at],
-    )
+    start = time_scale * schedule.flow_start[at]
+    end = time_scale * schedule.flow_end[at]
     size = byte_scale * schedule.flow_bytes[at]
     capacity = np.array(problem.capacities) * byte_scale / time_scale
     source = np.array([problem.hops[edge][0] for edge, _ in flows])

@@ -59,9 +59,11 @@ class Pace:
 
 def pace(schedule: Schedule, epoch: Epoch | None) -> Pace:
     """Return the speed of a job, whose epoch is None where it has no mini-batches."""
-    job, seconds = schedule.problem.job, schedule.length
+    job = schedule.problem.job
+    seconds = schedule.length
     speed = speed_of(job, schedule.task_end, seconds, epoch)
-    iteration, samples = speed.iteration_seconds, speed.samples_per_second
+    iteration = speed.iteration_seconds
+    samples = speed.samples_per_second
     samples = None if samples == np.inf else samples
     spent: defaultdict[str, float] = defaultdict(float)
     lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
@@ -165,7 +167,8 @@ def job_times(
 
     ``epoch_of``: returns the epoch of a job by its settings, None without mini-batches.
     """
-    job, times = schedule.problem.job, []
+    job = schedule.problem.job
+    times = []
     for name in filter(None, job.job_names):
         problem, run = only(schedule.problem, realization, name)
         own = [task.job_name == name for task in job.tasks]
@@ -299,7 +302,8 @@ def schedule_cost(
         if name in kinds:
             own = kinds[name]
             hours[bool(own) and own <= {*parameter_kinds}] += price
-    in_vain, span = prices.functions(lost), schedule.makespan
+    in_vain = prices.functions(lost)
+    span = schedule.makespan
     servers, parameters = (machine_cost(1, hours[key], span) for key in (False, True))
     return Cost(
         servers, prices.functions(functions) + in_vain, parameters, span, in_vain

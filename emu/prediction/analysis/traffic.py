@@ -149,7 +149,8 @@ def answer_times(found: NDArray[np.void]) -> NDArray[np.float64]:
     """
     there, back, low, high = _ends(found)
     order = np.lexsort((found["first"], high, low))
-    one, other = order[:-1], order[1:]
+    one = order[:-1]
+    other = order[1:]
     is_answer = (there[one] == back[other]) & (back[one] == there[other])
     waits = np.full(len(found), np.nan)
     waits[one[is_answer]] = (found["first"][other] - found["last"][one])[is_answer]
@@ -166,7 +167,8 @@ def meetings(
     Pairs of source ports, one direction of a connection each.
     """
     ways, of = np.unique(packets[CONNECTION], return_inverse=True)
-    first, last = np.full(len(ways), np.inf), np.full(len(ways), -np.inf)
+    first = np.full(len(ways), np.inf)
+    last = np.full(len(ways), -np.inf)
     np.minimum.at(first, of, packets["time"])
     np.maximum.at(last, of, packets["time"])
     newest: dict[tuple[str, int, int], int] = {}

@@ -133,7 +133,8 @@ def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:
 _PAIRS = {"network": 2.0, "compute": 0.5}
 #: Changes of which all pairs are tried, and the share of the makespan that one alone
 #: brings at most, and that both bring more than the two alone.
-_PAIRED, _MORE = 6, 0.01
+_PAIRED = 6
+_MORE = 0.01
 
 
 def rank_pairs(
@@ -183,12 +184,14 @@ def _scale(
     base: Change, kind: str, what: str, rows: Sequence[int], factor: float
 ) -> Change:
     """Return the run with capacities, times or bytes of some rows times a factor."""
-    problem, run = base.problem, base.realization
+    problem = base.problem
+    run = base.realization
     if kind == "network":
         cluster = problem.cluster.with_capacities(rows, factor)
         problem = replace(problem, cluster=cluster)
     else:
-        times, volumes = np.array(run.times), np.array(run.volumes)
+        times = np.array(run.times)
+        volumes = np.array(run.volumes)
         (times if kind == "compute" else volumes)[rows] *= factor
         run = Realization(times, volumes)
     change = replace(base, kind=kind, what=what, rows=(*rows,), factor=factor)
@@ -267,9 +270,11 @@ def span(run: Change) -> float:
 
 
 def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
-    problem, links = base.problem, base.problem.links
+    problem = base.problem
+    links = base.problem.links
     used = {port for hops in problem.hops for port in hops}
-    busy, machines = _link_seconds(base), problem.cluster.machines
+    busy = _link_seconds(base)
+    machines = problem.cluster.machines
     nics = [[*links.of_machine(m)] for m in range(len(machines))]
     busiest = sorted(range(len(nics)), key=lambda m: -busy[nics[m]].max(initial=0.0))
     tried = sorted(busiest[:NICS])
@@ -300,7 +305,8 @@ def edge_kind(job: Job, edge: Edge) -> str:
 
 
 def _window(base: Change) -> Iterator[Change]:
-    problem, job = base.problem, base.problem.job
+    problem = base.problem
+    job = base.problem.job
     if window_of(job) is None:
         return
     wider = (replace(e, lag=2 * e.lag) if e.credit else e for e in job.edges)

@@ -26,7 +26,8 @@ __all__ = [
     "view",
 ]
 
-ffi, lib = _core.ffi, _core.lib
+ffi = _core.ffi
+lib = _core.lib
 
 _KINDS = {
     np.dtype(np.float64): "double[]",

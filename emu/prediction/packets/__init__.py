@@ -83,7 +83,8 @@ def _libraries() -> Iterator[_Library]:
         libraries = [*folder.glob("lib*/libns3.*-core.so")]
         if libraries and (folder / "include" / "ns3").is_dir():
             version = libraries[0].name.removeprefix("libns3.").split("-")[0]
-            where, libs = libraries[0].parent, [f"-lns3.{version}-{p}" for p in _PARTS]
+            where = libraries[0].parent
+            libs = [f"-lns3.{version}-{p}" for p in _PARTS]
             paths = f"-I{folder / 'include'}", f"-L{where}", f"-Wl,-rpath,{where}"
             yield _Library(f"3.{version}", ("-std=c++20", *paths, *libs))
     for path in Path("/usr/lib").glob("*/libns3-core.so.*"):
@@ -112,7 +113,8 @@ def _program() -> tuple[Path, str]:
 
     Raises DataError when something is missing, or it does not compile.
     """
-    library, compiler = next(_libraries(), None), _compiler()
+    library = next(_libraries(), None)
+    compiler = _compiler()
     if library is None or compiler is None:
         raise DataError(missing_ns3(), path="ns3")
     content = PROGRAM.read_bytes() + repr((library, compiler)).encode()
@@ -228,7 +230,8 @@ def packets_of(problem: Problem, realization: Realization, byte_scale: float) ->
 
 def check_carried(problem: Problem) -> None:
     """Raise ScenarioError, naming the first key in the way, unless packets carry it."""
-    cluster, job = problem.cluster, problem.job
+    cluster = problem.cluster
+    job = problem.job
     for value, key, what in (
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),
@@ -256,7 +259,9 @@ def _lines(
     scales: tuple[float, float],
 ) -> Iterator[str]:
     """Yield the input of the program, see its head."""
-    job, machines, (scale, slower) = problem.job, problem.cluster.machines, scales
+    job = problem.job
+    machines = problem.cluster.machines
+    (scale, slower) = scales
     rate = scale / slower
     yield f"{sharing} ns3::{_CONTROLS[control]} {DELAY!r} {QUEUE!r}"
     yield str(len(machines))

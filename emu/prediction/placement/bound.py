@@ -61,12 +61,15 @@ class _PortProgram:
     """
 
     def __init__(self, space: Space, c: Candidates) -> None:
-        self.space, self.c = space, c
-        self.units, self.machines = len(space.units), len(space.cluster.machines)
+        self.space = space
+        self.c = c
+        self.units = len(space.units)
+        self.machines = len(space.cluster.machines)
         # Of every edge both ends: units, and machines of pinned tasks; -1 for none.
         tasks = np.column_stack([c.job.source, c.job.destination])
         unit_of = [space.unit_of.get(task, -1) for task in range(len(space.fixed))]
-        self.ends, self.fixed = np.array(unit_of)[tasks], space.fixed[tasks]
+        self.ends = np.array(unit_of)[tasks]
+        self.fixed = space.fixed[tasks]
         between = (self.ends >= 0).all(axis=1) & (self.ends[:, 0] != self.ends[:, 1])
         self.between = np.flatnonzero(between & (c.sent > 0)).tolist()
         self.columns = 1 + self.machines * (self.units + 2 * len(self.between))
@@ -87,14 +90,17 @@ class _PortProgram:
 
     def _add_port(self, m: int, direction: int) -> None:
         """Bytes of a port <= capacity * (t - least head - least tail)."""
-        links, sizes = self.space.cluster.links, self.c.sent
-        capacity, is_sent = links.steps.most[links.nic[m, direction]], sizes > 0
+        links = self.space.cluster.links
+        sizes = self.c.sent
+        capacity = links.steps.most[links.nic[m, direction]]
+        is_sent = sizes > 0
         idle = float(self.c.head[is_sent].min() + self.c.tail[is_sent].min())
         terms = [
             (self._crossing(p, m, direction), float(sizes[edge]))
             for p, edge in enumerate(self.between)
         ]
-        constant, sides = 0.0, [direction, 1 - direction]
+        constant = 0.0
+        sides = [direction, 1 - direction]
         for edge in np.flatnonzero(is_sent).tolist():
             near, far = self.ends[edge, sides].tolist()
             near_fixed, far_fixed = self.fixed[edge, sides].tolist()
@@ -110,8 +116,10 @@ class _PortProgram:
 
     def solve(self, nodes: int, seconds: float) -> float:
         """Return the least t, or a lower bound of it when nodes or time ran out."""
-        space, units = self.space, range(self.units)
-        room, sides = space.free + space.slack, [*product(range(self.machines), (0, 1))]
+        space = self.space
+        units = range(self.units)
+        room = space.free + space.slack
+        sides = [*product(range(self.machines), (0, 1))]
         for p, edge in enumerate(self.between):
             ends = self.ends[edge].tolist()
             for m, direction in sides:

@@ -133,7 +133,8 @@ class Candidates:
         ends = earliest(layout, times, nothing)[1]
         rests = longest_paths(layout, times, nothing)[0]
         last = job.rounds[job.destination] - 1
-        self.head, self.tail = ends[job.source, 0], rests[job.destination, last]
+        self.head = ends[job.source, 0]
+        self.tail = rests[job.destination, last]
         self.least = float(ends.max(initial=0.0))
 
 

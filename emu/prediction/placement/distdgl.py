@@ -30,7 +30,8 @@ def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
 
     Shape (units,); None when nothing fits. Among equals, units stand on early machines.
     """
-    units, machines = len(space.units), len(space.free)
+    units = len(space.units)
+    machines = len(space.free)
     if (space.free < -space.slack).any():
         return None
     if not units:
@@ -70,7 +71,8 @@ def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     One per pair whose other end is pinned there, less a little for late machines: all
     of it together is less than one pair.
     """
-    units, machines = len(space.units), len(space.free)
+    units = len(space.units)
+    machines = len(space.free)
     unit_of = space.unit_of
     worth = -np.tile(np.arange(machines) / (2.0 * units * machines), units)
     for ends in pairs:
@@ -162,7 +164,8 @@ def sampler_groups(space: Space, pairs: Sequence[tuple[int, int]]) -> Teams | No
         if not {sampler, worker} <= unit_of.keys():
             return None
         teams.setdefault(unit_of[worker], []).append(unit_of[sampler])
-    workers, samplers = sorted(teams), [s for team in teams.values() for s in team]
+    workers = sorted(teams)
+    samplers = [s for team in teams.values() for s in team]
     alike = all(
         (space.demand[units] == space.demand[units[0]]).all()
         for units in (workers, samplers)
@@ -217,7 +220,8 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
     best = [np.full([size + 1 for size in sizes], _IMPOSSIBLE, dtype=np.int32)]
     best[0][sizes] = 0
     for options in reversed(machines):
-        most, rest = np.full_like(best[0], _IMPOSSIBLE), best[-1]
+        most = np.full_like(best[0], _IMPOSSIBLE)
+        rest = best[-1]
         for option in options:
             further = rest[option.after] + option.pairs
             np.maximum(most[option.before], further, out=most[option.before])
@@ -253,7 +257,8 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
     machine_of = space.expand(machines)
     flows = np.zeros((len(space.free), 2))
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
-        source, destination = machine_of[edge.source], machine_of[edge.destination]
+        source = machine_of[edge.source]
+        destination = machine_of[edge.destination]
         if control or source == destination or min(source, destination) < 0:
             continue
         flows[source, 0] += 1

@@ -186,7 +186,8 @@ def _walk_in_strides(
     for first in range(0, transfers, STRIDE):
         end = min(first + STRIDE, transfers)
         # Which task, which machine, acceptance of every proposal.
-        draws, some = rng.random((end - first, 3)), best[first:end]
+        draws = rng.random((end - first, 3))
+        some = best[first:end]
         lib.walk(
             arrays.core, rules, chain.core, pointer(draws), len(draws), pointer(some)
         )

@@ -51,7 +51,9 @@ class Neighbour:
         if len({move.destination for move in self.moves}) == 1:
             names = ", ".join(move.process for move in self.moves)
             return f"move {names} to {self.moves[0].destination}"
-        rest, ones, others = list(self.moves), [], []
+        rest = list(self.moves)
+        ones = []
+        others = []
         while rest:
             one = rest.pop(0)
             way = one.destination, one.source
@@ -70,7 +72,8 @@ def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
 
     One may have fewer machines, and fewer stores with them.
     """
-    homes, others = before.machine_of_task, after.machine_of_task
+    homes = before.machine_of_task
+    others = after.machine_of_task
     of_process = {
         name: after.job.tasks[t].name for name, (t, *_) in after.job.units.items()
     }
@@ -87,7 +90,8 @@ def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
     Raises PlacementError when a process or machine is unknown, or the placement is
     infeasible: a pin or a capacity is broken.
     """
-    job, cluster = problem.job, problem.cluster
+    job = problem.job
+    cluster = problem.cluster
     machine_of = list(problem.placement.machine_of)
     for process, machine in machines.items():
         if process not in job.units:
@@ -139,7 +143,8 @@ class _Automorphisms:
     """Check that exchanging units maps the job and its realization onto itself."""
 
     def __init__(self, space: Space, realization: Realization) -> None:
-        self.space, self.realization = space, realization
+        self.space = space
+        self.realization = realization
         self.edge_at: dict[tuple[int, int, int, bool], int] = {}
         self.touching: dict[int, list[int]] = defaultdict(list)
         self.twice: set[tuple[int, int, int, bool]] = set()
@@ -158,15 +163,18 @@ class _Automorphisms:
         for pair in zip(ours, theirs, strict=True):
             one, other = (self.space.units[unit].tasks for unit in pair)
             image |= zip((*one, *other), (*other, *one), strict=True)
-        times, tasks = self.realization.times, self.space.job.tasks
+        times = self.realization.times
+        tasks = self.space.job.tasks
         if not all(
             (times[s] == times[t]).all() and tasks[s].job_name == tasks[t].job_name
             for s, t in image.items()
         ):
             return False
-        edges, volumes = self.space.job.edges, self.realization.volumes
+        edges = self.space.job.edges
+        volumes = self.realization.volumes
         for e in {e for task in image for e in self.touching[task]}:
-            there, control = edges[e], self.space.job.control[e]
+            there = edges[e]
+            control = self.space.job.control[e]
             source, to = (image.get(t, t) for t in (there.source, there.destination))
             key = source, to, there.lag, control
             if there.channel or key not in self.edge_at or key in self.twice:
@@ -246,7 +254,8 @@ def relabel(symmetry: Record, machines: Ints, to: Ints) -> Ints:
     Of interchangeable blocks and units, those that agree most are paired first.
     """
     labels = machines.copy()
-    starts, widths = symmetry.block_start, symmetry.block_width
+    starts = symmetry.block_start
+    widths = symmetry.block_width
     classes = [
         symmetry.block[a:b].reshape(-1, width)
         for a, b, width in zip(starts, starts[1:], widths, strict=False)
@@ -254,7 +263,8 @@ def relabel(symmetry: Record, machines: Ints, to: Ints) -> Ints:
     starts = symmetry.twin_start
     classes += [symmetry.twin[a:b, None] for a, b in pairwise(starts)]
     for rows in classes:
-        source, have = labels[rows], to[rows]
+        source = labels[rows]
+        have = to[rows]
         agree = (source[:, None, :] == have[None, :, :]).sum(axis=2)
         for _ in rows:
             one, other = np.unravel_index(int(agree.argmax()), agree.shape)

@@ -105,7 +105,8 @@ class Packing:
         shares = self.demand[:, limit] / room[:, limit].max(axis=0, initial=0.0)
         counts = np.zeros((len(order), len(self.sizes)), dtype=np.int64)
         for group in np.argsort(-shares.max(axis=1, initial=0.0), kind="stable"):
-            demand, rest = self.demand[group], self.sizes[group]
+            demand = self.demand[group]
+            rest = self.sizes[group]
             needs = demand > 0
             for place in range(len(order)):
                 most = (room[place, needs] / demand[needs]).min(initial=rest)
@@ -147,7 +148,8 @@ class Packing:
             pointer(sizes), pointer(strides), len(sizes),
             pointer(marks), count, pointer(origin), pointer(addition),
         )  # fmt: skip
-        counts, before = options[addition[:new]], origin[:new].astype(np.int64)
+        counts = options[addition[:new]]
+        before = origin[:new].astype(np.int64)
         return states[before] + counts, (before, counts)
 
 
@@ -262,8 +264,10 @@ def _find_shortfall(space: Space) -> Iterator[tuple[str, float, str]]:
             )
             yield resource, needs - there, problem
     for r, resource in enumerate(space.resources if space.units else ()):
-        unit, machine = int(space.demand[:, r].argmax()), int(space.free[:, r].argmax())
-        demand, there = float(space.demand[unit, r]), float(space.free[machine, r])
+        unit = int(space.demand[:, r].argmax())
+        machine = int(space.free[:, r].argmax())
+        demand = float(space.demand[unit, r])
+        there = float(space.free[machine, r])
         if demand > there + space.slack[machine, r]:
             problem = (
                 f"{space.units[unit].name} needs {demand:g} {resource}, the roomiest "
@@ -337,8 +341,10 @@ def minimise(
         solver.setOptionValue("time_limit", seconds)
     rows = list(rows)
     model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(costs), len(rows)
-    model.col_cost_, model.col_upper_ = costs, upper
+    model.num_col_ = len(costs)
+    model.num_row_ = len(rows)
+    model.col_cost_ = costs
+    model.col_upper_ = upper
     model.col_lower_ = np.zeros(len(costs))
     model.row_lower_ = np.array([row.least for row in rows])
     model.row_upper_ = np.array([row.most for row in rows])

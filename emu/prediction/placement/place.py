@@ -47,7 +47,8 @@ FLOWS = 1_500_000
 MOST = 10_000
 #: Candidates at least, of fewer iterations where need be, and iterations at least: 256
 #: machines of DGTP's testbed send 198,000 flows in one, of 3.4 us each.
-_LEAST, _SHORTEST = 16, 3
+_LEAST = 16
+_SHORTEST = 3
 #: Flows of whole runs that the last choice simulates: 5 s of CPU for 64 machines.
 _WHOLE_RUNS = 5_000_000
 #: Weight of a flow under rules that look at every flow at each event: with 1, the
@@ -108,7 +109,8 @@ def best_placement(
     if transfers is None and not slot_teams(job):
         each = affordable(replace(job, iterations=1), rates) // _LEAST
         count = min(count, max(each, _SHORTEST))
-    profile, short = repeat(job, reference), replace(job, iterations=count)
+    profile = repeat(job, reference)
+    short = replace(job, iterations=count)
     transfers = transfers or affordable(short, rates)
     common: dict[str, Any] = {"transfers": transfers, "iterations": count}
     common |= {"policy": rates, "cost": cost}
@@ -125,7 +127,8 @@ def best_placement(
     )
     if outcome.optimal and count == job.iterations:
         return outcome
-    finalists, walk = [outcome.placement, *known], EtpOptions(**common)
+    finalists = [outcome.placement, *known]
+    walk = EtpOptions(**common)
     with suppress(PlacementError):  # its first placement waits for slots forever
         result = search_etp(job, cluster, profile, seed=seed, options=walk)
         finalists += [result.placement, place_ifs(job, cluster, walk_generator(seed))]
@@ -134,11 +137,13 @@ def best_placement(
     is_whole = len(finalists) * len(job.edges) * job.iterations <= _WHOLE_RUNS
     judged = (job, reference) if is_whole else (short, run)
     arrays = Candidates(Space(judged[0], cluster), judged[1], rates, cost)
-    best, least = outcome.placement, np.inf
+    best = outcome.placement
+    least = np.inf
     for placement in dict.fromkeys(finalists):
         length = _judge(arrays, placement, least)
         if length < least:
-            best, least = placement, length
+            best = placement
+            least = length
     if best == outcome.placement:
         return outcome
     makespan = _judge(Candidates(Space(short, cluster), run, rates, cost), best)

@@ -68,7 +68,8 @@ class _Search:
     """Partial rings as tuples of machines; ranks on one machine are alike."""
 
     def __init__(self, links: Links, machines: Sequence[int]) -> None:
-        self._links, self._ranks = links, machines
+        self._links = links
+        self._ranks = machines
         self._used = sorted(set(machines))
         apart = [(a, b) for a in self._used for b in self._used if a != b]
         self._way = {pair: links.route(*pair) for pair in apart}
@@ -121,7 +122,8 @@ class _Search:
         if len(ring) == len(self._ranks):
             return ring_cost(self._links, ring)
         cost = _cost(self._links, [self._way[pair] for pair in pairwise(ring)])
-        first, last = ring[0], ring[-1]
+        first = ring[0]
+        last = ring[-1]
         machines = [m for m, ranks in left.items() if ranks and m != last]
         if not left[first] and (machines or last != first):
             machines.append(first)
@@ -138,7 +140,8 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     Tasks and edges keep their places, and with them their times and volumes: a worker
     takes over the steps of another rank.
     """
-    job, machine_of = problem.job, problem.placement.machine_of
+    job = problem.job
+    machine_of = problem.placement.machine_of
     steps = {
         t: task
         for t, task in enumerate(job.tasks)

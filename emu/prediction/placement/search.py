@@ -41,7 +41,9 @@ def endless(cluster: Cluster) -> str:
     )
 
 
-HOT, COLD = 0.02, 0.0002  # temperatures of a round, as part of the best makespan
+# temperatures of a round, as part of the best makespan
+HOT = 0.02
+COLD = 0.0002
 IFS_STARTS = 4
 #: Proposals that a round takes at least. With 300 in place of the 40 to 150 of four
 #: rounds, 84 % and not 80 % of 45 drawn jobs of 35 to 100 tasks came within 2 % of what
@@ -142,7 +144,9 @@ class _Run:
         options: SearchOptions,
         rng: np.random.Generator,
     ) -> None:
-        self.space, self.options, self.rng = space, options, rng
+        self.space = space
+        self.options = options
+        self.rng = rng
         self.arrays = Candidates(space, drawn, options.policy, options.cost)
         self.symmetry = find_symmetry(space, drawn)
         self.history: list[tuple[int, float]] = []
@@ -153,7 +157,9 @@ class _Run:
     def begin(self, known: Iterable[Placement]) -> None:
         """Start from the best of simple, ``known`` and sketched placements."""
         memory = min(self.options.transfers, REMEMBERED)
-        space, rng, starts = self.space, self.rng, []
+        space = self.space
+        rng = self.rng
+        starts = []
         for _ in range(IFS_STARTS):
             machines = fill(space, rng.permutation(len(space.free)).tolist())
             if machines is None:
@@ -249,7 +255,8 @@ class _Run:
 
     def sketch(self, machines: Ints) -> Ints:
         """Return the result of annealing a placement under `estimate` alone."""
-        best, temperatures = machines.copy(), np.geomspace(*SKETCH)
+        best = machines.copy()
+        temperatures = np.geomspace(*SKETCH)
         if self.space.units:
             lib.sketch(
                 self.arrays.core, self.symmetry.core, self.teams.core,

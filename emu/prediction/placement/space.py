@@ -63,7 +63,8 @@ class Space:
     """
 
     def __init__(self, job: Job, cluster: Cluster, *, apart: bool = False) -> None:
-        self.job, self.cluster = job, cluster
+        self.job = job
+        self.cluster = cluster
         resources = {r for task in job.tasks for r in task.demands}
         self.resources = tuple(r for r in cluster.resource_names() if r in resources)
         self.capacity: Floats = np.array(
@@ -75,7 +76,8 @@ class Space:
         ).reshape(len(cluster.machines), len(self.resources))
         self.used = np.zeros_like(self.capacity)
         self.fixed: Ints = np.full(len(job.tasks), -1, dtype=np.int64)
-        units, units_of = [], dict(job.units)
+        units = []
+        units_of = dict(job.units)
         for names in () if apart else slot_teams(job):  # those that share slots are one
             team = tuple(sorted(t for name in names for t in units_of[name]))
             # Pinned to several machines they stay apart.
@@ -142,7 +144,8 @@ class Space:
         members: dict[object, list[int]] = defaultdict(list)
         for group in self.groups:
             tasks = [self.job.tasks[t] for t in self.units[group[0]].tasks]
-            takes, demand = any(t.takes for t in tasks), self.demand[group[0]]
+            takes = any(t.takes for t in tasks)
+            demand = self.demand[group[0]]
             if demand.any():
                 kinds = tuple(task.kind for task in tasks)
                 members[(kinds, *demand.tolist()) if takes else group] += group
@@ -150,7 +153,8 @@ class Space:
 
     def fits(self, machines: Ints) -> bool:
         """Return True where units on ``machines``, -1 for none, respect (2)."""
-        use, standing = np.zeros_like(self.free), machines >= 0
+        use = np.zeros_like(self.free)
+        standing = machines >= 0
         np.add.at(use, machines[standing], self.demand[standing])
         return bool((use <= self.free + self.slack).all())
 

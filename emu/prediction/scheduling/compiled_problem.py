@@ -98,7 +98,8 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
 
 
 def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
-    edges, tasks = job.edges, job.tasks
+    edges = job.edges
+    tasks = job.tasks
     source = _ints(edge.source for edge in edges)
     destination = _ints(edge.destination for edge in edges)
     rank = _ints(job.edge_ranks)
@@ -162,7 +163,9 @@ def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
 def _speeds(job: Job, cluster: Cluster) -> dict[str, NDArray[Any]]:
     """Return the shares of their speed that machines have; empty where it is all."""
     if not cluster.speed_changes:
-        start, time, share = np.empty(0, np.int64), np.empty(0), np.empty(0)
+        start = np.empty(0, np.int64)
+        time = np.empty(0)
+        share = np.empty(0)
         marks = np.empty(0, np.bool_)
     else:
         start, time, share = cluster.speed_steps.flat
@@ -188,7 +191,8 @@ class Layout:
     def __init__(self, job: JobArrays, machine_of: Ints) -> None:
         check_machines(machine_of, len(job.rounds), job.slowness.shape[1])
         memory = new_room(lib.room_of_layout(job.core))
-        self.job, self.c = job, ffi.new("Layout *")
+        self.job = job
+        self.c = ffi.new("Layout *")
         self.memory = memory  # of all that the structure points to
         lib.lay_out(job.core, pointer(machine_of), room_in(memory), self.c)
         self.group: Ints = view(memory, self.c.group, len(job.source), np.int64)
@@ -243,7 +247,9 @@ def _check(job: JobArrays) -> None:
 
     C looks nothing up a second time: an index beyond an array would go unnoticed.
     """
-    routes, tuners, speeds = job.routes, job.tuners, job.speeds
+    routes = job.routes
+    tuners = job.tuners
+    speeds = job.speeds
     sizes = {
         "tasks": len(job.rounds),
         "edges": len(job.source),
@@ -278,11 +284,14 @@ def _check(job: JobArrays) -> None:
 
 
 def _check_numbers(job: JobArrays, machines: int) -> None:
-    slots, tuners, speeds = job.slots.ravel(), job.tuners, job.speeds
+    slots = job.slots.ravel()
+    tuners = job.tuners
+    speeds = job.speeds
     if job.changes.ndim != 2 or job.changes.shape[1] != 3:
         raise ValueError("a change is a time, a port and a capacity")
     _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
-    full, every = job.capacity.shape, (len(job.rounds), machines)
+    full = job.capacity.shape
+    every = (len(job.rounds), machines)
     starts = speeds["time"][speeds["start"][:-1]]
     for holds, text in (
         (job.routes["nic"].shape == (machines, 2), "a NIC is of a machine"),

@@ -235,7 +235,8 @@ def register(name: str, load: Callable[[], Policy]) -> None:
 
 def list_rules(beside: str) -> list[str]:
     """Return the rules that are neither the one named nor another name of it."""
-    codes, names = {policy_named(beside).code, PORTFOLIO}, []
+    codes = {policy_named(beside).code, PORTFOLIO}
+    names = []
     for policy in RATE_POLICIES.values():
         if policy.code not in codes:
             codes.add(policy.code)
@@ -316,7 +317,8 @@ class OwnRates:
     """
 
     def __init__(self, job: Job, cluster: Cluster, rates: Rates) -> None:
-        self._rates, self._job = rates, job
+        self._rates = rates
+        self._job = job
         self._links = [link.name for link in cluster.links]
         self._ranks = job.edge_ranks
         #: By edge what stays of its flow, and the iteration served: made once for all
@@ -326,7 +328,8 @@ class OwnRates:
 
     def check(self) -> None:
         """Raise what has happened since the last call, if anything."""
-        failure, self._failure = self._failure, None
+        failure = self._failure
+        self._failure = None
         if failure is not None:
             raise failure
 
@@ -349,7 +352,8 @@ class OwnRates:
             flow = question.flow[place]
             if cut and not cut.isdisjoint(_hops(question, flow)):
                 continue  # its rate stays 0: a rule need not know
-            position, turn = flow.edge, flow.turn
+            position = flow.edge
+            turn = flow.turn
             facts = self._known.get(position)
             if facts is None or facts[0] != turn:
                 # All of an `ActiveFlow` but what is left.
@@ -380,7 +384,8 @@ class OwnRates:
 
 def _hops(question: Any, flow: Any) -> list[int]:
     """Return the ports that a flow crosses."""
-    first, end = question.hop_start[flow.group], question.hop_start[flow.group + 1]
+    first = question.hop_start[flow.group]
+    end = question.hop_start[flow.group + 1]
     return [question.hop[hop] for hop in range(first, end)]
 
 

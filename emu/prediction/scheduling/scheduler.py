@@ -138,7 +138,8 @@ class Scheduler:
         holds: NDArray[np.float64] | None = None,
         times: NDArray[np.float64] | None = None,
     ) -> None:
-        rule, job = rate_policy(policy), problem.job
+        rule = rate_policy(policy)
+        job = problem.job
         shape = (len(job.edges), job.iterations)
         if profile is None:
             if rule.looks_ahead:
@@ -149,7 +150,8 @@ class Scheduler:
         arrays = job_arrays(job, problem.cluster, rule)
         self._job = job
         self._layout = Layout(arrays, np.array(problem.placement.machine_of, np.int64))
-        times_seen, volumes_seen = plain(profile.times), plain(profile.volumes)
+        times_seen = plain(profile.times)
+        volumes_seen = plain(profile.volumes)
         after = expectation(self._layout, times_seen, volumes_seen)
         self._state = State(self._layout, after, logged=True)
         #: When it took everything in, seconds; for reading.
@@ -258,8 +260,10 @@ class Scheduler:
         arrays = map(np.array, columns, kinds)
         fields = dict(zip(End._fields, arrays, strict=True))
         ends = structure("Ends", count=len(given), **fields)
-        passage, (volumes, least) = self._passage, self._arrays
-        passage.taken, passage.ahead = taken, ahead
+        passage = self._passage
+        (volumes, least) = self._arrays
+        passage.taken = taken
+        passage.ahead = ahead
         decisions: list[Decisions] = []
         how = lib.FULL
         # A call returns where its room for instants is used up; the next one goes on.
@@ -349,7 +353,9 @@ class Scheduler:
 
         For tests (invariants.c): it takes longer than an event.
         """
-        item, layout, now = ffi.new("int64_t *"), self._layout.c, self._passage.now
+        item = ffi.new("int64_t *")
+        layout = self._layout.c
+        now = self._passage.now
         what = lib.broken_invariant(layout, self._state.c, now, True, item)
         return f"{ffi.string(what).decode()}: {item[0]}" if what else ""
 

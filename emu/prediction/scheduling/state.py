@@ -46,7 +46,8 @@ def longest_paths(
     after_flow
         Seconds from the end of (edge, iteration) to the end of the job.
     """
-    job, columns = layout.job, times.shape[1]
+    job = layout.job
+    columns = times.shape[1]
     rows = len(job.rounds), len(job.source)
     if times.shape != (rows[0], columns) or volumes.shape != (rows[1], columns):
         raise ValueError(f"times of {times.shape}, volumes of {volumes.shape}")
@@ -112,8 +113,11 @@ class State:
     def __init__(
         self, layout: Layout, after: Floats, *, logged: bool, looks: int = 0
     ) -> None:
-        memory, job = new_room(lib.room_of_state(layout.c)), layout.job
-        tasks, edges, columns = len(job.rounds), len(job.source), job.iterations
+        memory = new_room(lib.room_of_state(layout.c))
+        job = layout.job
+        tasks = len(job.rounds)
+        edges = len(job.source)
+        columns = job.iterations
 
         def times(rows: int, *, kept: bool) -> Floats:
             return np.full((rows, columns) if kept else (0, 0), np.nan)
@@ -138,7 +142,8 @@ class State:
         def ints(start: object, count: int) -> Ints:
             return view(memory, start, count, np.int64)
 
-        self.started, self.ended = ints(state.started, tasks), ints(state.ended, tasks)
+        self.started = ints(state.started, tasks)
+        self.ended = ints(state.ended, tasks)
         self.ready = ints(state.ready, edges)
         self.delivered = ints(state.delivered, edges)
         self.served = ints(state.served, edges)
@@ -164,7 +169,8 @@ class State:
             more = np.zeros((2 * total, self._tunings.size), np.int64)
             more[: len(self.log.quotas)] = self.log.quotas
             self.log.quotas = more
-            self.c.log.quotas, self.c.log.tuning_room = pointer(more), len(more)
+            self.c.log.quotas = pointer(more)
+            self.c.log.tuning_room = len(more)
 
     @property
     def queued(self) -> list[int]:

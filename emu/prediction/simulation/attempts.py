@@ -108,10 +108,12 @@ def attempts(
     """
     deaths: list[Killed] = []
     ties = set[Kill]()
-    start, holders = began, None
+    start = began
+    holders = None
     while True:
         schedule = part(first, began)
-        job, ends = schedule.problem.job, schedule.task_end.item
+        job = schedule.problem.job
+        ends = schedule.task_end.item
         over = cache(partial(end_of, schedule))
         due = next_kills(kills, first, began, ends, over)
         pairs = ((kill, began + max(map(over, kill.processes))) for kill in due.idle)
@@ -161,7 +163,8 @@ def end_of(schedule: Schedule, process: str) -> float:
 
     Never, where it keeps a copy of state: that is lost with it.
     """
-    problem, job = schedule.problem, schedule.problem.job
+    problem = schedule.problem
+    job = schedule.problem.job
     own = {*job.processes[process]}
     if any(job.tasks[task].kind == CHECKPOINT for task in own):
         return math.inf
@@ -217,7 +220,8 @@ def time_down(
     def lasts(kill: Kill) -> float:
         return otherwise if kill.recovery is None else kill.recovery
 
-    fallen, down = [*now], max(map(lasts, now), default=otherwise)
+    fallen = [*now]
+    down = max(map(lasts, now), default=otherwise)
     for kill in sorted(kills, key=lambda kill: kill.time):
         if died < kill.time < died + down and kill not in now:
             fallen.append(kill)

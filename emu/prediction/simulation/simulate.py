@@ -49,7 +49,8 @@ def simulate(
         flow keeps its rate in the slot that it needs a part of. As the slots get
         short the schedule becomes that of continuous time.
     """
-    edges, rates = len(problem.job.edges), None
+    edges = len(problem.job.edges)
+    rates = None
     run = problem, realization, policy, profile, step
     recorder = _recorder(edges) if record_rates else None
     _, state = _run(*run, recorder)
@@ -164,7 +165,8 @@ def _run(
     layout = Layout(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
     after = expectation(layout, plain(profile.times), plain(profile.volumes))
     state = State(layout, after, logged=logged, looks=looks)
-    times, volumes = plain(realization.times), plain(realization.volumes)
+    times = plain(realization.times)
+    volumes = plain(realization.volumes)
     end = lib.run(
         layout.c, state.c, pointer(times), pointer(volumes), math.inf, step,
         ffi.NULL if recorder is None else recorder.core,
@@ -177,7 +179,8 @@ def _run(
 
 def _stuck(problem: Problem, state: State) -> str:
     """Return a text on tasks that never start, flows cut off, holders of slots."""
-    tasks, steps = problem.job.tasks, problem.links.steps
+    tasks = problem.job.tasks
+    steps = problem.links.steps
     tasks_left = np.flatnonzero(state.ended < problem.job.rounds)
     names = ", ".join(tasks[task].name for task in tasks_left[:8])
     text = f"nothing would ever start {names}"

@@ -181,7 +181,9 @@ def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[R
 
 def network_errors(cluster: ClusterSection) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of names."""
-    links, routes, machines = cluster.links, cluster.routes, cluster.names
+    links = cluster.links
+    routes = cluster.routes
+    machines = cluster.names
     names = [link.name for link in links]
     for position, name in enumerate(names):
         if name in names[:position] or name in ("in", "out"):

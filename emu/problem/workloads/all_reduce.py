@@ -22,7 +22,8 @@ from emu.problem.workloads.model_shapes import shard_bounds
 #: Kind of its tasks, which take no time unless it is stated.
 ALL_REDUCE = "all_reduce"
 #: Programs of the tasks of a rank.
-STEP, RECEIVE = "emu_nodes.all_reduce:Step", "emu_nodes.all_reduce:Receive"
+STEP = "emu_nodes.all_reduce:Step"
+RECEIVE = "emu_nodes.all_reduce:Receive"
 
 
 def window_of(job: Job) -> int | None:
@@ -282,7 +283,8 @@ def all_reduce_edges(
     for rank, name in enumerate(names if steps else ()):
         yield NamedEdge(before[rank], f"{name}.{algorithm}0")
         for step, transfers in enumerate(steps):
-            here, then = f"{name}.{algorithm}{step}", f"{name}.{algorithm}{step + 1}"
+            here = f"{name}.{algorithm}{step}"
+            then = f"{name}.{algorithm}{step + 1}"
             receiver, first, last = transfers[rank]
             to = names[receiver]
             place = (first, last, size, *about)

@@ -23,7 +23,8 @@ def with_coflows(job: Job, by: Coflow) -> Job:
         return job
     edges = []
     for edge in job.edges:
-        source, destination = job.tasks[edge.source], job.tasks[edge.destination]
+        source = job.tasks[edge.source]
+        destination = job.tasks[edge.destination]
         name = f"{source.kind}->{destination.kind}" if by == "stage" else "job"
         layer = destination.settings.get("layer", source.settings.get("layer"))
         if by == "stage" and layer is not None:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from emu.problem import Cluster, Edge, Job, Placement, Task
 
 #: Kind and program of the tasks that take copies.
-CHECKPOINT, COPY = "checkpoint", "emu_nodes.program:Copy"
+CHECKPOINT = "checkpoint"
+COPY = "emu_nodes.program:Copy"
 
 
 def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job:
@@ -30,9 +31,11 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
     A copy ends with the last cut: nothing comes after it. ``every``: iterations between
     two copies; ``missed``: from the one that a state is of until all of it is there.
     """
-    tasks, edges = [*job.tasks], [*job.edges]
+    tasks = [*job.tasks]
+    edges = [*job.edges]
     for owner in owners:
-        source, copy = job.index(owner), len(tasks)
+        source = job.index(owner)
+        copy = len(tasks)
         settings = {"of": owner, "missed": missed}
         cuts = max(job.rounds[source] - 1 - missed, 0) // every
         tasks.append(

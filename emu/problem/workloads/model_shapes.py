@@ -73,7 +73,8 @@ def layer_shapes(
     for number, (before, after) in enumerate(pairwise(widths), 1):
         last = number == model["layers"]
         heads = 1 if last else model.get("heads", 1)
-        matrix, scores = (after, before), (heads, after // heads)
+        matrix = (after, before)
+        scores = (heads, after // heads)
         yield {
             "sage": (matrix, matrix, (after,)),
             "gcn": (matrix, (after,)),

@@ -147,7 +147,8 @@ def count_layers(
     counts: Sequence[SampleCounts],
 ) -> list[LayerWork]:
     """Return the operations of every layer, from the input, one per mini-batch."""
-    kind, hidden = model.get("kind", "sage"), [model["hidden"]] * (model["layers"] - 1)
+    kind = model.get("kind", "sage")
+    hidden = [model["hidden"]] * (model["layers"] - 1)
     widths = pairwise([feature_length, *hidden, classes])
     edges = np.array([one.block_edges for one in counts], float).T
     vertices = np.array([one.block_vertices for one in counts], float).T

@@ -90,15 +90,20 @@ class LiveRun:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tape, self.problem, self._clock = Tape(clock), problem, clock
-        self._scenario, self._policy, self._scale = scenario, policy, time_scale
+        self.tape = Tape(clock)
+        self.problem = problem
+        self._clock = clock
+        self._scenario = scenario
+        self._policy = policy
+        self._scale = time_scale
         self._lock = threading.Lock()
         self._phase: form.Phase = "starting"
         self._processes = 0
         self._outcome: form.Summary | None = None
         self._verdict: str | None = None
         self._error: str | None = None
-        tasks, edges = len(problem.job.tasks), len(problem.job.edges)
+        tasks = len(problem.job.tasks)
+        edges = len(problem.job.edges)
         self._rounds = np.asarray(problem.job.rounds)
         self._done = np.zeros(tasks, dtype=np.int64)
         self._over = np.full(edges, -1, dtype=np.int64)
@@ -110,13 +115,17 @@ class LiveRun:
         for edge, hops in enumerate(problem.hops):
             self._crossing[list(hops), edge] = 1.0
         self._port_rate = np.zeros(len(problem.capacities))
-        self._moved, self._arrived = self._port_rate.copy(), self._port_rate.copy()
+        self._moved = self._port_rate.copy()
+        self._arrived = self._port_rate.copy()
         self._figures: dict[int, dict[str, float]] = {}
         self._zero = math.inf
         #: Iterations and run time before iteration 0 and time 0 of this attempt.
-        self._first, self._base = 0, 0.0
+        self._first = 0
+        self._base = 0.0
         self._delay = self._max_delay = self._max_late = 0.0
-        self._late, self._time, self._sampled = 0, 0.0, 0.0
+        self._late = 0
+        self._time = 0.0
+        self._sampled = 0.0
         self._sampled_at = -math.inf
         self._predicted: Schedule | None = None
         self._ends: list[float] = []
@@ -126,7 +135,8 @@ class LiveRun:
         """Note what the run came to; ``result`` is the content of result.json."""
         with self._lock:
             self._fold()
-            self._phase, self._processes = "ended", 0
+            self._phase = "ended"
+            self._processes = 0
             figures = {key: float(result[key]) for key in form.Summary.model_fields}
             self._outcome = form.Summary(**figures)
             verdict = result.get("verdict")
@@ -138,7 +148,9 @@ class LiveRun:
         """Note that the run could not be finished, and why."""
         with self._lock:
             self._fold()
-            self._phase, self._error, self._processes = "failed", error, 0
+            self._phase = "failed"
+            self._error = error
+            self._processes = 0
             self._sample()
 
     def status(self) -> form.Status:
@@ -162,7 +174,8 @@ class LiveRun:
             self._fold()
             if self._predicted is None:
                 return []
-            start, end = self._predicted.task_start, self._predicted.task_end
+            start = self._predicted.task_start
+            end = self._predicted.task_end
         task, iteration = np.nonzero(np.isfinite(end))
         at = task, iteration
         spans = np.stack([*at, start[at], end[at]], axis=1)
@@ -186,7 +199,8 @@ class LiveRun:
             self._take(moment, what)
         # With the last task: simulations and the verdict follow, and are not the run.
         if self._phase == "running" and (self._done >= self._rounds).all():
-            self._phase, self._processes = "ended", 0
+            self._phase = "ended"
+            self._processes = 0
             self._sample()
         if self._phase == "running":
             self._advance(self._now())
@@ -214,7 +228,8 @@ class LiveRun:
                 n = what.iteration + self._first
                 self._running[what.task] = n, base + what.start
             case ("began",):
-                self._phase, self._zero = "running", received + 1.0
+                self._phase = "running"
+                self._zero = received + 1.0
             case "restarting", str(error), int(first):
                 self._restart(error, first)
             case Schedule() if self._predicted is None:  # of the first attempt
@@ -231,8 +246,11 @@ class LiveRun:
         self._sample()
         note = f"{error}: goes on at iteration {first}"
         self.history.deaths.append((self._time, note))
-        self._phase, self._processes = "starting", 0
-        self._first, self._base, self._zero = first, self._time, math.inf
+        self._phase = "starting"
+        self._processes = 0
+        self._first = first
+        self._base = self._time
+        self._zero = math.inf
         self._done[:], self._over[:] = np.minimum(first, self._rounds), -1
         for container in (self._running, self._active, self._volumes):
             container.clear()
@@ -254,7 +272,8 @@ class LiveRun:
     def _task_ended(self, message: TaskEnded) -> None:
         self._running.pop(message.task, None)
         self._done[message.task] += 1
-        n, base = message.iteration + self._first, self._base
+        n = message.iteration + self._first
+        base = self._base
         self.history.ran(message.task, n, base + message.start, base + message.end)
         for edge, volume in zip(message.edges, message.volumes, strict=True):
             if self.problem.hops[edge]:
@@ -296,7 +315,8 @@ class LiveRun:
         self._sampled, self._sampled_at = self._time, self._clock()
 
     def _status(self) -> form.Status:
-        job, now = self.problem.job, self._now()
+        job = self.problem.job
+        now = self._now()
         share, rest = self._progress(now)
         counts = zip(self._done.tolist(), job.rounds, strict=True)
         values = defaultdict[str, list[float]](list)
@@ -341,7 +361,8 @@ class LiveRun:
         The share is by time, between two predicted ends; what is left is that of the
         prediction, at the pace so far.
         """
-        count, ends = int(self._done.sum()), self._ends
+        count = int(self._done.sum())
+        ends = self._ends
         steps = sum(self.problem.job.rounds)
         since = ends[min(count, len(ends)) - 1] if count and ends else 0.0
         running = self._phase == "running" and since
@@ -352,7 +373,8 @@ class LiveRun:
 
     def _ports(self) -> list[form.Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]
-        running, now = self._phase == "running", np.array([self._now()])
+        running = self._phase == "running"
+        now = np.array([self._now()])
         steps = self.problem.links.steps
         return [
             form.Port(
@@ -370,7 +392,8 @@ class LiveRun:
         job = self.problem.job
         flows = []
         for e, iteration in self._active.items():
-            volume, edge = self._volumes.get((e, iteration), 0.0), job.edges[e]
+            volume = self._volumes.get((e, iteration), 0.0)
+            edge = job.edges[e]
             size = float(self._served[e] + self._rate[e] * (now - self._since[e]))
             flow = form.ActiveFlow(
                 edge=job.edge_names[e],

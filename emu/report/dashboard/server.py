@@ -93,7 +93,8 @@ _POLICY = (
 _PATIENCE = 5.0
 #: Connections that have shown no token yet, the newest; and how many are accepted in
 #: one go, which must be far fewer: they cannot be closed before they are made.
-_STRANGERS, _BACKLOG = 256, 32
+_STRANGERS = 256
+_BACKLOG = 32
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,9 @@ class Pages:
     """
 
     def __init__(self, live: LiveRun, token: str, directory: Path) -> None:
-        self._live, self._token, self._directory = live, token, directory
+        self._live = live
+        self._token = token
+        self._directory = directory
         self._viewers: dict[web.WebSocketResponse, Seen] = {}
         self._strangers = Strangers(_STRANGERS)
 
@@ -131,8 +134,10 @@ class Pages:
 
     def application(self) -> web.Application:
         """Return the aiohttp application."""
-        app, live = web.Application(middlewares=[self._guard]), self._live
-        answer, report = web.json_response, str(self._directory / "report.html")
+        app = web.Application(middlewares=[self._guard])
+        live = self._live
+        answer = web.json_response
+        report = str(self._directory / "report.html")
         kind = {"Content-Type": CONTENT_TYPE}
         for path, make in {
             "/": lambda: web.Response(
@@ -280,7 +285,8 @@ class Dashboard:
     ) -> None:
         self._drawn = "" if token else secrets.token_urlsafe(16)
         self._pages = Pages(live, token or self._drawn, directory)
-        self._host, self._port = host, port
+        self._host = host
+        self._port = port
         self._up = threading.Event()
         self._failure: OSError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -318,7 +324,8 @@ class Dashboard:
         self._thread.join()
 
     async def _serve(self) -> None:
-        self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._leave = asyncio.Event()
         logger = logging.getLogger(__name__)
         # Of malformed input aiohttp logs a traceback with its bytes, which could fill
         # the terminal.

@@ -147,15 +147,18 @@ class History:
         self.end = end
         if len(self.time) > self.capacity:
             # Every two neighbours are joined; their mean is weighed by their lengths.
-            edges, firsts = [*self.time, self.end], range(0, len(self.time), 2)
+            edges = [*self.time, self.end]
+            firsts = range(0, len(self.time), 2)
             for k in firsts:
                 if k + 1 < len(self.time):
-                    one, two = edges[k + 1] - edges[k], edges[k + 2] - edges[k + 1]
+                    one = edges[k + 1] - edges[k]
+                    two = edges[k + 2] - edges[k + 1]
                     share = one / (one + two) if one + two else 0.5
                     pairs = zip(self.rates[k], self.rates[k + 1], strict=True)
                     self.rates[k] = [share * a + (1 - share) * b for a, b in pairs]
             self.flows = [max(self.flows[k : k + 2]) for k in firsts]
-            self.time, self.rates = self.time[::2], self.rates[::2]
+            self.time = self.time[::2]
+            self.rates = self.rates[::2]
             self.merged += 1
 
     def report(self, time: float, figure: str, value: float) -> None:

@@ -42,7 +42,8 @@ def chart_data(run: RecordedRun) -> Charts:
     schedules = {"emulated": run.emulated, "simulated": run.simulated}
     runs = [run_bars(name, one) for name, one in schedules.items() if one is not None]
     end = max((one["makespan"] for one in runs), default=0.0)
-    deaths, job = death_bands(run.result), problem.job
+    deaths = death_bands(run.result)
+    job = problem.job
     edges = zip(job.edges, job.edge_names, strict=True)
     return {
         "iterations": job.iterations,
@@ -173,8 +174,10 @@ def training_data(path: Path) -> list[Charts]:
     try:
         for row in csv.DictReader(read_text(path).splitlines()):
             try:
-                figure, task = row["figure"], row["task"]
-                time, value = float(row["time"]), float(row["value"])
+                figure = row["figure"]
+                task = row["task"]
+                time = float(row["time"])
+                value = float(row["value"])
                 point = time, task, int(row["iteration"]), value
                 if figure == "loss" or "accuracy" in figure:
                     figures.setdefault(figure, []).append(point)

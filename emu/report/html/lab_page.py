@@ -40,7 +40,8 @@ def lab_tables(result: LabResult) -> Group:
     if traffic := result.get("crossed"):
         length = format_duration(traffic["bin_seconds"], 2)
         columns = ("NIC", ">mean", f"over time, {length} a sign")
-        use, most = plain_table("NICs in use", *columns), len(_LEVELS) - 1
+        use = plain_table("NICs in use", *columns)
+        most = len(_LEVELS) - 1
         for machine, ways in traffic["nic_use"].items():
             for way, shares in ways.items():
                 signs = [_LEVELS[math.ceil(most * min(one, 1.0))] for one in shares]
@@ -59,7 +60,8 @@ def nic_table(lab: LabResult) -> Table:
     for name, counts in lab["traffic"].items():
         tcp = [f"{count:,}" for count in lab["tcp"][name].values()]
         for way in ("out", "in"):
-            rate, size = lab["nics"][name][way], counts[f"{way}_bytes"]
+            rate = lab["nics"][name][way]
+            size = counts[f"{way}_bytes"]
             cells = [f"{name} {way}", format_rate(rate), format_size(size)]
             cells.append(f"{counts[f'{way}_packets']:,}")
             cells.append(f"{lab['dropped'][name][way]:,}")
@@ -72,7 +74,9 @@ def program_table(lab: LabResult) -> Table:
     columns = (">start", ">end", ">took", "how it ended", "output")
     table = plain_table("programs", "program", "machine", *columns)
     for run in lab["programs"]:
-        names, start, end = (run["program"], run["machine"]), run["start"], run["end"]
+        names = (run["program"], run["machine"])
+        start = run["start"]
+        end = run["end"]
         times = [start] if end is None else [start, end, end - start]
         cells = [*map(format_duration, times), "", ""][:3]
         table.add_row(*names, *cells, how_ended(run), log_name(*names))
@@ -127,7 +131,9 @@ def lab_data(
     lab: LabResult, traffic: Traffic, talks: Talks, samples: Mapping[str, NDArray[Any]]
 ) -> Charts:
     """Return machines, programs, messages, and curves of NICs, losses and waits."""
-    seconds, runs, count = duration_of(lab), lab["programs"], len(traffic.machines)
+    seconds = duration_of(lab)
+    runs = lab["programs"]
+    count = len(traffic.machines)
     rate_of = nic_use(traffic.packets, np.ones((2, count, _POINTS)), seconds)
     time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
     return {
@@ -171,7 +177,8 @@ def _pack_messages(talks: Talks, machines: int) -> Charts:
     machine = np.stack([all_messages[way].astype(np.int64) for way in _WAYS], axis=1)
     port = (2 * machine + np.arange(2)).ravel()
     at: NDArray[np.int64] = np.repeat(np.arange(len(all_messages)), 2)
-    first, last = all_messages["first"], all_messages["last"]
+    first = all_messages["first"]
+    last = all_messages["last"]
     lanes = pack_lanes_per_group(first[at], last[at], port, 2 * machines)
     flows = talks.edge, np.arange(len(all_messages)), first, last, all_messages["bytes"]
     return pack_flows(*flows, Crossings(at, port, *lanes))
@@ -310,9 +317,11 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
 
 def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
     """Return the warnings to read before the figures; nothing if all went well."""
-    doubts, crossing = list[str](), lab.get("crossed", {})
+    doubts = list[str]()
+    crossing = lab.get("crossed", {})
     if failure := lab["failed"]:
-        program, machine = failure["program"], failure["machine"]
+        program = failure["program"]
+        machine = failure["machine"]
         doubts.append(
             f"{program} failed first, on {machine} (code {failure['code']}): "
             f"its output is {run.name}/{log_name(program, machine)}"
@@ -345,10 +354,12 @@ def _talks(talks: Talks) -> Table:
     columns = (">messages", ">bytes", ">median bytes", ">median length")
     title = "who sent to whom"
     grid = plain_table(title, "from → to", *columns, ">median answer after")
-    all_messages, waits = talks.found, answer_times(talks.found)
+    all_messages = talks.found
+    waits = answer_times(talks.found)
     for number, (_, _, name) in enumerate(talks.edges):
         mine = talks.edge == number
-        sizes, own = all_messages["bytes"][mine], waits[mine]
+        sizes = all_messages["bytes"][mine]
+        own = waits[mine]
         answers = own[~np.isnan(own)]
         length = np.median((all_messages["last"] - all_messages["first"])[mine])
         cells = [name.replace("->", " → "), f"{len(sizes):,}"]

@@ -111,7 +111,8 @@ def chart(identifier: str, title: str, note: str) -> str:
 
 #: Machines that a drawing has room for.
 MOST_DRAWN = 64
-_WIDTH, _HEIGHT = 960, 640
+_WIDTH = 960
+_HEIGHT = 640
 _NAMED = 6
 #: Colour of a link by its use over that of the busiest: none, a half, as much.
 _RAMP = np.array([[154, 164, 175], [0, 114, 178], [213, 94, 0]])
@@ -122,7 +123,8 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
 
     An end that one machine alone begins or ends routes with is that machine.
     """
-    links, count = cluster.links, len(cluster.machines)
+    links = cluster.links
+    count = len(cluster.machines)
     root = [*range(2 * len(links))]  # ends of link i: 2 i and 2 i + 1
 
     def find(end: int) -> int:
@@ -157,7 +159,8 @@ def _places(machines: int, joined: list[Ends]) -> dict[Node, Floats]:
     at = {(m, 0): ring[m] for m in range(machines)}
     free = [*dict.fromkeys(node for pair in joined for node in pair if node[1])]
     row = {node: place for place, node in enumerate(free)}
-    matrix, offsets = 1e-3 * np.eye(len(free)), np.zeros((len(free), 2))
+    matrix = 1e-3 * np.eye(len(free))
+    offsets = np.zeros((len(free), 2))
     for one, other in joined:
         for node, end in ((one, other), (other, one)):
             if node[1] and node != end:

@@ -157,7 +157,8 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
             if one.machine == machine.name and (one.used or one.fraction)
         ]
         for port in problem.links.of_machine(position) if through else ():
-            link, use = problem.links[port], through[port]["used"]
+            link = problem.links[port]
+            use = through[port]["used"]
             text = f"{use:.0%} of {format_rate(link.capacity)}"
             meters.append(html.meter(f"NIC {link.direction}", use, text))
         cards.append(
@@ -185,7 +186,8 @@ def which_task(found: Explanation) -> str:
     """Return the moves to the best placement found; empty where none was sought."""
     if found.moves is NO_MOVES:
         return ""
-    problem, length = found.schedule.problem, found.replayed_makespan
+    problem = found.schedule.problem
+    length = found.replayed_makespan
     gap = placement_gap(problem, found.realization, length, seconds=BOUND_SECONDS)
     text = f"<p>{escape(words.moves_line(found))}</p>"
     if found.moves.steps:
@@ -263,7 +265,8 @@ def report_page(run: Path, *, helpful: bool = False) -> str:
     data: Charts = {"runs": []}
     if record is not None:
         missing += [name for name in record.missing if "training.csv" not in name]
-        result, data = record.result, chart_data(record)
+        result = record.result
+        data = chart_data(record)
     elif not isinstance(result := read(lambda: read_json(run / "result.json")), dict):
         result = {}
     data["training"] = read(lambda: training_data(run / "training.csv")) or []

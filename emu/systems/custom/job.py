@@ -234,7 +234,8 @@ def with_collectives(
     What rank ``w0`` sends in step 3 of segment 1 of the first one comes from the task
     ``w0.allreduce0.1.3``, in the process of ``w0``; of the steps none takes time.
     """
-    all_tasks, all_flows = [*tasks], [*flows]
+    all_tasks = [*tasks]
+    all_flows = [*flows]
     by_name = {task.name: task for task, _ in tasks}
     for number, collective in enumerate(collectives):
         if (shuffle := collective.shuffle) is not None:
@@ -243,7 +244,8 @@ def with_collectives(
                     edge = NamedEdge(source, to, coflow=shuffle.coflow or "")
                     all_flows.append(CustomFlow(edge, volume))
             continue
-        kind, one = collective.kind, collective.exchange
+        kind = collective.kind
+        one = collective.exchange
         for segment in range(one.segments):
             for name in one.among:
                 parts = _steps_of_rank(one, kind, by_name[name], (number, segment))
@@ -259,12 +261,15 @@ def _steps_of_rank(
 
     ``key``: numbers of the collective and of the segment.
     """
-    steps, names, label = one.steps(kind), one.among, f"{kind}{key[0]}.{key[1]}"
+    steps = one.steps(kind)
+    names = one.among
+    label = f"{kind}{key[0]}.{key[1]}"
     rank = names.index(task.name)
     place = {"kind": kind, "algorithm": one.way(kind), "rank": rank, "key": [*key]}
     place |= {"ranks": len(names), "chunk": _chunk(one, kind)}
     for step in range(len(steps) + 1):
-        before, after = (steps[step - 1] if step else ()), (*steps[step : step + 1],)
+        before = steps[step - 1] if step else ()
+        after = (*steps[step : step + 1],)
         senders = {s.sender for s in before if s.receiver == rank}
         receivers = {s.receiver for some in after for s in some if s.sender == rank}
         peers = {
@@ -300,7 +305,8 @@ def _segment(one: ExchangeSection, kind: str, label: str) -> Iterator[CustomFlow
     one another, so that one is on its way while another is added up: two in gloo, more
     in NCCL.
     """
-    ranks, steps = len(one.among), one.steps(kind)
+    ranks = len(one.among)
+    steps = one.steps(kind)
     lag = one.lag if one.lag is not None else int(not one.then)
     # A chunk is what a rank brings to allgather, of the others a part of that.
     pieces = one.segments * (1 if kind == "allgather" else ranks)
@@ -309,7 +315,8 @@ def _segment(one: ExchangeSection, kind: str, label: str) -> Iterator[CustomFlow
     for rank, name in enumerate(one.among):
         yield CustomFlow(NamedEdge(name, f"{name}.{label}.0"), 0.0)
         for step, sends in enumerate(steps):
-            here, following = f"{name}.{label}.{step}", f"{label}.{step + 1}"
+            here = f"{name}.{label}.{step}"
+            following = f"{label}.{step + 1}"
             yield CustomFlow(NamedEdge(here, f"{name}.{following}"), 0.0)
             for send in (send for send in sends if send.sender == rank):
                 to = one.among[send.receiver]

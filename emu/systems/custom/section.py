@@ -206,7 +206,8 @@ class CustomJobSection(JobSection):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from self.rank_problems(cluster)
-        counts, rounds = Counter(task.name for task in self.tasks), self.rounds
+        counts = Counter(task.name for task in self.tasks)
+        rounds = self.rounds
         for position, task in enumerate(self.tasks):
             trail: Trail = ("job", "tasks", position)
             if counts[task.name] > 1:

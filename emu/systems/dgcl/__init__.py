@@ -16,7 +16,8 @@ from emu.systems.system import System, calling, initial_weights, on_demand
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
-    dataset, model = open_for(job.settings), job.settings["model"]
+    dataset = open_for(job.settings)
+    model = job.settings["model"]
     count = parameter_count(model, dataset.feature_length, dataset.classes)
     return {"d0.layer1": (count,)}
 

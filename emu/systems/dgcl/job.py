@@ -151,7 +151,8 @@ def dgcl_realization(
 
 
 def _tasks(builder: DgclBuilder) -> Iterator[Task]:
-    machines, layers = builder.machines, builder.section.model.layers
+    machines = builder.machines
+    layers = builder.section.model.layers
     for rank in range(len(machines)):
         forward = [("layer", "layer", layer) for layer in range(1, layers + 1)]
         backward = [("grad", "gradient", layer) for layer in range(1, layers)]
@@ -198,7 +199,8 @@ def _edges(builder: DgclBuilder) -> Iterator[NamedEdge]:
         for (stage, sender, receiver), count in zip(
             gather.plan.transfers.tolist(), gather.plan.counts.tolist(), strict=True
         ):
-            got, place = gather.receive(stage, sender, receiver), (gather.layer, count)
+            got = gather.receive(stage, sender, receiver)
+            place = (gather.layer, count)
             yield NamedEdge(
                 gather.stage(sender, stage), got, carries="rows", place=place
             )

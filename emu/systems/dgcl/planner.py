@@ -252,7 +252,8 @@ class Plan:
             for row in np.flatnonzero(self.transfers[:, 0] == number).tolist():
                 _, receiver, sender = self.transfers[row].tolist()
                 rows = self.rows[self.bounds[row] : self.bounds[row + 1]]
-                parts, part = writes.setdefault(receiver, []), 0
+                parts = writes.setdefault(receiver, [])
+                part = 0
                 while rows.size:
                     if part == len(parts):
                         parts.append(rows[:0])
@@ -282,7 +283,8 @@ def peer_to_peer(needs: Needs, devices: int) -> Plan:
     transfers: list[tuple[int, int, int, NDArray[np.int64]]] = []
     for owner in range(devices):
         mine = needs.owners == owner
-        vertices, readers = needs.vertices[mine], needs.readers[mine]
+        vertices = needs.vertices[mine]
+        readers = needs.readers[mine]
         transfers += [
             (0, owner, reader, vertices[readers >> reader & 1 == 1])
             for reader in range(devices)

@@ -123,7 +123,8 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     PlanError as `make_plan`.
     """
     dataset, graphs = open_layers(settings)
-    boxes, layers = settings.get("replicas", []), len(graphs)
+    boxes = settings.get("replicas", [])
+    layers = len(graphs)
     topology = read_topology(settings["topology"])
     topology = topology.within(boxes) if boxes else topology
     causes = {

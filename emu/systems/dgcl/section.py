@@ -108,7 +108,8 @@ class DgclJobSection(DgclKeys):
         if self.rates is not None:
             return {}, set()
         kinds = whole_kinds(tasks, wanted)
-        last, keys = self.model.layers, {"gather", "scatter", "coordination"} & kinds
+        last = self.model.layers
+        keys = {"gather", "scatter", "coordination"} & kinds
         edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in keys}
         if {"gathered", "scattered"} <= kinds:
             keys |= {"gathered", "scattered"}
@@ -132,7 +133,8 @@ class DgclJobSection(DgclKeys):
 
     def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
         """Yield (key, kind of task, time) of those that are stated."""
-        last, times = self.model.layers, self.times
+        last = self.model.layers
+        times = self.times
         for number in range(last - 1):
             if times.forward is not None:
                 time = layer_time(times.forward, number)
@@ -178,7 +180,8 @@ class DgclJobSection(DgclKeys):
         """Return the simulated seconds of `EPOCHS` epochs along either plan."""
         if (known := _EPOCH_TIMES.get(key := repr((self, context)))) is not None:
             return known
-        seconds, first = {}, self.ranks(context.machines)[0]
+        seconds = {}
+        first = self.ranks(context.machines)[0]
         for kind in ("peer_to_peer", "spst"):
             one = self.model_copy(update={"plan": kind, "epochs": plans.EPOCHS})
             job = one.build(context)
@@ -200,7 +203,8 @@ class DgclJobSection(DgclKeys):
         Raises DataError when data set or plan are missing or damaged; ScenarioError
         when there is no plan.
         """
-        ranks, none = self.ranks(context.machines), np.empty(0, np.int64)
+        ranks = self.ranks(context.machines)
+        none = np.empty(0, np.int64)
         empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
         forward = (empty,) * self.model.layers
         if "topology" in settings:
@@ -219,7 +223,8 @@ class DgclJobSection(DgclKeys):
         settings = self.settings(replace(context, cluster=cluster))
         dataset = open_for(job.settings)
         hidden = [self.model.hidden] * (self.model.layers - 1)
-        model, length = job.settings["model"], dataset.feature_length
+        model = job.settings["model"]
+        length = dataset.feature_length
         times = {kind: default_time(time) for _, kind, time in self._pass_times()}
         keys = "gather", "scatter", "coordination"
         stages = {key: getattr(self.times, key) for key in keys}
@@ -246,7 +251,8 @@ class DgclJobSection(DgclKeys):
         """
         settings = job.settings
         dataset, graphs = open_layers(settings)
-        model, length = settings["model"], dataset.feature_length
+        model = settings["model"]
+        length = dataset.feature_length
         hidden = [self.model.hidden] * (self.model.layers - 1)
         parameters = parameter_count(model, length, dataset.classes)
         weights = weight_bytes(settings, parameters, steps=True)
@@ -270,15 +276,18 @@ class DgclJobSection(DgclKeys):
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
         dataset, graphs = open_layers(job.settings)
-        model, length = job.settings["model"], dataset.feature_length
+        model = job.settings["model"]
+        length = dataset.feature_length
         hidden = [self.model.hidden] * (self.model.layers - 1)
         widths = [*pairwise((length, *hidden, dataset.classes))]
-        last, itemsize = self.model.layers, number_bytes(job.settings)
+        last = self.model.layers
+        itemsize = number_bytes(job.settings)
         operations = Operations(job)
         operations.add_gradients(job, volumes, itemsize)
         for edge, row in zip(job.edges, volumes, strict=True):
             # Rows are on the device: to move or add their numbers is work as of edges.
-            numbers, to = {"aggregate": row / itemsize}, job.tasks[edge.destination]
+            numbers = {"aggregate": row / itemsize}
+            to = job.tasks[edge.destination]
             if job.tasks[edge.source].kind in {"gather", "scatter"}:
                 operations.add(edge.source, numbers)
             if to.kind == "scattered":
@@ -335,16 +344,19 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
     them stands what `plan_lines` yields.
     """
     first = next(iter(schedules.values()))
-    job, settings = first.problem.job, first.problem.job.settings
+    job = first.problem.job
+    settings = first.problem.job.settings
     by_layer = plans.open_plans(settings)
     topology = plans.read_topology(settings["topology"])
-    needs, atomic = plans.needs_of_settings(settings), settings["backward"] == "atomic"
+    needs = plans.needs_of_settings(settings)
+    atomic = settings["backward"] == "atomic"
     if "emulated" not in schedules:  # else it was said before the run
         yield from plans.plan_lines(settings)
     for kind, layer in sorted(
         {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
     ):
-        plan, least = by_layer[layer - 1], ""
+        plan = by_layer[layer - 1]
+        least = ""
         if not plan.stages:
             continue
         if kind == "scatter":

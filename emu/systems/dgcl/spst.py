@@ -43,10 +43,13 @@ def spst(
     """
     if (row := needs.unreachable(topology)) is not None:
         raise PlanError(f"no links lead from device {row[0]} to device {row[1]}")
-    owners, readers = needs.owners.astype(np.int64), needs.readers
+    owners = needs.owners.astype(np.int64)
+    readers = needs.readers
     group_of, first, weights = _groups(owners, readers, group)
-    groups, width = len(first), max(topology.devices - 1, 1)
-    rows, peaks = np.zeros((width, len(topology.links)), np.int64), np.zeros(width)
+    groups = len(first)
+    width = max(topology.devices - 1, 1)
+    rows = np.zeros((width, len(topology.links)), np.int64)
+    peaks = np.zeros(width)
     # What C reads and fills: a tree per group of rows, an edge from its sender to its
     # receiver in each stage, and the load of all trees by stage and link.
     trees = structure(
@@ -123,7 +126,8 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     """
     bound = 0.0
     order = np.lexsort((needs.readers, needs.owners))
-    owners, readers = needs.owners[order].astype(np.int64), needs.readers[order]
+    owners = needs.owners[order].astype(np.int64)
+    readers = needs.readers[order]
     new = (np.diff(owners, prepend=-1) != 0) | (np.diff(readers, prepend=-1) != 0)
     first = np.flatnonzero(new)  # of those of equal owner and readers
     owners, readers = owners[first], readers[first]

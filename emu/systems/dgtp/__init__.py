@@ -22,8 +22,10 @@ def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
-    dataset, (holders, _) = open_for(job.settings), _holders(job)
-    model, length = job.settings["model"], dataset.feature_length
+    dataset = open_for(job.settings)
+    (holders, _) = _holders(job)
+    model = job.settings["model"]
+    length = dataset.feature_length
     sizes = shard_sizes(parameter_count(model, length, dataset.classes), len(holders))
     return {name: (size,) for name, size in zip(holders, sizes, strict=True)}
 

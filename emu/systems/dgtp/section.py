@@ -94,7 +94,8 @@ def dgtp_volumes(
     shards = shard_sizes(parameters, servers) if servers else ()
     volumes = np.zeros((len(job.edges), job.iterations))
     for row, edge in zip(volumes, job.edges, strict=True):
-        source, destination = job.tasks[edge.source], job.tasks[edge.destination]
+        source = job.tasks[edge.source]
+        destination = job.tasks[edge.destination]
         if edge.credit:
             continue
         if ALL_REDUCE in (source.kind, destination.kind):
@@ -170,7 +171,8 @@ class PullingSection(StoresSection):
         Who draws an edge is a sampler that has all structure, else the store that
         answers.
         """
-        settings, dataset = job.settings, open_for(job.settings)
+        settings = job.settings
+        dataset = open_for(job.settings)
         itemsize = number_bytes(settings)
         counts = count_job(settings, dataset, job.iterations)
         sizes = settings["model"], dataset.feature_length, dataset.classes
@@ -189,7 +191,8 @@ class PullingSection(StoresSection):
                     if settings["sampling"] == "oneshot":
                         operations.add(t, {"sample": [one.edges for one in own]})
                 case "graph_store_hop":
-                    store, hop = place["store"], place["hop"] - 1
+                    store = place["store"]
+                    hop = place["hop"] - 1
                     answers = [
                         [one.answered[hop][store] for one in of] for of in counts
                     ]
@@ -215,8 +218,10 @@ class PullingSection(StoresSection):
         A worker has one mini-batch at a time there; the next wait in memory of the
         host.
         """
-        settings, dataset = job.settings, open_for(job.settings)
-        model, number = settings["model"], number_bytes(settings)
+        settings = job.settings
+        dataset = open_for(job.settings)
+        model = settings["model"]
+        number = number_bytes(settings)
         row = number * dataset.feature_length
         plan = BatchPlan.from_settings(settings)
         counts = count_samples(dataset, plan, job.iterations)
@@ -506,11 +511,13 @@ def dgtp_edges(section: DgtpJobSection, count: int) -> Iterator[NamedEdge]:
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     """Return the values particular to dgtp: servers step, samplers are processes."""
     demands = {kind: amounts.amounts() for kind, amounts in job.demands}
-    owners, times = job.owners(cluster.names), job.times.by_kind()
+    owners = job.owners(cluster.names)
+    times = job.times.by_kind()
     ranks = job.ranks(cluster.names)
     if job.has_stores_apart:
         ranks = tuple(name for name in ranks if name not in owners) or ranks
-    worker, sampler = demands["worker"], demands["sampler"]
+    worker = demands["worker"]
+    sampler = demands["sampler"]
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
         for name in worker | sampler

@@ -46,7 +46,8 @@ def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
-    dataset, model = open_for(job.settings), job.settings["model"]
+    dataset = open_for(job.settings)
+    model = job.settings["model"]
     shapes = layer_shapes(model, dataset.feature_length, dataset.classes)
     counts = [sum(prod(shape) for shape in layer) for layer in shapes]
     return {name: (n,) for name, n in zip(_holders(job), counts, strict=True)}
@@ -61,7 +62,8 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     from emu.graph_data import open_parts  # noqa: PLC0415 - numpy
 
     (dataset, graph), settings = open_parts(job.settings), job.settings
-    tasks, itemsize = job.tasks, np.dtype(settings["precision"]).itemsize
+    tasks = job.tasks
+    itemsize = np.dtype(settings["precision"]).itemsize
     if settings["model"]["kind"] != "plain_gat":
         servers = [f"ga0_{n * settings['intervals']}" for n in range(graph.parts)]
         reads = [graph.part(number).remote for number in range(graph.parts)]
@@ -72,7 +74,8 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     shapes = layer_shapes(settings["model"], dataset.feature_length, dataset.classes)
     sizes = [itemsize * prod(matrix) for matrix, *_ in shapes]  # without attention
     for edge in job.edges:
-        source, to = tasks[edge.source], tasks[edge.destination]
+        source = tasks[edge.source]
+        to = tasks[edge.destination]
         if source.name in updates:
             size = sizes[source.settings["layer"]]
             yield Transfer(WEIGHTS, source.name, to.name, size)

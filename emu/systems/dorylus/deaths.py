@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 #: Ends of a lambda, by epoch in ``Task.settings["ends"]``; idle where none is launched.
-IDLE, ANSWERS, DIES, LATE = "idle", "answers", "dies", "late"
+IDLE = "idle"
+ANSWERS = "answers"
+DIES = "dies"
+LATE = "late"
 #: Weight of what was smoothed so far beside the next time (released code).
 _KEEP = 0.95
 #: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
@@ -112,7 +115,8 @@ def function_times(
     From the end of its launch to its answer, to its death, or to when its server has
     launched another and it has sent its own answer.
     """
-    job, ends = schedule.problem.job, schedule.task_end
+    job = schedule.problem.job
+    ends = schedule.task_end
     roles = {
         "launch": "begins",
         "call": "begins",
@@ -128,9 +132,11 @@ def function_times(
             key = task.job_name, own["interval"], own["tensor"], own.get("attempt", 1)
             # The launch where there is one, else the call.
             tasks[roles[task.kind]].setdefault(key, position)
-    answers, losses = [np.zeros(0)], [np.zeros(0)]
+    answers = [np.zeros(0)]
+    losses = [np.zeros(0)]
     for key, first in tasks["begins"].items():
-        work, answer = tasks["works"].get(key), tasks["answers"].get((*key[:3], 1))
+        work = tasks["works"].get(key)
+        answer = tasks["answers"].get((*key[:3], 1))
         if answer is None or work is None:
             continue
         fates = np.array(job.tasks[work].settings.get("ends", [ANSWERS]))

@@ -73,7 +73,8 @@ class Graph:
     """
 
     def __init__(self, section: DorylusKeys, context: BuildContext) -> None:
-        self.section, self.servers = section, section.ranks(context.machines)
+        self.section = section
+        self.servers = section.ranks(context.machines)
         self.lambdas = section.lambdas_of(self.servers)
         self.count = len(self.servers) * section.intervals
         self.steps: list[Step] = section.steps
@@ -120,7 +121,8 @@ class Graph:
 
     def on_server(self, server: int) -> Task:
         """Return what the tasks of a server have in common."""
-        machine, settings = self.servers[server], {"server": server}
+        machine = self.servers[server]
+        settings = {"server": server}
         process = f"server{server}"
         return Task("", "", pinned=machine, process=process, settings=settings)
 
@@ -186,12 +188,15 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
 
 def _add_interval(graph: Graph, i: int) -> None:
     """Add the tasks of an interval, join them, its weights and its gates."""
-    section, tensors, before = graph.section, 0, ""
+    section = graph.section
+    tensors = 0
+    before = ""
     server = graph.on_server(i // section.intervals)
     for step in graph.steps:
         own = {"interval": i, "layer": step.layer, "step": step.name}
         here = replace(server, settings={**server.settings, **own})
-        name, begin = f"{step.name}_{i}", f"{graph.entry[step.name]}_{i}"
+        name = f"{step.name}_{i}"
+        begin = f"{graph.entry[step.name]}_{i}"
         if step.tensor and graph.lambdas:
             before = _add_lambda(graph, here, tensors, step, before)
             tensors += 1
@@ -220,13 +225,17 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
     ``server``: what the interval's tasks of this step have in common; ``before``: the
     last task before them.
     """
-    section, i = graph.section, server.settings["interval"]
+    section = graph.section
+    i = server.settings["interval"]
     server = replace(server, settings={**server.settings, "tensor": k})
     away = replace(server, pinned=graph.lambdas[i], process=f"lambda{i}")
     parts = {**server.settings, "part": section.stream - 1}
     away, attempts = replace(away, settings=parts), graph.attempts.get((i, k), [])
-    name, launch = f"{step.name}_{i}", f"launch{k}_{i}"
-    call, back, first = f"call{k}_{i}", f"back{k}_{i}", f"{name}.first"
+    name = f"{step.name}_{i}"
+    launch = f"launch{k}_{i}"
+    call = f"call{k}_{i}"
+    back = f"back{k}_{i}"
+    first = f"{name}.first"
     slots = {"takes": LAMBDAS, "frees": ""}
     if section.launch.takes_time:
         graph.add(server, launch, "launch", **slots)
@@ -262,13 +271,17 @@ def _add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
     ``server``, ``away``: what the tasks of this interval and step on its server, and in
     its lambda, have in common.
     """
-    i, k = away.settings["interval"], away.settings["tensor"]
-    name, attempts = f"{step.name}_{i}", graph.attempts.get((i, k), [])
-    home, before = i % len(graph.section.parameter_servers), ""
+    i = away.settings["interval"]
+    k = away.settings["tensor"]
+    name = f"{step.name}_{i}"
+    attempts = graph.attempts.get((i, k), [])
+    home = i % len(graph.section.parameter_servers)
+    before = ""
     needs = step.needs_weights(rematerialize=graph.section.rematerialize)
     for number, attempt in enumerate(attempts, 1):
         end = f".{number}" if number > 1 else ""  # behind the names of its tasks
-        call, stash = f"call{k}_{i}{end}", f"stash_{name}{end}"
+        call = f"call{k}_{i}{end}"
+        stash = f"stash_{name}{end}"
         there = [float(end != IDLE) for end in attempt.ends]  # works unless it is idle
         own: dict[str, Any] = {"attempt": number, **attempt.settings, "done": there}
         if number > 1:
@@ -301,13 +314,15 @@ def _add_relaunches(graph: Graph, server: Task, away: Task, step: Step) -> None:
 
 def _weight_edges(graph: Graph, i: int, step: Step, asks: str) -> None:
     """Join a tensor task and its parameter server; ``asks`` is before the stash."""
-    section, name = graph.section, f"{step.name}_{i}"
+    section = graph.section
+    name = f"{step.name}_{i}"
     server = i % len(section.parameter_servers)
     first = f"{name}.first" if section.stream > 1 and graph.lambdas else name
     if graph.sends_gradient(step):
         graph.join(name, graph.sums[step.layer][server])
     if step.kind == "apply":
-        update, latest = graph.updates[step.layer][server], section.mode == "async"
+        update = graph.updates[step.layer][server]
+        latest = section.mode == "async"
         graph.join(update, first, section.lag, latest=latest)
     elif step.needs_weights(rematerialize=section.rematerialize):
         stash = _stash(step, i)
@@ -344,7 +359,8 @@ def _stash(step: Step, i: int) -> str:
 
 def _receivers(graph: Graph, scatter: Step, gather: Step, prefix: str) -> None:
     """Receive the ghosts of every interval by a task of its own."""
-    section, asynchronous = graph.section, graph.section.mode == "async"
+    section = graph.section
+    asynchronous = graph.section.mode == "async"
     lag = section.lag if asynchronous else 0
     full = _first_epoch(graph, gather, prefix)
     for i in range(graph.count):
@@ -368,7 +384,8 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step, prefix: str) 
 
     Its iteration m shows the gathers what every interval has sent in epoch m or later.
     """
-    section, asynchronous = graph.section, graph.section.mode == "async"
+    section = graph.section
+    asynchronous = graph.section.mode == "async"
     lag = section.lag if asynchronous else 0
     full = _first_epoch(graph, gather, prefix)
     for g in range(len(graph.servers)):
@@ -404,9 +421,11 @@ def _stages(graph: Graph) -> None:
     """Let every task wait until all intervals have ended the one before it."""
     tensors = 0
     for place, step in enumerate(graph.steps):
-        first, last = graph.entry[step.name], step.name
+        first = graph.entry[step.name]
+        last = step.name
         if step.tensor and graph.lambdas:
-            first, last = f"call{tensors}", f"back{tensors}"
+            first = f"call{tensors}"
+            last = f"back{tensors}"
             tensors += 1
         if place:
             for i in range(graph.count):

@@ -64,7 +64,8 @@ def relaunches(schedule: Schedule) -> dict[str, Any]:
 
 def quota_lines(schedule: Schedule) -> Iterator[str]:
     """Yield where each tuner went, its quotas weighed by the time that they held."""
-    cluster, end = schedule.problem.cluster, schedule.length
+    cluster = schedule.problem.cluster
+    end = schedule.length
     names = dict(zip(cluster.tuners, cluster.tuned_names, strict=True))
     for tuner, name in names.items():
         pool = next(
@@ -88,7 +89,8 @@ def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
     job = schedule.problem.job
     ages = [np.zeros(0, np.int64)]
     for e, edge in enumerate(job.edges):
-        source, to = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+        source = job.tasks[edge.source].kind
+        to = job.tasks[edge.destination].kind
         gathers = to != "ghosts" and source in {"ghosts", "scatter", "scatter_back"}
         if schedule.reads is not None and edge.latest and gathers:
             epochs = np.flatnonzero(schedule.reads[e] >= 0)

@@ -86,7 +86,8 @@ class ReadLog:
         epochs: dict[int, int] = {interval: epoch}
         for edge in self._into[task]:
             source = self._job.edges[edge].source
-            kind, at = self._job.tasks[source].kind, self._epoch(edge, epoch)
+            kind = self._job.tasks[source].kind
+            at = self._epoch(edge, epoch)
             if kind.startswith("scatter") and source != task:
                 epochs[self._job.tasks[source].settings["interval"]] = at
             elif kind == "ghosts":
@@ -346,7 +347,8 @@ def replay_training(
     ValueError as `Replay`.
     """
     kind = AttentionReplay if section.attends else Replay
-    replay, losses = kind(section, context, schedule), []
+    replay = kind(section, context, schedule)
+    losses = []
     flat: Array = np.zeros(0)
     for epoch in range(section.epochs):
         losses.append(replay.loss(epoch))

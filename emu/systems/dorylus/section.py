@@ -70,7 +70,8 @@ class DorylusJobSection(DorylusKeys):
         What the cluster states already stays: machines called ``lambda0``, ... and
         racks called ``lambdas of SERVER``.
         """
-        names, by_name = cluster.names, cluster.by_name
+        names = cluster.names
+        by_name = cluster.by_name
         servers = self.ranks(names)
         if not servers or not {*servers} <= {*names} or len({*servers}) < len(servers):
             return cluster  # errors of their own
@@ -217,7 +218,8 @@ class DorylusJobSection(DorylusKeys):
         self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
     ) -> tuple[Edit, set[str]]:
         # A backward time that follows from a forward one is written out beside it.
-        kinds, times = whole_kinds(tasks, wanted), self.times.by_kind()
+        kinds = whole_kinds(tasks, wanted)
+        times = self.times.by_kind()
         times = times if self.rates is None else {}
         edit: Edit = {}
         if "launch" in kinds:
@@ -259,7 +261,8 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        servers, steps = len(self.ranks(machines)), self.steps
+        servers = len(self.ranks(machines))
+        steps = self.steps
         count = servers * self.intervals
         tensors = sum(step.tensor for step in steps)
         # In an interval from step to step, to and from the gate, by way of a lambda,
@@ -312,7 +315,8 @@ class DorylusJobSection(DorylusKeys):
     def _sizes(self, job: Job) -> tuple[IntervalCounts, tuple[int, ...]]:
         """Return the sizes of all intervals, and f_0 .. f_L."""
         dataset = open_for(job.settings)
-        how, each = self.interval_cut, self.intervals
+        how = self.interval_cut
+        each = self.intervals
         try:
             counts = count_intervals(dataset, each, how, sources=self.attends)
         except ValueError as error:

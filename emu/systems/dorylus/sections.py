@@ -31,7 +31,8 @@ from emu.units import DURATION
 #: Beginning of the names of the lambdas' machines.
 LAMBDA = "lambda"
 #: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
-_LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
+_LAMBDA_NIC = "800 Mbit/s"
+_LAMBDA_UPLINK = "20 Gbit/s"
 #: Intervals of all servers from which a server has one receiving task.
 MANY_INTERVALS = 64
 #: Keys that node programs read as they are.
@@ -140,7 +141,8 @@ class SlowLambdasSection(Section):
 
 def _long_enough(period: float) -> float:
     if period < LEAST_PERIOD:
-        seconds, least = DURATION.exact(period), DURATION.exact(LEAST_PERIOD)
+        seconds = DURATION.exact(period)
+        least = DURATION.exact(LEAST_PERIOD)
         raise ValueError(f"found {seconds}, write {least} or more")
     return period
 

@@ -64,7 +64,8 @@ CARRIES = (
 )
 
 #: Pools of a server: its vCPUs, and its quota of lambdas.
-THREADS, LAMBDAS = "threads", "lambdas"
+THREADS = "threads"
+LAMBDAS = "lambdas"
 #: Kinds of task of parameter servers.
 PARAMETER_KINDS = ("stash", "gradient_sum", "weight_update")
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
-GHOST_ID, VERSION = 4, 8
+GHOST_ID = 4
+VERSION = 8
 #: Bytes of the number of an edge's destination within its interval.
 EDGE_END = 4
 
@@ -35,7 +36,8 @@ def step_bytes(
     ``kind``: ``apply`` or ``apply_back``; ``widths``: f_0 .. f_L, features, hidden
     layers, classes; ``b``: bytes of a number.
     """
-    before, after = widths[layer], widths[layer + 1]
+    before = widths[layer]
+    after = widths[layer + 1]
     last = layer == section.model.layers - 1
     if kind == "apply":
         if last and section.fuse:  # labels come with it; layer 0 returns no gradient
@@ -58,7 +60,8 @@ def attention_bytes(
     ``widths``, ``b``: as in `step_bytes`; ``sizes``: vertices and edges of the
     interval, loops among these.
     """
-    before, after = widths[layer], widths[layer + 1]
+    before = widths[layer]
+    after = widths[layer + 1]
     vertices, edges = sizes
     if kind == "apply":
         return b * vertices * before, b * vertices * after
@@ -85,7 +88,8 @@ def dorylus_volumes(
     tasks = job.tasks
 
     def of_lambda(task: Task) -> tuple[int, int]:
-        kind, i = task.settings.get("of", task.kind), task.settings["interval"]
+        kind = task.settings.get("of", task.kind)
+        i = task.settings["interval"]
         layer = task.settings["layer"]
         if section.attends:
             loops = int(counts.vertices[i])
@@ -97,7 +101,8 @@ def dorylus_volumes(
 
     weights = weight_bytes(section, widths, itemsize)
     for e, edge in enumerate(job.edges):
-        source, to = tasks[edge.source], tasks[edge.destination]
+        source = tasks[edge.source]
+        to = tasks[edge.destination]
         if source.process_name == to.process_name or edge.credit:
             continue
         kinds = source.kind, to.kind
@@ -106,7 +111,8 @@ def dorylus_volumes(
         elif kinds[1] in {"answer", "late"}:
             volumes[e] = of_lambda(source)[1]
         elif kinds[1] == "ghosts":
-            i, g = source.settings["interval"], to.settings["server"]
+            i = source.settings["interval"]
+            g = to.settings["server"]
             pushes = section.attends and kinds[0] == "scatter_back"
             rows = (counts.sources if pushes else counts.ghosts)[i, g]
             width = widths[to.settings["layer"] + section.attends]
@@ -165,7 +171,8 @@ def dorylus_times(
         "scatter": _relative(counts.ghosts.sum(axis=1)),
     }
     seconds = np.zeros((len(job.tasks), job.iterations))
-    tensors, launch = first_attempts(job), section.launch
+    tensors = first_attempts(job)
+    launch = section.launch
     for j, task in enumerate(job.tasks):
         if task.gate or task.kind in {"begin", "held", "late"}:
             continue
@@ -244,11 +251,14 @@ def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
     source, to = (
         job.tasks[end] for end in (job.edges[edge].source, job.edges[edge].destination)
     )
-    task, fates = to, {ANSWERS, DIES, LATE}
+    task = to
+    fates = {ANSWERS, DIES, LATE}
     if source.kind == "held":
-        task, fates = source, {LATE}
+        task = source
+        fates = {LATE}
     elif source.kind in TENSORS:
-        task, fates = source, {ANSWERS} if to.kind == "answer" else {ANSWERS, LATE}
+        task = source
+        fates = {ANSWERS} if to.kind == "answer" else {ANSWERS, LATE}
     if to.kind == "stash" or "ends" not in task.settings:
         return np.ones(job.iterations, np.bool_)  # the first states its version anyway
     ends = task.settings["ends"][: job.iterations]
@@ -275,8 +285,10 @@ def count_step(
     vertices of the interval, and edges into it with a loop for each vertex.
     """
     vertices, edges = sizes
-    before, after = widths[layer], widths[layer + 1]
-    first, forward = layer == 0, LayerWork(0.0, vertices * before * after, True)
+    before = widths[layer]
+    after = widths[layer + 1]
+    first = layer == 0
+    forward = LayerWork(0.0, vertices * before * after, True)
     if kind in {"gather", "gather_back"}:
         width = after if section.attends else before
         return LayerWork(edges * width, 0.0, narrows=True).forward

@@ -80,7 +80,8 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
     from emu.systems.p3.volumes import split_model  # noqa: PLC0415 - pydantic
 
-    dataset, settings = open_for(job.settings), job.settings
+    dataset = open_for(job.settings)
+    settings = job.settings
     length = dataset.feature_length
     model = split_model(settings["model"], length, dataset.classes, 1)
     blocks = _blocks(settings, length)
@@ -97,8 +98,10 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     """
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
-    dataset, settings = open_for(job.settings), job.settings
-    blocks, sizes = _blocks(settings, dataset.feature_length), parameter_bytes(job)
+    dataset = open_for(job.settings)
+    settings = job.settings
+    blocks = _blocks(settings, dataset.feature_length)
+    sizes = parameter_bytes(job)
     rows = [(dataset.owner == rank).sum().item() for rank in range(len(sizes))]
     itemsize = np.dtype(settings["precision"]).itemsize
     for rank, (reader, weights) in enumerate(sizes.items()):

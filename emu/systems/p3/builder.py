@@ -37,7 +37,8 @@ class P3Builder:
     """
 
     def __init__(self, section: P3Keys, context: BuildContext) -> None:
-        self.section, self._window = section, context.window
+        self.section = section
+        self._window = context.window
         self.machines = section.ranks(context.machines)
         self.batches = section.count_batches(context)
         self.pipeline = PIPELINES[section.pipeline]
@@ -160,7 +161,8 @@ class P3Builder:
 
     def edges(self) -> Iterator[NamedEdge]:
         """Yield the edges in the order of `job`."""
-        order, pipeline = self.pipeline.order, self.pipeline
+        order = self.pipeline.order
+        pipeline = self.pipeline
         ranks = range(len(self.machines))
         for rank in ranks:
             for sampler in self.samplers_of(rank):
@@ -236,7 +238,8 @@ class P3Builder:
         _, forward, loss, end = self.pipeline.behind
         peers = [peer for peer in self.group_of(rank) if peer != rank]
         for sampler in self.samplers_of(rank):
-            name, place = f"s{sampler}", (sampler, rank)
+            name = f"s{sampler}"
+            place = (sampler, rank)
             yield NamedEdge(name, f"{self.entry}{rank}", carries="batch", place=place)
             for peer in peers if self.section.push == "shipped" else ():
                 place = (sampler, peer)

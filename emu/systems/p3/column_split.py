@@ -149,7 +149,8 @@ class ColumnSplit:
 
 def _views(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     """Return the tensors of a flat array or tensor, as views."""
-    views, end = [], 0
+    views = []
+    end = 0
     for shape in shapes:
         size = prod(shape)
         views.append(flat[end : end + size].reshape(shape))

@@ -27,12 +27,14 @@ def count_memory(
     As many mini-batches are there at a time as the pipeline has under way: of its own
     what its layers compute, of its group the columns and what layer 1 gives.
     """
-    settings, dataset = job.settings, open_for(job.settings)
+    settings = job.settings
+    dataset = open_for(job.settings)
     counts = count_job(settings, dataset, builder.batches)
     blocks = builder.blocks(dataset.feature_length)
 
     def size_of_layers(one: SampleCounts) -> float:
-        model, classes = settings["model"], dataset.classes
+        model = settings["model"]
+        classes = dataset.classes
         return batch_bytes(one, model, classes, row=0, number=split.itemsize)
 
     def size_of_first_layer(one: SampleCounts, columns: int) -> float:

@@ -122,7 +122,8 @@ class P3JobSection(P3Keys):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
-        dataset, itemsize = open_for(job.settings), number_bytes(job.settings)
+        dataset = open_for(job.settings)
+        itemsize = number_bytes(job.settings)
         sizes = dataset.feature_length, dataset.classes
         split = split_model(job.settings["model"], *sizes, itemsize)
         steps = split.first_width, split.upper
@@ -131,7 +132,8 @@ class P3JobSection(P3Keys):
     @override
     def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
         """Return that of every machine, under its ``Mf``."""
-        dataset, itemsize = open_for(job.settings), number_bytes(job.settings)
+        dataset = open_for(job.settings)
+        itemsize = number_bytes(job.settings)
         sizes = dataset.feature_length, dataset.classes
         split = split_model(job.settings["model"], *sizes, itemsize)
         context = replace(context, train_vertices=dataset.train_count)
@@ -141,9 +143,11 @@ class P3JobSection(P3Keys):
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
-        builder, settings = P3Builder(self, context), job.settings
+        builder = P3Builder(self, context)
+        settings = job.settings
         dataset = open_for(settings)
-        length, needs = dataset.feature_length, self.demands.worker.amounts()
+        length = dataset.feature_length
+        needs = self.demands.worker.amounts()
         if not self.columns and builder.members > length:
             problem = _TOO_FEW.format(builder.members, length)
             raise ScenarioError(problem, key="job.columns")

@@ -206,7 +206,8 @@ class VirtualLauncher(Launcher):
     """Starts agents in a world: one that shares memory, or several that do not."""
 
     def __init__(self, world: World, hosts: int) -> None:
-        self._world, self._children = world, Children(world)
+        self._world = world
+        self._children = Children(world)
         self.hosts = [f"host{n}" for n in range(hosts)]
         self.embedded = hosts == 1
         self._ended: list[str] = []
@@ -298,7 +299,8 @@ def run_trial(
     if "Traceback (most recent" in trial.log:
         trial.complaints.append(f"a traceback: {trial.log}")
     network = world.network
-    trial.happened, trial.digest = network.happened, network.digest
+    trial.happened = network.happened
+    trial.digest = network.digest
     if network.happened:
         trial.noticed = trial.ended - network.began
     trial.steps = {process.name: process.steps for process in world.processes}
@@ -361,8 +363,10 @@ class Trials:
     case: Case
 
     def __post_init__(self) -> None:
-        case, self.undisturbed = self.case, run_trial(self.case)
-        wrong, run = [*self.undisturbed.complaints], self.undisturbed.run
+        case = self.case
+        self.undisturbed = run_trial(self.case)
+        wrong = [*self.undisturbed.complaints]
+        run = self.undisturbed.run
         if run is None:
             wrong.append(f"it ended with {self.undisturbed.error!r}")
         else:
@@ -376,7 +380,8 @@ class Trials:
 
     def faults(self, seed: int) -> Faults:
         """Return the faults of a seed."""
-        draw, trial = random.Random(seed), self.undisturbed  # noqa: S311 -- to be repeated
+        draw = random.Random(seed)  # noqa: S311 -- to be repeated
+        trial = self.undisturbed
         damages: dict[int, Damage] = {}
         deaths: dict[str, int] = {}
         for _ in range(draw.choice((0, 1, 1, 1, 1, 2))):

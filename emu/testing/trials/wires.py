@@ -23,7 +23,8 @@ _CHUNK = 1 << 16
 #: Bytes that wait with the receiver or on their way, at most: the kernel's buffers.
 _ROOM = 1 << 18
 EPOCH = 1000.0  #: wall time at which a world begins
-_FIRST, _FIRST_PORT = 1000, 40_000
+_FIRST = 1000
+_FIRST_PORT = 40_000
 Kinds: TypeAlias = Literal["reset", "truncate", "corrupt", "delay", "again"]
 
 
@@ -85,7 +86,9 @@ class Wire:
     """Carries the bytes of one direction from a socket to its peer."""
 
     def __init__(self, network: Network, number: int, to: VirtualSocket) -> None:
-        self._network, self.number, self._to = network, number, to
+        self._network = network
+        self.number = number
+        self._to = to
         self._damage = network.damages.get(number)
         self._due = 0.0  # wall time at which the newest piece arrives
         self._waiting: deque[bytes] = deque()
@@ -100,7 +103,8 @@ class Wire:
 
     def carry(self, data: bytes) -> None:
         """Take bytes, or the end of the stream if there are none."""
-        damage, begin = self._damage, self.carried
+        damage = self._damage
+        begin = self.carried
         self.carried += len(data)
         if damage is not None and damage.byte < self.carried:
             self._damage = None
@@ -153,12 +157,15 @@ class VirtualSocket:
     Never blocks. Also made by `Network.listen`.
     """
 
-    family, type, proto = 0, socket.SOCK_STREAM, 0
+    family = 0
+    type = socket.SOCK_STREAM
+    proto = 0
     peer: VirtualSocket
     wire: Wire
 
     def __init__(self, network: Network, owner: Owner | None) -> None:
-        self._network, self.owner = network, owner
+        self._network = network
+        self.owner = owner
         self._fd = network.adopt(self)
         self.address: Address = ("127.0.0.1", 0)
         self.came = bytearray()
@@ -309,7 +316,8 @@ class Network:
         self, draws: Draws, damages: Iterable[Damage], at: Callable[..., object]
     ) -> None:
         self.now = EPOCH
-        self.draws, self.at = draws, at
+        self.draws = draws
+        self.at = at
         self.damages = {damage.wire: damage for damage in damages}
         self.happened: list[Damage | str] = []
         """Damages that came about, and names of processes that died."""
@@ -322,7 +330,8 @@ class Network:
         self.ends: list[tuple[str, str]] = []
         """Names of the two processes of every connection, who made it first."""
         self._listening: dict[int, VirtualSocket] = {}
-        self._fds, self._ports = _FIRST, _FIRST_PORT
+        self._fds = _FIRST
+        self._ports = _FIRST_PORT
         self._digest = hashlib.blake2b(digest_size=16)
 
     @property
@@ -378,7 +387,8 @@ class Network:
         peer = VirtualSocket(self, there.owner)
         peer.address = there.address
         for mine, other in ((sock, peer), (peer, sock)):
-            mine.peer, mine.connected = other, True
+            mine.peer = other
+            mine.connected = True
             mine.wire = Wire(self, len(self.wires), other)
             self.wires.append(mine.wire)
         owners = (sock.owner, there.owner)

@@ -56,7 +56,8 @@ class VirtualProcess:
     """A process of the world: some tasks, timers and sockets that end together."""
 
     def __init__(self, world: World, name: str, parent: VirtualProcess | None) -> None:
-        self.name, self.parent = name, parent
+        self.name = name
+        self.parent = parent
         self.number = _FIRST_ID + len(world.processes)
         self.context = contextvars.copy_context()
         self.context.run(_PROCESS.set, self)
@@ -109,7 +110,8 @@ class _Selector:
     def select(self, timeout: float | None) -> list[tuple[Any, int]]:
         ready = []
         for fd in list(self.hot):
-            key, sock = self._keys.get(fd), self._world.network.sockets.get(fd)
+            key = self._keys.get(fd)
+            sock = self._world.network.sockets.get(fd)
             mask = 0
             if key is not None and sock is not None:
                 mask = selectors.EVENT_READ * sock.readable
@@ -316,7 +318,8 @@ class World:
         )
 
     def _create_memory(self) -> tuple[int, str]:
-        fd, path = create_memory()[0], f"/proc/virtual/{len(self._memory)}"
+        fd = create_memory()[0]
+        path = f"/proc/virtual/{len(self._memory)}"
         self._memory[path] = os.dup(fd)
         self._opened.append(fd)
         return fd, path
@@ -429,7 +432,8 @@ class World:
         self.complaints += [f"a socket of {o.name} is left" for o in owners if o]
         rest = [task for task in self._lives if not task.done()]
         for process in self.processes:
-            process.dead, process.dies_at = False, 0
+            process.dead = False
+            process.dies_at = 0
             self.loop.resume(process)
             rest += [task for task in process.tasks if not task.done()]
         for task in rest:

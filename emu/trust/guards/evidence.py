@@ -77,7 +77,8 @@ class Evidence:
         """
         values = np.full(self.schedule.flow_end.shape, np.nan)
         edges, iterations = self.schedule.flow_end.shape
-        edge, iteration = rows["edge"], rows["iteration"]
+        edge = rows["edge"]
+        iteration = rows["iteration"]
         is_flow = (edge < edges) & (iteration < iterations)
         values[edge[is_flow], iteration[is_flow]] = rows[is_flow][column]
         return values
@@ -143,7 +144,8 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     These are the NICs of its two machines, unless a route states others. Order alone,
     a credit or an edge of a gate, crosses none.
     """
-    cluster, machine_of = problem.cluster, problem.placement.machine_of
+    cluster = problem.cluster
+    machine_of = problem.placement.machine_of
     tasks = problem.job.tasks
     through = {
         (source, destination): route.through
@@ -153,7 +155,8 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     }
     hops = []
     for edge in problem.job.edges:
-        a, b = machine_of[edge.source], machine_of[edge.destination]
+        a = machine_of[edge.source]
+        b = machine_of[edge.destination]
         nics = {
             "out": f"{cluster.machines[a].name} out",
             "in": f"{cluster.machines[b].name} in",

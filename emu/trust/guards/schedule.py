@@ -112,7 +112,8 @@ def earliest_ends(
     ``times`` and ``volumes``: seconds of (task, iteration), bytes of (edge, iteration).
     ``at_once``: bytes that a link of some capacity lets go at once after a pause.
     """
-    job, capacities = problem.job, most_stated(problem)
+    job = problem.job
+    capacities = most_stated(problem)
     narrowest = [
         min((capacities[link] for link in hops), default=np.inf)
         for hops in list_hops(problem)
@@ -125,7 +126,8 @@ def earliest_ends(
     there = np.zeros((len(job.edges), job.iterations)).tolist()
     incoming = [job.in_edges(task) for task in range(len(job.tasks))]
     outgoing = [job.out_edges(task) for task in range(len(job.tasks))]
-    order, lags = job.order, [edge.lag for edge in job.edges]
+    order = job.order
+    lags = [edge.lag for edge in job.edges]
     latency = list_latencies(problem)
     counts = job.flow_counts  # a source may have fewer iterations than its destination
     took = times.tolist()
@@ -155,7 +157,8 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     Every frame of an edge must come once, with the bytes that its task announced, after
     the frame before it.
     """
-    schedule, in_rows = evidence.schedule, evidence.received
+    schedule = evidence.schedule
+    in_rows = evidence.received
     job = schedule.problem.job
     # Within a machine frames carry no bytes, and come all the same; credits have none.
     frames = [
@@ -191,7 +194,8 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     No byte may be at the receiver's kernel before its sender hands it to its own, nor
     leave before the task that makes it has ended, but for the lead.
     """
-    schedule, job = evidence.schedule, evidence.schedule.problem.job
+    schedule = evidence.schedule
+    job = evidence.schedule.problem.job
     is_shaped = _mark_shaped(evidence)
     if not job.edges:
         return
@@ -228,12 +232,14 @@ def _outrun(evidence: Evidence, there: Floats) -> NDArray[np.bool_]:
     schedule = sound(evidence.schedule)
     if schedule.rates is None or any(evidence.burst):
         return np.zeros_like(there, dtype=np.bool_)
-    of, most = pieces(schedule, schedule.rates), most_stated(schedule.problem)
+    of = pieces(schedule, schedule.rates)
+    most = most_stated(schedule.problem)
     late = np.clip(there[of.rates.edge, of.rates.iteration], of.rates.time, of.end)
     rest = fluid_bytes(of._replace(rates=replace(of.rates, time=late)))
     paths = list_hops(schedule.problem)
     width = [min((most[link] for link in hops), default=np.inf) for hops in paths]
-    slack, ahead = evidence.lead + CLOCKS, schedule.flow_end - there
+    slack = evidence.lead + CLOCKS
+    ahead = schedule.flow_end - there
     early = (ahead * evidence.time_scale > slack)[_mark_shaped(evidence)]
     slack += evidence.stale * bool(2 * early.sum() < early.size)
     return rest * evidence.time_scale > slack * np.reshape(width, (-1, 1))
@@ -242,7 +248,8 @@ def _outrun(evidence: Evidence, there: Floats) -> NDArray[np.bool_]:
 LATENCY = "latency"
 #: Share of a latency that may be missing, as clocks are slewed meanwhile, and wall
 #: seconds: readings of one clock are rounded.
-_SLEWED, _READ = 0.01, 1e-6
+_SLEWED = 0.01
+_READ = 1e-6
 
 
 def latency(evidence: Evidence) -> Iterator[Finding]:
@@ -251,12 +258,14 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
     Between two notes that nobody paces: when the last byte was at the receiver's
     kernel, and when the task began to compute, by the clock of the same process.
     """
-    schedule, job = evidence.schedule, evidence.schedule.problem.job
+    schedule = evidence.schedule
+    job = evidence.schedule.problem.job
     there = evidence.grid(evidence.received, "last")
     for e, delay in enumerate(list_latencies(schedule.problem)):
         if not delay:
             continue
-        task, n = job.edges[e].destination, np.arange(job.iterations)
+        task = job.edges[e].destination
+        n = np.arange(job.iterations)
         reads = n - job.edges[e].lag
         if job.edges[e].latest:
             reads = np.full_like(n, -1) if schedule.reads is None else schedule.reads[e]
@@ -266,7 +275,8 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
         # Who ended and does not say when it began has not waited, either.
         early = ~(wait >= least) & ~np.isnan(arrival + schedule.task_end[task])
         if early.any():
-            first, others = int(np.argmax(early)), int(early.sum()) - 1
+            first = int(np.argmax(early))
+            others = int(early.sum()) - 1
             yield Finding(
                 LATENCY,
                 float(schedule.task_start[task, first]),
@@ -313,7 +323,8 @@ def _find_first(
     return row, n, float(times[first]), len(where) - 1
 
 
-TIMES, WINDOW = "task times", "window"
+TIMES = "task times"
+WINDOW = "window"
 #: Share of its time by which a task may seem to be shorter, and of the run's end:
 #: rounding, as nominal times are kept exactly.
 _ROUNDING = 1e-6
@@ -334,7 +345,8 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     if (first := _find_first(off, schedule.task_end)) is None:
         return
     task, n, at, others = first
-    name, least = schedule.problem.job.tasks[task].name, evidence.times[task, n]
+    name = schedule.problem.job.tasks[task].name
+    least = evidence.times[task, n]
     yield Finding(
         TIMES,
         at,
@@ -350,12 +362,14 @@ def window(evidence: Evidence) -> Iterator[Finding]:
     n - K of every worker that it reaches. Which edges a job has for that does not
     enter: they may be the mistake.
     """
-    schedule, job = evidence.schedule, evidence.schedule.problem.job
+    schedule = evidence.schedule
+    job = evidence.schedule.problem.job
     for prefix, most in evidence.windows:
         for first, last in _first_and_last_tasks(job, prefix):
             rounds = min(job.rounds[first], job.iterations, most + job.rounds[last])
             for n in range(most, rounds):
-                start, end = schedule.task_start[first, n], schedule.task_end[last]
+                start = schedule.task_start[first, n]
+                end = schedule.task_end[last]
                 before = end[n - most]
                 if start < before - _ROUNDING * before:
                     names = job.tasks[first].name, job.tasks[last].name
@@ -422,7 +436,8 @@ def headline_faults(
         "replayed_makespan": again,
         "replay_error": _over(length - down[1], again - down[1]),
     }
-    bound, dies = result.get("bound"), emulated.outages.seconds > 0
+    bound = result.get("bound")
+    dies = emulated.outages.seconds > 0
     if isinstance(bound, bool) or not isinstance(bound, int | float):
         bound = math.nan
     else:

@@ -91,7 +91,8 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     load 262 bytes came where 252 fit, on a sound run (two of three golden runs were
     flagged at a load of 3 on two cores).
     """
-    schedule, problem = evidence.schedule, evidence.schedule.problem
+    schedule = evidence.schedule
+    problem = evidence.schedule.problem
     ahead = (evidence.lead + evidence.stale + CLOCKS) / evidence.time_scale
     source = np.array([e.source for e in problem.job.edges], dtype=np.int64)
     edge, iteration = schedule.flows().T
@@ -135,7 +136,9 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     which joins what waits while a receiver stands still.
     """
     problem = evidence.schedule.problem
-    most, hops, names = most_stated(problem), list_hops(problem), problem.job.edge_names
+    most = most_stated(problem)
+    hops = list_hops(problem)
+    names = problem.job.edge_names
     if evidence.catch_up is None:
         return
     for figures in evidence.statistics.values():
@@ -143,7 +146,8 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
         stood = evidence.lead + (lag + _UNSEEN) + CLOCKS
         ahead = evidence.catch_up + stood / evidence.time_scale
         for row in figures.get("received", {}).get("bursts", ()):
-            edge, size = int(row["edge"]), row["bytes"] / evidence.byte_scale
+            edge = int(row["edge"])
+            size = row["bytes"] / evidence.byte_scale
             rate = min(most[link] for link in hops[edge])
             fits = rate * ahead + _CHUNK / evidence.byte_scale
             if size > fits:

@@ -109,7 +109,8 @@ class Carrier:
         self.ranks: int = settings["parts"]
         self._dataset, graphs = open_layers(settings)
         holds = self.rank < self.ranks
-        none, few = np.empty(0, np.int64), np.empty(0, np.int32)
+        none = np.empty(0, np.int64)
+        few = np.empty(0, np.int32)
         empty = Adjacency(np.zeros(1, np.int64), few, np.empty(0))
         nothing = Part(none, none, few, empty, empty)
         self.parts = [g.part(self.rank) if holds else nothing for g in graphs]
@@ -174,7 +175,8 @@ class Device(Carrier):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief)
-        settings, dataset = brief.job_settings, self._dataset
+        settings = brief.job_settings
+        dataset = self._dataset
         self._process = process
         self._classes = dataset.classes
         self._cached: bool = settings["cache_features"]

@@ -77,7 +77,8 @@ class JobData:
         The first call checks and maps the structure and loads compiled code, up to
         0.5 s: programs make it before the start barrier.
         """
-        structure, train = self.dataset.structure, self.plan.walk(self.dataset)
+        structure = self.dataset.structure
+        train = self.plan.walk(self.dataset)
         return self.plan.batch(structure, train, sampler, iteration)
 
     def cache(self, sampler: int, first: int) -> SamplerCache | None:
@@ -124,7 +125,8 @@ class GraphStore(TaskProgram):
             else:
                 sender = self._brief.inputs[sampler]
                 ids = tensor(inputs[sender.edge], "vertices", sender)
-                owner, count = self._dataset.owner, self._dataset.vertices
+                owner = self._dataset.owner
+                count = self._dataset.vertices
                 inside = bool(np.all((ids >= 0) & (ids < count)))
                 if not inside or np.any(owner[ids] != self._index):
                     raise NodeMisbehaved(
@@ -155,7 +157,8 @@ class GraphStoreHop(TaskProgram):
         super().__init__(brief, process)
         data = JobData(brief, process)
         data.batch(0, 0)  # a rehearsal
-        self._structure, self._plan = data.dataset.structure, data.plan
+        self._structure = data.dataset.structure
+        self._plan = data.plan
         self._hop: int = brief.settings["hop"]
 
     @override
@@ -283,12 +286,15 @@ class Sampler(_SamplerTask):
         else:
             batch = self._growing.pop(iteration).finish()
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
-        vertices, length = batch.vertices, self._dataset.feature_length
+        vertices = batch.vertices
+        length = self._dataset.feature_length
         features = np.empty((len(vertices), length), self._data.precision)
         owners = self._dataset.owner[vertices]
-        old, hits = np.empty(0, np.int64), np.zeros(len(vertices), np.bool_)
+        old = np.empty(0, np.int64)
+        hits = np.zeros(len(vertices), np.bool_)
         if self._cache is not None:
-            old, hits = self._cache.held, self._cache.look(vertices)
+            old = self._cache.held
+            hits = self._cache.look(vertices)
             features[hits] = self._rows[np.searchsorted(old, vertices[hits])]
         for store, sender in enumerate(self._brief.inputs):
             mine = (owners == store) & ~hits
@@ -303,7 +309,8 @@ class Sampler(_SamplerTask):
             features[mine] = rows
         if self._cache is not None and (now := self._cache.held) is not old:
             # Hold the rows of what it has now, from before this batch or of it.
-            is_kept, order = np.isin(now, old, assume_unique=True), np.argsort(vertices)
+            is_kept = np.isin(now, old, assume_unique=True)
+            order = np.argsort(vertices)
             rows = np.empty((len(now), length), features.dtype)
             rows[is_kept] = self._rows[np.searchsorted(old, now[is_kept])]
             at = np.searchsorted(vertices, now[~is_kept], sorter=order)
@@ -391,7 +398,8 @@ class _Trainer(TaskProgram):
         As `_LOOKED_AT` rows of a store. What is learnt would show other labels and
         edges, but with ``timed`` nothing is learnt.
         """
-        sender, sampler = self._samplers[number], self._first_sampler + number
+        sender = self._samplers[number]
+        sampler = self._first_sampler + number
         # By entropy of its own: no sender knows which seeds are looked at.
         for at in self._own.integers(len(batch.labels), size=_LOOKED_AT).tolist():
             if not self._follow(sampler, iteration - sender.lag, at, batch):
@@ -402,7 +410,8 @@ class _Trainer(TaskProgram):
 
     def _follow(self, sampler: int, iteration: int, at: int, batch: MiniBatch) -> bool:
         """Return whether a batch has a seed's label, and a path from it to features."""
-        dataset, stream = self._data.dataset, self._data.plan.stream(sampler, iteration)
+        dataset = self._data.dataset
+        stream = self._data.plan.stream(sampler, iteration)
         vertex = self._data.seeds(sampler, iteration)[at]
         if batch.labels[at] != dataset.labels[vertex]:
             return False
@@ -413,7 +422,8 @@ class _Trainer(TaskProgram):
                 return False
             if len(neighbours):
                 one = int(self._own.integers(len(neighbours)))
-                at, vertex = int(source[first + one]), neighbours[one]
+                at = int(source[first + one])
+                vertex = neighbours[one]
         features = dataset.look_at(np.array([vertex]))[0].astype(self._data.precision)
         return np.array_equal(batch.features[at], features)
 

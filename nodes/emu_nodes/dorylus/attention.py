@@ -84,7 +84,8 @@ class Apply(programs.Apply):
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
-        rows, width = pulled["rows"], pulled["rows"].shape[1]
+        rows = pulled["rows"]
+        width = pulled["rows"].shape[1]
         if self.layer:
             rows = activate(self.activation, rows)
         return {Z: rows @ weights[:width]}, None, 0.0
@@ -98,7 +99,8 @@ class ApplyBack(programs.ApplyBack):
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return the gradient of what was summed, but of features; of the weights."""
-        rows, of_z = pulled["rows"], pulled["gradient"]
+        rows = pulled["rows"]
+        of_z = pulled["gradient"]
         if not self.layer:
             return {}, rows.T @ of_z, 0.0
         slope = activation_slope(self.activation, rows)
@@ -131,10 +133,12 @@ class EdgeApplyBack(programs.ApplyBack):
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return them, that of the attention's vectors, and the last layer's loss."""
-        gradient, value = pulled.get("gradient"), 0.0
+        gradient = pulled.get("gradient")
+        value = 0.0
         if gradient is None:
             loss = cross_entropy(pulled["scores"], pulled["targets"])
-            gradient, value = loss.gradient, loss.value
+            gradient = loss.gradient
+            value = loss.value
         sources, destinations, vectors = _ends(pulled, weights).backward(gradient)
         answer = {"of_sources": sources, "of_own": destinations}
         return answer, vectors, value

@@ -22,11 +22,15 @@ from emu.training.interval_layers import InEdges, RowSums, training_targets
 from emu_nodes.program import Payload
 
 #: Name of the rows of interval i, and of their vertices where these are not all.
-ROWS, IDS = "rows", "ids"
+ROWS = "rows"
+IDS = "ids"
 #: Interval, epoch, and number of a tensor task within an interval.
 Chunk = tuple[int, int, int]
 #: What every interval's tasks keep on their server, of a layer.
-Z, READ, ATTENTION, OUT = "z", "read", "attention", "out"
+Z = "z"
+READ = "read"
+ATTENTION = "attention"
+OUT = "out"
 
 
 class GraphServer:
@@ -36,7 +40,8 @@ class GraphServer:
     """
 
     def __init__(self, settings: Mapping[str, Any], server: int) -> None:
-        self._settings, self._server = settings, server
+        self._settings = settings
+        self._server = server
         self._dtype = np.dtype(settings["precision"])
         self._dataset, self._graph = open_parts(settings)
         self._part = self._graph.part(server)
@@ -45,7 +50,8 @@ class GraphServer:
         how = settings["intervals"], settings["interval_cut"]
         self._interval = cut_intervals(*parts, *how)
         # Made once: all of these follow from the graph.
-        self.sums, self.ghost_rows = cache(self._make_sums), cache(self._find_ghosts)
+        self.sums = cache(self._make_sums)
+        self.ghost_rows = cache(self._find_ghosts)
         self.targets = cache(
             lambda interval: training_targets(
                 dataset, self._part.local[self.rows_of(interval)], self._dtype
@@ -164,7 +170,8 @@ class AttentionServer(GraphServer):
 
     def __init__(self, settings: Mapping[str, Any], server: int) -> None:
         super().__init__(settings, server)
-        into, self._sources = self._part.forward, cache(self._find_sources)
+        into = self._part.forward
+        self._sources = cache(self._find_sources)
         self.edges = cache(lambda interval: InEdges(into, self.rows_of(interval)))
 
     def _find_sources(self, interval: int, server: int) -> NDArray[np.int64]:

@@ -54,7 +54,8 @@ class Nothing(TaskProgram):
 
     @override
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
-        content, is_apply = self.work(iteration, inputs), self._brief.kind == "apply"
+        content = self.work(iteration, inputs)
+        is_apply = self._brief.kind == "apply"
         # A stash is asked, by nothing; its version comes from who used the weights.
         return {
             one.edge: self.payload(one, iteration, content)
@@ -247,7 +248,8 @@ class Late(OnServer):
         own = self._brief.settings
         if self.end_of(iteration) == LATE:
             chunk = self.interval, iteration, own["tensor"]
-            answer, step = copy_all(inputs), (own["of"], self.layer)
+            answer = copy_all(inputs)
+            step = (own["of"], self.layer)
             self._dropped += not self.server.take(chunk, own["attempt"], step, answer)
         return {}
 
@@ -279,7 +281,8 @@ class _Tensor(Nothing):
 
         A lambda that dies has read its weights and returns nothing else.
         """
-        end, self._figures = self.end_of(iteration), {}
+        end = self.end_of(iteration)
+        self._figures = {}
         if end == IDLE:
             return {}
         if end == DIES:
@@ -504,10 +507,12 @@ def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
     totals: dict[bool, NDArray[Any]] = {}
     senders = set()
     for sender in brief.inputs:
-        chunk, payload = sender.peer.partition(".")[0], inputs.get(sender.edge, {})
+        chunk = sender.peer.partition(".")[0]
+        payload = inputs.get(sender.edge, {})
         if chunk not in senders and "gradient" in payload:
             senders.add(chunk)
-            gradient, of_edges = payload["gradient"], sender.peer_kind in EDGE_TENSORS
+            gradient = payload["gradient"]
+            of_edges = sender.peer_kind in EDGE_TENSORS
             total = totals.get(of_edges)
             total = gradient.copy() if total is None else total + gradient
             totals[of_edges] = total

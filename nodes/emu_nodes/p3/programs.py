@@ -108,7 +108,8 @@ class _P3Task(TaskProgram):
     @override
     def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
         """Return the phase's payloads for its mini-batch, by task at the other end."""
-        self._arrived, self._figures = inputs, {}
+        self._arrived = inputs
+        self._figures = {}
         batch = iteration - self._machine.pipeline.behind[self.phase]
         payloads = self.learn(batch) if self._machine.has(batch) else {}
         if self.shares is not None:
@@ -178,7 +179,8 @@ class ModelForward(_Entry):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        machine, settings = self._machine, brief.job_settings
+        machine = self._machine
+        settings = brief.job_settings
         self._collects = ENTRIES[settings["features"]] == "Mf"
         self.missed = machine.pipeline.missed
         """Cycles until the updates have come that are under way at a cut."""
@@ -194,7 +196,8 @@ class ModelForward(_Entry):
 
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
-        machine, group = self._machine, self._machine.group
+        machine = self._machine
+        group = self._machine.group
         if self._collects:
             self._collect(batch)
         machine.begun_with[batch] = machine.upper.copy()
@@ -298,7 +301,8 @@ class DataForward(_P3Task):
 class DataBackward(_P3Task):
     """The backward pass down to layer 1; leaves the gradient to the all-reduce."""
 
-    phase, shares = 2, 1
+    phase = 2
+    shares = 1
 
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
@@ -315,11 +319,13 @@ class DataBackward(_P3Task):
 class ModelBackward(_P3Task):
     """The gradient of this machine's weights, summed in the order of the ranks."""
 
-    phase, shares = 3, 0
+    phase = 3
+    shares = 0
 
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
-        machine, group = self._machine, self._machine.group
+        machine = self._machine
+        group = self._machine.group
         of_sums = {machine.rank: machine.of_sums.pop(batch)}
         for peer in group.peers if group.holds(machine.rank) else ():
             payload, sender = self._from(f"Db{peer}")
