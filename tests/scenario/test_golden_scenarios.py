@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,3 +40,24 @@ def test_makespan(file: str, number: int, policy: str) -> None:
     assert exactly([case.results[policy]["makespan"]]) == pytest.approx(
         [simulated], rel=1e-9
     )
+
+
+FILES = json.loads(
+    (Path(__file__).parents[1] / "golden" / "golden_files.json").read_text()
+)["cases"]
+
+
+@pytest.mark.parametrize("case", FILES, ids=[case["name"] for case in FILES])
+def test_files_that_a_reference_outside_simulated(case: dict[str, Any]) -> None:
+    scenario = loads(json.dumps(case["scenario"]), name="golden.json")
+    schedule = prepare(scenario).simulate()
+    ends = {
+        task.name: schedule.task_end[position].tolist()
+        for position, task in enumerate(schedule.problem.job.tasks)
+        if task.name in case["task_ends"]
+    }
+
+    assert schedule.makespan == pytest.approx(case["makespan"], rel=1e-9)
+    assert ends.keys() == case["task_ends"].keys()
+    for name, expected in case["task_ends"].items():
+        assert ends[name][: len(expected)] == pytest.approx(expected, rel=1e-9)
