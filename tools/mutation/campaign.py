@@ -25,7 +25,7 @@ TABLE = Path(__file__).with_name("faults.toml")
 COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs", "pyproject.toml")
 #: What is built again with a fault in it.
 CORE = "emu/prediction/core/"
-FATES = ("killed", "alive", "hung", "skipped", "gone")
+FATES = ("killed", "alive", "hung", "skipped", "gone", "unreached")
 
 
 def faults() -> list[Fault]:
@@ -64,7 +64,7 @@ def prepare(root: Path, folder: Path, count: int) -> tuple[Path, list[Path]]:
     return sound, copies
 
 
-def outcomes(copies: Sequence[Path], chosen: list[Fault]) -> Iterator[Outcome]:
+def outcomes(copies: Sequence[Path], chosen: Sequence[Fault]) -> Iterator[Outcome]:
     """Yield the outcome of every fault, with as many at a time as there are copies."""
     free: SimpleQueue[Path] = SimpleQueue()
     for copy in copies:

@@ -1,0 +1,130 @@
+"""Draw faults over the product or a change, and run the tests that cover them."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from emu.testing.faults import Outcome
+from tools.mutation.campaign import ROOT, outcomes, prepare, table
+from tools.mutation.covering import CoveringTests, list_rooms, map_lines
+from tools.mutation.drawing import DrawnFault, changed_lines, faults_of
+from tools.runner import Ledger
+
+#: Parts of the product in which no drawn fault may live: what decides about numbers.
+BLOCKING = ("emu/trust/", "emu/prediction/", "nodes/")
+#: Tests that a fault is tried on, the nearest ones of those that reach its line.
+MOST_TESTS = 12
+
+
+def changed(base: str) -> dict[str, frozenset[int]]:
+    """Return the files of the product that differ from a commit, with the new lines."""
+    command = ["git", "diff", "--unified=0", base, "--", "emu", "nodes"]
+    patch = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return {
+        file: lines
+        for file, lines in changed_lines(patch.stdout)
+        if file.endswith(".py")
+    }
+
+
+def whole_product() -> list[str]:
+    """Return all Python files of the product."""
+    files = [*(ROOT / "emu").rglob("*.py"), *(ROOT / "nodes").rglob("*.py")]
+    return sorted(str(file.relative_to(ROOT)) for file in files)
+
+
+def draw(
+    lines: Mapping[str, frozenset[int] | None], count: int, seed: int
+) -> list[DrawnFault]:
+    """Return so many faults of files, drawn from a seed, in the order of their places.
+
+    ``lines``: lines that count of each file, None for all.
+    """
+    found = [
+        fault
+        for file, chosen in lines.items()
+        for fault in faults_of(ROOT, file, chosen)
+    ]
+    chance = np.random.default_rng(seed)
+    positions = chance.choice(len(found), min(count, len(found)), replace=False)
+    return [found[position] for position in sorted(positions)]
+
+
+def with_tests(
+    faults: Iterable[DrawnFault], covering: CoveringTests
+) -> list[DrawnFault]:
+    """Return the faults with the tests that reach their lines."""
+    return [
+        replace(fault, tests=covering.of_line(fault.file, fault.line, MOST_TESTS))
+        for fault in faults
+    ]
+
+
+def survivors(found: Sequence[Outcome]) -> list[Outcome]:
+    """Return what no test saw: alive, or on a line that no test reaches."""
+    return [outcome for outcome in found if outcome.fate not in {"killed", "hung"}]
+
+
+def main(options: Namespace) -> int:
+    """Draw, plant, print; return 1 where a fault lives that must not."""
+    lines: Mapping[str, frozenset[int] | None] = (
+        changed(options.changed)
+        if options.changed
+        else dict.fromkeys(whole_product(), None)
+    )
+    if options.only:
+        lines = {
+            file: chosen
+            for file, chosen in lines.items()
+            if any(part in file for part in options.only)
+        }
+    faults = draw(lines, options.count, options.seed)
+    if not faults:
+        print("nothing to draw: no line of the product has changed")
+        return 0
+
+    console = Console(highlight=False)
+    with tempfile.TemporaryDirectory(prefix="emu-drawn-") as folder:
+        sound, copies = prepare(ROOT, Path(folder), options.copies)
+        tree = sound
+        data = options.map or Path(folder, "contexts")
+        if options.map and options.map.exists():
+            tree = Path(options.map.with_suffix(".tree").read_text(encoding="utf-8"))
+        else:
+            files = {fault.file for fault in faults}
+            whole = not (options.changed or options.only)
+            map_lines(sound, ["tests"] if whole else list_rooms(ROOT, files), data)
+            data.with_suffix(".tree").write_text(str(sound), encoding="utf-8")
+        faults = with_tests(faults, CoveringTests(data, tree, ROOT))
+
+        ledger = Ledger(options.out or Path(folder, "rows.csv"), Outcome)
+        reached = [fault for fault in faults if fault.tests]
+        found = [
+            Outcome(fault.case, "unreached", "", 0.0)
+            for fault in faults
+            if not fault.tests
+        ]
+        ledger.add(found)
+        for outcome in outcomes(copies, reached):
+            found.append(outcome)
+            ledger.add([outcome])
+            text = f"{outcome.fate:9} {outcome.seconds:5.1f} s  {outcome.case}"
+            console.print(text, markup=False, soft_wrap=True)
+
+    console.print(table(found))
+    alive = survivors(found)
+    for outcome in alive:
+        console.print(f"{outcome.fate}: {outcome.case}", markup=False, soft_wrap=True)
+    dead = len(found) - len(alive)
+    console.print(f"{dead} of {len(found)} are seen ({dead / len(found):.1%})")
+    return int(any(outcome.case.startswith(BLOCKING) for outcome in alive))
