@@ -1,0 +1,162 @@
+"""What guards allow to the last digit: rounding, what was not known, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.prediction.analysis.critical_path import Cause, ChainLink, CriticalPath
+from emu.prediction.simulation import simulate
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Schedule,
+    Task,
+)
+from emu.testing import two_machine_example
+from emu.trust.audit import audit
+from emu.trust.guards.evidence import Evidence
+from emu.trust.guards.schedule import (
+    headline_faults,
+    lower_bounds,
+    task_times,
+    window,
+)
+from emu.trust.guards.traffic import FEW, PACKET, enough_carried
+from emu.trust.lateness import clock_uncertainty
+from tests.trust.guards.reported import frames, reported
+
+
+def golden() -> tuple[Schedule, Realization]:
+    problem, realization = two_machine_example(3)
+    return simulate(problem, realization), realization
+
+
+def chain_of(seconds: tuple[float, ...], iterations: int = 1) -> Evidence:
+    """Return what is reported of a task per time, one after the other, on a machine."""
+    count = len(seconds)
+    tasks = tuple(Task(f"t{position}", "t") for position in range(count))
+    edges = tuple(Edge(position, position + 1) for position in range(count - 1))
+    problem = Problem(
+        Cluster((Machine("m0", 1.0, 1.0),)),
+        Job(tasks, edges, iterations),
+        Placement((0,) * count),
+    )
+    times = np.repeat(np.array(seconds)[:, None], iterations, axis=1)
+    realization = Realization(times, np.zeros((len(edges), iterations)))
+    return reported(simulate(problem, realization), realization)
+
+
+@pytest.mark.parametrize(
+    ("name", "fires"), [("stale", False), ("stall", False), ("lead", False), ("", True)]
+)
+def test_each_thing_that_was_not_known_allows_an_earlier_end(
+    name: str, *, fires: bool
+) -> None:
+    """The last task ends 0.2 emulated seconds early, of 0.04 wall seconds."""
+    schedule, realization = golden()
+    ended = schedule.task_end.copy()
+    ended[:, -1] -= 0.2
+    early = replace(schedule, task_end=ended)
+    unknown = {name: 0.05} if name else {}
+    found = [*lower_bounds(reported(early, realization, **unknown))]
+    assert bool(found) == fires
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize(("share", "fires"), [(0.5e-6, False), (2e-6, True)])
+def test_a_task_may_be_off_by_rounding_both_ways(
+    sign: int, share: float, *, fires: bool
+) -> None:
+    sound = chain_of((2.0, 8.0))
+    ended = sound.schedule.task_end.copy()
+    ended[1, 0] += sign * share * 8.0
+    off = replace(sound, schedule=replace(sound.schedule, task_end=ended), late=0.0)
+    assert bool([*task_times(off)]) == fires
+
+
+@pytest.mark.parametrize(("early", "fires"), [(0.5e-6, False), (2e-6, True)])
+def test_a_short_task_may_be_off_by_the_rounding_of_a_long_run(
+    early: float, *, fires: bool
+) -> None:
+    """4 us after 1,000,000 s, whose own rounding is 1 us."""
+    sound = chain_of((1e6, 4e-6))
+    ended = sound.schedule.task_end.copy()
+    ended[1, 0] -= early
+    shorter = replace(sound.schedule, task_end=ended)
+    assert bool([*task_times(replace(sound, schedule=shorter))]) == fires
+
+
+@pytest.mark.parametrize(("early", "fires"), [(0.5e-3, False), (2e-3, True)])
+def test_a_window_allows_a_millionth_of_the_time(early: float, *, fires: bool) -> None:
+    """The second iteration may begin 1 ms before the first has ended at 1,000 s."""
+    sound = chain_of((400.0, 600.0), iterations=2)
+    began = sound.schedule.task_start.copy()
+    began[0, 1] = 1000.0 - early
+    schedule = replace(sound.schedule, task_start=began)
+    found = [*window(replace(sound, schedule=schedule, windows=(("", 1),)))]
+    assert bool(found) == fires
+
+
+def test_a_window_waits_for_the_last_task_of_a_job_without_workers() -> None:
+    """Not for its first, nor for one between."""
+    sound = chain_of((1.0, 2.0, 4.0), iterations=2)
+    found = [*window(replace(sound, windows=(("", 1),)))]
+    assert "before t2[0] ended at 7 s" in found[0].sentence
+
+
+def test_a_number_that_should_not_be_there_is_wrong() -> None:
+    """Of a bound of 0 there is no gap."""
+    schedule, realization = golden()
+    makespan = float(schedule.task_end.max())
+    right = {
+        "makespan": makespan,
+        "predicted_makespan": makespan,
+        "makespan_error": 0.0,
+        "replayed_makespan": makespan,
+        "replay_error": 0.0,
+        "bound": 0.0,
+    }
+    for gap, fires in ((None, False), (3.0, True)):
+        result = {**right, "gap": gap}
+        _, faults = headline_faults(result, schedule, schedule, schedule, realization)
+        named = {fault.subject for fault in faults}
+        assert ("gap" in named) == fires
+
+
+@pytest.mark.parametrize(("size", "fires"), [(FEW, False), (FEW - 0.01, True)])
+def test_flows_of_four_packets_are_enough(size: float, *, fires: bool) -> None:
+    schedule, _ = golden()
+    rows = frames(schedule)
+    rows["bytes"] = int(size * PACKET)
+    found = [*enough_carried(reported(schedule, sent=rows, received=rows))]
+    assert bool(found) == fires
+
+
+def test_the_clock_of_the_last_task_counts_whichever_its_number_is() -> None:
+    schedule, _ = golden()
+    problem = schedule.problem
+    hosts = [
+        {"machines": [machine.name], "clock": {"uncertainty": 1e-4 * (place + 1)}}
+        for place, machine in enumerate(problem.cluster.machines)
+    ]
+    for task, machine in enumerate(problem.placement.machine_of):
+        last = ChainLink(Cause.COMPUTE, 0.0, 1.0, task=task)
+        unknown = clock_uncertainty(CriticalPath((last,)), problem, hosts)
+        assert unknown == pytest.approx(1e-4 * (machine + 1))
+
+
+def test_an_audit_takes_times_that_were_measured_as_exact() -> None:
+    schedule, realization = golden()
+    assert not audit(schedule, times=realization.times).violations
+    longer = realization.times.copy()
+    longer[0, 0] += 0.5
+    found = audit(schedule, times=longer).violations
+    assert [violation.constraint for violation in found] == ["(6)"]
