@@ -52,12 +52,6 @@ def test_a_page_has_a_kind_an_owner_and_what_holds_it(page: Path) -> None:
     assert (kind == "guide") == (holder in walks)
 
 
-def test_history_keeps_only_what_a_present_claim_rests_on() -> None:
-    """The rest is in git."""
-    words = sum(len(page.read_text(encoding="utf-8").split()) for page in HISTORY)
-    assert words <= 6000
-
-
 def test_pictures_are_small() -> None:
     sizes = [path.stat().st_size for path in ROOT.glob("docs/pictures/*")]
     assert len(sizes) > 1
