@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
@@ -261,16 +261,6 @@ def mrtf(flows: list[Flow], capacity: Capacities) -> None:
     in_order(flows, capacity, lambda f: f.key(f.time_alone))
 
 
-def mrtf_exclusive(flows: list[Flow], capacity: Capacities) -> None:
-    """Do likewise, and let no two flows share a link."""
-    del capacity
-    busy: set[str] = set()
-    for flow in sorted(flows, key=lambda f: f.key(f.time_alone)):
-        if not busy & set(flow.hops):
-            flow.rate = flow.alone
-            busy |= set(flow.hops)
-
-
 def coflows(flows: list[Flow]) -> list[list[Flow]]:
     """Return the flows by what they are needed for: turn, and name or destination."""
     ordered = sorted(flows, key=lambda flow: flow.purpose)
@@ -298,22 +288,19 @@ def foreseen(flow: Flow) -> float:
     return max(flow.left, 0.01 * flow.volume)
 
 
-def finish_weights(
-    flows: list[Flow], capacity: Capacities, *, whole: bool = False
-) -> dict[int, float]:
+def finish_weights(flows: list[Flow], capacity: Capacities) -> dict[int, float]:
     """Return the inverse of each flow's time within its coflow, 0 where it is cut."""
     weights = {}
     for coflow in coflows(flows):
         for f in coflow:
             rate = min(capacity[p] / sum(p in o.hops for o in coflow) for p in f.hops)
-            size = f.volume if whole else foreseen(f)
-            weights[id(f)] = 1 / (size / rate) if rate else 0.0
+            weights[id(f)] = 1 / (foreseen(f) / rate) if rate else 0.0
     return weights
 
 
-def omcoflow(flows: list[Flow], capacity: Capacities, *, whole: bool = False) -> None:
+def omcoflow(flows: list[Flow], capacity: Capacities) -> None:
     """Share every link by those weights."""
-    weights = finish_weights(flows, capacity, whole=whole)
+    weights = finish_weights(flows, capacity)
     for f in flows:
         if not weights[id(f)]:
             continue
@@ -325,38 +312,19 @@ def omcoflow(flows: list[Flow], capacity: Capacities, *, whole: bool = False) ->
         )
 
 
-def omcoflow_wc(flows: list[Flow], capacity: Capacities) -> None:
-    """Fill by those weights."""
-    weights = finish_weights(flows, capacity)
-    water_fill(flows, capacity, lambda f: weights[id(f)])
-
-
-def bottleneck(
-    coflow: list[Flow],
-    free: Callable[[str], float],
-    left: Callable[[Flow], float] = lambda f: f.left,
-) -> float:
+def bottleneck(coflow: list[Flow], free: Callable[[str], float]) -> float:
     """Return the seconds that a coflow needs at the link that it needs longest.
 
     Of links that are not cut; 0 where all are.
     """
     return max(
         (
-            sum(left(f) for f in coflow if p in f.hops) / free(p)
+            sum(f.left for f in coflow if p in f.hops) / free(p)
             for p in {p for f in coflow for p in f.hops}
             if free(p) > 0
         ),
         default=0.0,
     )
-
-
-def omcoflow_gamma(flows: list[Flow], capacity: Capacities) -> None:
-    """Fill by bytes over the square of the coflow's bottleneck."""
-    weights: dict[int, float] = {}
-    for coflow in coflows(flows):
-        gamma = bottleneck(coflow, lambda p: capacity[p], foreseen)
-        weights |= {id(f): foreseen(f) / gamma**2 if f.alone else 0.0 for f in coflow}
-    water_fill(flows, capacity, lambda f: weights[id(f)])
 
 
 def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
@@ -482,11 +450,7 @@ POLICIES: dict[str, Rule] = {
     "oes_cp": oes_cp,
     "weighted_maxmin": share_by_weight,
     "mrtf": mrtf,
-    "mrtf_exclusive": mrtf_exclusive,
     "omcoflow": omcoflow,
-    "omcoflow_frozen": partial(omcoflow, whole=True),
-    "omcoflow_wc": omcoflow_wc,
-    "omcoflow_gamma": omcoflow_gamma,
     "sebf_madd": sebf_madd,
     "sincronia": sincronia,
     "aalo": aalo,
