@@ -375,9 +375,7 @@ def _window(base: Change) -> Iterator[Change]:
         problem=replace(problem, job=replace(job, edges=tuple(edges))),
     )
 
-    rows = [
-        row for row, edge in enumerate(job.edges) if not (edge.credit and edge.lag)
-    ]
+    rows = [row for row, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
     free = replace(job, edges=tuple(job.edges[row] for row in rows))
     run = base.realization
     yield replace(
