@@ -221,9 +221,8 @@ def _both(base: Change, first: Change, second: Change) -> Change:
     if first.kind == second.kind:
         return _scale(base, first.kind, what, rows, first.factor)
 
-    network, compute = first, second
-    if second.kind == "network":
-        network, compute = second, first
+    network = first if first.kind == "network" else second
+    compute = second if first.kind == "network" else first
     edit = None
     if first.edit is not None and second.edit is not None:
         edit = {**first.edit, **second.edit}
@@ -282,9 +281,10 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     busy = _link_seconds(base)
     longest = [busy[ports].max(initial=0.0) for ports in nics]
     busiest = sorted(range(len(nics)), key=lambda number: -longest[number])
-    for number in sorted(busiest[:NICS]):
-        choices.append((f"NIC of {machines[number].name}", {*nics[number]}))
-
+    choices += [
+        (f"NIC of {machines[number].name}", {*nics[number]})
+        for number in sorted(busiest[:NICS])
+    ]
     for port in sorted({link.port for link in chain.links} - {-1}):
         word = "port" if links[port].direction else "link"
         choices.append((f"{word} {links[port].name}", {port}))
