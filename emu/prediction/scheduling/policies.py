@@ -47,6 +47,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from emu.errors import DataError
@@ -227,9 +228,9 @@ def register(name: str, load: Callable[[], Policy]) -> None:
     _own[name] = load
 
 
-def list_rules(beside: str) -> list[str]:
+def list_rules(excluded: str) -> list[str]:
     """Return the rules that are neither the one named nor another name of it."""
-    codes = {policy_named(beside).code, PORTFOLIO}
+    codes = {policy_named(excluded).code, PORTFOLIO}
     names = []
     for policy in RATE_POLICIES.values():
         if policy.code not in codes:
@@ -318,9 +319,9 @@ class OwnRates:
         self._job = job
         self._links = [link.name for link in cluster.links]
         self._ranks = job.edge_ranks
-        #: By edge what stays of its flow, and the iteration served: made once for all
-        #: questions about a flow, of which there are hundreds in a dense job.
-        self._known: dict[int, tuple[int, tuple[Any, ...], str]] = {}
+        #: The flow of every edge, made once for all questions about it, of which there
+        #: are hundreds in a dense job.
+        self._known: dict[int, ActiveFlow] = {}
         self._failure: BaseException | None = None
 
     def check(self) -> None:
@@ -342,41 +343,42 @@ class OwnRates:
     def _answer(self, question: Any) -> None:
         if question.before == 0:
             self._known.clear()
-        room = ffi.unpack(question.capacity, len(self._links))
-        cut = {port for port, capacity in enumerate(room) if not capacity}
-        questions = []
+        capacities = ffi.unpack(question.capacity, len(self._links))
+        cut = {port for port, capacity in enumerate(capacities) if not capacity}
+        asked = []
         for place in range(question.flows):
             flow = question.flow[place]
             if cut and not cut.isdisjoint(_hops(question, flow)):
                 continue  # its rate stays 0: a rule need not know
-            position = flow.edge
-            turn = flow.turn
-            facts = self._known.get(position)
-            if facts is None or facts[0] != turn:
-                # All of an `ActiveFlow` but what is left.
-                edge = self._job.edges[flow.edge]
-                source = self._job.tasks[edge.source]
-                constant = (
-                    self._job.edge_names[flow.edge],
-                    source.name,
-                    self._job.tasks[edge.destination].name,
-                    flow.turn - edge.lag,
-                    flow.turn,
-                    flow.volume,
-                    tuple(self._links[port] for port in _hops(question, flow)),
-                    source.job_name,
-                )
-                coflow = edge.coflow or constant[2]
-                facts = self._known[position] = turn, constant, coflow
-            questions.append((turn, self._ranks[position], place, *facts[1:], flow))
-        questions.sort()
-        flows = [
-            ActiveFlow._make((*of, flow.left, name)) for *_, of, name, flow in questions
-        ]
-        capacity = dict(zip(self._links, room, strict=True))
-        rates = self._rates(flows, capacity)
-        for (*_, flow), rate in zip(questions, rates, strict=True):
+            known = self._known.get(flow.edge)
+            if known is None or known.serves != flow.turn:
+                known = self._describe(question, flow)
+                self._known[flow.edge] = known
+            asked.append((flow.turn, self._ranks[flow.edge], place, known, flow))
+        asked.sort(key=itemgetter(0, 1, 2))
+
+        flows = [known._replace(left=flow.left) for *_, known, flow in asked]
+        rates = self._rates(flows, dict(zip(self._links, capacities, strict=True)))
+        for (*_, flow), rate in zip(asked, rates, strict=True):
             flow.rate = rate
+
+    def _describe(self, question: Any, flow: Any) -> ActiveFlow:
+        """Return what a rule is told of a flow; all but what is left of it stays."""
+        edge = self._job.edges[flow.edge]
+        source = self._job.tasks[edge.source]
+        destination = self._job.tasks[edge.destination].name
+        return ActiveFlow(
+            edge=self._job.edge_names[flow.edge],
+            source=source.name,
+            destination=destination,
+            iteration=flow.turn - edge.lag,
+            serves=flow.turn,
+            volume=flow.volume,
+            links=tuple(self._links[port] for port in _hops(question, flow)),
+            job=source.job_name,
+            left=flow.left,
+            coflow=edge.coflow or destination,
+        )
 
 
 def _hops(question: Any, flow: Any) -> list[int]:
