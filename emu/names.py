@@ -70,7 +70,9 @@ def for_label(text: str) -> str:
 
 
 def html_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
 ) -> str:
     """Return a title and a table of HTML below it."""
     from html import escape  # noqa: PLC0415 - emu --help does without

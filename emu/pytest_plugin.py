@@ -143,6 +143,7 @@ def _attempt_until_quiet(
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         if not item.stash[_ATTEMPT].busy or time.monotonic() > until:
             break
+
     return reports
 
 

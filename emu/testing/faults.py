@@ -98,7 +98,9 @@ def plant(root: Path, faults: Sequence[Fault]) -> Iterator[Outcome]:
 
 
 def attempt(
-    copy: Path, fault: Fault, build: Callable[[Path], bool] | None = None
+    copy: Path,
+    fault: Fault,
+    build: Callable[[Path], bool] | None = None,
 ) -> Outcome:
     """Plant ``fault`` in ``copy``, run its tests, and take it out again.
 
@@ -153,7 +155,10 @@ def _failures(output: str) -> list[str]:
 
 
 def _run_tests(
-    copy: Path, tests: Sequence[str], *options: str, patience: float | None = None
+    copy: Path,
+    tests: Sequence[str],
+    *options: str,
+    patience: float | None = None,
 ) -> tuple[int, str]:
     """Return the exit code of pytest and its output."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options]
@@ -161,6 +166,7 @@ def _run_tests(
     if not any("::" in test for test in tests):
         command += _QUICK
     folders = [str(copy / name) for name in ("", "src", "nodes")]
+
     try:
         run = subprocess.run(  # noqa: S603 -- the tests that its caller names
             [*command, *tests],

@@ -114,10 +114,12 @@ def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:
     if directory is None:
         raise FileNotFoundError("EMU_BENCH does not name a directory")
     text = read_json(directory / f"{name}.json")
+
     names = text["tasks"]
     iterations = text["n_iterations"]
     machines = [Machine(f"m{m}", *nic) for m, nic in enumerate(text["machines"])]
     cluster = Cluster(tuple(machines))
+
     position = {name: number for number, name in enumerate(names)}
     edges = [
         Edge(position[source], position[destination], lag)
@@ -125,6 +127,7 @@ def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:
     ]
     tasks = [Task(name, _KINDS[name[0]]) for name in names]
     job = Job(tuple(tasks), tuple(edges), iterations)
+
     placement = Placement(tuple(text["placement"][task] for task in names))
     times = np.array([[text["exec_times"][task]] * iterations for task in names])
     realization = Realization(times, np.array(text["volumes"]))

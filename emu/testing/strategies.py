@@ -148,6 +148,7 @@ def _edges(
         credit = bool(rng.random() < 0.1)
         is_newest = latest and not credit and bool(rng.random() < 0.4)
         coflow = str(rng.choice(["", "a", "b", "b"])) if coflows else ""
+
         edges.append(
             Edge(
                 source,
@@ -204,7 +205,9 @@ def _with_latencies(cluster: Cluster, rng: np.random.Generator) -> Cluster:
         if machine.has_nic:
             latency_in, latency_out = rng.choice(_LATENCIES, 2).tolist()
             machines[number] = replace(
-                machine, latency_in=latency_in, latency_out=latency_out
+                machine,
+                latency_in=latency_in,
+                latency_out=latency_out,
             )
     links = [
         replace(link, latency=float(rng.choice(_LATENCIES)))
@@ -266,6 +269,7 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
         period = float(rng.choice([0.125, 0.25, 0.3]))
         if rng.random() < 0.8:
             tuners.append(Tuner(number, pool, watched, most, period))
+
     return replace(cluster, machines=tuple(machines), tuners=tuple(tuners))
 
 

@@ -139,7 +139,9 @@ def oes(flows: list[Flow], capacity: Capacities) -> None:
 
 
 def water_fill(
-    flows: list[Flow], capacity: Capacities, weight: Callable[[Flow], float]
+    flows: list[Flow],
+    capacity: Capacities,
+    weight: Callable[[Flow], float],
 ) -> None:
     """Raise all rates together, by weight, until a link of theirs is full."""
     weights = {id(flow): weight(flow) for flow in flows}
@@ -237,7 +239,9 @@ def capacity_left(port: str, flows: list[Flow], capacity: Capacities) -> float:
 
 
 def in_order(
-    flows: list[Flow], capacity: Capacities, order: Callable[[Flow], object]
+    flows: list[Flow],
+    capacity: Capacities,
+    order: Callable[[Flow], object],
 ) -> None:
     """Give the flows what is left of their links, one after the other."""
     for flow in sorted(flows, key=order):  # type: ignore[arg-type]

@@ -154,7 +154,10 @@ class _FlowTimes:
 
 
 def _port_limits(
-    problem: Problem, steps: CapacitySteps, flows: _FlowTimes, volumes: Floats
+    problem: Problem,
+    steps: CapacitySteps,
+    flows: _FlowTimes,
+    volumes: Floats,
 ) -> Iterator[tuple[float, str, float]]:
     """Yield the least time of every port, its name, and its bytes over its capacity.
 
@@ -177,7 +180,9 @@ def _port_limits(
 
 
 def _channel_limits(
-    problem: Problem, flows: _FlowTimes, alone: Floats
+    problem: Problem,
+    flows: _FlowTimes,
+    alone: Floats,
 ) -> Iterator[tuple[float, str]]:
     """Yield the least time of every channel, and its name."""
     edges_of: defaultdict[str, list[int]] = defaultdict(list)
@@ -197,7 +202,9 @@ class _Hold(NamedTuple):
 
 
 def _slot_limits(
-    problem: Problem, times: Floats, alone: Floats
+    problem: Problem,
+    times: Floats,
+    alone: Floats,
 ) -> Iterator[tuple[float, str]]:
     """Yield the seconds for which the slots of every pool are held, and its name.
 
@@ -217,7 +224,9 @@ def _slot_limits(
 
 
 def _held_until_freed(
-    problem: Problem, times: Floats, alone: Floats
+    problem: Problem,
+    times: Floats,
+    alone: Floats,
 ) -> list[dict[int, Floats]]:
     """Return for every pool: taker -> seconds until one task has freed its slot."""
     job = problem.job
@@ -276,7 +285,9 @@ _LOOSE = 20.0
 
 
 def optimality(
-    schedule: Schedule, realization: Realization, policy: str
+    schedule: Schedule,
+    realization: Realization,
+    policy: str,
 ) -> dict[str, Any]:
     """Return the keys ``bound``, ``bound_by``, ``gap`` and ``theorem1`` of result.json.
 
@@ -309,6 +320,7 @@ def optimality(
     if schedule.outages.seconds:
         return {}
     problem = schedule.problem
+
     found = bounds(problem, realization)
     gap = None
     if found.combined:
@@ -331,7 +343,11 @@ def optimality(
 
 
 def placement_gap(
-    problem: Problem, realization: Realization, makespan: float, *, seconds: float
+    problem: Problem,
+    realization: Realization,
+    makespan: float,
+    *,
+    seconds: float,
 ) -> dict[str, float]:
     """Return ``placement_bound`` and ``placement_gap``: what other placements leave.
 
@@ -350,7 +366,10 @@ def placement_gap(
         bound = bounds(problem, realization).combined  # of the one placement
     else:
         bound = placement_bound(
-            problem.job, problem.cluster, reference, seconds=seconds
+            problem.job,
+            problem.cluster,
+            reference,
+            seconds=seconds,
         )
     if bound > makespan * (1 + _ROUNDING):
         raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")
@@ -375,12 +394,14 @@ def optimality_line(result: dict[str, Any]) -> str:
     """Return the bound, the gap and Theorem 1 in words; empty where there is no gap."""
     if result.get("gap") is None:
         return ""
+
     percent = 100 * max(float(result["gap"]), 0.0)  # sockets may be ahead by a hair
     digits = 0 if percent >= 10 else 1
     line = (
         f"at least {format_duration(result['bound'])} as placed, whatever the schedule "
         f"({result['bound_by']}): within {percent:.{digits}f} %"
     )
+
     theorem = result.get("theorem1", {})
     if theorem.get("kept") and "delta_seen" in theorem:
         most = format_duration(theorem["certificate"])

@@ -182,6 +182,7 @@ class _Walk:
         after = _Part(task=last, iteration=self._job.rounds[last] - 1)
         part: _Part | None = after
         cursor = self._schedule.length
+
         while part is not None:
             self._walked.add((part.task, part.edge, part.iteration))
             start, end = span(self._schedule, part)
@@ -196,6 +197,7 @@ class _Walk:
                 part = self._before_flow(part.edge, part.iteration)
             else:
                 part = self._before_task(part.task, part.iteration)
+
         if cursor > self._same:
             yield _gap(after, 0.0, cursor)
 
@@ -207,6 +209,7 @@ class _Walk:
         plain = Cause.TRANSFER if part.edge >= 0 else Cause.COMPUTE
         ready = min(max(part.wanted, start), end)
         pieces = ((part.cause or plain, ready, end), (plain, start, ready))
+
         for cause, begin, over in pieces:
             if over > begin:
                 port = -1
@@ -228,6 +231,7 @@ class _Walk:
         schedule = self._schedule
         ready = float(schedule.flow_ready[edge, iteration])
         start = float(schedule.flow_start[edge, iteration])
+
         rivals = self._rivals[edge]
         ends = schedule.flow_end[rivals]
         for row, rival_iteration in self._ends_between(ends, ready, start):
@@ -239,10 +243,14 @@ class _Walk:
                     cause=Cause.IN_ORDER if rival == edge else Cause.CHANNEL,
                     wanted=ready,
                 )
+
         return _Part(task=self._job.edges[edge].source, iteration=iteration)
 
     def _ends_between(
-        self, ends: Floats, ready: float, start: float
+        self,
+        ends: Floats,
+        ready: float,
+        start: float,
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
         is_between = (ends > ready + self._same) & (ends <= start + self._same)
@@ -257,10 +265,12 @@ class _Walk:
         holder = self._slot_holder(task, iteration, ready)
         if holder is not None or not inputs:
             return holder
+
         latest = [item for item in inputs if item.time >= ready - self._same]
         last = min(latest, key=attrgetter("rank"))
         if last.rank < _CREDIT:
             return last.part
+
         # Without the credit it would have begun with the last of its other inputs.
         others = (item.time for item in inputs if item.rank < _CREDIT)
         wanted = max(others, default=0.0)
@@ -273,6 +283,7 @@ class _Walk:
             previous = _Part(task=task, iteration=iteration - 1)
             end = float(schedule.task_end[task, iteration - 1])
             yield _Input(end, _PREVIOUS, previous)
+
         for position in self._job.in_edges(task):
             edge = self._job.edges[position]
             number = iteration - edge.lag
@@ -296,6 +307,7 @@ class _Walk:
         start = float(schedule.task_start[task, iteration])
         if start <= ready + self._same:
             return None
+
         for pool in schedule.problem.pools:
             if task not in pool.takers:
                 continue
@@ -361,6 +373,7 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
     if (simulated.task_end.shape, simulated.flow_end.shape) != shapes:
         raise ValueError("the two schedules are not of the same job")
     links = critical_path(emulated).links
+
     drifts = list[Drift]()
     moment = 0.0  # where the simulation is
     by_part = groupby(links, attrgetter("edge", "task", "iteration"))
@@ -378,6 +391,7 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
             took = last.end - pieces[0].start
             drifts.append(Drift(last.cause, last, took - (end - start)))
             moment = end
+
     if links:  # a run of no length has no chain
         drifts.append(Drift(ELSEWHERE, links[-1], moment - simulated.length))
     return tuple(drift for drift in drifts if drift.seconds)
@@ -512,6 +526,7 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
         return {DelayCause.CLOCK: end - due}
     if row is None:
         return {DelayCause.SHAPING: end - due}
+
     finish, queueing, notice, lag = (float(value) for value in row)
     behind = min(max(finish, due), end) - due
     causes = {
@@ -519,6 +534,7 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
         DelayCause.CONTROL: notice - max(due, queueing),
         DelayCause.LOOP_LAG: lag,
     }
+
     # Each takes of what those before it have left; the rest nobody explains.
     delays: dict[DelayCause, float] = {}
     rest = behind

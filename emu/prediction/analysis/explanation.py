@@ -223,7 +223,10 @@ class _MoveOrder:
                 shown = with_moved(done)
 
     def _next(
-        self, done: Units, left: Units, placed: Callable[[Units], Placement]
+        self,
+        done: Units,
+        left: Units,
+        placed: Callable[[Units], Placement],
     ) -> Units:
         """Return the units that move next: those after which the run is shortest."""
         if self._left <= 0:
@@ -445,6 +448,7 @@ def explain(
             replayed = simulate(problem, realization, policy)
         if replayed.outages != outages:
             replayed = replace(replayed, outages=outages)
+
     explanation = Explanation(
         schedule=schedule,
         chain=critical_path(schedule),
@@ -456,6 +460,7 @@ def explain(
     )
     if not helpful:
         return explanation
+
     base = Change(
         kind="",
         what="as it is",
@@ -469,7 +474,9 @@ def explain(
 
 
 def _with_improvements(
-    explanation: Explanation, base: Change, stated: Stated | None
+    explanation: Explanation,
+    base: Change,
+    stated: Stated | None,
 ) -> Explanation:
     moves = task_moves(base, stated)
     machine_changes: list[Change] = []
@@ -477,7 +484,11 @@ def _with_improvements(
         machine_changes += stated.fewer_machines(base)
         machine_changes += stated.more_machines(base)
     improvements = _rank_changes(
-        base, explanation.chain, machine_changes, stated, searched=True
+        base,
+        explanation.chain,
+        machine_changes,
+        stated,
+        searched=True,
     )
     improvements_then: tuple[Improvement, ...] = ()
     if moves.steps:
@@ -552,6 +563,7 @@ def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
     """
     counts = Counter(_row(problem, link) for link in chain.links)
     sums = chain.sums(lambda link: _row(problem, link))
+
     rows = []
     for row, seconds in sums.items():
         cause, what, port, pool = row

@@ -498,6 +498,7 @@ class FullQueues:
         """Return the forecast in words."""
         if self.holds:
             return "TCP: no queue should fill, and order among connections adds nothing"
+
         longer = []
         if self.waits > FEW:
             longer.append(
@@ -510,6 +511,7 @@ class FullQueues:
                 "connections that share a NIC may have unequal shares: with the older "
                 f"served first it would be {100 * self.older_first:+.2g} %"
             )
+
         return f"TCP may differ: {'; '.join(longer)}"
 
     def to_json(self) -> dict[str, Any]:

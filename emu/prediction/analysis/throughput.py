@@ -213,7 +213,9 @@ def job_times(
 
 
 def only(
-    problem: Problem, realization: Realization, name: str
+    problem: Problem,
+    realization: Realization,
+    name: str,
 ) -> tuple[Problem, Realization]:
     """Return one of several jobs without the others, where it stands."""
     job = problem.job

@@ -98,7 +98,9 @@ def nic_rates(
 
 
 def nic_use(
-    packets: Packets, rates: NDArray[np.float64], seconds: float
+    packets: Packets,
+    rates: NDArray[np.float64],
+    seconds: float,
 ) -> NDArray[np.float64]:
     """Return the share of every NIC that was used over time.
 
@@ -256,7 +258,9 @@ def count_kinds(
 
 
 def kinds_between_machines(
-    problem: Problem, statistics: Mapping[str, Mapping[str, Any]], byte_scale: float
+    problem: Problem,
+    statistics: Mapping[str, Mapping[str, Any]],
+    byte_scale: float,
 ) -> dict[str, float]:
     """Return kind of payload -> emulated bytes between machines, most first."""
     sums: Counter[str] = Counter()

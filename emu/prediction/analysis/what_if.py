@@ -138,7 +138,9 @@ _MORE = 0.01
 
 
 def rank_pairs(
-    base: Change, alone: Iterable[Improvement], edited: Callable[[Change], Change]
+    base: Change,
+    alone: Iterable[Improvement],
+    edited: Callable[[Change], Change],
 ) -> list[Improvement]:
     """Return two changes at once that bring more than both, each of which does little.
 
@@ -202,6 +204,7 @@ def _scale(
         scaled = times if kind == "compute" else volumes
         scaled[rows] *= factor
         run = Realization(times, volumes)
+
     return replace(
         base,
         kind=kind,
@@ -249,10 +252,12 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     yield from _latency(base)
     yield from _compute(base, chain)
     yield from _bytes(base, chain)
+
     for policy in list_rules(base.policy):
         yield replace(base, kind="policy", what=f"rates by {policy}", policy=policy)
     yield from _window(base)
     yield from _slots(base, chain)
+
     cluster = base.problem.cluster
     if cluster.changes or cluster.speed_changes:
         still = replace(cluster, changes=(), speed_changes=())
@@ -400,6 +405,7 @@ def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
         for row in rows:
             slots = {**machines[row].slots, pool: 2 * machines[row].slots[pool]}
             machines[row] = replace(machines[row], slots=slots)
+
         wider = replace(cluster, machines=tuple(machines))
         yield replace(
             base,

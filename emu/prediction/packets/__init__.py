@@ -93,6 +93,7 @@ def _libraries() -> Iterator[_Library]:
                 *(f"-lns3.{version}-{part}" for part in _PARTS),
             )
             yield _Library(f"3.{version}", flags)
+
     for path in Path("/usr/lib").glob("*/libns3-core.so.*"):
         if Path("/usr/include/ns3/core-module.h").exists():
             version = path.name.removeprefix("libns3-core.so.").split(".")[0]
@@ -127,6 +128,7 @@ def _program() -> tuple[Path, str]:
     path = cache_home() / f"packets-{hashlib.sha256(content).hexdigest()[:16]}"
     if path.exists():
         return path, library.version
+
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -195,6 +197,7 @@ def simulate_packets(
     """
     check_carried(problem)
     program, version = _program()
+
     lines = _lines(
         problem,
         Realization(time_scale * realization.times, byte_scale * realization.volumes),
@@ -210,10 +213,12 @@ def simulate_packets(
         text=True,
         check=False,
     )
+
     words = [line.split() for line in outcome.stdout.splitlines()]
     if outcome.returncode or words[-1:] != [["end"]]:
         errors = outcome.stderr.strip().splitlines() or ["tasks are left"]
         raise SchedulingError(f"ns-3 {version} did not end the job: {errors[-1][:300]}")
+
     dropped = next(int(row[1]) for row in words if row[0] == "dropped")
     schedule = _read_schedule(problem, realization, words, time_scale)
     return PacketRun(schedule, version, dropped)
@@ -233,6 +238,7 @@ def _read_schedule(
     for kind, *numbers in words:
         for table, time in zip(tables.get(kind, ()), numbers[2:], strict=True):
             table[int(numbers[0]), int(numbers[1])] = float(time) / time_scale
+
     return Schedule(
         problem=problem,
         task_start=starts,
@@ -267,6 +273,7 @@ def check_carried(problem: Problem) -> None:
     job = problem.job
     slanted = [m for m in cluster.machines if m.latency_in != m.latency_out]
     newest_readers = [edge for edge in job.edges if edge.latest]
+
     for value, key, words in (
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),

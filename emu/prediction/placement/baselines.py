@@ -201,7 +201,9 @@ def deal_out(space: Space) -> Ints:
 
 
 def _deal(
-    space: Space, attempts: int, turns: Callable[[], Iterator[tuple[int, list[int]]]]
+    space: Space,
+    attempts: int,
+    turns: Callable[[], Iterator[tuple[int, list[int]]]],
 ) -> Ints:
     """Give every unit of ``turns()`` the first of its machines that has room.
 
@@ -210,6 +212,7 @@ def _deal(
     where there is no placement at all. That is slow.
     """
     order = [*range(len(space.free))]
+
     for rest in range(attempts, -1, -1):
         machines = np.full(len(space.units), -1, dtype=np.int64)
         if not space.fits(machines):

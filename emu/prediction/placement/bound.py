@@ -127,7 +127,12 @@ class _PortProgram:
         costs = np.zeros(self.columns)
         costs[_TIME] = 1.0
         solution = minimise(
-            costs, upper, whole, self.rows, nodes=nodes, seconds=seconds
+            costs,
+            upper,
+            whole,
+            self.rows,
+            nodes=nodes,
+            seconds=seconds,
         )
         # The solver is exact to about 1e-7; the bound must not be above the truth.
         return max(solution.bound, 0.0) * (1.0 - 1e-6)

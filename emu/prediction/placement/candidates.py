@@ -149,12 +149,14 @@ def _job_costs(job: Job, times: Floats, cost: JobsCost | None) -> dict[str, Any]
     """Return the fields of core.h; ``times`` hold the releases of jobs."""
     if cost is None:  # the makespan is that of a job of weight 1, released at 0
         return {"weight": np.ones(1), "release": np.zeros(1)}
+
     numbers = {name: number for number, name in enumerate(job.job_names)}
     job_of_task = [numbers[task.job_name] for task in job.tasks]
     release = np.zeros(len(numbers))
     for position, task in enumerate(job.tasks):
         if task.kind == RELEASE:
             release[job_of_task[position]] = times[position, 0]
+
     weights = cost.weights or {}
     return {
         "jobs": len(numbers),

@@ -135,6 +135,7 @@ def _deal_teams(space: Space, teams: Teams) -> Ints | None:
     counts = _count(space, teams)
     if counts is None:
         return None
+
     machines: Ints = np.full(len(space.units), -1, dtype=np.int64)
     surplus: list[int] = []
     orphans: list[int] = []
@@ -149,6 +150,7 @@ def _deal_teams(space: Space, teams: Teams) -> Ints | None:
         machines[mates[:sampler_count]] = machine
         orphans += mates[sampler_count:]
         surplus += [machine] * (sampler_count - len(mates))
+
     machines[orphans] = surplus
     return machines
 
@@ -227,6 +229,7 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
     """
     if (space.free < -space.slack).any():
         return None
+
     samplers = [sampler for team in teams.values() for sampler in team]
     groups = [list(teams), samplers]
     team_units = {*teams, *samplers}
@@ -234,11 +237,13 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
         others_of_kind = [unit for unit in group if unit not in team_units]
         if others_of_kind:
             groups.append(others_of_kind)
+
     packing = Packing(
         demand=space.demand[[group[0] for group in groups]],
         sizes=tuple(map(len, groups)),
         free=space.free + space.slack,
     )
+
     options = [[*_list_options(packing, m)] for m in range(len(space.free))]
     best = _most_pairs(packing.sizes, options)
     if best[0][(0,) * len(groups)] < 0:
@@ -275,6 +280,7 @@ def _largest_counts(
     """
     states = np.zeros(best[0].shape, dtype=bool)
     states[(0,) * states.ndim] = True
+
     rows = []
     for machine_options, (most, rest) in zip(options, pairwise(best), strict=True):
         pairs = int(most[states].max())

@@ -195,6 +195,7 @@ def _walk_in_strides(
     best = np.full(transfers, chain.cost[0])
     if not len(arrays.space.units):  # nothing can move
         return best
+
     for first in range(0, transfers, STRIDE):
         end = min(first + STRIDE, transfers)
         # Which task, which machine, acceptance of every proposal.

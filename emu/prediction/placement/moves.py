@@ -52,6 +52,7 @@ class Neighbour:
         if len({move.destination for move in self.moves}) == 1:
             names = ", ".join(move.process for move in self.moves)
             return f"move {names} to {self.moves[0].destination}"
+
         rest = list(self.moves)
         pairs = []
         while rest:
@@ -62,6 +63,7 @@ class Neighbour:
                 return "; ".join(map(str, self.moves))
             rest.remove(back)
             pairs.append((move.process, back.process))
+
         processes, partners = zip(*pairs, strict=True)
         word = "and" if len(pairs) == 1 else "with"
         return f"swap {', '.join(processes)} {word} {', '.join(partners)}"
@@ -102,6 +104,7 @@ def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
             raise PlacementError(str(error)) from error
         for task in job.units[process]:
             machine_of[task] = position
+
     placement = Placement(tuple(machine_of))
     broken = placement.violations(job, cluster)
     if broken:

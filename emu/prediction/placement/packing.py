@@ -77,6 +77,7 @@ class Packing:
             fit = self.first_fit(order)
             if fit is not None:
                 return fit
+
         states = np.zeros((1, len(sizes)), dtype=np.int64)
         steps: list[tuple[Ints, Ints]] = []
         for position in order:
@@ -105,6 +106,7 @@ class Packing:
         largest = room.max(axis=0, initial=0.0)
         limits = np.isfinite(room).all(axis=0) & (largest > 0)
         shares = self.demand[:, limits] / largest[limits]
+
         counts = np.zeros((len(order), len(self.sizes)), dtype=np.int64)
         for group in np.argsort(-shares.max(axis=1, initial=0.0), kind="stable"):
             demand = self.demand[group]
@@ -118,6 +120,7 @@ class Packing:
                 rest -= count
             if rest:
                 return None
+
         return list(zip(order, map(tuple, counts.tolist()), strict=True))
 
     def reachable(self) -> Ints:
@@ -179,7 +182,9 @@ class ResourceLoad:
 
 
 def resource_loads(
-    job: Job, cluster: Cluster, placement: Placement
+    job: Job,
+    cluster: Cluster,
+    placement: Placement,
 ) -> tuple[ResourceLoad, ...]:
     """Return the load of every machine and resource, machine by machine.
 
@@ -188,6 +193,7 @@ def resource_loads(
     demands = {resource for task in job.tasks for resource in task.demands}
     resources = sorted(demands | set(cluster.resource_names()))
     usage = placement.usage(job, cluster)
+
     return tuple(
         ResourceLoad(
             machine=machine.name,
@@ -235,6 +241,7 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
     for find in (_total_shortfalls, _unit_shortfalls, _packing_shortfalls):
         for resource, shortfall, problem in find(space):
             return InfeasiblePlacement(problem, resource=resource, shortfall=shortfall)
+
     movable = ", ".join(space.resources[number] for number in _list_demands(space))
     return InfeasiblePlacement(
         f"the tasks do not fit the cluster: {movable} bind together, none of them alone"
@@ -302,6 +309,7 @@ def _packing_shortfalls(space: Space) -> _Shortfalls:
         room = (space.free + space.slack)[:, [column]]
         packing = Packing(amounts[:, None], tuple(sizes.tolist()), room)
         most = float((packing.reachable() @ amounts).max())
+
         shortfall = float(demands.sum()) - most
         if shortfall > float(demands.sum()) * 1e-12:
             problem = (

@@ -130,7 +130,10 @@ def best_placement(
         run,
         seed=seed,
         options=SearchOptions(
-            transfers=transfers, iterations=count, policy=rates, cost=cost
+            transfers=transfers,
+            iterations=count,
+            policy=rates,
+            cost=cost,
         ),
         progress=progress,
         known=known,
@@ -296,7 +299,12 @@ def place(
     if name == "best" and profile is not None:
         run = repeat_profile(job, profile)
         return best_placement(
-            job, cluster, run, seed=seed, progress=progress, **options
+            job,
+            cluster,
+            run,
+            seed=seed,
+            progress=progress,
+            **options,
         )
 
     def place_by_policy() -> PlacementResult:

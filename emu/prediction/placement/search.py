@@ -196,6 +196,7 @@ class _Run:
             if machines is None:
                 raise infeasibility(space)
             starts.append(machines)
+
         starts.append(deal_out(space))
         try:
             starts.append(space.machines(place_distdgl(space.job, space.cluster)))
@@ -223,6 +224,7 @@ class _Run:
         """
         if not self.options.exhaustive or not self.space.units:
             return False
+
         table = np.empty((LISTED, len(self.space.units)), np.int16)
         bounds = np.empty(LISTED)
         count = lib.list_all(
@@ -250,6 +252,7 @@ class _Run:
                 chain.cost[:] = makespan
                 chain.best_machines[:] = machines
                 self.history.append((self.proposed, self.best))
+
         self.optimal = count >= 0
         return self.optimal
 

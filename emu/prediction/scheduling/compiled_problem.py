@@ -50,6 +50,7 @@ class JobArrays(SimpleNamespace):
         _check(self)
         route_lengths = np.diff(self.routes["route_start"])
         rows, count = self.tuners["path"].shape
+
         fields |= {
             "tasks": len(self.rounds),
             "edges": len(self.source),
@@ -67,6 +68,7 @@ class JobArrays(SimpleNamespace):
             "tuners": {**self.tuners, "rows": rows, "count": count},
             "speeds": {**self.speeds, "count": len(self.speeds["time"])},
         }
+
         if own is not None:
             fields["own"] = ffi.new_handle(own)
             fields["ask"] = lib.ask_rule
@@ -85,6 +87,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     own = None
     if policy.rates is not None:
         own = OwnRates(job, cluster, policy.rates)
+
     return JobArrays(
         iterations=job.iterations,
         policy=policy.code,

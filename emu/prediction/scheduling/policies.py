@@ -276,7 +276,10 @@ _ROUNDING = 1e-9
 
 
 def check_rates(
-    name: str, flows: Sequence[ActiveFlow], capacity: Mapping[str, float], given: object
+    name: str,
+    flows: Sequence[ActiveFlow],
+    capacity: Mapping[str, float],
+    given: object,
 ) -> list[float]:
     """Return the rates that a rule gave, bytes per second, one per flow.
 

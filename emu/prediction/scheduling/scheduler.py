@@ -202,6 +202,7 @@ class Scheduler:
             if not (math.isfinite(volume) and volume >= 0):
                 flow = self._flow_name(edge, iteration)
                 raise SchedulingError(f"{flow} has {volume} bytes")
+
         if not 0 <= iteration < self._job.iterations:
             raise SchedulingError(self._why_not(task, -1, iteration))
         for edge, volume in volumes.items():
@@ -311,6 +312,7 @@ class Scheduler:
         flow_starts = room.flows[: count + 1].tolist()
         line_starts = room.lines[: count + 1].tolist()
         gate_starts = room.gates[: count + 1].tolist()
+
         tasks = _rows(task_starts[-1], room.task, room.task_iteration)
         flows = _rows(flow_starts[-1], room.flow, room.flow_iteration)
         gate_ends = _rows(gate_starts[-1], gates.task, gates.iteration, gates.start)
@@ -322,6 +324,7 @@ class Scheduler:
             rate=room.rate[:end].copy(),
             since=room.since[:end].copy(),
         )
+
         return [
             Decisions(
                 time=time,

@@ -26,7 +26,9 @@ def means(values: Floats) -> Floats:
 
 
 def longest_paths(
-    layout: Layout, times: Floats, volumes: Floats
+    layout: Layout,
+    times: Floats,
+    volumes: Floats,
 ) -> tuple[Floats, Floats]:
     """Return the longest paths from each task's start and each flow's end.
 
@@ -56,6 +58,7 @@ def longest_paths(
     columns = times.shape[1]
     if times.shape != (tasks, columns) or volumes.shape != (edges, columns):
         raise ValueError(f"times of {times.shape}, volumes of {volumes.shape}")
+
     from_task = np.zeros((tasks, job.iterations))
     after_flow = np.zeros((edges, job.iterations))
     lib.longest_paths(
@@ -131,7 +134,12 @@ class State:
     """
 
     def __init__(
-        self, layout: Layout, after: Floats, *, logged: bool, looks: int = 0
+        self,
+        layout: Layout,
+        after: Floats,
+        *,
+        logged: bool,
+        looks: int = 0,
     ) -> None:
         memory = new_room(lib.room_of_state(layout.c))
         job = layout.job
@@ -227,6 +235,7 @@ def gates_of(job: Job, times: Floats | None) -> Record:
     else:
         # Times of processes are theirs to report: NaN shows where one were read.
         times = np.where(gates[:, None], times, np.nan)
+
     # One call may take in all that is left: every iteration of every gate.
     room = int(np.array(job.rounds)[gates].sum())
     return Record(
@@ -249,6 +258,7 @@ def room_for(tasks: int, edges: int) -> Record:
     lines = 2 * edges + 8 * ROOM
     tasks += ROOM
     edges += ROOM
+
     return Record(
         "Instants",
         room=ROOM,

@@ -234,7 +234,11 @@ class Holders:
         """Copies that died, until the state of the cut comes to them anew."""
 
     def left_of(
-        self, newest: int, first: int, fallen: Iterable[Kill], came: Collection[int]
+        self,
+        newest: int,
+        first: int,
+        fallen: Iterable[Kill],
+        came: Collection[int],
     ) -> int:
         """Return the cut that is left of the newest one after deaths; 0 for none.
 
@@ -264,7 +268,10 @@ class Holders:
 
 
 def time_down(
-    kills: Iterable[Kill], now: Sequence[Kill], died: float, otherwise: float
+    kills: Iterable[Kill],
+    now: Sequence[Kill],
+    died: float,
+    otherwise: float,
 ) -> tuple[float, tuple[Kill, ...]]:
     """Return the seconds for which deaths have a job down, and all kills until then.
 
@@ -284,7 +291,9 @@ def time_down(
 
 
 def kills_after(
-    kills: Iterable[Kill], fallen: Collection[Kill], began: float
+    kills: Iterable[Kill],
+    fallen: Collection[Kill],
+    began: float,
 ) -> tuple[Kill, ...]:
     """Return the kills that are left when a job goes on at a time, ``began``."""
     left = []
@@ -309,7 +318,10 @@ def later(kills: Sequence[Kill], first: int, began: float) -> tuple[Kill, ...]:
 
 
 def _last_cut(
-    schedule: Schedule, rules: Rules, first: int, ran: float
+    schedule: Schedule,
+    rules: Rules,
+    first: int,
+    ran: float,
 ) -> tuple[int, float]:
     """Return the cut that the next attempt begins with, and when it was taken."""
     if not rules.every:

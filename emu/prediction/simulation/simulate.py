@@ -98,7 +98,9 @@ def makespan(
 
 
 def best_policy(
-    problem: Problem, profile: Realization, candidates: Collection[str] = ()
+    problem: Problem,
+    profile: Realization,
+    candidates: Collection[str] = (),
 ) -> str:
     """Return the policy with the smallest makespan on the expected run.
 
@@ -202,6 +204,7 @@ class _Run:
             self.step,
             ffi.NULL if recorder is None else recorder.core,
         )
+
         self.arrays.check()
         if math.isnan(end):
             raise SchedulingError(_describe_stuck(self.problem, state))
@@ -230,6 +233,7 @@ def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
             if port in hops and state.ready[edge] > state.delivered[edge]:
                 name = problem.job.edge_names[edge]
                 waiting.append(f"{name} (iteration {state.delivered[edge]})")
+
         if waiting:
             more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
             times, _ = steps.of(port)
@@ -258,6 +262,7 @@ def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:
             if is_on or (state.started[task] > 0 and not gives_back):
                 iteration = state.started[task] - 1
                 holders.append(f"{tasks[task].name} (iteration {iteration})")
+
         machine = problem.cluster.machines[pool.machine].name
         yield (
             f"{', '.join(takers)} wait for a slot of {pool.name} on {machine}, "

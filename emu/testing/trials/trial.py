@@ -164,7 +164,10 @@ class Forks(Children):
     """Starts node processes in a world, in place of a fork server."""
 
     def __init__(
-        self, world: World, on_end: Callable[[str, int], None], _lost: object
+        self,
+        world: World,
+        on_end: Callable[[str, int], None],
+        _lost: object,
     ) -> None:
         super().__init__(world)
         self._on_end = on_end
@@ -220,7 +223,11 @@ class VirtualLauncher(Launcher):
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start an agent per host."""
         for name in self.hosts:
@@ -282,7 +289,9 @@ class _Log(PosixPath):
 
 
 def run_trial(
-    case: Case, faults: Faults | None = None, observer: Observer | None = None
+    case: Case,
+    faults: Faults | None = None,
+    observer: Observer | None = None,
 ) -> Trial:
     """Run a case once, under these faults; the same again is the same to the byte.
 
@@ -317,7 +326,11 @@ def run_trial(
 
 
 def _carry_out(
-    case: Case, world: World, trial: Trial, log: Path, observer: Observer | None
+    case: Case,
+    world: World,
+    trial: Trial,
+    log: Path,
+    observer: Observer | None,
 ) -> None:
     owners = tasks_with_state_of(case.problem.job)
     plan = CutPlan(owners, case.every, trial.cuts.append, case.start)
@@ -340,6 +353,7 @@ def _carry_out(
             log=log,
             observer=observer,
         )
+
         try:
             trial.run = await coordinator.run()
         except EmulatorError as error:
@@ -378,6 +392,7 @@ class Trials:
     def __post_init__(self) -> None:
         case = self.case
         self.undisturbed = run_trial(self.case)
+
         complaints = [*self.undisturbed.complaints]
         run = self.undisturbed.run
         if run is None:
@@ -388,6 +403,7 @@ class Trials:
             error = run.schedule.makespan - makespan
             if abs(error) > EXACT * max(1.0, makespan):
                 complaints.append(f"its makespan is {error:g} s off the simulated one")
+
         if complaints:
             raise AssertionError(f"without any fault: {'; '.join(complaints)}")
 

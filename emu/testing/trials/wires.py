@@ -278,6 +278,7 @@ class VirtualSocket:
             if self.ended:
                 return 0
             raise BlockingIOError
+
         count = self._network.draws.piece(min(len(view), len(self.came)))
         view[:count] = self.came[:count]
         del self.came[:count]

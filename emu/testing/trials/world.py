@@ -394,7 +394,9 @@ class World:
         return process
 
     async def _live(
-        self, process: VirtualProcess, work: Callable[[], Coroutine[Any, Any, int]]
+        self,
+        process: VirtualProcess,
+        work: Callable[[], Coroutine[Any, Any, int]],
     ) -> int:
         try:
             return await work()
@@ -425,7 +427,9 @@ class World:
     # The end.
 
     def _complain(
-        self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+        self,
+        _loop: asyncio.AbstractEventLoop,
+        context: dict[str, Any],
     ) -> None:
         if self.buried:
             return
