@@ -132,7 +132,7 @@ def _attempt_until_quiet(
 ) -> list[pytest.TestReport]:
     """Return the reports of the last attempt: one that no busy host has failed."""
     reports: list[pytest.TestReport] = []
-    until = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _PATIENCE
     for _ in range(_ATTEMPTS):
         if _ATTEMPT in item.stash:  # undo it, with fixtures that ran beside
             with contextlib.suppress(Exception):
@@ -141,7 +141,7 @@ def _attempt_until_quiet(
             _drop_properties(item)
         item.stash[_ATTEMPT] = _Attempt()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        if not item.stash[_ATTEMPT].busy or time.monotonic() > until:
+        if not item.stash[_ATTEMPT].busy or time.monotonic() > deadline:
             break
 
     return reports

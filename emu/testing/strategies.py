@@ -244,14 +244,14 @@ def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
     names = [machine.name for machine in cluster.machines]
     faults = []
     for _ in range(int(rng.integers(1, 9))):
-        since = float(rng.choice(_CHANGES))
+        start = float(rng.choice(_CHANGES))
         length = float(rng.uniform(0.1, 4.0))
         if rng.random() < 0.5:
             length = float(rng.choice([0.5, 1.0, 3.0]))
         factor = float(rng.choice([0.0, 0.0, 0.5, 1 / 3]))
-        until = math.inf if factor and rng.random() < 0.2 else since + length
+        end = math.inf if factor and rng.random() < 0.2 else start + length
         name = str(rng.choice(names))
-        faults.append(Fault(name, since, until, factor, of_machine=True))
+        faults.append(Fault(name, start, end, factor, of_machine=True))
     return faults
 
 

@@ -91,7 +91,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     hops = list_hops(problem)
     latency = list_latencies(problem)
 
-    def alone(position: int) -> float:
+    def time_alone(position: int) -> float:
         if not hops[position]:
             return 0.0
         return volumes[position] / min(capacity[port] for port in hops[position])
@@ -103,7 +103,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
         paths = [task(number, iteration + 1)]
         for position, edge in enumerate(job.edges):
             if edge.source == number and is_needed(problem, position, iteration):
-                paths.append(alone(position) + flow(position, iteration))
+                paths.append(time_alone(position) + flow(position, iteration))
         return times[number] + max(paths)
 
     @cache
@@ -111,7 +111,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
         edge = job.edges[position]
         path = task(edge.destination, iteration + edge.lag) + latency[position]
         if hops[position] and is_needed(problem, position, iteration + 1):
-            path = max(path, alone(position) + flow(position, iteration + 1))
+            path = max(path, time_alone(position) + flow(position, iteration + 1))
         return path
 
     return {

@@ -245,9 +245,9 @@ def _held_until_freed(
         for position in job.in_edges(task):
             edge = job.edges[position]
             if edge.lag == 0 and edge.source in holds:
-                before = holds[edge.source]
-                takers.add(before.taker)
-                seconds.append(before.seconds + flow_times[position])
+                hold_before = holds[edge.source]
+                takers.add(hold_before.taker)
+                seconds.append(hold_before.seconds + flow_times[position])
         if task in pool_taken:
             holds[task] = _Hold(task, times[task])
         elif len(takers) == 1:

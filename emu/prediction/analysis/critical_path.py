@@ -179,27 +179,27 @@ class _Walk:
         rounds = np.array(self._job.rounds, dtype=np.int64)
         ends = self._schedule.task_end[np.arange(rounds.size), rounds - 1]
         last = int(ends.argmax())
-        after = _Part(task=last, iteration=self._job.rounds[last] - 1)
-        part: _Part | None = after
+        next_part = _Part(task=last, iteration=self._job.rounds[last] - 1)
+        part: _Part | None = next_part
         cursor = self._schedule.length
 
         while part is not None:
             self._walked.add((part.task, part.edge, part.iteration))
             start, end = span(self._schedule, part)
             if cursor - end > self._same:
-                yield _gap(after, end, cursor)
+                yield _gap(next_part, end, cursor)
                 cursor = end
             start = min(start, cursor)
             yield from self._pieces(part, start, cursor)
             cursor = start
-            after = part
+            next_part = part
             if part.edge >= 0:
                 part = self._before_flow(part.edge, part.iteration)
             else:
                 part = self._before_task(part.task, part.iteration)
 
         if cursor > self._same:
-            yield _gap(after, 0.0, cursor)
+            yield _gap(next_part, 0.0, cursor)
 
     def _pieces(self, part: _Part, start: float, end: float) -> Iterator[ChainLink]:
         """Yield the later piece of a part, which only a rule waited for, and the rest.
@@ -272,8 +272,8 @@ class _Walk:
             return last.part
 
         # Without the credit it would have begun with the last of its other inputs.
-        others = (item.time for item in inputs if item.rank < _CREDIT)
-        wanted = max(others, default=0.0)
+        other_times = (item.time for item in inputs if item.rank < _CREDIT)
+        wanted = max(other_times, default=0.0)
         return replace(last.part, cause=Cause.CREDIT, wanted=wanted)
 
     def _inputs(self, task: int, iteration: int) -> Iterator[_Input]:
@@ -456,7 +456,7 @@ def error_budget(
         When the kernel had the first bytes of (edge, iteration), where it shared.
     """
     is_of_kernel = emulated.rates is None
-    others = DelayCause.NETWORK if is_of_kernel else DelayCause.SHARING
+    rest_cause = DelayCause.NETWORK if is_of_kernel else DelayCause.SHARING
     due = np.full_like(emulated.flow_end, np.nan)
     if not is_of_kernel:
         due = fluid_ends(emulated)
@@ -474,11 +474,11 @@ def error_budget(
             end = float(emulated.flow_end[flow])
             delays = divide(float(due[flow]), end, rows.get(flow))
             if flow in first:
-                behind = first[flow] - float(emulated.flow_start[flow])
-                delays = {DelayCause.FIRST_BYTES: max(behind, 0.0)}
+                wait = first[flow] - float(emulated.flow_start[flow])
+                delays = {DelayCause.FIRST_BYTES: max(wait, 0.0)}
             for cause, seconds in delays.items():
                 parts[cause].append(seconds)
-            parts[others].append(drift.seconds - math.fsum(delays.values()))
+            parts[rest_cause].append(drift.seconds - math.fsum(delays.values()))
     return {str(cause): math.fsum(parts[cause]) for cause in DelayCause}
 
 
@@ -528,7 +528,7 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
         return {DelayCause.SHAPING: end - due}
 
     finish, queueing, notice, lag = (float(value) for value in row)
-    behind = min(max(finish, due), end) - due
+    send_delay = min(max(finish, due), end) - due
     causes = {
         DelayCause.CPU: queueing - due,
         DelayCause.CONTROL: notice - max(due, queueing),
@@ -537,12 +537,12 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
 
     # Each takes of what those before it have left; the rest nobody explains.
     delays: dict[DelayCause, float] = {}
-    rest = behind
+    rest = send_delay
     for cause, seconds in causes.items():
         delays[cause] = 0.0
         if math.isfinite(seconds):
             delays[cause] = min(max(seconds, 0.0), rest)
         rest -= delays[cause]
     delays[DelayCause.SHAPING] = rest
-    delays[DelayCause.COPYING] = end - due - behind
+    delays[DelayCause.COPYING] = end - due - send_delay
     return delays

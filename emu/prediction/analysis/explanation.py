@@ -493,9 +493,9 @@ def _with_improvements(
     improvements_then: tuple[Improvement, ...] = ()
     if moves.steps:
         target = moves.steps[-1].run
-        after = simulate(target.problem, target.realization, base.policy)
+        schedule = simulate(target.problem, target.realization, base.policy)
         improvements_then = _rank_changes(
-            target, critical_path(after), machine_changes, stated
+            target, critical_path(schedule), machine_changes, stated
         )
 
     notes = [*explanation.notes]
@@ -550,8 +550,8 @@ def death_rows(schedule: Schedule) -> list[dict[str, Any]]:
     }
     row = {"cause": "deaths", "port": "", "pool": "", "links": 0}
     return [
-        {**row, "what": what, "seconds": seconds}
-        for what, seconds in parts.items()
+        {**row, "what": part, "seconds": seconds}
+        for part, seconds in parts.items()
         if seconds
     ]
 
@@ -566,11 +566,11 @@ def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
 
     rows = []
     for row, seconds in sums.items():
-        cause, what, port, pool = row
+        cause, name, port, pool = row
         rows.append(
             {
                 "cause": str(cause),
-                "what": what,
+                "what": name,
                 "port": port_name(problem, port),
                 "pool": pool,
                 "seconds": seconds,
@@ -597,8 +597,8 @@ def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any
         name = "" if part.cause == ELSEWHERE else kind_name(problem, part.link)
         groups[str(part.cause), name].append(part.seconds)
     rows = [
-        {"cause": cause, "what": what, "seconds": math.fsum(seconds)}
-        for (cause, what), seconds in groups.items()
+        {"cause": cause, "what": name_of_part, "seconds": math.fsum(seconds)}
+        for (cause, name_of_part), seconds in groups.items()
     ]
     return sorted(rows, key=lambda row: -abs(float(row["seconds"])))
 

@@ -259,17 +259,17 @@ def fluid_ends(schedule: Schedule) -> Floats:
 
     # Bytes of a flow that its earlier pieces have carried, by one sum over all flows.
     sizes = np.where(split.goes_on, rate * (split.end - time), 0.0)
-    before = np.cumsum(sizes) - sizes
+    carried = np.cumsum(sizes) - sizes
     first = split.first
-    before -= np.repeat(before[first], np.diff(np.append(first, len(flow))))
-    missing = np.maximum(schedule.flow_bytes.ravel()[flow] - before, 0.0)
+    carried -= np.repeat(carried[first], np.diff(np.append(first, len(flow))))
+    missing = np.maximum(schedule.flow_bytes.ravel()[flow] - carried, 0.0)
 
     has_rate = rate > 0
     arrival = np.full(len(flow), np.inf)
     arrival[has_rate] = time[has_rate] + missing[has_rate] / rate[has_rate]
-    until = np.where(split.goes_on, split.end, np.inf)
+    piece_end = np.where(split.goes_on, split.end, np.inf)
     # Rounding of a long sum must not push the end into the next piece, or out of all.
-    places = np.flatnonzero(arrival <= until + 1e-9 * np.abs(time))
+    places = np.flatnonzero(arrival <= piece_end + 1e-9 * np.abs(time))
     places = places[np.isfinite(arrival[places])][::-1]  # the earliest piece wins
     ends.ravel()[flow[places]] = arrival[places]
     return ends
@@ -290,10 +290,10 @@ def fluid_bytes(split: Pieces) -> Floats:
 def changes_of(split: Pieces) -> tuple[Ints, Floats, Floats]:
     """Return edge, time and change of rate, of every row and of every flow's end."""
     rate = split.rates.rate
-    before = np.roll(rate, 1)
-    before[split.first] = 0.0
-    change = np.empty_like(before)
-    change[split.order] = rate - before
+    last_rate = np.roll(rate, 1)
+    last_rate[split.first] = 0.0
+    change = np.empty_like(last_rate)
+    change[split.order] = rate - last_rate
 
     last = np.flatnonzero(~split.goes_on)
     edge = np.append(split.history.edge, split.rates.edge[last])
@@ -361,12 +361,12 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     peak_time = np.zeros(ports)
     rows = max(_BLOCK // max(ports, 1), 1)
     for first in range(0, begin.size, rows):
-        since, until = np.searchsorted(instant, [first, first + rows])
-        row = instant[since:until] - first
+        start, end = np.searchsorted(instant, [first, first + rows])
+        row = instant[start:end] - first
         sums = np.zeros((int(row[-1]) + 1) * columns)
         for port in crossed:
-            cell = row * columns + port[path[since:until]]
-            sums += np.bincount(cell, change[since:until], sums.size)
+            cell = row * columns + port[path[start:end]]
+            sums += np.bincount(cell, change[start:end], sums.size)
 
         loads = level + np.cumsum(sums.reshape(-1, columns)[:, :ports], axis=0)
         worst = np.argmax(loads, axis=0)

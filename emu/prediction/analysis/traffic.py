@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from emu.prediction.scheduling.compiled_problem import Floats, Ints
     from emu.problem import Problem
 
     Packets = NDArray[np.void]
-    Integers = NDArray[np.int64]
 
 _DIRECTION = [
     ("source", "<u2"),
@@ -50,7 +50,7 @@ class Traffic:
     """Rows of `PACKET`, by time."""
     machines: tuple[str, ...]
     """Names, by number."""
-    nics: NDArray[np.float64]
+    nics: Floats
     """Bytes of payload per second out of and into every machine, shape (2,
     machines)."""
     programs: tuple[str, ...]
@@ -59,7 +59,7 @@ class Traffic:
     """Rows of `OWNER`; ports that were never seen in use are missing."""
 
 
-def count_bytes(packets: Packets, machines: int) -> Integers:
+def count_bytes(packets: Packets, machines: int) -> Ints:
     """Return the bytes that each machine sent to each, shape (machines, machines)."""
     pair = packets["source"].astype(np.int64) * machines + packets["destination"]
     sums = np.bincount(pair, packets["bytes"], minlength=machines * machines)
@@ -67,11 +67,11 @@ def count_bytes(packets: Packets, machines: int) -> Integers:
 
 
 def nic_rates(
-    nics: NDArray[np.float64],
+    nics: Floats,
     changes: Sequence[tuple[float, int, float, float]],
     seconds: float,
     bins: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the mean rate of every NIC over time, shape (2, machines, bins).
 
     Parameters
@@ -99,9 +99,9 @@ def nic_rates(
 
 def nic_use(
     packets: Packets,
-    rates: NDArray[np.float64],
+    rates: Floats,
     seconds: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the share of every NIC that was used over time.
 
     Parameters
@@ -115,7 +115,7 @@ def nic_use(
 
     Returns
     -------
-    NDArray[np.float64]
+    Floats
         Shares, shape (2, machines, bins). Bursts may be above 1.
     """
     _, machines, bins = rates.shape
@@ -126,13 +126,13 @@ def nic_use(
     for end in ("source", "destination"):
         cell = packets[end].astype(np.int64) * bins + bin_of_packet
         volumes.append(np.bincount(cell, packets["bytes"], machines * bins))
-    use: NDArray[np.float64] = np.reshape(volumes, rates.shape) / (rates * length)
+    use: Floats = np.reshape(volumes, rates.shape) / (rates * length)
     return use
 
 
-def _end_code(rows: NDArray[np.void], end: str) -> Integers:
+def _end_code(rows: NDArray[np.void], end: str) -> Ints:
     """Return machine and port of one end of a connection as one number."""
-    code: Integers = rows[end].astype(np.int64) << 16 | rows[f"{end}_port"]
+    code: Ints = rows[end].astype(np.int64) << 16 | rows[f"{end}_port"]
     return code
 
 
@@ -169,7 +169,7 @@ def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
     return found[np.argsort(found["first"], kind="stable")]
 
 
-def answer_times(found: NDArray[np.void]) -> NDArray[np.float64]:
+def answer_times(found: NDArray[np.void]) -> Floats:
     """Return seconds from each message's end until its connection's next came back.
 
     NaN where the next went the same way, or there was none. ``found`` is by time, as
@@ -222,15 +222,15 @@ def meetings(
         source, destination, port, destination_port = directions[number].tolist()
         leaf = leaf_of(port, destination_port)
         for queue in (("out", source, leaf), ("in", destination, leaf)):
-            before = newest.get(queue)
-            if before is not None and last[before] > first[number]:
-                pairs.add((int(directions[before]["source_port"]), port))
-            if before is None or last[before] < last[number]:
+            holder = newest.get(queue)
+            if holder is not None and last[holder] > first[number]:
+                pairs.add((int(directions[holder]["source_port"]), port))
+            if holder is None or last[holder] < last[number]:
                 newest[queue] = number
     return sorted(pairs)
 
 
-def name_matrix(matrix: Integers, names: Sequence[str]) -> dict[str, dict[str, int]]:
+def name_matrix(matrix: Ints, names: Sequence[str]) -> dict[str, dict[str, int]]:
     """Return a matrix of bytes by the names of sender and receiver."""
     return {
         source: dict(zip(names, row.tolist(), strict=True))

@@ -13,11 +13,11 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import NodeLost, SchedulingError
 from emu.prediction.analysis.critical_path import Cause, CriticalPath
 from emu.prediction.scheduling import list_rules
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation.simulate import makespan
 from emu.problem import Edge, Job, Placement, Problem, Realization
 from emu.problem.workloads import RELEASE, window_of
@@ -176,7 +176,7 @@ def _seconds(base: Change, change: Change) -> float:
     return float(_link_seconds(base)[[*change.rows]].max())
 
 
-def _link_seconds(base: Change) -> NDArray[np.float64]:
+def _link_seconds(base: Change) -> Floats:
     """Return for how long each link is busy with all bytes that cross it."""
     load = np.zeros(len(base.problem.capacities))
     sizes = base.realization.volumes.sum(axis=1)
@@ -219,10 +219,10 @@ def _scale(
 def _both(base: Change, first: Change, second: Change) -> Change:
     """Return two changes at once; one of two kinds has the edits of both."""
     names = [c.what.removesuffix(" twice as fast") for c in (first, second)]
-    what = f"{' and '.join(names)} twice as fast"
+    words = f"{' and '.join(names)} twice as fast"
     rows = sorted({*first.rows, *second.rows})
     if first.kind == second.kind:
-        return _scale(base, first.kind, what, rows, first.factor)
+        return _scale(base, first.kind, words, rows, first.factor)
 
     network = first if first.kind == "network" else second
     compute = second if first.kind == "network" else first
@@ -232,7 +232,7 @@ def _both(base: Change, first: Change, second: Change) -> Change:
     return replace(
         network,
         kind="pair",
-        what=what,
+        what=words,
         edit=edit,
         realization=compute.realization,
     )
@@ -260,10 +260,10 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
     cluster = base.problem.cluster
     if cluster.changes or cluster.speed_changes:
-        still = replace(cluster, changes=(), speed_changes=())
-        variant = replace(base.problem, cluster=still)
-        what = "no events and failures"
-        yield replace(base, kind="events", what=what, problem=variant)
+        steady = replace(cluster, changes=(), speed_changes=())
+        variant = replace(base.problem, cluster=steady)
+        words = "no events and failures"
+        yield replace(base, kind="events", what=words, problem=variant)
 
 
 def span(run: Change) -> float:
@@ -309,19 +309,19 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     for name, ports in choices:
         if ports & used:
             for factor, word in _CAPACITY:
-                what = f"{name} {word}"
-                yield _scale(base, "network", what, sorted(ports), factor)
+                words = f"{name} {word}"
+                yield _scale(base, "network", words, sorted(ports), factor)
 
 
 def _latency(base: Change) -> Iterator[Change]:
     if not base.problem.latencies.any():
         return
-    for factor, what in ((0.5, "half of all latencies"), (0.0, "no latency")):
+    for factor, words in ((0.5, "half of all latencies"), (0.0, "no latency")):
         cluster = base.problem.cluster.with_latencies(factor)
         yield replace(
             base,
             kind="latency",
-            what=what,
+            what=words,
             problem=replace(base.problem, cluster=cluster),
             factor=factor,
         )

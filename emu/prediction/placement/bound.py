@@ -122,14 +122,14 @@ class _PortProgram:
         parts_of_units = slice(self._part(0, 0), self._part(self.units, 0))
         upper = np.full(self.columns, np.inf)
         upper[parts_of_units] = 1.0
-        whole = np.zeros(self.columns, dtype=bool)
-        whole[parts_of_units] = bool(nodes or seconds)
+        is_whole = np.zeros(self.columns, dtype=bool)
+        is_whole[parts_of_units] = bool(nodes or seconds)
         costs = np.zeros(self.columns)
         costs[_TIME] = 1.0
         solution = minimise(
             costs,
             upper,
-            whole,
+            is_whole,
             self.rows,
             nodes=nodes,
             seconds=seconds,
@@ -143,10 +143,10 @@ class _PortProgram:
         for position, edge in enumerate(self.between):
             ends = self.ends[edge].tolist()
             for machine, direction in sides:
-                near = self._part(ends[direction], machine)
-                far = self._part(ends[1 - direction], machine)
+                inner = self._part(ends[direction], machine)
+                outer = self._part(ends[1 - direction], machine)
                 crossing = self._crossing(position, machine, direction)
-                self._bound([(near, 1.0), (far, -1.0), (crossing, -1.0)], 0.0)
+                self._bound([(inner, 1.0), (outer, -1.0), (crossing, -1.0)], 0.0)
 
     def _bound_ports(self) -> None:
         for machine, direction in product(range(self.machines), (0, 1)):
@@ -169,15 +169,15 @@ class _PortProgram:
         constant = 0.0
         sides = [direction, 1 - direction]
         for edge in np.flatnonzero(self.sent > 0).tolist():
-            near, far = self.ends[edge, sides].tolist()
-            near_fixed, far_fixed = self.fixed[edge, sides].tolist()
+            inner, outer = self.ends[edge, sides].tolist()
+            inner_fixed, outer_fixed = self.fixed[edge, sides].tolist()
             volume = float(self.sent[edge])
-            if near >= 0 and far < 0 and far_fixed != machine:
-                terms.append((self._part(near, machine), volume))
-            elif near < 0 and near_fixed == machine:
-                if far >= 0:
-                    terms.append((self._part(far, machine), -volume))
-                if far >= 0 or far_fixed != machine:
+            if inner >= 0 and outer < 0 and outer_fixed != machine:
+                terms.append((self._part(inner, machine), volume))
+            elif inner < 0 and inner_fixed == machine:
+                if outer >= 0:
+                    terms.append((self._part(outer, machine), -volume))
+                if outer >= 0 or outer_fixed != machine:
                     constant += volume
 
         scaled = [(column, volume / capacity) for column, volume in terms]

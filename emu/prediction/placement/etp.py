@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement
 from emu.prediction.core import Record, lib, pointer, structure
@@ -21,7 +20,7 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
-from emu.prediction.scheduling.compiled_problem import Ints
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Profile
 
 # The Markov chain of ETP (Algorithm 3), walked in C: one call takes many proposals. The
@@ -190,7 +189,7 @@ def _walk_in_strides(
     rng: np.random.Generator,
     transfers: int,
     progress: Callable[[int, int, float], None] | None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the best makespan after every proposal."""
     best = np.full(transfers, chain.cost[0])
     if not len(arrays.space.units):  # nothing can move

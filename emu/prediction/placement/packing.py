@@ -156,8 +156,8 @@ class Packing:
             pointer(marks), count, pointer(origin), pointer(addition),
         )  # fmt: skip
         counts = options[addition[:new]]
-        before = origin[:new].astype(np.int64)
-        return states[before] + counts, (before, counts)
+        origins = origin[:new].astype(np.int64)
+        return states[origins] + counts, (origins, counts)
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.
@@ -342,7 +342,7 @@ class Solution(NamedTuple):
 def minimise(
     costs: Floats,
     upper: Floats,
-    whole: NDArray[np.bool_],
+    is_whole: NDArray[np.bool_],
     rows: Iterable[Row],
     *,
     nodes: int = 0,
@@ -354,7 +354,7 @@ def minimise(
     ----------
     costs, upper
         Shape (variables,).
-    whole
+    is_whole
         True for variables that are whole numbers, same shape.
     nodes, seconds
         Limits on branching, each 0 for no limit of this kind.
@@ -384,9 +384,9 @@ def minimise(
     model.col_lower_ = np.zeros(len(costs))
     model.row_lower_ = np.array([row.least for row in rows])
     model.row_upper_ = np.array([row.most for row in rows])
-    if whole.any():
+    if is_whole.any():
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
-        model.integrality_ = [kinds[is_whole] for is_whole in whole.tolist()]
+        model.integrality_ = [kinds[flag] for flag in is_whole.tolist()]
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
     matrix.start_ = np.cumsum([0, *(len(row.columns) for row in rows)])
@@ -398,9 +398,9 @@ def minimise(
 
     solver.run()
     info = solver.getInfo()
-    bound = info.mip_dual_bound if whole.any() else info.objective_function_value
+    bound = info.mip_dual_bound if is_whole.any() else info.objective_function_value
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         # What has no x at all is bounded by +inf, which is of no use to anybody.
-        is_known = whole.any() and bound < np.inf
+        is_known = is_whole.any() and bound < np.inf
         return Solution(None, bound if is_known else -np.inf)
     return Solution(np.array(solver.getSolution().col_value), bound)

@@ -124,19 +124,19 @@ def search_run(
     ValueError
         The realization does not fit the job, or there is no such rate policy.
     """
-    # Apart first: where a pool is unlimited, who shares it need not stand together.
-    apart = Space(job, cluster, apart=True)
-    run = _Run(apart, drawn, options, walk_generator(seed))
+    # Separate first: where a pool is unlimited, who shares it need not stand together.
+    separate = Space(job, cluster, apart=True)
+    run = _Run(separate, drawn, options, walk_generator(seed))
     run.begin(known)
     is_listed = run.exhaust()
     if not (run.optimal or (is_listed and run.best < np.inf)):
         # Too many to list, or none ends: where processes share slots, the walk is over
         # teams of them, since most moves of one alone leave a pool in debt.
-        together = Space(job, cluster)
-        has_fewer_units = len(together.units) < len(apart.units)
-        order = [*range(len(together.free))]
-        if has_fewer_units and fill(together, order) is not None:
-            run = _Run(together, drawn, options, walk_generator(seed))
+        joined = Space(job, cluster)
+        has_fewer_units = len(joined.units) < len(separate.units)
+        order = [*range(len(joined.free))]
+        if has_fewer_units and fill(joined, order) is not None:
+            run = _Run(joined, drawn, options, walk_generator(seed))
             run.begin(known)
         run.anneal(progress)
 

@@ -137,8 +137,8 @@ class Scheduler:
         problem: Problem,
         policy: str,
         profile: Profile | None = None,
-        holds: NDArray[np.float64] | None = None,
-        times: NDArray[np.float64] | None = None,
+        holds: Floats | None = None,
+        times: Floats | None = None,
     ) -> None:
         rule = rate_policy(policy)
         job = problem.job
@@ -368,8 +368,8 @@ class Scheduler:
             return float(self.volumes[edge, iteration])
         # Flows of a group share a service clock; `base` is where it stood at the start.
         fluid = state.c.fluid[self._layout.group[edge]]
-        ahead = fluid.rate * max(0.0, time - fluid.since)
-        progress = fluid.service + ahead - state.base[edge]
+        gain = fluid.rate * max(0.0, time - fluid.since)
+        progress = fluid.service + gain - state.base[edge]
         return min(float(progress), float(self.volumes[edge, iteration]))
 
     @property

@@ -196,11 +196,11 @@ class State:
         total = self.looks + looks
         if self._tunings.size and total > len(self.log.quotas):
             # Twice as much each time: copying stays in proportion to what is kept.
-            more = np.zeros((2 * total, self._tunings.size), np.int64)
-            more[: len(self.log.quotas)] = self.log.quotas
-            self.log.quotas = more
-            self.c.log.quotas = pointer(more)
-            self.c.log.tuning_room = len(more)
+            larger = np.zeros((2 * total, self._tunings.size), np.int64)
+            larger[: len(self.log.quotas)] = self.log.quotas
+            self.log.quotas = larger
+            self.c.log.quotas = pointer(larger)
+            self.c.log.tuning_room = len(larger)
 
     @property
     def queued(self) -> list[int]:

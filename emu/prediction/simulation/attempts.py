@@ -331,8 +331,8 @@ def _last_cut(
     rest = min(schedule.problem.job.rounds[task] for task in rules.keepers)
     newest = (first + rest - 1) // rules.every * rules.every
     for cut in range(newest, first, -rules.every):
-        whole = cut - first + rules.missed
+        counting = cut - first + rules.missed
         # At the instant of the kill itself nothing begins any more.
-        if whole < rest and arrivals[whole] < ran:
+        if counting < rest and arrivals[counting] < ran:
             return cut, float(starts[cut - first])
     return first, 0.0

@@ -235,10 +235,10 @@ def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
                 waiting.append(f"{name} (iteration {state.delivered[edge]})")
 
         if waiting:
-            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            rest = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
             times, _ = steps.of(port)
             yield (
-                f"{', '.join(waiting[:3])}{more} wait for "
+                f"{', '.join(waiting[:3])}{rest} wait for "
                 f"{problem.links[port].name}, which carries nothing from "
                 f"{times[-1]:g} s on: write for how long (events, for)"
             )
