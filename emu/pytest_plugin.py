@@ -79,6 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     """Carry the marked scenario out; return the run, and keep it if the test fails."""
+    # Imported late, as below: pytest loads this plugin for tests of others, too.
     import emu
     from emu.errors import DataError, PlacementError, ScenarioError
 

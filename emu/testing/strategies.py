@@ -222,7 +222,7 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     With ``cuts`` some of them are cut, until a later change or the last.
     """
     names = [link.name for link in cluster.links]
-    if not names:
+    if not names:  # no machine has a NIC, and nothing joins them
         return replace(cluster, changes=())
     pairs = {(float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6)}
 

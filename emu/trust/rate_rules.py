@@ -154,6 +154,7 @@ def water_fill(
             total = sum(weights[id(flow)] for flow in over(port, rising))
             steps.append((max(free, 0.0) / total, port))
 
+        # The link that is full first; of equal ones the first by name.
         level, full_port = min(steps)
         for flow in over(full_port, rising):
             flow.rate = level * weights[id(flow)]
@@ -346,6 +347,7 @@ def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
     for coflow in sorted(coflows(flows), key=turn):
         rest = {p: capacity_left(p, flows, capacity) for p in ports_of(coflow)}
         if all(room > 0 for room in rest.values()):
+            # MADD: none of its flows ends before the one that takes longest.
             slowest = bottleneck(coflow, rest)
             for flow in coflow:
                 flow.rate = flow.left / slowest
@@ -370,6 +372,7 @@ def sincronia(flows: list[Flow], capacity: Capacities) -> None:
                 needs[port] = round_to_32_bits(size / room)
         port = max(needs, key=needs.__getitem__, default="")
 
+        # Select: of those on the fullest port the one of least weight per byte.
         candidates = []
         if needs.get(port):
             candidates = [coflow for coflow in left if bytes_over(port, coflow) > 0]
@@ -381,6 +384,7 @@ def sincronia(flows: list[Flow], capacity: Capacities) -> None:
             least = min(rounded)
             ranked = zip(candidates, rounded, strict=True)
             *_, last = [coflow for coflow, ratio in ranked if ratio == least]
+        # Scale: the others there weigh less by their part of what it has there.
         for coflow in candidates:
             part = bytes_over(port, coflow) / bytes_over(port, last)
             weight = weights[id(coflow)] - weights[id(last)] * part

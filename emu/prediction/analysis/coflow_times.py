@@ -85,7 +85,7 @@ def _times_alone(schedule: Schedule, flows: Ints, coflow: Ints, count: int) -> F
     size = np.repeat(schedule.flow_bytes[edge, iteration], hop_counts)
     capacities = np.array([link.capacity for link in schedule.problem.links])
 
-    # One code per coflow and link that it crosses.
+    # One code per coflow and link that it crosses: its bytes there are one sum.
     codes, code_of = np.unique(
         np.repeat(coflow, hop_counts) * len(capacities) + link, return_inverse=True
     )

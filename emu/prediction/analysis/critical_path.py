@@ -268,7 +268,7 @@ class _Walk:
 
         latest = [item for item in inputs if item.time >= ready - self._same]
         last = min(latest, key=attrgetter("rank"))
-        if last.rank < _CREDIT:
+        if last.rank < _CREDIT:  # it waited for more than a credit
             return last.part
 
         # Without the credit it would have begun with the last of its other inputs.

@@ -164,6 +164,7 @@ class _MoveOrder:
         self._space = Space(problem.job, problem.cluster, apart=True)
         self._present = self._space.machines(problem.placement)
         self._left = affordable(problem.job, base.policy, FLOWS, MOST_TRIED)
+        #: Placement -> makespan: groups overlap, and lead to the same ones.
         self._known: dict[Placement, float] = {}
         self._teams = [
             frozenset((hub, *units)) for hub, units in hub_followers(self._space)
@@ -244,6 +245,7 @@ class _MoveOrder:
         """Return groups that may move at once: teams, units, pairs where few are."""
         groups = [team & units for team in self._teams if team & units]
         groups += [frozenset([unit]) for unit in sorted(units)]
+        # A swap may pay where neither of its moves does, but pairs are many.
         pairs = len(units) * (len(units) - 1) // 2
         if pairs <= self._left // max(len(units), 1):
             groups += [frozenset(pair) for pair in combinations(sorted(units), 2)]

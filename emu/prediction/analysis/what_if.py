@@ -253,7 +253,7 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     yield from _compute(base, chain)
     yield from _bytes(base, chain)
 
-    for policy in list_rules(base.policy):
+    for policy in list_rules(base.policy):  # each once, whatever its names
         yield replace(base, kind="policy", what=f"rates by {policy}", policy=policy)
     yield from _window(base)
     yield from _slots(base, chain)

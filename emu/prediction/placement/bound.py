@@ -146,6 +146,7 @@ class _PortProgram:
                 inner = self._part(ends[direction], machine)
                 outer = self._part(ends[1 - direction], machine)
                 crossing = self._crossing(position, machine, direction)
+                # The part that stands here without its partner has to cross.
                 self._bound([(inner, 1.0), (outer, -1.0), (crossing, -1.0)], 0.0)
 
     def _bound_ports(self) -> None:
@@ -175,7 +176,7 @@ class _PortProgram:
             if inner >= 0 and outer < 0 and outer_fixed != machine:
                 terms.append((self._part(inner, machine), volume))
             elif inner < 0 and inner_fixed == machine:
-                if outer >= 0:
+                if outer >= 0:  # the part of its partner that stands here, too, stays
                     terms.append((self._part(outer, machine), -volume))
                 if outer >= 0 or outer_fixed != machine:
                     constant += volume

@@ -65,6 +65,7 @@ def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
             count += 1
     room = space.free + space.slack
     for machine, resource in np.argwhere(np.isfinite(room)).tolist():
+        # As shares of the capacity: tolerances of the solver are absolute.
         capacity = float(space.capacity[machine, resource]) or 1.0
         columns = [unit * machines + machine for unit in range(units)]
         shares = (space.demand[:, resource] / capacity).tolist()

@@ -202,6 +202,7 @@ class _Automorphisms:
                 source=image.get(edge.source, edge.source),
                 destination=image.get(edge.destination, edge.destination),
             )
+            # Of two edges between the same tasks either might be the image.
             if edge.channel or key not in self.edge_at or key in self.twice:
                 return False
             twin = self.edge_at[key]

@@ -103,6 +103,7 @@ class Packing:
         None where this finds no room, which need not mean that there is none.
         """
         room = self.free[order].astype(np.float64)
+        # Groups go by the largest share that an item has of the roomiest bin.
         largest = room.max(axis=0, initial=0.0)
         limits = np.isfinite(room).all(axis=0) & (largest > 0)
         shares = self.demand[:, limits] / largest[limits]

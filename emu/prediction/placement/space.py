@@ -152,6 +152,7 @@ class Space:
                 continue
             tasks = [self.job.tasks[task] for task in self.units[group[0]].tasks]
             key: object = group
+            # Tasks with slots are groups of their own: packing sees no difference.
             if any(task.takes for task in tasks):
                 kinds = tuple(task.kind for task in tasks)
                 key = (kinds, *demand.tolist())
@@ -177,6 +178,7 @@ class Space:
 
     def machines(self, placement: Placement) -> Ints:
         """Return the machine of every unit under ``placement``, shape (units,)."""
+        # Tasks of a unit stand together: the first tells where all do.
         machines = [placement.machine_of[unit.tasks[0]] for unit in self.units]
         return np.array(machines, dtype=np.int64)
 

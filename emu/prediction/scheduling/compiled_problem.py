@@ -70,6 +70,7 @@ class JobArrays(SimpleNamespace):
         }
 
         if own is not None:
+            # `structure` keeps the handle alive: else the core's would dangle.
             fields["own"] = ffi.new_handle(own)
             fields["ask"] = lib.ask_rule
         self.core = structure("JobArrays", **fields)
@@ -117,6 +118,7 @@ def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
     destination = _ints(edge.destination for edge in edges)
     rank = _ints(job.edge_ranks)
 
+    # An array that is empty is NULL to the core, which then looks nothing up.
     owner = _ints(())
     if by_job:
         jobs = _numbered(job.job_names)
@@ -165,6 +167,7 @@ def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
         pools |= {task.takes, task.gives_back}
     numbers = _numbered(sorted(pools - {""}))
 
+    # -1 stands where a machine does not limit a pool.
     slots = np.full((len(cluster.machines), len(numbers)), -1, dtype=np.int64)
     for row, machine in zip(slots, cluster.machines, strict=True):
         for name, count in slots_on(machine, job).items():
@@ -185,6 +188,7 @@ def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, NDArray[Any]
     for column, tuner in enumerate(tuners):
         path[: len(tuner.path), column] = tuner.path
 
+    # The core numbers pools machine by machine, as the entries of `slots`.
     firsts = [tuner.machine * len(numbers) for tuner in tuners]
     tuned = [numbers[tuner.pool] for tuner in tuners]
     watched = [numbers[tuner.watched] for tuner in tuners]

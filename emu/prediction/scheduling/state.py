@@ -150,6 +150,8 @@ class State:
         def times(rows: int, *, is_kept: bool) -> Floats:
             return np.full((rows, columns) if is_kept else (0, 0), np.nan)
 
+        # Rates by fifo go by when flows were ready, latencies by when they were served:
+        # the core reads these two itself, whatever else is kept.
         self.log = Record(
             "Log",
             task_start=times(tasks, is_kept=logged),

@@ -206,7 +206,7 @@ class _Run:
         )
 
         self.arrays.check()
-        if math.isnan(end):
+        if math.isnan(end):  # C raises nothing: so it says that tasks are left
             raise SchedulingError(_describe_stuck(self.problem, state))
         return float(end), state
 
