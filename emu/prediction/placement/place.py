@@ -141,14 +141,9 @@ def best_placement(
     if outcome.optimal and count == job.iterations:
         return outcome
 
-    finalists = [outcome.placement, *known]
     walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
-    with suppress(PlacementError):  # its first placement waits for slots forever
-        result = search_etp(job, cluster, profile, seed=seed, options=walk)
-        finalists += [result.placement, place_ifs(job, cluster, walk_generator(seed))]
-    with suppress(PlacementError):  # no workers with samplers
-        finalists.append(place_distdgl(job, cluster))
-
+    rivals = _other_finalists(job, cluster, profile, seed, walk)
+    finalists = [outcome.placement, *known, *rivals]
     short_runs = Candidates(Space(short, cluster), run, rates, cost)
     judge = short_runs
     if len(finalists) * len(job.edges) * job.iterations <= _WHOLE_RUNS:
@@ -157,6 +152,23 @@ def best_placement(
     if best is None or best == outcome.placement:
         return outcome
     return replace(outcome, placement=best, makespan=_judge(short_runs, best))
+
+
+def _other_finalists(
+    job: Job,
+    cluster: Cluster,
+    profile: Profile,
+    seed: int,
+    walk: EtpOptions,
+) -> list[Placement]:
+    """Return the placements of ETP, IFS and DistDGL, where there are any."""
+    finalists = []
+    with suppress(PlacementError):  # its first placement waits for slots forever
+        result = search_etp(job, cluster, profile, seed=seed, options=walk)
+        finalists += [result.placement, place_ifs(job, cluster, walk_generator(seed))]
+    with suppress(PlacementError):  # no workers with samplers
+        finalists.append(place_distdgl(job, cluster))
+    return finalists
 
 
 def _best_of(placements: Iterable[Placement], judge: Candidates) -> Placement | None:

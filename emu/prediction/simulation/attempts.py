@@ -142,13 +142,7 @@ def attempts(
 
         kill = due.now[0]
         error = _describe(kill, schedule, first, began, ran)
-        if len(deaths) == rules.restarts:
-            text = _RESTARTS if rules.restarts else _NO_RESTART
-            raise NodeLost(error + text.format(rules.restarts))
-        # After a crash a run of several jobs begins all of them again.
-        if len(job.job_names) > 1 and kill.processes:
-            raise ScenarioError(f"{error}: {_SEVERAL}")
-
+        _check_restart(error, kill, job, rules, len(deaths))
         holders = holders or Holders(job)
         newest, cut_time = _last_cut(schedule, rules, first, ran)
         coming = [kill for kill in kills if kill not in due.idle]
@@ -173,6 +167,22 @@ def attempts(
         first = cut
         began = began + ran + pause
         kills = kills_after(coming, fallen, began)
+
+
+def _check_restart(
+    error: str,
+    kill: Kill,
+    job: Job,
+    rules: Rules,
+    restarts: int,
+) -> None:
+    """Raise NodeLost or ScenarioError unless the job may begin again."""
+    if restarts == rules.restarts:
+        text = _RESTARTS if rules.restarts else _NO_RESTART
+        raise NodeLost(error + text.format(rules.restarts))
+    # After a crash a run of several jobs begins all of them again.
+    if len(job.job_names) > 1 and kill.processes:
+        raise ScenarioError(f"{error}: {_SEVERAL}")
 
 
 def _describe(
