@@ -212,7 +212,9 @@ def run(
 
 
 def _carry_out(
-    scenario: Scenario, directory: RunDirectory, packets: Packets | None
+    scenario: Scenario,
+    directory: RunDirectory,
+    packets: Packets | None,
 ) -> None:
     """Run a scenario, and send its packets where they are a witness."""
     from emu.experiment import run_experiment  # noqa: PLC0415
@@ -369,7 +371,10 @@ def audit(
 
 
 def _packets(
-    name: str, found: str | None, without: str | None, of: tuple[str | None, str | None]
+    name: str,
+    found: str | None,
+    without: str | None,
+    of: tuple[str | None, str | None],
 ) -> Packets | None:
     """Return queues and TCP of packets as they are stated; None where there are none.
 

@@ -46,7 +46,12 @@ class ScenarioError(EmulatorError):
     exit_code = 2
 
     def __init__(
-        self, problem: str, *, file: str = "", line: int = 0, key: str = ""
+        self,
+        problem: str,
+        *,
+        file: str = "",
+        line: int = 0,
+        key: str = "",
     ) -> None:
         self.problem = problem
         self.file = file

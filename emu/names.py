@@ -32,15 +32,18 @@ def file_part(text: str) -> str:
 
     Letters, digits, dot, dash and underscore stay; at most 100 of them.
     """
-    letters = "".join(c if c.isalnum() or c in "-._" else "_" for c in text)
+    letters = [c if c.isalnum() or c in "-._" else "_" for c in text]
+    name = "".join(letters).lstrip(".")
     encoding = sys.getfilesystemencoding()  # ASCII, where the locale is no UTF-8
-    raw = letters.lstrip(".").encode(encoding, "replace").replace(b"?", b"_")[:100]
-    return raw.decode(encoding, errors="ignore") or "_"
+    encoded = name.encode(encoding, "replace").replace(b"?", b"_")
+    # A cut may go through a letter of several bytes: that one is dropped.
+    return encoded[:100].decode(encoding, errors="ignore") or "_"
 
 
 def for_terminal(text: str) -> str:
     """Return the text with its lines, and without control sequences."""
-    return "\n".join(printable(line, limit=len(line) * 10) for line in text.split("\n"))
+    lines = [printable(line, limit=len(line) * 10) for line in text.split("\n")]
+    return "\n".join(lines)
 
 
 def printable(text: str, limit: int = SHOWN) -> str:
@@ -48,10 +51,12 @@ def printable(text: str, limit: int = SHOWN) -> str:
 
     What is not printable is written as Python would; ``limit`` is in characters.
     """
-    text_shown = "".join(
+    shown = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
-    return text_shown if len(text_shown) <= limit else f"{text_shown[: limit - 3]}..."
+    if len(shown) <= limit:
+        return shown
+    return f"{shown[: limit - 3]}..."
 
 
 def for_script(text: str) -> str:
@@ -65,15 +70,17 @@ def for_label(text: str) -> str:
 
 
 def html_table(
-    title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
 ) -> str:
     """Return a title and a table of HTML below it."""
     from html import escape  # noqa: PLC0415 - emu --help does without
 
     def line(tag: str, cells: Sequence[object]) -> str:
-        inside = "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells)
-        return f"<tr>{inside}</tr>"
+        elements = [f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells]
+        return f"<tr>{''.join(elements)}</tr>"
 
-    body = "".join(line("td", row) for row in rows)
     head = f"<thead>{line('th', columns)}</thead>" if columns else ""
+    body = "".join(line("td", row) for row in rows)
     return f"<p>{escape(title)}</p><table>{head}<tbody>{body}</tbody></table>"

@@ -79,6 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     """Carry the marked scenario out; return the run, and keep it if the test fails."""
+    # Imported late, as below: pytest loads this plugin for tests of others, too.
     import emu
     from emu.errors import DataError, PlacementError, ScenarioError
 
@@ -88,22 +89,24 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
         run = emu.run(scenario, runs=runs)
     except (ScenarioError, DataError, PlacementError) as error:
         raise pytest.fail.Exception(f"emu: {error}", pytrace=False) from None
-    attempt = request.node.stash[_ATTEMPT]
-    attempt.run = run
-    figures = {"makespan": run.makespan, "verdict": run.result["verdict"]["trust"]}
-    request.node.user_properties += [(f"emu_{k}", v) for k, v in figures.items()]
+    verdict = run.result["verdict"]
+    request.node.user_properties += [
+        ("emu_makespan", run.makespan),
+        ("emu_verdict", verdict["trust"]),
+    ]
+
     from emu.experiment.expectations import find_misses, punctual
     from emu.trust.verdict import Trust
 
-    problems = find_misses(scenario.expect, run.result)
-    by_host = not find_misses(scenario.expect, punctual(run.result))
+    attempt = request.node.stash[_ATTEMPT]
+    attempt.run = run
+    attempt.problems = find_misses(scenario.expect, run.result)
+    attempt.by_host = not find_misses(scenario.expect, punctual(run.result))
     order = [*Trust]
-    verdict = run.result["verdict"]
     if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
         reasons = "; ".join(verdict["reasons"])
-        problems.append(f"the run is {verdict['trust']}, expected {trust}: {reasons}")
-    attempt.problems = problems
-    attempt.by_host = by_host
+        problem = f"the run is {verdict['trust']}, expected {trust}: {reasons}"
+        attempt.problems.append(problem)
     yield run
     if not attempt.failed:
         attempt.remove_run()
@@ -116,37 +119,60 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return None
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports: list[pytest.TestReport] = []
-    until = time.monotonic() + _PATIENCE
-    for _ in range(_ATTEMPTS):
-        if _ATTEMPT in item.stash:  # undo it, with fixtures that ran beside
-            with contextlib.suppress(Exception):
-                item.session._setupstate.teardown_exact(None)  # noqa: SLF001 - no other way
-            item.stash[_ATTEMPT].remove_run()
-            item.user_properties = _without_ours(item.user_properties)
-        item.stash[_ATTEMPT] = _Attempt()
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        if not item.stash[_ATTEMPT].busy or time.monotonic() > until:
-            break
+    reports = _attempt_until_quiet(item, nextitem)
     for report in reports:
         if item.stash[_ATTEMPT].busy and report.failed:
-            text = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
-            if item.config.getoption("emu_strict"):
-                report.sections.append(("emu", text))
-            else:
-                item.stash[_ATTEMPT].remove_run()
-                path, line, _ = item.location
-                for each in reports:
-                    each.user_properties = _without_ours(each.user_properties)
-                report.outcome = "skipped"
-                report.longrepr = (path, (line or 0) + 1, text)
+            _call_inconclusive(item, report, reports)
         hook.pytest_runtest_logreport(report=report)
     hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
 
 
-def _without_ours(properties: list[tuple[str, object]]) -> list[tuple[str, object]]:
-    return [one for one in properties if not one[0].startswith("emu_")]
+def _attempt_until_quiet(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> list[pytest.TestReport]:
+    """Return the reports of the last attempt: one that no busy host has failed."""
+    reports: list[pytest.TestReport] = []
+    deadline = time.monotonic() + _PATIENCE
+    for _ in range(_ATTEMPTS):
+        if _ATTEMPT in item.stash:  # undo it, with fixtures that ran beside
+            with contextlib.suppress(Exception):
+                item.session._setupstate.teardown_exact(None)  # noqa: SLF001 - no other way
+            item.stash[_ATTEMPT].remove_run()
+            _drop_properties(item)
+        item.stash[_ATTEMPT] = _Attempt()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if not item.stash[_ATTEMPT].busy or time.monotonic() > deadline:
+            break
+
+    return reports
+
+
+def _call_inconclusive(
+    item: pytest.Item,
+    report: pytest.TestReport,
+    reports: list[pytest.TestReport],
+) -> None:
+    """Make a skipped test of one that a busy host has failed, unless told otherwise."""
+    text = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
+    if item.config.getoption("emu_strict"):
+        report.sections.append(("emu", text))
+        return
+    item.stash[_ATTEMPT].remove_run()
+    for phase in reports:
+        _drop_properties(phase)
+    path, line, _ = item.location
+    report.outcome = "skipped"
+    report.longrepr = (path, (line or 0) + 1, text)
+
+
+def _drop_properties(owner: pytest.Item | pytest.TestReport) -> None:
+    """Take the properties of an attempt off again."""
+    owner.user_properties = [
+        (name, value)
+        for name, value in owner.user_properties
+        if not name.startswith("emu_")
+    ]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -169,7 +195,8 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     marker = request.node.get_closest_marker("emu")
     options = {} if marker is None else dict(marker.kwargs)
     names = [*marker.args] if marker else []
-    names += [options.pop("scenario")] if "scenario" in options else []
+    if "scenario" in options:
+        names.append(options.pop("scenario"))
     if len(names) != 1:
         _refuse("emu_run needs a scenario, write @pytest.mark.emu('scenario.yaml')")
     sets = options.pop("sets", {})
@@ -183,18 +210,19 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     for key in options:
         if key not in keys:
             _refuse(f"unknown key {key!r}, {nearest(key, keys)}")
-    changes = {f"expect.{key}": value for key, value in options.items()}
+
     folder = request.path.parent
     name = str(names[0])
     source: str | Path = folder / name
     if not Path(source).exists():
+        source = name
         scenarios = list_scenarios()
         if name not in scenarios:
-            beside = [path.name for path in sorted(folder.glob("*.yaml"))]
-            _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *scenarios])}")
-        source = name
+            files = [path.name for path in sorted(folder.glob("*.yaml"))]
+            _refuse(f"no scenario {name!r}, {nearest(name, [*files, *scenarios])}")
+    expected = {f"expect.{key}": value for key, value in options.items()}
     try:
-        return emu.load(source, {**sets, **changes}), trust
+        return emu.load(source, {**sets, **expected}), trust
     except EmulatorError as error:
         line = f"@pytest.mark.emu: {error}"
         raise pytest.fail.Exception(line, pytrace=False) from None
@@ -214,31 +242,41 @@ def pytest_runtest_makereport(
     if attempt is None or call.excinfo is None or not report.failed:
         return report
     attempt.failed = True
-    from emu.errors import EmulatorError
-    from emu.host.input_file import read_json
-
-    guards_fired = False  # in a run in the test's tmp_path; never the host's fault
     folder = getattr(item, "funcargs", {}).get("tmp_path")
-    damage = EmulatorError, OSError, ValueError, KeyError, TypeError
-    for path in folder.rglob("result.json") if folder is not None else ():
-        with contextlib.suppress(*damage):
-            guards_fired |= read_json(path)["verdict"]["cause"] == "guards"
-    if not guards_fired:
+    if folder is None or not _guards_fired(folder):
         attempt.busy = attempt.why_busy(call.excinfo.value)
     if attempt.run is not None and report.when == "call":
         item.user_properties.append(("emu_run", str(attempt.run.path)))
-        from emu.report.facts import budget_table, headline
-        from emu.report.terminal import terminal
-
-        run = attempt.run
-        text = io.StringIO()
-        console = terminal(text)
-        console.print(headline(run.result))
-        if any(run.result["error_budget"].values()):
-            console.print(budget_table(run.result))
-        console.print(f"run directory: {run.path}", soft_wrap=True)
-        report.sections.append(("emu", text.getvalue()))
+        report.sections.append(("emu", _describe(attempt.run)))
     return report
+
+
+def _guards_fired(folder: Path) -> bool:
+    """Return True where a guard fired in a run below a folder: no fault of a host."""
+    from emu.errors import EmulatorError
+    from emu.host.input_file import read_json
+
+    fired = False
+    for path in folder.rglob("result.json"):
+        with contextlib.suppress(
+            EmulatorError, OSError, ValueError, KeyError, TypeError
+        ):
+            fired |= read_json(path)["verdict"]["cause"] == "guards"
+    return fired
+
+
+def _describe(run: RecordedRun) -> str:
+    """Return headline, error budget and directory of a run, in lines."""
+    from emu.report.facts import budget_table, headline
+    from emu.report.terminal import terminal
+
+    text = io.StringIO()
+    console = terminal(text)
+    console.print(headline(run.result))
+    if any(run.result["error_budget"].values()):
+        console.print(budget_table(run.result))
+    console.print(f"run directory: {run.path}", soft_wrap=True)
+    return text.getvalue()
 
 
 class _Attempt:
@@ -248,10 +286,10 @@ class _Attempt:
         self.run: RecordedRun | None = None
         #: What the marker asks for and the run is not.
         self.problems: list[str] = []
-        #: Whether it had met all of that with nothing late.
+        #: True where it had met all of that with nothing late.
         self.by_host = False
         self.failed = False
-        #: Why the host is to blame for the failure.
+        #: Reason for which the host is to blame for the failure.
         self.busy = ""
         self._others = _OtherPrograms()
 
@@ -268,8 +306,12 @@ class _Attempt:
         """
         from emu.errors import RunError
 
-        late = (AssertionError, RunError, TimeoutError, subprocess.TimeoutExpired)
-        if not (self.by_host if self.problems else isinstance(error, late)):
+        may_be_late = isinstance(
+            error, (AssertionError, RunError, TimeoutError, subprocess.TimeoutExpired)
+        )
+        if self.problems:
+            may_be_late = self.by_host
+        if not may_be_late:
             return ""
         if self.run is None:
             return self._others.busy()
@@ -285,47 +327,34 @@ class _OtherPrograms:
 
     def busy(self) -> str:
         """Return their share of the cores until now; empty where it was quiet."""
-        both = zip(self._spent(), self._began, strict=True)
-        everybody, own, cores = (now - then for now, then in both)
-        share = (everybody - own) / cores if cores > 0 else 0.0
-        line = f"other programs took {share:.0%} of its cores"
-        return line if share > _OTHERS else ""
+        pairs = zip(self._spent(), self._began, strict=True)
+        everybody, ours, cores = (end - begin for end, begin in pairs)
+        share = (everybody - ours) / cores if cores > 0 else 0.0
+        if share <= _OTHERS:
+            return ""
+        return f"other programs took {share:.0%} of its cores"
 
     @staticmethod
     def _spent() -> tuple[float, float, float]:
-        """Return seconds that all programs had, that own ones had, and of all cores."""
+        """Return seconds that all programs had, that ours had, and of all cores."""
         import psutil
 
         times = psutil.cpu_times()
-        this = psutil.Process()
         everybody = times.user + times.system + getattr(times, "nice", 0.0)
         everybody += getattr(times, "steal", 0.0)
-        own = sum(this.cpu_times()[:4])
-        for child in this.children(recursive=True):
+        process = psutil.Process()
+        ours = sum(process.cpu_times()[:4])
+        for child in process.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                own += sum(child.cpu_times()[:4])
-        return everybody, own, sum(times[:8])
+                ours += sum(child.cpu_times()[:4])
+        return everybody, ours, sum(times[:8])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print how many marked tests were inconclusive."""
-    # GitHub shows these beside the line of each marked test that is not good.
-    levels = {"failed": "error", "error": "error", "skipped": "warning"}
-    on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-    for kind, level in levels.items() if on_github else ():
-        for report in terminalreporter.stats.get(kind, ()):
-            if not any(mark in report.keywords for mark in _MARKS):
-                continue
-            path, line, name = report.location
-            home = os.environ.get("GITHUB_WORKSPACE", config.rootpath)
-            file = os.path.relpath(config.rootpath / path, home)
-            place = {"file": file, "line": (line or 0) + 1, "title": f"{name}: {kind}"}
-            parts = (f"{key}={_escaped(str(one), ':,')}" for key, one in place.items())
-            reason = report.longrepr
-            reason = reason[2] if isinstance(reason, tuple) else report.longreprtext
-            texts = [text for title, text in report.sections if title == "emu"]
-            text = _escaped("\n".join([reason, *texts]))
-            terminalreporter.write_line(f"::{level} {','.join(parts)}::{text}")
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in _github_lines(terminalreporter, config):
+            terminalreporter.write_line(line)
     inconclusive, count = _count_marks(terminalreporter)
     if inconclusive or (count and config.getoption("emu_inconclusive")):
         terminalreporter.write_line(
@@ -333,9 +362,34 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         )
 
 
-def _escaped(text: str, more: str = "") -> str:
+def _github_lines(terminalreporter: Any, config: pytest.Config) -> Iterator[str]:
+    """Yield what GitHub shows beside the line of each marked test that is not good."""
+    home = os.environ.get("GITHUB_WORKSPACE", config.rootpath)
+    levels = {"failed": "error", "error": "error", "skipped": "warning"}
+    for kind, level in levels.items():
+        for report in terminalreporter.stats.get(kind, ()):
+            if not _has_mark(report):
+                continue
+            path, line, name = report.location
+            file = _escaped(os.path.relpath(config.rootpath / path, home), ":,")
+            title = _escaped(f"{name}: {kind}", ":,")
+            place = f"file={file},line={(line or 0) + 1},title={title}"
+
+            reason = report.longreprtext
+            if isinstance(report.longrepr, tuple):
+                reason = report.longrepr[2]
+            texts = [text for section, text in report.sections if section == "emu"]
+            message = _escaped("\n".join([reason, *texts]))
+            yield f"::{level} {place}::{message}"
+
+
+def _has_mark(report: Any) -> bool:
+    return any(mark in report.keywords for mark in _MARKS)
+
+
+def _escaped(text: str, signs: str = "") -> str:
     """Return a text as commands of GitHub's workflows take it."""
-    for sign in f"%\r\n{more}":
+    for sign in f"%\r\n{signs}":
         text = text.replace(sign, f"%{ord(sign):02X}")
     return text
 
@@ -359,7 +413,7 @@ def _count_marks(reporter: Any) -> tuple[int, int]:
         report.nodeid
         for kind in ("passed", "failed")
         for report in reporter.stats.get(kind, ())
-        if any(mark in report.keywords for mark in _MARKS)
+        if _has_mark(report)
     ]
     inconclusive = {
         report.nodeid

@@ -87,6 +87,7 @@ class Quantity:
                 f"found {text!r} for {self.what}, write a number and its unit, "
                 f"as in {self.example!r}"
             )
+
         number = match[1]
         unit = "".join(match[2].split())
         if unit not in self.units:
@@ -99,6 +100,7 @@ class Quantity:
             elif unit.lower() in self.unclear:  # a value only where one alone is meant
                 problem = f"{unit!r} may be {self.unclear[unit.lower()]}: write which"
             raise ValueError(problem)
+
         numerator, denominator = self.units[unit]
         value = float(number) * numerator / denominator
         if not math.isfinite(value):

@@ -26,7 +26,7 @@ from emu.prediction.packets import Control, Shares, packets_of, simulate_packets
 from emu.prediction.placement import resource_loads
 from emu.prediction.placement.place import PLACEMENT_POLICIES
 from emu.prediction.scheduling import policy_named
-from emu.prediction.simulation import sensitivity
+from emu.prediction.simulation import rounding_effect
 from emu.prediction.simulation import simulate as simulate_rates
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
@@ -355,7 +355,9 @@ def place(
             f"{what}{format_duration(before)} -> {format_duration(after)} ({gain}) "
             f"after {placing.candidates:,} candidates, {placing.accepted:,} accepted"
         )
-    rounding = sensitivity(problem, experiment.realization, experiment.choose_policy())
+    rounding = rounding_effect(
+        problem, experiment.realization, experiment.choose_policy()
+    )
     if rounding > NOTABLE * makespan:
         console.print(
             "the last digits of times and volumes move this makespan by up to "

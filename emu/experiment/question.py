@@ -29,7 +29,7 @@ from emu.names import printable
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.coflow_times import coflow_times
 from emu.prediction.analysis.throughput import Speed, speed_of
-from emu.prediction.simulation import sensitivity
+from emu.prediction.simulation import rounding_effect
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
 from emu.runs.intervals import Interval, interval
@@ -335,7 +335,7 @@ class Answer:
         ready, _ = self.first
         rule = ready.policy
         expected = ready.expected
-        return sensitivity(ready.problem, ready.realization, rule, profile=expected)
+        return rounding_effect(ready.problem, ready.realization, rule, profile=expected)
 
     @cached_property
     def coflows(self) -> Result | None:

@@ -55,7 +55,9 @@ class Fault:
 
     def plant(self, text: str) -> str | None:
         """Return ``text`` with the fault in it, None unless its place is there once."""
-        return text.replace(self.old, self.new) if text.count(self.old) == 1 else None
+        if text.count(self.old) != 1:
+            return None
+        return text.replace(self.old, self.new)
 
 
 @dataclass(frozen=True)
@@ -88,14 +90,17 @@ def plant(root: Path, faults: Sequence[Fault]) -> Iterator[Outcome]:
     with tempfile.TemporaryDirectory(prefix="emu-faults-") as folder:
         copy = Path(folder, "tree")
         shutil.copytree(root, copy, ignore=_LEFT_OUT)
-        if unsound := list_failures(copy, faults):
+        unsound = list_failures(copy, faults)
+        if unsound:
             raise ValueError(f"fail without a fault: {', '.join(unsound)}")
         for fault in faults:
             yield attempt(copy, fault)
 
 
 def attempt(
-    copy: Path, fault: Fault, build: Callable[[Path], bool] | None = None
+    copy: Path,
+    fault: Fault,
+    build: Callable[[Path], bool] | None = None,
 ) -> Outcome:
     """Plant ``fault`` in ``copy``, run its tests, and take it out again.
 
@@ -109,36 +114,38 @@ def attempt(
     if mutant is None:
         return Outcome(fault.case, "gone", "", 0.0)
     status = path.stat()
-    built = False
+    is_built = False
     path.write_text(mutant, encoding="utf-8")
     if path.suffix == ".py":  # bytecode goes by seconds: of before is not valid now
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 2_000_000_000))
     try:
-        built = build is not None and build(path)
+        is_built = build is not None and build(path)
         code, output = _run_tests(copy, fault.tests, "-x", patience=PATIENCE)
-        if code == STOPPED:
-            fate = "hung"
-            seen_by = ""
-        elif code in (PASSED, NOTHING):
-            fate = "alive" if " passed" in output else "skipped"
-            seen_by = ""
-        else:
-            fate = "killed"
-            seen_by = next(iter(_failures(output)), "")
     finally:
         path.write_text(text, encoding="utf-8")
-        if not built:  # bytecode of before stays valid
+        if not is_built:  # bytecode of before stays valid
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    seen_by = ""
+    if code == STOPPED:
+        fate = "hung"
+    elif code in (PASSED, NOTHING):
+        fate = "alive" if " passed" in output else "skipped"
+    else:
+        fate = "killed"
+        seen_by = next(iter(_failures(output)), "")
     return Outcome(fault.case, fate, seen_by, time.monotonic() - began)
 
 
 def list_failures(sound: Path, faults: Sequence[Fault]) -> list[str]:
     """Return the tests of faults that fail in a tree without any fault."""
-    tests = {test for one in faults for test in one.tests}
+    tests = {test for fault in faults for test in fault.tests}
     if not tests:  # pytest would run all tests
         return []
     code, output = _run_tests(sound, sorted(tests))
-    return [] if code in (PASSED, NOTHING) else _failures(output) or [output]
+    if code in (PASSED, NOTHING):
+        return []
+    return _failures(output) or [output]
 
 
 def _failures(output: str) -> list[str]:
@@ -148,21 +155,23 @@ def _failures(output: str) -> list[str]:
 
 
 def _run_tests(
-    copy: Path, tests: Sequence[str], *options: str, patience: float | None = None
+    copy: Path,
+    tests: Sequence[str],
+    *options: str,
+    patience: float | None = None,
 ) -> tuple[int, str]:
     """Return the exit code of pytest and its output."""
-    command = [
-        *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options),
-        *("-p", "no:cacheprovider"),
-        *(() if any("::" in test for test in tests) else _QUICK),
-        *tests,
-    ]
-    places = os.pathsep.join(str(copy / name) for name in ("", "src", "nodes"))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options]
+    command += ["-p", "no:cacheprovider"]
+    if not any("::" in test for test in tests):
+        command += _QUICK
+    folders = [str(copy / name) for name in ("", "src", "nodes")]
+
     try:
         run = subprocess.run(  # noqa: S603 -- the tests that its caller names
-            command,
+            [*command, *tests],
             cwd=copy,
-            env={**os.environ, "PYTHONPATH": places},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
             capture_output=True,
             text=True,
             timeout=patience,

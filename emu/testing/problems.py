@@ -54,7 +54,6 @@ def two_machine_example(
         Bytes per second of a link called ``core`` between the NICs, both ways.
     """
     names = ["g0", "g1", "s0", "s1", "w0", "p0"]
-    kinds = [_KINDS[name[0]] for name in names]
     flows = [
         ("g0", "s0", 0, 40.0),
         ("g0", "s1", 0, 40.0),
@@ -65,16 +64,25 @@ def two_machine_example(
         ("w0", "p0", 0, 10.0),
         ("p0", "w0", 1, 10.0),
     ]
-    edges = [Edge(names.index(a), names.index(b), lag) for a, b, lag, _ in flows]
-    volumes = [volume for *_, volume in flows]
+    edges = []
+    volumes = []
+    for source, destination, lag, volume in flows:
+        edges.append(Edge(names.index(source), names.index(destination), lag))
+        volumes.append(volume)
     if credit is not None:
-        edges += [Edge(4, store, credit, credit=True) for store in (0, 1)]
-        volumes += [0.0, 0.0]
-    pairs = zip(names, kinds, strict=True)
-    tasks = tuple(Task(name, kind, phase=phase_of(kind)) for name, kind in pairs)
-    job = Job(tasks, tuple(edges), iterations)
-    machines = Machine("m0", 10.0, 10.0), Machine("m1", second_nic, second_nic)
-    cluster = Cluster(machines)
+        worker = names.index("w0")
+        for store in (0, 1):
+            edges.append(Edge(worker, store, credit, credit=True))
+            volumes.append(0.0)
+    tasks = []
+    for name in names:
+        kind = _KINDS[name[0]]
+        tasks.append(Task(name, kind, phase=phase_of(kind)))
+    job = Job(tuple(tasks), tuple(edges), iterations)
+
+    first = Machine("m0", 10.0, 10.0)
+    second = Machine("m1", second_nic, second_nic)
+    cluster = Cluster((first, second))
     if shared_link is not None:
         cluster = replace(
             cluster,
@@ -82,10 +90,10 @@ def two_machine_example(
             routes=(Route((0, 1), (0, 1), ("out", "core", "in")),),
         )
     machine_of = (0, 1, 0, 0, 0, 0) if together else (0, 1, 0, 1, 0, 1)
-    times = np.array([1.0, 1.0, 1.0, 1.0, 3.0, 1.0])
+    times = [1.0, 1.0, 1.0, 1.0, 3.0, 1.0]
     realization = Realization(
-        np.repeat(times[:, None], iterations, axis=1),
-        np.repeat(np.array(volumes)[:, None], iterations, axis=1),
+        times=np.repeat(np.array(times)[:, None], iterations, axis=1),
+        volumes=np.repeat(np.array(volumes)[:, None], iterations, axis=1),
     )
     return Problem(cluster, job, Placement(machine_of)), realization
 
@@ -106,17 +114,20 @@ def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:
     if directory is None:
         raise FileNotFoundError("EMU_BENCH does not name a directory")
     text = read_json(directory / f"{name}.json")
+
     names = text["tasks"]
     iterations = text["n_iterations"]
-    position = {task: j for j, task in enumerate(names)}
-    cluster = Cluster(
-        tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(text["machines"]))
-    )
-    job = Job(
-        tuple(Task(task, _KINDS[task[0]]) for task in names),
-        tuple(Edge(position[a], position[b], lag) for a, b, lag in text["edges"]),
-        iterations,
-    )
+    machines = [Machine(f"m{m}", *nic) for m, nic in enumerate(text["machines"])]
+    cluster = Cluster(tuple(machines))
+
+    position = {name: number for number, name in enumerate(names)}
+    edges = [
+        Edge(position[source], position[destination], lag)
+        for source, destination, lag in text["edges"]
+    ]
+    tasks = [Task(name, _KINDS[name[0]]) for name in names]
+    job = Job(tuple(tasks), tuple(edges), iterations)
+
     placement = Placement(tuple(text["placement"][task] for task in names))
     times = np.array([[text["exec_times"][task]] * iterations for task in names])
     realization = Realization(times, np.array(text["volumes"]))
@@ -130,5 +141,6 @@ def validate_state(scheduler: Scheduler) -> None:
     follows from: call it after `Scheduler.settle`, once per event. A simulation checks
     the same at its events where the core is built with ``SANITIZE``.
     """
-    if sentence := scheduler.broken:
+    sentence = scheduler.broken
+    if sentence:
         raise AssertionError(f"this does not hold: {sentence}")

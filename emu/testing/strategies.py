@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from itertools import permutations, product
 
 import numpy as np
 from hypothesis import strategies as st
@@ -61,122 +61,158 @@ def random_problem(
     Parameters
     ----------
     ties
-        Whether times and volumes come from a few round numbers, some of them 0.
-    links, slots, channels, coflows
-        Whether machines are joined by shared links as well, and may have no NIC;
-        whether tasks of a machine share slots, and edges a channel, or a coflow.
-    own, latest, jobs
-        Whether tasks have numbers of iterations of their own; whether some edges read
-        the newest; whether there are two jobs.
+        True where times and volumes come from a few round numbers, some of them 0.
+    links
+        Machines are joined by shared links as well, and may have no NIC.
+    own
+        Tasks have numbers of iterations of their own.
+    slots, channels, coflows
+        Tasks of a machine share slots; edges share a channel, or a coflow.
+    latest, jobs
+        Some edges read the newest; there are two jobs.
     changes, cuts, speeds
-        Whether capacities change; links are cut for a time; machines are slow, or stand
-        still, for a time.
-    tuned, latencies
-        Whether quotas of slots are tuned, of use with ``slots``; whether links add
-        latencies to the way of a flow.
+        Capacities change; links are cut for a time; machines are slow, or stand still,
+        for a time.
+    tuned
+        Quotas of slots are tuned, of use with ``slots``.
+    latencies
+        Links add latencies to the way of a flow.
     """
     machines = int(rng.integers(1, 3 if tuned else 5))
     tasks = int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
     edges = _edges(tasks, rng, channels=channels, latest=latest, coflows=coflows)
-    job = Job(
-        tuple(
-            Task(
-                f"{'ab'[j % 2]}/t{j}" if jobs else f"t{j}",
-                f"kind{j % 3}",
-                iterations=int(rng.integers(1, iterations + 1)) if own else None,
-                takes=str(rng.choice(["", "gpu", "cpu"])) if slots else "",
-            )
-            for j in range(tasks)
-        ),
-        tuple(edges),
-        iterations,
-    )
+    drawn_tasks = []
+    for number in range(tasks):
+        most = iterations if own else None
+        drawn_tasks.append(_task(number, rng, jobs=jobs, most=most, slots=slots))
+    job = Job(tuple(drawn_tasks), tuple(edges), iterations)
+
     cluster = _cluster(machines, rng, slots=slots)
-    cluster = _with_links(cluster, rng) if links else cluster
-    cluster = _with_changes(cluster, rng, cuts=cuts) if changes or cuts else cluster
-    cluster = _with_tuners(cluster, rng) if tuned else cluster
-    cluster = with_faults(cluster, _slow_machines(cluster, rng)) if speeds else cluster
-    cluster = _with_latencies(cluster, rng) if latencies else cluster
+    if links:
+        cluster = _with_links(cluster, rng)
+    if changes or cuts:
+        cluster = _with_changes(cluster, rng, cuts=cuts)
+    if tuned:
+        cluster = _with_tuners(cluster, rng)
+    if speeds:
+        cluster = with_faults(cluster, _slow_machines(cluster, rng))
+    if latencies:
+        cluster = _with_latencies(cluster, rng)
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
-    shapes = (tasks, iterations), (len(edges), iterations)
+
     if ties:
-        times = rng.choice(_TIMES, shapes[0])
-        volumes = rng.choice(_VOLUMES, shapes[1])
+        times = rng.choice(_TIMES, (tasks, iterations))
+        volumes = rng.choice(_VOLUMES, (len(edges), iterations))
     else:
-        times = rng.uniform(0, 3, shapes[0])
-        volumes = rng.uniform(0, 40, shapes[1])
+        times = rng.uniform(0, 3, (tasks, iterations))
+        volumes = rng.uniform(0, 40, (len(edges), iterations))
     return Problem(cluster, job, placement), Realization(times, volumes)
 
 
+def _task(
+    number: int,
+    rng: np.random.Generator,
+    *,
+    jobs: bool,
+    most: int | None,
+    slots: bool,
+) -> Task:
+    """Return a task, of up to ``most`` iterations of its own where that is stated."""
+    task = Task(f"t{number}", f"kind{number % 3}")
+    if jobs:
+        task = replace(task, name=f"{'ab'[number % 2]}/{task.name}")
+    if most is not None:
+        task = replace(task, iterations=int(rng.integers(1, most + 1)))
+    if slots:
+        task = replace(task, takes=str(rng.choice(["", "gpu", "cpu"])))
+    return task
+
+
 def _edges(
-    tasks: int, rng: np.random.Generator, *, channels: bool, latest: bool, coflows: bool
+    tasks: int,
+    rng: np.random.Generator,
+    *,
+    channels: bool,
+    latest: bool,
+    coflows: bool,
 ) -> list[Edge]:
     edges = []
-    for source in range(tasks):
-        for destination in range(tasks):
-            if rng.random() > 0.35:
-                continue
-            lag = int(rng.integers(0, 4))
-            if source >= destination:
-                lag = max(lag, 1)  # edges without lag run forward: no cycle
-            channel = str(rng.choice(["", "a", "a", "b"])) if channels else ""
-            credit = bool(rng.random() < 0.1)
-            newest = latest and not credit and bool(rng.random() < 0.4)
-            coflow = str(rng.choice(["", "a", "b", "b"])) if coflows else ""
-            more = credit, channel, newest, coflow
-            edges.append(Edge(source, destination, lag, *more))
+    for source, destination in product(range(tasks), range(tasks)):
+        if rng.random() > 0.35:
+            continue
+        lag = int(rng.integers(0, 4))
+        if source >= destination:
+            lag = max(lag, 1)  # edges without lag run forward: no cycle
+        channel = str(rng.choice(["", "a", "a", "b"])) if channels else ""
+        credit = bool(rng.random() < 0.1)
+        is_newest = latest and not credit and bool(rng.random() < 0.4)
+        coflow = str(rng.choice(["", "a", "b", "b"])) if coflows else ""
+
+        edges.append(
+            Edge(
+                source,
+                destination,
+                lag,
+                credit=credit,
+                channel=channel,
+                latest=is_newest,
+                coflow=coflow,
+            )
+        )
     return edges
 
 
 def _cluster(machines: int, rng: np.random.Generator, *, slots: bool) -> Cluster:
-    return Cluster(
-        tuple(
-            Machine(
-                f"m{m}",
-                float(rng.choice(_RATES)),
-                float(rng.choice(_RATES)),
-                slots={"gpu": int(rng.integers(1, 3))} if slots else {},
-            )
-            for m in range(machines)
-        )
-    )
+    drawn = []
+    for number in range(machines):
+        bandwidth_in, bandwidth_out = rng.choice(_RATES, 2).tolist()
+        machine = Machine(f"m{number}", bandwidth_in, bandwidth_out)
+        if slots:
+            machine = replace(machine, slots={"gpu": int(rng.integers(1, 3))})
+        drawn.append(machine)
+    return Cluster(tuple(drawn))
 
 
 def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with up to three shared links that some routes cross."""
     count = int(rng.integers(1, 4))
-    links = tuple(Link(f"l{i}", float(rng.choice(_RATES))) for i in range(count))
-    none: dict[str, Any] = {"bandwidth_in": 0.0, "bandwidth_out": 0.0}
-    machines = [
-        replace(machine, **none) if rng.random() < 0.2 else machine
-        for machine in cluster.machines
-    ]
+    links = [Link(f"l{number}", float(rng.choice(_RATES))) for number in range(count)]
+    machines = list(cluster.machines)
+    for number, machine in enumerate(machines):
+        if rng.random() < 0.2:
+            machines[number] = replace(machine, bandwidth_in=0.0, bandwidth_out=0.0)
+
     routes = []
-    for a, source in enumerate(machines):
-        for b, destination in enumerate(machines):
-            by_link = not (source.has_nic and destination.has_nic)
-            if a == b or not (by_link or rng.random() < 0.6):
-                continue
-            way = rng.permutation(count)[: int(rng.integers(1, count + 1))]
-            through = [f"l{i}" for i in way]
-            if source.has_nic and rng.random() < 0.7:
-                through.insert(0, "out")
-            if destination.has_nic and rng.random() < 0.7:
-                through.append("in")
-            routes.append(Route((a,), (b,), tuple(through)))
-    return Cluster(tuple(machines), links, tuple(routes))
+    for (a, source), (b, destination) in permutations(enumerate(machines), 2):
+        needs_link = not (source.has_nic and destination.has_nic)
+        if not (needs_link or rng.random() < 0.6):
+            continue
+        order = rng.permutation(count)
+        crossed = order[: int(rng.integers(1, count + 1))]
+        through = [f"l{number}" for number in crossed]
+        if source.has_nic and rng.random() < 0.7:
+            through.insert(0, "out")
+        if destination.has_nic and rng.random() < 0.7:
+            through.append("in")
+        routes.append(Route((a,), (b,), tuple(through)))
+    return Cluster(tuple(machines), tuple(links), tuple(routes))
 
 
 def _with_latencies(cluster: Cluster, rng: np.random.Generator) -> Cluster:
-    def drawn() -> float:
-        return float(rng.choice(_LATENCIES))
-
-    machines = (
-        replace(m, latency_in=drawn(), latency_out=drawn()) if m.has_nic else m
-        for m in cluster.machines
-    )
-    links = (replace(link, latency=drawn()) for link in cluster.shared_links)
+    machines = list(cluster.machines)
+    for number, machine in enumerate(machines):
+        if machine.has_nic:
+            latency_in, latency_out = rng.choice(_LATENCIES, 2).tolist()
+            machines[number] = replace(
+                machine,
+                latency_in=latency_in,
+                latency_out=latency_out,
+            )
+    links = [
+        replace(link, latency=float(rng.choice(_LATENCIES)))
+        for link in cluster.shared_links
+    ]
     return replace(cluster, machines=tuple(machines), shared_links=tuple(links))
 
 
@@ -186,21 +222,20 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     With ``cuts`` some of them are cut, until a later change or the last.
     """
     names = [link.name for link in cluster.links]
-    pairs = {
-        (float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6) if names
-    }
+    if not names:  # no machine has a NIC, and nothing joins them
+        return replace(cluster, changes=())
+    pairs = {(float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6)}
 
     def change(time: float, name: str) -> CapacityChange:
         return CapacityChange(time, name, float(rng.choice(_RATES)))
 
     changes = [change(time, name) for time, name in sorted(pairs)]
-    if cuts and pairs:
-        lasting = {link: time for time, link in sorted(pairs)}
-        later = max(lasting.values()) + 1.0
-        changes = [
-            replace(c, capacity=0.0) if rng.random() < 0.5 else c for c in changes
-        ]
-        changes += [change(later, link) for link in sorted(lasting)]
+    if cuts:
+        for place, drawn in enumerate(changes):
+            if rng.random() < 0.5:
+                changes[place] = replace(drawn, capacity=0.0)
+        later = max(time for time, _ in pairs) + 1.0
+        changes += [change(later, name) for name in sorted({name for _, name in pairs})]
     return replace(cluster, changes=tuple(changes))
 
 
@@ -209,14 +244,14 @@ def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
     names = [machine.name for machine in cluster.machines]
     faults = []
     for _ in range(int(rng.integers(1, 9))):
-        since = float(rng.choice(_CHANGES))
+        start = float(rng.choice(_CHANGES))
         length = float(rng.uniform(0.1, 4.0))
         if rng.random() < 0.5:
             length = float(rng.choice([0.5, 1.0, 3.0]))
         factor = float(rng.choice([0.0, 0.0, 0.5, 1 / 3]))
-        until = math.inf if factor and rng.random() < 0.2 else since + length
+        end = math.inf if factor and rng.random() < 0.2 else start + length
         name = str(rng.choice(names))
-        faults.append(Fault(name, since, until, factor, of_machine=True))
+        faults.append(Fault(name, start, end, factor, of_machine=True))
     return faults
 
 
@@ -224,15 +259,17 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with two limited pools per machine, of which one is tuned."""
     machines = []
     tuners = []
-    for m, machine in enumerate(cluster.machines):
-        pool, pool_watched = rng.permutation(["gpu", "cpu"]).tolist()
-        slots = {pool: int(rng.integers(1, 4)), pool_watched: 1}
+    for number, machine in enumerate(cluster.machines):
+        pool, watched = rng.permutation(["gpu", "cpu"]).tolist()
+        slots = {pool: int(rng.integers(1, 4)), watched: 1}
         machines.append(replace(machine, slots=slots))
-        pool_watched = pool_watched if rng.random() < 0.5 else pool
-        most = int(rng.integers(2, 7))
+        if rng.random() >= 0.5:
+            watched = pool
+        most = max(int(rng.integers(2, 7)), slots[pool])
         period = float(rng.choice([0.125, 0.25, 0.3]))
         if rng.random() < 0.8:
-            tuners.append(Tuner(m, pool, pool_watched, max(most, slots[pool]), period))
+            tuners.append(Tuner(number, pool, watched, most, period))
+
     return replace(cluster, machines=tuple(machines), tuners=tuple(tuners))
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
-from itertools import groupby
+from functools import cache
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -69,18 +69,17 @@ def round_to_32_bits(value: float) -> float:
     return math.ldexp(math.floor(mantissa * 2**32 + 0.5), exponent - 32)
 
 
-def own(problem: Problem, task: int) -> int:
+def rounds_of(problem: Problem, task: int) -> int:
     """Return the number of iterations of a task."""
     rounds = problem.job.tasks[task].iterations
     return problem.job.iterations if rounds is None else rounds
 
 
-def is_needed(problem: Problem, e: int, n: int) -> bool:
-    """Return True where iteration n of an edge's source exists and a task needs it."""
-    edge = problem.job.edges[e]
-    return 0 <= n < own(problem, edge.source) and n + edge.lag < own(
-        problem, edge.destination
-    )
+def is_needed(problem: Problem, position: int, iteration: int) -> bool:
+    """Return True where a flow of an edge has a source, and a task that needs it."""
+    edge = problem.job.edges[position]
+    is_sent = 0 <= iteration < rounds_of(problem, edge.source)
+    return is_sent and iteration + edge.lag < rounds_of(problem, edge.destination)
 
 
 def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, float]:
@@ -92,61 +91,74 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     hops = list_hops(problem)
     latency = list_latencies(problem)
 
-    def alone(e: int) -> float:
-        return volumes[e] / min(capacity[p] for p in hops[e]) if hops[e] else 0.0
-
-    @cache
-    def task(j: int, n: int) -> float:
-        if n >= own(problem, j):
+    def time_alone(position: int) -> float:
+        if not hops[position]:
             return 0.0
-        paths = [task(j, n + 1)]
-        for e, edge in enumerate(job.edges):
-            if edge.source == j and is_needed(problem, e, n):
-                paths.append(alone(e) + flow(e, n))
-        return times[j] + max(paths)
+        return volumes[position] / min(capacity[port] for port in hops[position])
 
     @cache
-    def flow(e: int, n: int) -> float:
-        arrival = n + job.edges[e].lag
-        path = task(job.edges[e].destination, arrival) + latency[e]
-        if hops[e] and is_needed(problem, e, n + 1):
-            path = max(path, alone(e) + flow(e, n + 1))
+    def task(number: int, iteration: int) -> float:
+        if iteration >= rounds_of(problem, number):
+            return 0.0
+        paths = [task(number, iteration + 1)]
+        for position, edge in enumerate(job.edges):
+            if edge.source == number and is_needed(problem, position, iteration):
+                paths.append(time_alone(position) + flow(position, iteration))
+        return times[number] + max(paths)
+
+    @cache
+    def flow(position: int, iteration: int) -> float:
+        edge = job.edges[position]
+        path = task(edge.destination, iteration + edge.lag) + latency[position]
+        if hops[position] and is_needed(problem, position, iteration + 1):
+            path = max(path, time_alone(position) + flow(position, iteration + 1))
         return path
 
     return {
-        (e, n): flow(e, n)
-        for n in reversed(range(job.iterations))  # so that recursion stays shallow
-        for e in range(len(job.edges))
-        if is_needed(problem, e, n)
+        (position, iteration): flow(position, iteration)
+        for iteration in reversed(range(job.iterations))  # recursion stays shallow
+        for position in range(len(job.edges))
+        if is_needed(problem, position, iteration)
     }
+
+
+def over(port: str, flows: Iterable[Flow]) -> list[Flow]:
+    """Return those of some flows that cross a port."""
+    return [flow for flow in flows if port in flow.hops]
+
+
+def ports_of(flows: Iterable[Flow]) -> set[str]:
+    """Return the ports that some flows cross."""
+    return {port for flow in flows for port in flow.hops}
 
 
 def oes(flows: list[Flow], capacity: Capacities) -> None:
     """Give each flow the least, over its links, of capacity over the flows there."""
     for flow in flows:
-        flow.rate = min(
-            capacity[p] / sum(p in other.hops for other in flows) for p in flow.hops
-        )
+        flow.rate = min(capacity[port] / len(over(port, flows)) for port in flow.hops)
 
 
 def water_fill(
-    flows: list[Flow], capacity: Capacities, weight: Callable[[Flow], float]
+    flows: list[Flow],
+    capacity: Capacities,
+    weight: Callable[[Flow], float],
 ) -> None:
     """Raise all rates together, by weight, until a link of theirs is full."""
     weights = {id(flow): weight(flow) for flow in flows}
     rising = [flow for flow in flows if weights[id(flow)] > 0]
     while rising:
         steps = []
-        for p in {p for flow in rising for p in flow.hops}:
-            free = capacity[p] - sum(
-                f.rate for f in flows if p in f.hops and f not in rising
-            )
-            total = sum(weights[id(f)] for f in rising if p in f.hops)
-            steps.append((max(free, 0.0) / total, p))
-        level, port = min(steps)
-        for flow in [f for f in rising if port in f.hops]:
+        for port in ports_of(rising):
+            settled = [flow for flow in over(port, flows) if flow not in rising]
+            free = capacity[port] - sum(flow.rate for flow in settled)
+            total = sum(weights[id(flow)] for flow in over(port, rising))
+            steps.append((max(free, 0.0) / total, port))
+
+        # The link that is full first; of equal ones the first by name.
+        level, full_port = min(steps)
+        for flow in over(full_port, rising):
             flow.rate = level * weights[id(flow)]
-            rising = [f for f in rising if f is not flow]
+        rising = [flow for flow in rising if full_port not in flow.hops]
 
 
 def maxmin(flows: list[Flow], capacity: Capacities) -> None:
@@ -158,11 +170,9 @@ def oes_by_job(flows: list[Flow], capacity: Capacities) -> None:
     """Give each flow the least, over its links, of its equal part of its job's."""
     for flow in flows:
         parts = []
-        for p in flow.hops:
-            there = [other for other in flows if p in other.hops]
-            jobs = {f.job for f in there}
-            own = [f for f in there if f.job == flow.job]
-            parts.append(capacity[p] / len(jobs) / len(own))
+        for port in flow.hops:
+            jobs = [rival.job for rival in over(port, flows)]
+            parts.append(capacity[port] / len(set(jobs)) / jobs.count(flow.job))
         flow.rate = min(parts)
 
 
@@ -180,21 +190,24 @@ def maxmin_by_job(flows: list[Flow], capacity: Capacities) -> None:
     """
     rising = list(flows)
     while rising:
-        steps = []
-        for p, job in {(p, f.job) for f in rising for p in f.hops}:
-            jobs = {f.job for f in rising if p in f.hops}
-            still = [f for f in flows if p in f.hops and f not in rising]
-            others = sum(f.rate for f in still if f.job not in jobs)
-            own = sum(f.rate for f in still if f.job == job)
-            part = (capacity[p] - others) / len(jobs)
-            count = sum(p in f.hops and f.job == job for f in rising)
-            steps.append((max(part - own, 0.0) / count, p, job))
-        level = min(steps)[0]
-        full = {(p, job) for each, p, job in steps if each <= level * (1 + _SAME)}
+        levels = {}
+        for port, job in {(port, flow.job) for flow in rising for port in flow.hops}:
+            rising_jobs = [flow.job for flow in over(port, rising)]
+            settled = [flow for flow in over(port, flows) if flow not in rising]
+            used_by_others = sum(f.rate for f in settled if f.job not in rising_jobs)
+            used = sum(flow.rate for flow in settled if flow.job == job)
+            part = (capacity[port] - used_by_others) / len(set(rising_jobs))
+            levels[port, job] = max(part - used, 0.0) / rising_jobs.count(job)
+
+        level = min(levels.values())
+        full = {key for key in levels if levels[key] <= level * (1 + _SAME)}
+        still_rising = []
         for flow in rising:
-            if any((p, flow.job) in full for p in flow.hops):
+            if any((port, flow.job) in full for port in flow.hops):
                 flow.rate = level
-        rising = [f for f in rising if not any((p, f.job) in full for p in f.hops)]
+            else:
+                still_rising.append(flow)
+        rising = still_rising
 
 
 def natural(name: str) -> str:
@@ -202,12 +215,12 @@ def natural(name: str) -> str:
     return re.sub(r"\d+", lambda number: number[0].zfill(9), name)
 
 
-def rank_of(job: Job, e: int) -> Rank:
+def rank_of(job: Job, position: int) -> Rank:
     """Return what breaks ties between flows of one turn."""
-    edge = job.edges[e]
-    tasks = job.tasks
-    names = natural(tasks[edge.destination].name), natural(tasks[edge.source].name)
-    return (*names, edge.lag, e)
+    edge = job.edges[position]
+    destination = natural(job.tasks[edge.destination].name)
+    source = natural(job.tasks[edge.source].name)
+    return destination, source, edge.lag, position
 
 
 def fifo(flows: list[Flow], capacity: Capacities) -> None:
@@ -220,17 +233,20 @@ def fifo(flows: list[Flow], capacity: Capacities) -> None:
     water_fill(heads, capacity, lambda _: 1.0)
 
 
-def _capacity_left(port: str, flows: Iterable[Flow], capacity: Capacities) -> float:
-    rest = capacity[port] - sum(f.rate for f in flows if port in f.hops)
+def capacity_left(port: str, flows: list[Flow], capacity: Capacities) -> float:
+    """Return the bytes per second of a port that no flow has; rounding is nothing."""
+    rest = capacity[port] - sum(flow.rate for flow in over(port, flows))
     return 0.0 if rest < 1e-9 * capacity[port] else rest
 
 
 def in_order(
-    flows: list[Flow], capacity: Capacities, order: Callable[[Flow], object]
+    flows: list[Flow],
+    capacity: Capacities,
+    order: Callable[[Flow], object],
 ) -> None:
     """Give the flows what is left of their links, one after the other."""
     for flow in sorted(flows, key=order):  # type: ignore[arg-type]
-        flow.rate += min(_capacity_left(p, flows, capacity) for p in flow.hops)
+        flow.rate += min(capacity_left(port, flows, capacity) for port in flow.hops)
 
 
 def remaining_path(flow: Flow) -> float:
@@ -241,13 +257,13 @@ def remaining_path(flow: Flow) -> float:
 def oes_cp(flows: list[Flow], capacity: Capacities) -> None:
     """Give what equal shares leave over to the longest remaining path first."""
     oes(flows, capacity)
-    in_order(flows, capacity, lambda f: f.key(-remaining_path(f)))
+    in_order(flows, capacity, lambda flow: flow.key(-remaining_path(flow)))
 
 
 def share_by_weight(flows: list[Flow], capacity: Capacities) -> None:
     """Fill by how little slack a flow has against the longest path of those that go."""
-    going = [remaining_path(f) for f in flows if f.alone]
-    longest = max(going, default=0.0)
+    paths = [remaining_path(flow) for flow in flows if flow.alone]
+    longest = max(paths, default=0.0)
 
     def weight(flow: Flow) -> float:
         slack = max(longest - remaining_path(flow), 0.01 * longest)
@@ -258,23 +274,14 @@ def share_by_weight(flows: list[Flow], capacity: Capacities) -> None:
 
 def mrtf(flows: list[Flow], capacity: Capacities) -> None:
     """Serve the flow first that would be done first if it were alone."""
-    in_order(flows, capacity, lambda f: f.key(f.time_alone))
-
-
-def mrtf_exclusive(flows: list[Flow], capacity: Capacities) -> None:
-    """Do likewise, and let no two flows share a link."""
-    del capacity
-    busy: set[str] = set()
-    for flow in sorted(flows, key=lambda f: f.key(f.time_alone)):
-        if not busy & set(flow.hops):
-            flow.rate = flow.alone
-            busy |= set(flow.hops)
+    in_order(flows, capacity, lambda flow: flow.key(flow.time_alone))
 
 
 def coflows(flows: list[Flow]) -> list[list[Flow]]:
     """Return the flows by what they are needed for: turn, and name or destination."""
-    ordered = sorted(flows, key=lambda flow: flow.purpose)
-    return [list(members) for _, members in groupby(ordered, lambda flow: flow.purpose)]
+    by_purpose = attrgetter("purpose")
+    ordered = sorted(flows, key=by_purpose)
+    return [list(members) for _, members in groupby(ordered, by_purpose)]
 
 
 def note_coflows(before: list[Flow], flows: list[Flow], now: float) -> None:
@@ -283,189 +290,174 @@ def note_coflows(before: list[Flow], flows: list[Flow], now: float) -> None:
     Both count from when a coflow last had no active flow. ``before``: the flows of the
     last instant.
     """
-    still = {id(flow) for flow in flows}
-    known = {f.purpose: (f.came, f.carried) for f in before if id(f) in still}
+    active = {id(flow) for flow in flows}
+    known = {f.purpose: (f.came, f.carried) for f in before if id(f) in active}
     for flow in before:
-        if id(flow) not in still and flow.purpose in known:
+        if id(flow) not in active and flow.purpose in known:
             came, carried = known[flow.purpose]
             known[flow.purpose] = came, carried + flow.volume
     for flow in flows:
         flow.came, flow.carried = known.get(flow.purpose, (now, 0.0))
 
 
-def foreseen(flow: Flow) -> float:
-    """Return the bytes left, bounded by a hundredth of the flow."""
-    return max(flow.left, 0.01 * flow.volume)
-
-
-def finish_weights(
-    flows: list[Flow], capacity: Capacities, *, whole: bool = False
-) -> dict[int, float]:
-    """Return the inverse of each flow's time within its coflow, 0 where it is cut."""
+def omcoflow(flows: list[Flow], capacity: Capacities) -> None:
+    """Share every link by the inverse of each flow's time within its coflow."""
     weights = {}
     for coflow in coflows(flows):
-        for f in coflow:
-            rate = min(capacity[p] / sum(p in o.hops for o in coflow) for p in f.hops)
-            size = f.volume if whole else foreseen(f)
-            weights[id(f)] = 1 / (size / rate) if rate else 0.0
-    return weights
+        for flow in coflow:
+            rate = min(capacity[p] / len(over(p, coflow)) for p in flow.hops)
+            # Bytes left, bounded by a hundredth of the flow: 1 / time has no bound.
+            size = max(flow.left, 0.01 * flow.volume)
+            weights[id(flow)] = 1 / (size / rate) if rate else 0.0
 
-
-def omcoflow(flows: list[Flow], capacity: Capacities, *, whole: bool = False) -> None:
-    """Share every link by those weights."""
-    weights = finish_weights(flows, capacity, whole=whole)
-    for f in flows:
-        if not weights[id(f)]:
+    for flow in flows:
+        weight = weights[id(flow)]
+        if not weight:
             continue
-        f.rate = min(
-            capacity[p]
-            * weights[id(f)]
-            / sum(weights[id(o)] for o in flows if p in o.hops)
-            for p in f.hops
-        )
+        shares = []
+        for port in flow.hops:
+            total = sum(weights[id(rival)] for rival in over(port, flows))
+            shares.append(capacity[port] * weight / total)
+        flow.rate = min(shares)
 
 
-def omcoflow_wc(flows: list[Flow], capacity: Capacities) -> None:
-    """Fill by those weights."""
-    weights = finish_weights(flows, capacity)
-    water_fill(flows, capacity, lambda f: weights[id(f)])
-
-
-def bottleneck(
-    coflow: list[Flow],
-    free: Callable[[str], float],
-    left: Callable[[Flow], float] = lambda f: f.left,
-) -> float:
+def bottleneck(coflow: list[Flow], free: Mapping[str, float]) -> float:
     """Return the seconds that a coflow needs at the link that it needs longest.
 
     Of links that are not cut; 0 where all are.
     """
-    return max(
-        (
-            sum(left(f) for f in coflow if p in f.hops) / free(p)
-            for p in {p for f in coflow for p in f.hops}
-            if free(p) > 0
-        ),
-        default=0.0,
-    )
+    ports = [port for port in ports_of(coflow) if free[port] > 0]
+    return max((bytes_over(port, coflow) / free[port] for port in ports), default=0.0)
 
 
-def omcoflow_gamma(flows: list[Flow], capacity: Capacities) -> None:
-    """Fill by bytes over the square of the coflow's bottleneck."""
-    weights: dict[int, float] = {}
-    for coflow in coflows(flows):
-        gamma = bottleneck(coflow, lambda p: capacity[p], foreseen)
-        weights |= {id(f): foreseen(f) / gamma**2 if f.alone else 0.0 for f in coflow}
-    water_fill(flows, capacity, lambda f: weights[id(f)])
+def first_rank(coflow: list[Flow]) -> tuple[int, Rank]:
+    """Return what breaks ties between coflows: turn, and rank of the first flow."""
+    return coflow[0].turn, min(flow.rank for flow in coflow)
 
 
 def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
     """Serve the coflow with the shortest bottleneck first, all its flows to its end."""
     gamma: dict[int, float] = {}
     for coflow in coflows(flows):
-        g = bottleneck(coflow, lambda p: capacity[p])
-        gamma |= {id(f): g for f in coflow}
+        gamma |= dict.fromkeys(map(id, coflow), bottleneck(coflow, capacity))
 
     def turn(coflow: list[Flow]) -> tuple[float, int, Rank]:
-        first = coflow[0]
-        gamma_here = round_to_32_bits(gamma[id(first)])
-        return gamma_here, first.turn, min(f.rank for f in coflow)
+        return round_to_32_bits(gamma[id(coflow[0])]), *first_rank(coflow)
 
     for coflow in sorted(coflows(flows), key=turn):
-        rest = {p: _capacity_left(p, flows, capacity) for f in coflow for p in f.hops}
-        if all(rest[p] > 0 for f in coflow for p in f.hops):
-            slowest = bottleneck(coflow, rest.__getitem__)
-            for f in coflow:
-                f.rate = f.left / slowest
-    in_order(flows, capacity, lambda f: f.key(gamma[id(f)]))
+        rest = {p: capacity_left(p, flows, capacity) for p in ports_of(coflow)}
+        if all(room > 0 for room in rest.values()):
+            # MADD: none of its flows ends before the one that takes longest.
+            slowest = bottleneck(coflow, rest)
+            for flow in coflow:
+                flow.rate = flow.left / slowest
+    in_order(flows, capacity, lambda flow: flow.key(gamma[id(flow)]))
+
+
+def bytes_over(port: str, flows: Iterable[Flow]) -> float:
+    """Return the bytes left of those of some flows that cross a port."""
+    return sum(flow.left for flow in over(port, flows))
 
 
 def sincronia(flows: list[Flow], capacity: Capacities) -> None:
     """Find the coflow that goes last, then the last of the others, and so on."""
-    left = sorted(coflows(flows), key=lambda c: (c[0].turn, min(f.rank for f in c)))
+    left = sorted(coflows(flows), key=first_rank)
     weights = {id(coflow): 1.0 for coflow in left}
     place: dict[int, float] = {}
-
-    def bytes_on(port: str, of: Iterable[Flow]) -> float:
-        return sum(f.left for f in of if port in f.hops)
-
     while left:
-        needs = {
-            p: round_to_32_bits(bytes_on(p, (f for c in left for f in c)) / room)
-            for p, room in capacity.items()
-            if room > 0
-        }
+        needs = {}
+        for port, room in capacity.items():
+            if room > 0:
+                size = bytes_over(port, chain.from_iterable(left))
+                needs[port] = round_to_32_bits(size / room)
         port = max(needs, key=needs.__getitem__, default="")
-        there = [c for c in left if needs.get(port) and bytes_on(port, c) > 0]
+
+        # Select: of those on the fullest port the one of least weight per byte.
+        candidates = []
+        if needs.get(port):
+            candidates = [coflow for coflow in left if bytes_over(port, coflow) > 0]
         # Of equal ones the last: they are in the order in which ties are broken.
-        last = min(
-            reversed(there or left[-1:]),
-            key=lambda c: round_to_32_bits(
-                weights[id(c)] / bytes_on(port, c) if there else 0.0
-            ),
-        )
-        for coflow in there:
-            part = bytes_on(port, coflow) / bytes_on(port, last)
+        last = left[-1]
+        if candidates:
+            ratios = [weights[id(c)] / bytes_over(port, c) for c in candidates]
+            rounded = [*map(round_to_32_bits, ratios)]
+            least = min(rounded)
+            ranked = zip(candidates, rounded, strict=True)
+            *_, last = [coflow for coflow, ratio in ranked if ratio == least]
+        # Scale: the others there weigh less by their part of what it has there.
+        for coflow in candidates:
+            part = bytes_over(port, coflow) / bytes_over(port, last)
             weight = weights[id(coflow)] - weights[id(last)] * part
             if coflow is not last:
                 weights[id(coflow)] = weight if weight > _NO_WEIGHT else 0.0
         left.remove(last)
-        place |= {id(flow): float(len(left)) for flow in last}
-    in_order(flows, capacity, lambda f: f.key(place[id(f)]))
+        place |= dict.fromkeys(map(id, last), float(len(left)))
+    in_order(flows, capacity, lambda flow: flow.key(place[id(flow)]))
+
+
+#: Bytes with which a coflow leaves each queue of Aalo for the next.
+QUEUE_ENDS = [1e7 * 10**number for number in range(9)]
+
+
+def bytes_sent(coflow: list[Flow]) -> float:
+    """Return what a coflow has sent since it last had no active flow."""
+    return coflow[0].carried + sum(flow.volume - flow.left for flow in coflow)
 
 
 def aalo(flows: list[Flow], capacity: Capacities) -> None:
     """Serve those first that have sent least, as orders of magnitude go."""
-    queue: dict[int, tuple[int, float]] = {}
-    for coflow in coflows(flows):
-        sent = coflow[0].carried + sum(f.volume - f.left for f in coflow)
-        ends = [1e7 * 10**k <= round_to_32_bits(sent) for k in range(9)]
-        came = round_to_32_bits(coflow[0].came)
-        queue |= {id(flow): (sum(ends), came) for flow in coflow}
-    ordered = sorted(
-        coflows(flows),
-        key=lambda c: (queue[id(c[0])], c[0].turn, min(f.rank for f in c)),
-    )
+
+    def turn(coflow: list[Flow]) -> tuple[int, float, int, Rank]:
+        sent = round_to_32_bits(bytes_sent(coflow))
+        queue = sum(end <= sent for end in QUEUE_ENDS)
+        return queue, round_to_32_bits(coflow[0].came), *first_rank(coflow)
+
     place = {}
-    for number, coflow in enumerate(ordered):
-        rest = {p: _capacity_left(p, flows, capacity) for f in coflow for p in f.hops}
-        for f in coflow:
-            place[id(f)] = number
-            f.rate = min(rest[p] / sum(p in o.hops for o in coflow) for p in f.hops)
-    in_order(flows, capacity, lambda f: (place[id(f)], f.rank))
+    for number, coflow in enumerate(sorted(coflows(flows), key=turn)):
+        rest = {p: capacity_left(p, flows, capacity) for p in ports_of(coflow)}
+        for flow in coflow:
+            place[id(flow)] = number
+            flow.rate = min(rest[port] / len(over(port, coflow)) for port in flow.hops)
+    in_order(flows, capacity, lambda flow: (place[id(flow)], flow.rank))
 
 
 def time_in_queue(flows: list[Flow]) -> float:
     """Return the seconds until a coflow leaves its queue of Aalo at these rates."""
     times = [math.inf]
     for coflow in coflows(flows):
-        sent = coflow[0].carried + sum(f.volume - f.left for f in coflow)
-        speed = sum(f.rate for f in coflow)
-        queue_ends = [1e7 * 10**k for k in range(9)]
-        next_end = next(
-            (end for end in queue_ends if end > round_to_32_bits(sent)), None
-        )
-        if speed and next_end is not None:
-            times.append(max(next_end - sent, 0.0) / speed)
+        sent = bytes_sent(coflow)
+        speed = sum(flow.rate for flow in coflow)
+        ends_ahead = [end for end in QUEUE_ENDS if end > round_to_32_bits(sent)]
+        if speed and ends_ahead:
+            times.append(max(ends_ahead[0] - sent, 0.0) / speed)
     return min(times)
 
 
-def ask_rule(problem: Problem, own: Rates) -> Rule:
+def ask_rule(problem: Problem, rates: Rates) -> Rule:
     """Return a rule of one's own as those above are."""
     job = problem.job
 
+    def as_asked(flow: Flow) -> ActiveFlow:
+        edge = job.edges[flow.edge]
+        destination = job.tasks[edge.destination].name
+        return ActiveFlow(
+            edge=job.edge_names[flow.edge],
+            source=job.tasks[edge.source].name,
+            destination=destination,
+            iteration=flow.turn - edge.lag,
+            serves=flow.turn,
+            volume=flow.volume,
+            links=flow.hops,
+            job=flow.job,
+            left=flow.left,
+            coflow=flow.coflow or destination,
+        )
+
     def rule(flows: list[Flow], capacity: Capacities) -> None:
-        going = [flow for flow in flows if flow.alone]  # a rule knows no cut
-        flows = sorted(going, key=lambda flow: (flow.turn, flow.rank))
-        flows_seen = []
-        for flow in flows:
-            edge = job.edges[flow.edge]
-            ends = job.tasks[edge.source].name, job.tasks[edge.destination].name
-            known = flow.volume, flow.hops, flow.job, flow.left, flow.coflow or ends[1]
-            begun = flow.turn - edge.lag, flow.turn
-            name = job.edge_names[flow.edge]
-            flows_seen.append(ActiveFlow._make((name, *ends, *begun, *known)))
-        for flow, rate in zip(flows, own(flows_seen, capacity), strict=True):
+        uncut = [flow for flow in flows if flow.alone]  # a rule knows no cut
+        uncut.sort(key=attrgetter("turn", "rank"))
+        answer = rates([*map(as_asked, uncut)], capacity)
+        for flow, rate in zip(uncut, answer, strict=True):
             flow.rate = rate
 
     return rule
@@ -482,11 +474,7 @@ POLICIES: dict[str, Rule] = {
     "oes_cp": oes_cp,
     "weighted_maxmin": share_by_weight,
     "mrtf": mrtf,
-    "mrtf_exclusive": mrtf_exclusive,
     "omcoflow": omcoflow,
-    "omcoflow_frozen": partial(omcoflow, whole=True),
-    "omcoflow_wc": omcoflow_wc,
-    "omcoflow_gamma": omcoflow_gamma,
     "sebf_madd": sebf_madd,
     "sincronia": sincronia,
     "aalo": aalo,

@@ -19,9 +19,11 @@ where capacities change counts with the largest that each link ever has:
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,6 +41,7 @@ from emu.prediction.scheduling.compiled_problem import (
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import earliest, longest_paths
 from emu.problem import Problem, Realization, Schedule
+from emu.problem.changes import CapacitySteps
 from emu.units import format_duration
 
 #: `Bounds.binding` where no port is.
@@ -81,16 +84,19 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
 
     Raises ValueError when ``realization`` does not fit the job.
     """
-    last = _LAST.get(realization)
-    if last is None or last[0] is not problem:
-        last = _LAST[realization] = problem, _find_bounds(problem, realization)
-    return last[1]
+    known_problem, known_bounds = _LAST.get(realization, (None, None))
+    if known_problem is problem and known_bounds is not None:
+        return known_bounds
+    found = _find_bounds(problem, realization)
+    _LAST[realization] = problem, found
+    return found
 
 
 def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
     realization.check_shapes(problem.job)
-    steps = problem.links.steps  # of the capacities that change
-    if (widest := problem.cluster.widest) is not problem.cluster:
+    steps = problem.links.steps
+    widest = problem.cluster.widest
+    if widest is not problem.cluster:  # a bound holds whatever events give links
         problem = replace(problem, cluster=widest)
     layout = Layout(
         job_arrays(problem.job, problem.cluster, rate_policy("oes")),
@@ -99,52 +105,106 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
     times = plain(realization.times)
     volumes = plain(realization.volumes)
     from_task, after_flow = longest_paths(layout, times, volumes)
-    around = earliest(layout, times, volumes)[0], after_flow
+    ready, _ = earliest(layout, times, volumes)
+    flows = _FlowTimes(problem, ready, after_flow)
+
     path = float(from_task.max())
-    nic_load = 0.0
-    limits = [(path, CRITICAL_PATH)]
+    loads = [*_port_limits(problem, steps, flows, volumes)]
+    alone = volumes / flows.narrowest.reshape(-1, 1)
+    limits = [
+        (path, CRITICAL_PATH),
+        *((limit, name) for limit, name, _ in loads),
+        *_channel_limits(problem, flows, alone),
+        *_slot_limits(problem, times, alone),
+    ]
+    combined, binding = max(limits, key=itemgetter(0))
+    uses = Counter(port for hops in problem.hops for port in hops)
+    return Bounds(
+        nic_load=max((load for _, _, load in loads), default=0.0),
+        critical_path=path,
+        combined=float(combined),
+        binding=binding,
+        degree=max(uses.values(), default=0),
+    )
+
+
+class _FlowTimes:
+    """Heads and tails of all flows: what lies before and behind each, seconds."""
+
+    def __init__(self, problem: Problem, heads: Floats, tails: Floats) -> None:
+        self._counts = np.array(problem.job.flow_counts, dtype=np.int64)
+        self._heads = heads
+        self._tails = tails
+        capacities = problem.capacities
+        #: Capacity of the narrowest link of every edge, infinite within a machine.
+        self.narrowest = np.array(
+            [capacities[[*hops]].min(initial=np.inf) for hops in problem.hops]
+        )
+
+    def of(self, edges: list[int], seconds: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return head, size and tail, in seconds, of every flow of some edges.
+
+        ``seconds`` are of these edges alone: all for each of 6,036 ports took 39 s.
+        """
+        columns = np.arange(seconds.shape[1])
+        is_sent = columns < self._counts[edges][:, None]
+        is_flow = is_sent & (seconds > 0)
+        heads = self._heads[edges][is_flow]
+        return heads, seconds[is_flow], self._tails[edges][is_flow]
+
+
+def _port_limits(
+    problem: Problem,
+    steps: CapacitySteps,
+    flows: _FlowTimes,
+    volumes: Floats,
+) -> Iterator[tuple[float, str, float]]:
+    """Yield the least time of every port, its name, and its bytes over its capacity.
+
+    ``steps`` are of the capacities that change, as they were before all were widest.
+    """
     crossing: list[list[int]] = [[] for _ in problem.capacities]
     for edge, hops in enumerate(problem.hops):
         for port in hops:
             crossing[port].append(edge)
-    for port, over in enumerate(crossing):
-        sizes = volumes[over] / problem.capacities[port]
-        head, size, tail = _flows_of(problem, over, sizes, around)
+
+    for port, edges in enumerate(crossing):
+        seconds = volumes[edges] / problem.capacities[port]
+        head, size, tail = flows.of(edges, seconds)
         least = _one_by_one(head, size, tail)
-        if size.size and len(steps.of(port)[0]) > 1:
+        times, _ = steps.of(port)
+        if size.size and len(times) > 1:
             volume = float((size * steps.most[port]).sum())
             least = max(least, steps.when(port, volume) + float(tail.min()))
-        limits.append((least, problem.links[port].name))
-        nic_load = max(nic_load, float(size.sum()))
-    narrowest = [problem.capacities[[*h]].min(initial=np.inf) for h in problem.hops]
-    alone = volumes / np.array(narrowest).reshape(-1, 1)
+        yield least, problem.links[port].name, float(size.sum())
+
+
+def _channel_limits(
+    problem: Problem,
+    flows: _FlowTimes,
+    alone: Floats,
+) -> Iterator[tuple[float, str]]:
+    """Yield the least time of every channel, and its name."""
+    edges_of: defaultdict[str, list[int]] = defaultdict(list)
+    for position, edge in enumerate(problem.job.edges):
+        edges_of[edge.channel].append(position)
     for channel in problem.job.channels:
-        edges = enumerate(problem.job.edges)
-        over = [position for position, edge in edges if edge.channel == channel]
-        flows = _flows_of(problem, over, alone[over], around)
-        limits.append((_one_by_one(*flows), f"channel {channel}"))
-    limits += _of_slots(problem, times, alone)
-    seconds, binding = max(limits, key=lambda one: one[0])
-    degree = max(map(len, crossing), default=0)
-    return Bounds(nic_load, path, float(seconds), binding, degree)
+        edges = edges_of[channel]
+        head, size, tail = flows.of(edges, alone[edges])
+        yield _one_by_one(head, size, tail), f"channel {channel}"
 
 
-def _flows_of(
-    problem: Problem, over: list[int], seconds: Floats, around: tuple[Floats, Floats]
-) -> tuple[Floats, Floats, Floats]:
-    """Return head, size and tail, in seconds, of every flow of the edges ``over``.
+class _Hold(NamedTuple):
+    """A slot since it was taken: by whom, and the least seconds since, by iteration."""
 
-    ``seconds`` are of these edges alone: all for each of 6,036 ports took 39 s.
-    ``around``: heads and tails of all.
-    """
-    counts = np.array([problem.job.flow_counts[e] for e in over], dtype=np.int64)
-    flows = (np.arange(seconds.shape[1]) < counts[:, None]) & (seconds > 0)
-    head, tail = (one[over][flows] for one in around)
-    return head, seconds[flows], tail
+    taker: int
+    seconds: Floats
 
 
-def _of_slots(
-    problem: Problem, times: Floats, alone: Floats
+def _slot_limits(
+    problem: Problem,
+    times: Floats,
+    alone: Floats,
 ) -> Iterator[tuple[float, str]]:
     """Yield the seconds for which the slots of every pool are held, and its name.
 
@@ -152,35 +212,53 @@ def _of_slots(
     edges without lag, where these are pairs: an interval of Dorylus has its lambda
     while rows go there and back.
     """
-    job = problem.job
-    pools = problem.pools
-    takes = {task: p for p, pool in enumerate(pools) for task in pool.takers}
-    frees = {task: p for p, pool in enumerate(pools) for task in pool.freers}
-    moving = alone + problem.latencies[:, None]
-    since: dict[int, tuple[int, Floats]] = {}  # who took the slot, seconds since then
-    pairs: list[dict[int, Floats]] = [{} for _ in pools]
-    for task in job.order:
-        before = [
-            (since[job.edges[edge].source], moving[edge])
-            for edge in job.in_edges(task)
-            if job.edges[edge].lag == 0 and job.edges[edge].source in since
-        ]
-        if task in takes:
-            since[task] = task, times[task]
-        elif len({taker for (taker, _), _ in before}) == 1:
-            taker = before[0][0][0]
-            if job.rounds[taker] == job.rounds[task]:
-                longest = np.max([spent + flow for (_, spent), flow in before], axis=0)
-                since[task] = taker, longest + times[task]
-        if task in since and frees.get(task) == takes[since[task][0]]:
-            taker, spent = since.pop(task)
-            pairs[frees[task]][taker] = spent
-    for pool, pair in zip(pools, pairs, strict=True):
-        whole = len(pair) == len(pool.takers) == len(pool.freers)
-        seconds = pair if whole else times
-        total = sum(float(seconds[j][: job.rounds[j]].sum()) for j in pool.takers)
+    rounds = problem.job.rounds
+    held = _held_until_freed(problem, times, alone)
+    for number, pool in enumerate(problem.pools):
+        pairs = held[number]
+        is_in_pairs = len(pairs) == len(pool.takers) == len(pool.freers)
+        seconds = pairs if is_in_pairs else times
+        total = sum(float(seconds[task][: rounds[task]].sum()) for task in pool.takers)
         machine = problem.cluster.machines[pool.machine].name
         yield total / pool.most, f"{pool.name} of {machine}"
+
+
+def _held_until_freed(
+    problem: Problem,
+    times: Floats,
+    alone: Floats,
+) -> list[dict[int, Floats]]:
+    """Return for every pool: taker -> seconds until one task has freed its slot."""
+    job = problem.job
+    pool_taken = dict[int, int]()
+    pool_freed = dict[int, int]()
+    for number, pool in enumerate(problem.pools):
+        pool_taken |= dict.fromkeys(pool.takers, number)
+        pool_freed |= dict.fromkeys(pool.freers, number)
+    flow_times = alone + problem.latencies[:, None]
+
+    holds: dict[int, _Hold] = {}  # task -> the slot that is held when it has ended
+    freed: list[dict[int, Floats]] = [{} for _ in problem.pools]
+    for task in job.order:
+        takers = set()
+        seconds = []
+        for position in job.in_edges(task):
+            edge = job.edges[position]
+            if edge.lag == 0 and edge.source in holds:
+                hold_before = holds[edge.source]
+                takers.add(hold_before.taker)
+                seconds.append(hold_before.seconds + flow_times[position])
+        if task in pool_taken:
+            holds[task] = _Hold(task, times[task])
+        elif len(takers) == 1:
+            (taker,) = takers
+            if job.rounds[taker] == job.rounds[task]:
+                longest = np.max(seconds, axis=0)
+                holds[task] = _Hold(taker, longest + times[task])
+        if task in holds and pool_freed.get(task) == pool_taken[holds[task].taker]:
+            hold = holds.pop(task)
+            freed[pool_freed[task]][hold.taker] = hold.seconds
+    return freed
 
 
 def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
@@ -194,36 +272,46 @@ def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
         return 0.0
     latest_first: Ints = np.argsort(-head, kind="stable")
     sums = np.cumsum(size[latest_first])
-    shortest = np.minimum.accumulate(tail[latest_first])
-    return float(np.max(head[latest_first] + sums + shortest))
+    shortest_tails = np.minimum.accumulate(tail[latest_first])
+    return float(np.max(head[latest_first] + sums + shortest_tails))
 
 
 # Bound a run's distance from the best schedule: keys of result.json, a line.
 
 #: Share of a makespan by which a bound may be above it, by rounding alone.
+_ROUNDING = 1e-9
 #: Per cent left by which a bound proves little.
 _LOOSE = 20.0
-_ROUNDING = 1e-9
 
 
 def optimality(
-    schedule: Schedule, realization: Realization, policy: str
+    schedule: Schedule,
+    realization: Realization,
+    policy: str,
 ) -> dict[str, Any]:
     """Return the keys ``bound``, ``bound_by``, ``gap`` and ``theorem1`` of result.json.
 
     None of a job that died: they are of one that does not.
 
-    Raises ValueError when ``realization`` does not fit the job, or there is no such
-    policy.
+    Parameters
+    ----------
+    realization
+        Times and volumes of the run itself; the bound is of them alone.
 
-    ``realization``: times and volumes of the run itself; the bound is of them alone.
+    Returns
+    -------
+    dict[str, Any]
+        ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is
+        makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
+        ``delta`` (20), ``certificate`` (Delta * LP, seconds), ``kept``: True where the
+        policy promises to stay below it, nothing waits for a slot or a channel, and no
+        capacity changes; and ``delta_seen`` and ``certificate_seen``, the same with the
+        most flows that were active over one link at a time.
 
-    ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is makespan /
-    bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds ``delta`` (20),
-    ``certificate`` (Delta * LP, seconds), ``kept``: whether the policy promises to stay
-    below it, nothing waits for a slot or a channel, and no capacity changes; and
-    ``delta_seen`` and ``certificate_seen``, the same with the most flows that were
-    active over one link at a time.
+    Raises
+    ------
+    ValueError
+        ``realization`` does not fit the job, or there is no such policy.
 
     References
     ----------
@@ -232,26 +320,34 @@ def optimality(
     if schedule.outages.seconds:
         return {}
     problem = schedule.problem
-    makespan = schedule.makespan
-    all_bounds = bounds(problem, realization)
+
+    found = bounds(problem, realization)
+    gap = None
+    if found.combined:
+        gap = schedule.makespan / found.combined - 1
     most_flows = LinkContention(schedule).most
+    # The proof knows no such waits.
+    waits = problem.pools or problem.job.channels or problem.cluster.changes
     return {
-        "bound": all_bounds.combined,
-        "bound_by": all_bounds.binding,
-        "gap": makespan / all_bounds.combined - 1 if all_bounds.combined else None,
+        "bound": found.combined,
+        "bound_by": found.binding,
+        "gap": gap,
         "theorem1": {
-            "delta": all_bounds.degree,
-            "certificate": all_bounds.certificate,
+            "delta": found.degree,
+            "certificate": found.certificate,
             "delta_seen": most_flows,
-            "certificate_seen": max(most_flows, 1) * all_bounds.critical_path,
-            "kept": policy_named(policy).keeps_theorem
-            and not (problem.pools or problem.job.channels or problem.cluster.changes),
+            "certificate_seen": max(most_flows, 1) * found.critical_path,
+            "kept": policy_named(policy).keeps_theorem and not waits,
         },
     }
 
 
 def placement_gap(
-    problem: Problem, realization: Realization, makespan: float, *, seconds: float
+    problem: Problem,
+    realization: Realization,
+    makespan: float,
+    *,
+    seconds: float,
 ) -> dict[str, float]:
     """Return ``placement_bound`` and ``placement_gap``: what other placements leave.
 
@@ -269,9 +365,12 @@ def placement_gap(
     if problem.job.fixed:
         bound = bounds(problem, realization).combined  # of the one placement
     else:
-        job = problem.job
-        cluster = problem.cluster
-        bound = placement_bound(job, cluster, reference, seconds=seconds)
+        bound = placement_bound(
+            problem.job,
+            problem.cluster,
+            reference,
+            seconds=seconds,
+        )
     if bound > makespan * (1 + _ROUNDING):
         raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")
     bound = min(bound, makespan)
@@ -284,24 +383,25 @@ def placement_line(gap: dict[str, float]) -> str:
     share = 100 * gap["placement_gap"]
     if share < 1e-3:
         return "no placement on these machines is better, by a lower bound over all"
-    return (
+    line = (
         f"at least {format_duration(gap['placement_bound'])} wherever the tasks stand "
         f"on these machines: at most {share:.3g} % is left to gain"
-        f"{', and no tighter bound is known' if share > _LOOSE else ''}"
     )
+    return f"{line}, and no tighter bound is known" if share > _LOOSE else line
 
 
 def optimality_line(result: dict[str, Any]) -> str:
     """Return the bound, the gap and Theorem 1 in words; empty where there is no gap."""
     if result.get("gap") is None:
         return ""
-    place = str(result["bound_by"])
+
     percent = 100 * max(float(result["gap"]), 0.0)  # sockets may be ahead by a hair
+    digits = 0 if percent >= 10 else 1
     line = (
         f"at least {format_duration(result['bound'])} as placed, whatever the schedule "
-        f"({place}): "
-        f"within {percent:.{0 if percent >= 10 else 1}f} %"
+        f"({result['bound_by']}): within {percent:.{digits}f} %"
     )
+
     theorem = result.get("theorem1", {})
     if theorem.get("kept") and "delta_seen" in theorem:
         most = format_duration(theorem["certificate"])

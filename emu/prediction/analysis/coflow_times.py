@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emu.prediction.scheduling.compiled_problem import Floats
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Schedule
 
 
@@ -23,14 +23,17 @@ class CoflowTimes:
     """Seconds that the busiest link needs for its bytes, as links are stated."""
 
     def to_json(self) -> dict[str, float]:
-        """Return how all of them do; `slowdown` is the mean of ``seconds / alone``."""
-        moving = self.alone > 0
-        slowdown = self.seconds[moving] / self.alone[moving]
+        """Return their count and times; `slowdown` is the mean of ``seconds / alone``.
+
+        Coflows without bytes over a link have no slowdown; without others it is 1.
+        """
+        has_bytes = self.alone > 0
+        slowdown = self.seconds[has_bytes] / self.alone[has_bytes]
         return {
             "count": len(self.names),
             "mean": float(self.seconds.mean()),
             "p95": float(np.percentile(self.seconds, 95)),
-            "slowdown": float(slowdown.mean()) if moving.any() else 1.0,
+            "slowdown": float(slowdown.mean()) if has_bytes.any() else 1.0,
         }
 
 
@@ -42,31 +45,51 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     """
     edges = schedule.problem.job.edges
     names = [*dict.fromkeys(edge.coflow for edge in edges if edge.coflow)]
-    number = {name: place for place, name in enumerate(names)}
-    of_edge = np.array([number.get(edge.coflow, -1) for edge in edges], dtype=np.int64)
+    numbers = {name: number for number, name in enumerate(names)}
+    name_of_edge = np.array([numbers.get(edge.coflow, -1) for edge in edges], np.int64)
+
     flows = schedule.flows()
-    flows = flows[(of_edge[flows[:, 0]] >= 0) & (schedule.flow_bytes[*flows.T] > 0)]
+    is_named = name_of_edge[flows[:, 0]] >= 0
+    flows = flows[is_named & (schedule.flow_bytes[*flows.T] > 0)]
     if not len(flows):
         return None
+
     edge, iteration = flows.T
-    serves = iteration + np.array([one.lag for one in edges])[edge]
-    keys, group = np.unique(
-        np.stack([of_edge[edge], serves]), axis=1, return_inverse=True
+    lags = np.array([edge.lag for edge in edges])
+    keys, coflow = np.unique(
+        np.stack([name_of_edge[edge], iteration + lags[edge]]),
+        axis=1,
+        return_inverse=True,
     )
-    starts, ends = np.full((2, keys.shape[1]), [[np.inf], [-np.inf]])
-    np.minimum.at(starts, group, schedule.flow_ready[edge, iteration])
-    np.maximum.at(ends, group, schedule.flow_end[edge, iteration])
-    # The busiest link of each, by the bytes of its flows that cross a link.
-    hops = [[*hops] for hops in schedule.problem.hops]
-    counts = np.array([len(hops[e]) for e in edge.tolist()])
-    port = np.array([p for e in edge.tolist() for p in hops[e]])
-    size = np.repeat(schedule.flow_bytes[edge, iteration], counts)
-    rates = np.array([link.capacity for link in schedule.problem.links])
-    codes, place = np.unique(
-        np.repeat(group, counts) * len(rates) + port, return_inverse=True
+    count = keys.shape[1]
+    starts = np.full(count, np.inf)
+    ends = np.full(count, -np.inf)
+    np.minimum.at(starts, coflow, schedule.flow_ready[edge, iteration])
+    np.maximum.at(ends, coflow, schedule.flow_end[edge, iteration])
+    return CoflowTimes(
+        names=[(names[number], serves) for number, serves in keys.T.tolist()],
+        seconds=ends - starts,
+        alone=_times_alone(schedule, flows, coflow, count),
     )
-    alone = np.zeros(keys.shape[1])
-    seconds = np.bincount(place, size) / rates[codes % len(rates)]
-    np.maximum.at(alone, codes // len(rates), seconds)
-    labels = [(names[of], serves) for of, serves in keys.T.tolist()]
-    return CoflowTimes(labels, ends - starts, alone)
+
+
+def _times_alone(schedule: Schedule, flows: Ints, coflow: Ints, count: int) -> Floats:
+    """Return the seconds that the busiest link of each coflow needs for its bytes.
+
+    ``coflow``: the number of that of each flow, below ``count``.
+    """
+    edge, iteration = flows.T
+    hops = [schedule.problem.hops[position] for position in edge.tolist()]
+    hop_counts = np.array([len(links) for links in hops])
+    link = np.array([number for links in hops for number in links])
+    size = np.repeat(schedule.flow_bytes[edge, iteration], hop_counts)
+    capacities = np.array([link.capacity for link in schedule.problem.links])
+
+    # One code per coflow and link that it crosses: its bytes there are one sum.
+    codes, code_of = np.unique(
+        np.repeat(coflow, hop_counts) * len(capacities) + link, return_inverse=True
+    )
+    seconds = np.bincount(code_of, size) / capacities[codes % len(capacities)]
+    alone = np.zeros(count)
+    np.maximum.at(alone, codes // len(capacities), seconds)
+    return alone

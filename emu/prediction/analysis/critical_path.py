@@ -18,11 +18,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -109,16 +110,16 @@ class CriticalPath:
         return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Part:
     """A task or a flow on the way back, and since when the next part wanted it to end.
 
     ``wanted`` is the time from which only the rule ``cause`` held the next part back.
     """
 
-    task: int
-    edge: int
     iteration: int
+    task: int = -1
+    edge: int = -1
     cause: Cause | None = None
     wanted: float = math.inf
     pool: str = ""
@@ -129,13 +130,14 @@ def span(made: Schedule, part: ChainLink | _Part) -> tuple[float, float]:
 
     A flow that the part behind it waited for until it had landed ends with that.
     """
-    if part.edge >= 0:
-        at = part.edge, part.iteration
-        lands = part.cause is Cause.LATENCY
-        latency = float(made.problem.latencies[part.edge]) if lands else 0.0
-        return float(made.flow_start[at]), float(made.flow_end[at]) + latency
-    at = part.task, part.iteration
-    return float(made.task_start[at]), float(made.task_end[at])
+    if part.edge < 0:
+        event = part.task, part.iteration
+        return float(made.task_start[event]), float(made.task_end[event])
+    event = part.edge, part.iteration
+    end = float(made.flow_end[event])
+    if part.cause is Cause.LATENCY:
+        end += float(made.problem.latencies[part.edge])
+    return float(made.flow_start[event]), end
 
 
 #: A run is judged, budgeted and drawn along one path.
@@ -161,110 +163,143 @@ class _Walk:
         self._same = SAME * schedule.length
         #: Parts crossed on the way back: those that take no time wait for each other.
         self._walked: set[tuple[int, int, int]] = set()
+        #: Edges whose flows go before those of an edge: itself, then its channel.
+        self._rivals = [[position] for position in range(len(self._job.edges))]
         channels: dict[str, list[int]] = defaultdict(list)
         for position, edge in enumerate(self._job.edges):
             if self._hops[position]:
                 channels[edge.channel].append(position)
-        #: Edges whose flows go before those of an edge: itself, then its channel.
-        self._rivals = [
-            [e, *(o for o in channels[edge.channel] if o != e)] if edge.channel else [e]
-            for e, edge in enumerate(self._job.edges)
-        ]
+        for position, edge in enumerate(self._job.edges):
+            if edge.channel:
+                rivals = channels[edge.channel]
+                self._rivals[position] += [o for o in rivals if o != position]
 
     def links(self) -> Iterator[ChainLink]:
         """Yield the links, the last one first."""
         rounds = np.array(self._job.rounds, dtype=np.int64)
         ends = self._schedule.task_end[np.arange(rounds.size), rounds - 1]
         last = int(ends.argmax())
-        after = _Part(last, -1, self._job.rounds[last] - 1)
-        part: _Part | None = after
+        next_part = _Part(task=last, iteration=self._job.rounds[last] - 1)
+        part: _Part | None = next_part
         cursor = self._schedule.length
+
         while part is not None:
             self._walked.add((part.task, part.edge, part.iteration))
             start, end = span(self._schedule, part)
             if cursor - end > self._same:
-                yield _gap(after, end, cursor)
+                yield _gap(next_part, end, cursor)
                 cursor = end
             start = min(start, cursor)
-            # The later, waited-for piece of a part, then the piece before it.
-            moving = part.edge >= 0
-            plain = Cause.TRANSFER if moving else Cause.COMPUTE
-            ready = min(max(part.wanted, start), cursor)
-            pieces = [(part.cause or plain, ready, cursor), (plain, start, ready)]
-            for cause, begin, over in pieces:
-                if over > begin:
-                    sent = moving and cause is not Cause.LATENCY
-                    edge = part.edge
-                    port = self._crowd.bottleneck(edge, begin, over) if sent else -1
-                    what = part.task, part.edge, part.iteration
-                    pool = part.pool if cause is Cause.SLOT else ""
-                    yield ChainLink(cause, begin, over, *what, port, pool)
+            yield from self._pieces(part, start, cursor)
             cursor = start
-            after = part
+            next_part = part
             if part.edge >= 0:
                 part = self._before_flow(part.edge, part.iteration)
             else:
                 part = self._before_task(part.task, part.iteration)
+
         if cursor > self._same:
-            yield _gap(after, 0.0, cursor)
+            yield _gap(next_part, 0.0, cursor)
+
+    def _pieces(self, part: _Part, start: float, end: float) -> Iterator[ChainLink]:
+        """Yield the later piece of a part, which only a rule waited for, and the rest.
+
+        A part that no rule waited for is one piece.
+        """
+        plain = Cause.TRANSFER if part.edge >= 0 else Cause.COMPUTE
+        ready = min(max(part.wanted, start), end)
+        pieces = ((part.cause or plain, ready, end), (plain, start, ready))
+
+        for cause, begin, over in pieces:
+            if over > begin:
+                port = -1
+                if part.edge >= 0 and cause is not Cause.LATENCY:
+                    port = self._crowd.bottleneck(part.edge, begin, over)
+                yield ChainLink(
+                    cause=cause,
+                    start=begin,
+                    end=over,
+                    task=part.task,
+                    edge=part.edge,
+                    iteration=part.iteration,
+                    port=port,
+                    pool=part.pool if cause is Cause.SLOT else "",
+                )
 
     def _before_flow(self, edge: int, iteration: int) -> _Part:
         """Return the last to end of a flow's source and the flows that go before it."""
         schedule = self._schedule
         ready = float(schedule.flow_ready[edge, iteration])
         start = float(schedule.flow_start[edge, iteration])
+
         rivals = self._rivals[edge]
-        holder = self._ends_between(schedule.flow_end[rivals], ready, start)
-        for row, n in holder:
-            other = rivals[row]
-            if (-1, other, n) not in self._walked:
-                cause = Cause.IN_ORDER if other == edge else Cause.CHANNEL
-                return _Part(-1, other, n, cause, ready)
-        return _Part(self._job.edges[edge].source, -1, iteration)
+        ends = schedule.flow_end[rivals]
+        for row, rival_iteration in self._ends_between(ends, ready, start):
+            rival = rivals[row]
+            if (-1, rival, rival_iteration) not in self._walked:
+                return _Part(
+                    edge=rival,
+                    iteration=rival_iteration,
+                    cause=Cause.IN_ORDER if rival == edge else Cause.CHANNEL,
+                    wanted=ready,
+                )
+
+        return _Part(task=self._job.edges[edge].source, iteration=iteration)
 
     def _ends_between(
-        self, ends: Floats, ready: float, start: float
+        self,
+        ends: Floats,
+        ready: float,
+        start: float,
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
-        within = (ends > ready + self._same) & (ends <= start + self._same)
-        places = np.argwhere(within)
-        order = np.argsort(-ends[within], kind="stable")
-        return [(int(row), int(n)) for row, n in places[order]]
+        is_between = (ends > ready + self._same) & (ends <= start + self._same)
+        places = np.argwhere(is_between)
+        order = np.argsort(-ends[is_between], kind="stable")
+        return [(int(row), int(iteration)) for row, iteration in places[order]]
 
     def _before_task(self, task: int, iteration: int) -> _Part | None:
         """Return the last input; of several, flows come first as in the proof."""
-        causes: list[tuple[float, int, _Part]] = []
+        inputs = [*self._inputs(task, iteration)]
+        ready = max((item.time for item in inputs), default=0.0)
+        holder = self._slot_holder(task, iteration, ready)
+        if holder is not None or not inputs:
+            return holder
+
+        latest = [item for item in inputs if item.time >= ready - self._same]
+        last = min(latest, key=attrgetter("rank"))
+        if last.rank < _CREDIT:  # it waited for more than a credit
+            return last.part
+
+        # Without the credit it would have begun with the last of its other inputs.
+        other_times = (item.time for item in inputs if item.rank < _CREDIT)
+        wanted = max(other_times, default=0.0)
+        return replace(last.part, cause=Cause.CREDIT, wanted=wanted)
+
+    def _inputs(self, task: int, iteration: int) -> Iterator[_Input]:
+        """Yield all that had to end before a task could begin."""
+        schedule = self._schedule
         if iteration > 0:
-            previous = float(self._schedule.task_end[task, iteration - 1])
-            causes.append((previous, 2, _Part(task, -1, iteration - 1)))
+            previous = _Part(task=task, iteration=iteration - 1)
+            end = float(schedule.task_end[task, iteration - 1])
+            yield _Input(end, _PREVIOUS, previous)
+
         for position in self._job.in_edges(task):
             edge = self._job.edges[position]
             number = iteration - edge.lag
             if not self._job.sends(position, number):
                 continue
-            if self._hops[position]:
-                served = float(self._schedule.flow_end[position, number])
-                part = _Part(-1, position, number)
-                if latency := float(self._latencies[position]):
-                    part = _Part(-1, position, number, Cause.LATENCY, served)
-                causes.append((served + latency, 0, part))
-            else:
-                end = float(self._schedule.task_end[edge.source, number])
-                rank = 3 if edge.credit else 1
-                causes.append((end, rank, _Part(edge.source, -1, number)))
-        ready = max((time for time, _, _ in causes), default=0.0)
-        holder = self._slot_holder(task, iteration, ready)
-        if holder is not None:
-            return holder
-        if not causes:
-            return None
-        latest = max(time for time, _, _ in causes) - self._same
-        last = [item for item in causes if item[0] >= latest]
-        _, rank, part = min(last, key=lambda item: item[1])
-        if rank < 3:
-            return part
-        wanted = max((time for time, kind, _ in causes if kind < 3), default=0.0)
-        return _Part(part.task, -1, part.iteration, Cause.CREDIT, wanted)
+            if not self._hops[position]:
+                end = float(schedule.task_end[edge.source, number])
+                source = _Part(task=edge.source, iteration=number)
+                yield _Input(end, _CREDIT if edge.credit else _HANDOFF, source)
+                continue
+            served = float(schedule.flow_end[position, number])
+            latency = float(self._latencies[position])
+            flow = _Part(edge=position, iteration=number)
+            if latency:
+                flow = replace(flow, cause=Cause.LATENCY, wanted=served)
+            yield _Input(served + latency, _FLOW, flow)
 
     def _slot_holder(self, task: int, iteration: int, ready: float) -> _Part | None:
         """Return the part that freed the slot of a task that waited, else None."""
@@ -272,19 +307,45 @@ class _Walk:
         start = float(schedule.task_start[task, iteration])
         if start <= ready + self._same:
             return None
+
         for pool in schedule.problem.pools:
             if task not in pool.takers:
                 continue
             ends = schedule.task_end[list(pool.freers)]
-            for row, n in self._ends_between(ends, ready, start):
-                if (pool.freers[row], -1, n) not in self._walked:
-                    freer = pool.freers[row]
-                    return _Part(freer, -1, n, Cause.SLOT, ready, pool.name)
+            for row, number in self._ends_between(ends, ready, start):
+                freer = pool.freers[row]
+                if (freer, -1, number) not in self._walked:
+                    return _Part(
+                        task=freer,
+                        iteration=number,
+                        cause=Cause.SLOT,
+                        wanted=ready,
+                        pool=pool.name,
+                    )
         return None
 
 
+#: Ranks of inputs: of several that end last, the first of these counts.
+_FLOW, _HANDOFF, _PREVIOUS, _CREDIT = range(4)
+
+
+class _Input(NamedTuple):
+    """A part that a task waited for, and when it had it."""
+
+    time: float
+    rank: int
+    part: _Part
+
+
 def _gap(after: _Part, start: float, end: float) -> ChainLink:
-    return ChainLink(Cause.GAP, start, end, after.task, after.edge, after.iteration)
+    return ChainLink(
+        cause=Cause.GAP,
+        start=start,
+        end=end,
+        task=after.task,
+        edge=after.edge,
+        iteration=after.iteration,
+    )
 
 
 #: Time that the simulation waited and the emulated chain did not; negative.
@@ -312,19 +373,25 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
     if (simulated.task_end.shape, simulated.flow_end.shape) != shapes:
         raise ValueError("the two schedules are not of the same job")
     links = critical_path(emulated).links
-    # where the simulation is
+
     drifts = list[Drift]()
-    moment = 0.0
-    for _, group in groupby(links, lambda one: (one.edge, one.task, one.iteration)):
-        pieces = [*group]
-        gaps = [one for one in pieces if one.cause is Cause.GAP]
-        drifts += [Drift(Cause.GAP, gap, gap.seconds) for gap in gaps]
-        if own := [one for one in pieces if one.cause is not Cause.GAP]:
-            start, end = span(simulated, own[-1])
-            drifts.append(Drift(ELSEWHERE, own[-1], moment - start))
-            took = own[-1].end - own[0].start
-            drifts.append(Drift(own[-1].cause, own[-1], took - (end - start)))
+    moment = 0.0  # where the simulation is
+    by_part = groupby(links, attrgetter("edge", "task", "iteration"))
+    for _, group in by_part:
+        pieces = []
+        for link in group:
+            if link.cause is Cause.GAP:
+                drifts.append(Drift(Cause.GAP, link, link.seconds))
+            else:
+                pieces.append(link)
+        if pieces:
+            last = pieces[-1]
+            start, end = span(simulated, last)
+            drifts.append(Drift(ELSEWHERE, last, moment - start))
+            took = last.end - pieces[0].start
+            drifts.append(Drift(last.cause, last, took - (end - start)))
             moment = end
+
     if links:  # a run of no length has no chain
         drifts.append(Drift(ELSEWHERE, links[-1], moment - simulated.length))
     return tuple(drift for drift in drifts if drift.seconds)
@@ -388,9 +455,12 @@ def error_budget(
     first
         When the kernel had the first bytes of (edge, iteration), where it shared.
     """
-    free = emulated.rates is None
-    due = np.full_like(emulated.flow_end, np.nan) if free else fluid_ends(emulated)
-    others = DelayCause.NETWORK if free else DelayCause.SHARING
+    is_of_kernel = emulated.rates is None
+    rest_cause = DelayCause.NETWORK if is_of_kernel else DelayCause.SHARING
+    due = np.full_like(emulated.flow_end, np.nan)
+    if not is_of_kernel:
+        due = fluid_ends(emulated)
+
     parts: defaultdict[DelayCause, list[float]] = defaultdict(list)
     for drift in divergences(emulated, simulated):
         if drift.cause == ELSEWHERE:
@@ -400,16 +470,16 @@ def error_budget(
         elif drift.link.edge < 0:
             parts[DelayCause.OVERRUN].append(drift.seconds)
         else:
-            at = drift.link.edge, drift.link.iteration
-            end = float(emulated.flow_end[at])
-            own = divide(float(due[at]), end, rows.get(at))
-            if at in first:
-                behind = first[at] - float(emulated.flow_start[at])
-                own = {DelayCause.FIRST_BYTES: max(behind, 0.0)}
-            for source, seconds in own.items():
-                parts[source].append(seconds)
-            parts[others].append(drift.seconds - math.fsum(own.values()))
-    return {str(source): math.fsum(parts[source]) for source in DelayCause}
+            flow = drift.link.edge, drift.link.iteration
+            end = float(emulated.flow_end[flow])
+            delays = divide(float(due[flow]), end, rows.get(flow))
+            if flow in first:
+                wait = first[flow] - float(emulated.flow_start[flow])
+                delays = {DelayCause.FIRST_BYTES: max(wait, 0.0)}
+            for cause, seconds in delays.items():
+                parts[cause].append(seconds)
+            parts[rest_cause].append(drift.seconds - math.fsum(delays.values()))
+    return {str(cause): math.fsum(parts[cause]) for cause in DelayCause}
 
 
 def drift_of_machines(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
@@ -420,14 +490,14 @@ def drift_of_machines(emulated: Schedule, simulated: Schedule) -> dict[str, floa
     """
     job = emulated.problem.job
     machine_of = emulated.problem.machine_of_task
-    parts: defaultdict[str, float] = defaultdict(float)
+    seconds: defaultdict[str, float] = defaultdict(float)
     for drift in divergences(emulated, simulated):
         if drift.cause not in {ELSEWHERE, Cause.GAP}:
-            edge = drift.link.edge
             task = drift.link.task
-            at = task if edge < 0 else job.edges[edge].source
-            parts[machine_of[job.tasks[at].name]] += drift.seconds
-    return dict(parts)
+            if drift.link.edge >= 0:
+                task = job.edges[drift.link.edge].source
+            seconds[machine_of[job.tasks[task].name]] += drift.seconds
+    return dict(seconds)
 
 
 def before_first_bytes(budget: Mapping[str, float], makespan: float) -> float:
@@ -456,15 +526,23 @@ def divide(due: float, end: float, row: Floats | None) -> dict[DelayCause, float
         return {DelayCause.CLOCK: end - due}
     if row is None:
         return {DelayCause.SHAPING: end - due}
+
     finish, queueing, notice, lag = (float(value) for value in row)
-    behind = min(max(finish, due), end) - due
-    late: dict[DelayCause, float] = {}
-    rest = behind
-    for source, seconds in (
-        (DelayCause.CPU, queueing - due),
-        (DelayCause.CONTROL, notice - max(due, queueing)),
-        (DelayCause.LOOP_LAG, lag),
-    ):
-        late[source] = min(max(seconds, 0.0), rest) if math.isfinite(seconds) else 0.0
-        rest -= late[source]
-    return late | {DelayCause.SHAPING: rest, DelayCause.COPYING: end - due - behind}
+    send_delay = min(max(finish, due), end) - due
+    causes = {
+        DelayCause.CPU: queueing - due,
+        DelayCause.CONTROL: notice - max(due, queueing),
+        DelayCause.LOOP_LAG: lag,
+    }
+
+    # Each takes of what those before it have left; the rest nobody explains.
+    delays: dict[DelayCause, float] = {}
+    rest = send_delay
+    for cause, seconds in causes.items():
+        delays[cause] = 0.0
+        if math.isfinite(seconds):
+            delays[cause] = min(max(seconds, 0.0), rest)
+        rest -= delays[cause]
+    delays[DelayCause.SHAPING] = rest
+    delays[DelayCause.COPYING] = end - due - send_delay
+    return delays

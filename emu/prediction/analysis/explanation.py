@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -133,20 +133,27 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
     reference = problem.reference(base.realization)
     placement = problem.placement
     best = placement
-    at = (problem.job, problem.cluster, reference, base.policy)
     with suppress(PlacementError):
         if stated is not None:
             best = stated.best(problem, reference)
         else:
-            best = best_placement(*at, known=[placement]).placement
+            outcome = best_placement(
+                problem.job,
+                problem.cluster,
+                reference,
+                base.policy,
+                known=[placement],
+            )
+            best = outcome.placement
+
     before = span(base)
-    way = _Way(base, stated)
-    if best == placement or not way.length(best) < before * (1 - _WORTH):
+    sequence = _MoveOrder(base, stated)
+    if best == placement or not sequence.length(best) < before * (1 - _WORTH):
         return TaskMoves(before, ())
-    return TaskMoves(before, tuple(way.steps(best)))
+    return TaskMoves(before, tuple(sequence.steps(best)))
 
 
-class _Way:
+class _MoveOrder:
     """Puts the moves between two placements of a job in order."""
 
     def __init__(self, base: Change, stated: Stated | None) -> None:
@@ -155,11 +162,12 @@ class _Way:
         problem = base.problem
         self._reference = problem.reference(base.realization)
         self._space = Space(problem.job, problem.cluster, apart=True)
-        self._here = self._space.machines(problem.placement)
+        self._present = self._space.machines(problem.placement)
         self._left = affordable(problem.job, base.policy, FLOWS, MOST_TRIED)
+        #: Placement -> makespan: groups overlap, and lead to the same ones.
         self._known: dict[Placement, float] = {}
         self._teams = [
-            frozenset((hub, *others)) for hub, others in hub_followers(self._space)
+            frozenset((hub, *units)) for hub, units in hub_followers(self._space)
         ]
 
     def run(self, placement: Placement) -> Change:
@@ -187,93 +195,104 @@ class _Way:
         Moves that pay only with later ones are one step with them.
         """
         symmetry = find_symmetry(self._space, self._reference)
-        there = self._space.machines(best)
-        alike = relabel(symmetry, there, self._here)
-        if self.length(self._space.placement(alike)) <= self.length(best):
-            there = alike
+        target = self._space.machines(best)
+        relabelled = relabel(symmetry, target, self._present)
+        if self.length(self._space.placement(relabelled)) <= self.length(best):
+            target = relabelled
 
-        def place_units(units: Units) -> Placement:
-            machines = self._here.copy()
-            machines[list(units)] = there[list(units)]
+        def with_moved(units: Units) -> Placement:
+            machines = self._present.copy()
+            machines[list(units)] = target[list(units)]
             return self._space.placement(machines)
 
-        rest = frozenset(np.flatnonzero(there != self._here).tolist())
-        enough = self.length(place_units(rest)) * (1 + _WORTH)
-        for some in self._groups(rest):  # what may as well stay, stays
-            fewer = rest - some
-            if self._left > 0 and fewer < rest:
-                rest = fewer if self.length(place_units(fewer)) <= enough else rest
-        moves: Units = frozenset()
-        places = place_units(moves)
-        while rest and self.length(place_units(moves)) > enough:
-            step = self._next(moves, rest, place_units)
-            moves, rest = moves | step, rest - step
-            if self.length(place_units(moves)) < self.length(places):
-                yield self._step(places, place_units(moves))
-                places = place_units(moves)
+        rest = frozenset(np.flatnonzero(target != self._present).tolist())
+        enough = self.length(with_moved(rest)) * (1 + _WORTH)
+        for group in self._groups(rest):  # what may as well stay, stays
+            fewer = rest - group
+            is_affordable = self._left > 0 and fewer < rest
+            if is_affordable and self.length(with_moved(fewer)) <= enough:
+                rest = fewer
+
+        done: Units = frozenset()
+        shown = with_moved(done)
+        while rest and self.length(with_moved(done)) > enough:
+            step = self._next(done, rest, with_moved)
+            done |= step
+            rest -= step
+            if self.length(with_moved(done)) < self.length(shown):
+                yield self._step(shown, with_moved(done))
+                shown = with_moved(done)
 
     def _next(
-        self, done: Units, left: Units, placed: Callable[[Units], Placement]
+        self,
+        done: Units,
+        left: Units,
+        placed: Callable[[Units], Placement],
     ) -> Units:
         """Return the units that move next: those after which the run is shortest."""
         if self._left <= 0:
             return left
-        lengths = {
-            some: self.length(placed(done | some)) for some in self._groups(left)
-        }
-        least = min(lengths, key=lambda some: (lengths[some], len(some)), default=left)
-        return least if lengths.get(least, np.inf) < np.inf else left
+        best = left
+        least = (np.inf, 0)
+        for group in self._groups(left):
+            length = self.length(placed(done | group))
+            if (length, len(group)) < least:
+                best = group
+                least = (length, len(group))
+        return best
 
     def _groups(self, units: Units) -> list[Units]:
         """Return groups that may move at once: teams, units, pairs where few are."""
         groups = [team & units for team in self._teams if team & units]
         groups += [frozenset([unit]) for unit in sorted(units)]
+        # A swap may pay where neither of its moves does, but pairs are many.
         pairs = len(units) * (len(units) - 1) // 2
         if pairs <= self._left // max(len(units), 1):
             groups += [frozenset(pair) for pair in combinations(sorted(units), 2)]
         return list(dict.fromkeys(groups))
 
     def _step(self, before: Placement, after: Placement) -> TaskMove:
-        was = self.run(before)
-        now = self.run(after)
-        length = self.length(after)
-        near = Neighbour.of(was.problem, after)
-        gain = self.length(before) - length
-        return TaskMove(near, now, length, gain, self._why(was.problem, now.problem))
+        run_before = self.run(before)
+        run = self.run(after)
+        makespan = self.length(after)
+        return TaskMove(
+            near=Neighbour.of(run_before.problem, after),
+            run=run,
+            makespan=makespan,
+            gain=self.length(before) - makespan,
+            why=self._why(run_before.problem, run.problem),
+        )
 
     def _why(self, before: Problem, after: Problem) -> str:
         """Return which link is relieved most, for what it can carry, and of what."""
         problem = self._base.problem
-        was = self._loads(before)
-        now = self._loads(after)
+        loads = self._loads(before)
+        loads_after = self._loads(after)
         # What every link can carry in the time of the run; capacities may change.
         steps = problem.links.steps
         end = np.array([span(self._base)])
-        reliefs = {
-            port: less / float(steps.carry(port, end)[0])
-            for port, kinds in was.items()
-            if (less := sum(kinds.values()) - sum(now[port].values())) > 0
-        }
+        reliefs = {}
+        for port, kinds in loads.items():
+            relief = sum(kinds.values()) - sum(loads_after[port].values())
+            if relief > 0:
+                reliefs[port] = relief / float(steps.carry(port, end)[0])
         if not reliefs:
             return ""
-        port = max(reliefs, key=lambda p: reliefs[p])
-        kind = max(was[port], key=lambda k: was[port][k] - now[port][k])
+
+        port = max(reliefs, key=reliefs.__getitem__)
+        sizes = loads[port]
+        sizes_after = loads_after[port]
+        kind = max(sizes, key=lambda kind: sizes[kind] - sizes_after[kind])
         content = f"bytes of {kind[0]} -> {kind[1]}"
         if self._stated is not None:
             content = self._stated.content_of(kind)
-        link = f"link {problem.links[port].name}"
-        verb = "carrie"
-        if (place := problem.links[port].machine) >= 0:
-            link = f"{problem.cluster.machines[place].name}'s NIC"
-            verb = "send" if problem.links[port].direction == "out" else "receive"
-        size = was[port][kind]
-        rest = now[port][kind]
-        if size and rest <= _NOTICED * size:
-            return f"{link} no longer {verb}s the {content}"
-        share = 1.0 - rest / size if size else 0.0
+        link = _name_sender(problem, port)
+        if sizes[kind] and sizes_after[kind] <= _NOTICED * sizes[kind]:
+            return f"{link.name} no longer {link.verb}s the {content}"
+        share = 1.0 - sizes_after[kind] / sizes[kind] if sizes[kind] else 0.0
         if share < _NOTICED:
             return ""
-        return f"{link} {verb}s {100 * share:.0f} % less of the {content}"
+        return f"{link.name} {link.verb}s {100 * share:.0f} % less of the {content}"
 
     def _loads(self, problem: Problem) -> dict[int, dict[tuple[str, str], float]]:
         """Return bytes of the run by link and kinds of task at both ends."""
@@ -285,6 +304,21 @@ class _Way:
             for port in hops:
                 loads[port][kinds] += volume
         return loads
+
+
+class _Sender(NamedTuple):
+    """A link in a sentence: its name, and the stem of what it does with bytes."""
+
+    name: str
+    verb: str
+
+
+def _name_sender(problem: Problem, port: int) -> _Sender:
+    link = problem.links[port]
+    if link.machine < 0:
+        return _Sender(f"link {link.name}", "carrie")
+    machine = problem.cluster.machines[link.machine].name
+    return _Sender(f"{machine}'s NIC", "send" if link.direction == "out" else "receive")
 
 
 def write_placement(problem: Problem) -> dict[str, Any]:
@@ -361,9 +395,9 @@ class Explanation:
                 for link in self.chain.links
             ],
             "moves": [move.to_json() for move in self.moves.steps],
-            "improvements": [one.to_json() for one in self.improvements],
+            "improvements": [gain.to_json() for gain in self.improvements],
             "improvements_after_moves": [
-                one.to_json() for one in self.improvements_then
+                gain.to_json() for gain in self.improvements_then
             ],
             "notes": list(self.notes),
         }
@@ -395,9 +429,9 @@ def explain(
     realization, policy
         Its times and volumes, and its rate policy: what is simulated anew.
     emulated
-        Whether to compare it with a simulation of the same times and volumes.
+        True to compare it with a simulation of the same times and volumes.
     helpful
-        Whether to look for what would help, some 100 simulations and a placement search
+        True to look for what would help, some 100 simulations and a placement search
         as it is and per kind of machine.
     stated
         The scenario it comes from: what-ifs are edits of it then, and one more machine
@@ -409,71 +443,119 @@ def explain(
     outages
         Of the simulation that it is compared with; what-ifs keep them, too.
     """
-    chain = critical_path(schedule)
-    outages_here = outages or Outages()
+    outages = outages or Outages()
     if emulated:
         if replayed is None:
             problem = schedule.problem.following(schedule)
             replayed = simulate(problem, realization, policy)
-        if replayed.outages != outages_here:
-            replayed = replace(replayed, outages=outages_here)
-    improvements: tuple[Improvement, ...] = ()
-    then: tuple[Improvement, ...] = ()
-    moves = NO_MOVES
-    if helpful:
-        base = Change("", "as it is", schedule.problem, realization, policy)
-        base = replace(base, with_deaths=with_deaths, added=outages_here.seconds)
-        moves = task_moves(base, stated)
-        more: list[Change] = []
-        if stated is not None:
-            more = [*stated.fewer_machines(base), *stated.more_machines(base)]
-        improvements = _rank_changes(base, chain, more, stated, searched=True)
-        if moves.steps:
-            target = moves.steps[-1].run
-            after = simulate(target.problem, target.realization, policy)
-            then = _rank_changes(target, critical_path(after), more, stated)
-        notes += tuple(stated.notes) if stated is not None else ()
-        if (idle := len(schedule.problem.cluster.machines) - NICS) > 0:
-            notes += (f"NICs of {idle} machines that are less busy were not tried",)
-    return Explanation(
+        if replayed.outages != outages:
+            replayed = replace(replayed, outages=outages)
+
+    explanation = Explanation(
         schedule=schedule,
-        chain=chain,
+        chain=critical_path(schedule),
         simulated=replayed,
         apart=divergences(schedule, replayed) if replayed is not None else (),
-        improvements=improvements,
+        improvements=(),
         realization=realization,
-        moves=moves,
-        improvements_then=then,
         notes=notes,
+    )
+    if not helpful:
+        return explanation
+
+    base = Change(
+        kind="",
+        what="as it is",
+        problem=schedule.problem,
+        realization=realization,
+        policy=policy,
+        with_deaths=with_deaths,
+        added=outages.seconds,
+    )
+    return _with_improvements(explanation, base, stated)
+
+
+def _with_improvements(
+    explanation: Explanation,
+    base: Change,
+    stated: Stated | None,
+) -> Explanation:
+    moves = task_moves(base, stated)
+    machine_changes: list[Change] = []
+    if stated is not None:
+        machine_changes += stated.fewer_machines(base)
+        machine_changes += stated.more_machines(base)
+    improvements = _rank_changes(
+        base,
+        explanation.chain,
+        machine_changes,
+        stated,
+        searched=True,
+    )
+    improvements_then: tuple[Improvement, ...] = ()
+    if moves.steps:
+        target = moves.steps[-1].run
+        schedule = simulate(target.problem, target.realization, base.policy)
+        improvements_then = _rank_changes(
+            target, critical_path(schedule), machine_changes, stated
+        )
+
+    notes = [*explanation.notes]
+    if stated is not None:
+        notes += stated.notes
+    idle = len(base.problem.cluster.machines) - NICS
+    if idle > 0:
+        notes.append(f"NICs of {idle} machines that are less busy were not tried")
+    return replace(
+        explanation,
+        moves=moves,
+        improvements=improvements,
+        improvements_then=improvements_then,
+        notes=tuple(notes),
     )
 
 
 def _rank_changes(
     base: Change,
     chain: CriticalPath,
-    more: list[Change],
+    machine_changes: list[Change],
     stated: Stated | None,
     *,
     searched: bool = False,
 ) -> tuple[Improvement, ...]:
     """Return what would help, best first; ``searched`` where the scenario placed it."""
-    changes = [*changes_of(base, chain)]
-    if stated is not None:
-        rules = [one for one in changes if searched and one.kind == "policy"]
-        others = [stated.add_edit(one) for one in changes if one not in rules]
-        changes = [*others, *stated.placed_anew(rules), *stated.faster_rates(base)]
-    improvements = rank(base, [*changes, *more])
-    edit = stated.add_edit if stated is not None else lambda change: change
-    improvements += rank_pairs(base, improvements, edit)
-    return tuple(sorted(improvements, key=lambda one: -one.gain))
+    if stated is None:
+        changes = [*changes_of(base, chain)]
+        improvements = rank(base, [*changes, *machine_changes])
+        improvements += rank_pairs(base, improvements, lambda change: change)
+    else:
+        rules = []
+        changes = []
+        for change in changes_of(base, chain):
+            if searched and change.kind == "policy":
+                rules.append(change)
+            else:
+                changes.append(stated.add_edit(change))
+        changes += stated.placed_anew(rules)
+        changes += stated.faster_rates(base)
+        improvements = rank(base, [*changes, *machine_changes])
+        improvements += rank_pairs(base, improvements, stated.add_edit)
+    return tuple(sorted(improvements, key=lambda improvement: -improvement.gain))
 
 
 def death_rows(schedule: Schedule) -> list[dict[str, Any]]:
     """Return the rows of what deaths add to a schedule, as those of `cause_rows`."""
-    down = schedule.outages.recovery
-    parts = {"recovery": down, "attempts that ended": schedule.outages.seconds - down}
+    outages = schedule.outages
+    parts = {
+        "recovery": outages.recovery,
+        "attempts that ended": outages.seconds - outages.recovery,
+    }
     row = {"cause": "deaths", "port": "", "pool": "", "links": 0}
-    return [{**row, "what": k, "seconds": v} for k, v in parts.items() if v]
+    return [
+        {**row, "what": part, "seconds": seconds}
+        for part, seconds in parts.items()
+        if seconds
+    ]
 
 
 def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
@@ -483,17 +565,21 @@ def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
     """
     counts = Counter(_row(problem, link) for link in chain.links)
     sums = chain.sums(lambda link: _row(problem, link))
-    return [
-        {
-            "cause": str(key[0]),
-            "what": key[1],
-            "port": port_name(problem, key[2]),
-            "pool": key[3],
-            "seconds": seconds,
-            "links": counts[key],
-        }
-        for key, seconds in sums.items()
-    ]
+
+    rows = []
+    for row, seconds in sums.items():
+        cause, name, port, pool = row
+        rows.append(
+            {
+                "cause": str(cause),
+                "what": name,
+                "port": port_name(problem, port),
+                "pool": pool,
+                "seconds": seconds,
+                "links": counts[row],
+            }
+        )
+    return rows
 
 
 def port_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
@@ -513,8 +599,8 @@ def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any
         name = "" if part.cause == ELSEWHERE else kind_name(problem, part.link)
         groups[str(part.cause), name].append(part.seconds)
     rows = [
-        {"cause": cause, "what": what, "seconds": math.fsum(seconds)}
-        for (cause, what), seconds in groups.items()
+        {"cause": cause, "what": name_of_part, "seconds": math.fsum(seconds)}
+        for (cause, name_of_part), seconds in groups.items()
     ]
     return sorted(rows, key=lambda row: -abs(float(row["seconds"])))
 
@@ -522,11 +608,9 @@ def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any
 def kind_name(problem: Problem, link: ChainLink) -> str:
     """Return the kind of what a link was, ``before`` it for a gap."""
     job = problem.job
-    name = (
-        edge_kind(job, job.edges[link.edge])
-        if link.edge >= 0
-        else job.tasks[link.task].kind
-    )
+    name = job.tasks[link.task].kind
+    if link.edge >= 0:
+        name = edge_kind(job, job.edges[link.edge])
     return f"before {name}" if link.cause is Cause.GAP else name
 
 
@@ -544,7 +628,8 @@ def port_name(problem: Problem, port: int) -> str:
 
 
 def _row(problem: Problem, link: ChainLink) -> tuple[Cause, str, int, str]:
-    place = problem.placement.machine_of[link.task]  # whose slot its end gave back
-    name = problem.cluster.machines[place].name
-    pool = f"{link.pool} of {name}" if link.pool else ""
+    pool = ""
+    if link.pool:  # on the machine whose slot the end of its task gave back
+        machine = problem.placement.machine_of[link.task]
+        pool = f"{link.pool} of {problem.cluster.machines[machine].name}"
     return link.cause, kind_name(problem, link), link.port, pool

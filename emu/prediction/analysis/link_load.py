@@ -35,9 +35,11 @@ def sum_rates(schedule: Schedule) -> list[Steps] | None:
 
     None when the schedule has no rate history.
     """
-    if (history := schedule.rates) is None:
+    history = schedule.rates
+    if history is None:
         return None
-    return _running_sums(schedule, *_changes(schedule, history))
+    edge, time, change = _changes(schedule, history)
+    return _running_sums(schedule, edge, time, change)
 
 
 def peak_rate(schedule: Schedule) -> float:
@@ -50,45 +52,63 @@ def peak_rate(schedule: Schedule) -> float:
     _, time, change = _changes(schedule, schedule.rates)
     # What ends at a moment makes room for what begins then.
     order = np.lexsort((change, time))
-    return float(np.cumsum(change[order]).max(initial=0.0))
+    sums = np.cumsum(change[order])
+    return float(sums.max(initial=0.0))
 
 
 def _changes(schedule: Schedule, history: RateHistory) -> tuple[Ints, Floats, Floats]:
     """Return edge, time and change of rate; nothing ends before its last change."""
-    of = pieces(schedule, history)
-    return changes_of(of._replace(end=np.maximum(of.end, of.rates.time)))
+    split = pieces(schedule, history)
+    end = np.maximum(split.end, split.rates.time)
+    return changes_of(split._replace(end=end))
 
 
 def mean_rates(schedule: Schedule) -> list[Steps]:
-    """Return per port the times and the sums of bytes / duration of what is moving."""
-    flows = schedule.flows()
-    at = tuple(flows.T)
-    start = schedule.flow_start[at]
-    end = schedule.flow_end[at]
-    moving = end > start
-    rate = schedule.flow_bytes[at][moving] / (end - start)[moving]
-    time = np.append(start[moving], end[moving])
-    change = np.append(rate, -rate)
-    return _running_sums(schedule, np.tile(flows[moving, 0], 2), time, change)
+    """Return per port the times and the sums of the mean rates of moving flows.
+
+    The mean rate of a flow is its bytes over its duration.
+    """
+    edge, iteration = schedule.flows().T
+    start = schedule.flow_start[edge, iteration]
+    end = schedule.flow_end[edge, iteration]
+    size = schedule.flow_bytes[edge, iteration]
+
+    takes_time = end > start
+    rate = size[takes_time] / (end - start)[takes_time]
+    return _running_sums(
+        schedule,
+        edge=np.tile(edge[takes_time], 2),
+        time=np.append(start[takes_time], end[takes_time]),
+        change=np.append(rate, -rate),
+    )
 
 
 def _running_sums(
-    schedule: Schedule, edge: Ints, time: Floats, change: Floats
+    schedule: Schedule,
+    edge: Ints,
+    time: Floats,
+    change: Floats,
 ) -> list[Steps]:
     """Return the running sums of ``change`` per port, one value per distinct time."""
     problem = schedule.problem
-    steps = []
-    crossing = np.zeros((len(problem.capacities), len(problem.hops)), dtype=bool)
+    crosses = np.zeros((len(problem.capacities), len(problem.hops)), dtype=bool)
     for position, hops in enumerate(problem.hops):
-        crossing[list(hops), position] = True
-    for port, edges in enumerate(crossing):
-        here = edges[edge] if len(edge) else np.zeros(0, dtype=bool)
-        order = np.argsort(time[here], kind="stable")
-        times = time[here][order]
-        level = np.cumsum(change[here][order])
-        is_last = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), bool))
+        crosses[list(hops), position] = True
+
+    steps = []
+    for port, edges in enumerate(crosses):
+        is_here = np.zeros(0, dtype=bool)
+        if len(edge):
+            is_here = edges[edge]
+        order = np.argsort(time[is_here], kind="stable")
+        times = time[is_here][order]
+        level = np.cumsum(change[is_here][order])
+
+        is_last = np.ones(len(times), dtype=bool)
+        is_last[:-1] = times[1:] != times[:-1]
         # Sums of differences leave rounding where nothing moves any more.
-        level[np.abs(level) < 1e-9 * problem.links.steps.most[port]] = 0.0
+        rounding = 1e-9 * problem.links.steps.most[port]
+        level[np.abs(level) < rounding] = 0.0
         steps.append((times[is_last], level[is_last]))
     return steps
 
@@ -103,24 +123,28 @@ class LinkContention:
         for edge, hops in enumerate(self._hops):
             for port in hops:
                 crossing[port].append(edge)
+
         self._begun = list[Floats]()
         self._ended = list[Floats]()
         for edges in crossing:
-            moving = schedule.flow_bytes[edges] > 0
-            self._begun.append(np.sort(schedule.flow_start[edges][moving]))
-            self._ended.append(np.sort(schedule.flow_end[edges][moving]))
+            has_bytes = schedule.flow_bytes[edges] > 0
+            self._begun.append(np.sort(schedule.flow_start[edges][has_bytes]))
+            self._ended.append(np.sort(schedule.flow_end[edges][has_bytes]))
 
     def degree(self, port: int, times: Floats) -> Ints:
         """Return the active flows over ``port`` just after each of ``times``."""
-        return np.searchsorted(self._begun[port], times, "right") - np.searchsorted(
-            self._ended[port], times, "right"
-        )
+        begun = np.searchsorted(self._begun[port], times, "right")
+        ended = np.searchsorted(self._ended[port], times, "right")
+        return begun - ended
 
     @property
     def most(self) -> int:
         """The most flows that were active over one link at a time."""
-        degrees = (self.degree(port, starts) for port, starts in enumerate(self._begun))
-        return max((int(degree.max(initial=0)) for degree in degrees), default=0)
+        most = 0
+        for port, starts in enumerate(self._begun):
+            degrees = self.degree(port, starts)
+            most = max(most, int(degrees.max(initial=0)))
+        return most
 
     def bottleneck(self, edge: int, start: float, end: float) -> int:
         """Return the port that gives the flows of ``edge`` least, -1 within a machine.
@@ -132,22 +156,27 @@ class LinkContention:
         hops = self._hops[edge]
         if not hops:
             return -1
+        moments = self._moments(hops, start, end)
+        lengths = np.diff(np.append(moments, max(end, moments[-1])))
+
+        shares = []
+        for port in hops:
+            degree = np.maximum(self.degree(port, moments), 1)
+            shares.append(self._steps.at(port, moments) / degree)
+        tightest = np.argmin(shares, axis=0)
+        seconds = [lengths[tightest == place].sum() for place in range(len(hops))]
+        return hops[int(np.argmax(seconds))]
+
+    def _moments(self, hops: Sequence[int], start: float, end: float) -> Floats:
+        """Return when shares of some ports may change, from ``start`` to ``end``."""
         changes = [np.array([start])]
         for port in hops:
-            changed, _ = self._steps.of(port)
-            for times in (self._begun[port], self._ended[port], changed):
+            capacity_changes, _ = self._steps.of(port)
+            for times in (self._begun[port], self._ended[port], capacity_changes):
                 first, last = np.searchsorted(times, [start, end], "right")
                 changes.append(times[first:last])
         # One that comes twice has no length. np.unique would import numpy.ma: 20 ms.
-        moments = np.sort(np.concatenate(changes))
-        lengths = np.diff(np.append(moments, max(end, moments[-1])))
-        shares_of_ports = [
-            self._steps.at(port, moments) / np.maximum(self.degree(port, moments), 1)
-            for port in hops
-        ]
-        tightest = np.argmin(shares_of_ports, axis=0)
-        shares = [lengths[tightest == place].sum() for place in range(len(hops))]
-        return hops[int(np.argmax(shares))]
+        return np.sort(np.concatenate(changes))
 
 
 #: Sums of (instant, port) that are made at once: 32 MB.
@@ -155,83 +184,121 @@ _BLOCK = 1 << 22
 
 
 class Pieces(NamedTuple):
-    """Pieces of constant rate; those of a flow stand together, in the order of time.
-
-    ``history``: the rates as they were written. ``order``: its rows, flow by flow.
-    ``rates``: the history in that order, a row per piece. ``goes_on``: whether the next
-    piece is of the same flow. ``end``: when that one begins, or the flow ends, seconds.
-    """
+    """Pieces of constant rate; those of a flow stand together, in the order of time."""
 
     schedule: Schedule
     history: RateHistory
+    """The rates as they were written."""
     order: Ints
+    """Rows of the history, flow by flow."""
     rates: RateHistory
+    """The history in that order, a row per piece."""
     goes_on: NDArray[np.bool_]
+    """True where the next piece is of the same flow."""
     end: Floats
+    """When the next piece begins, or the flow ends, seconds."""
+
+    @property
+    def first(self) -> Ints:
+        """Position of the first piece of every flow."""
+        return np.flatnonzero(~np.roll(self.goes_on, 1))
 
 
 def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     """Return the pieces of all flows."""
-    edge = _short(rates.edge)
-    iteration = _short(rates.iteration)
-    order = np.lexsort((iteration, edge))  # stable: time stays in order
+    order = np.lexsort(  # stable: time stays in order
+        (_short(rates.iteration), _short(rates.edge)),
+    )
     rows = rates.rows(order)
     edge = rows.edge
     iteration = rows.iteration
     goes_on = np.zeros(order.size, dtype=bool)
-    goes_on[:-1] = (edge[1:] == edge[:-1]) & (iteration[1:] == iteration[:-1])
+    goes_on[:-1] = edge[1:] == edge[:-1]
+    goes_on[:-1] &= iteration[1:] == iteration[:-1]
+
     last = np.flatnonzero(~goes_on)
     end = np.roll(rows.time, -1)
     end[last] = schedule.flow_end[edge[last], iteration[last]]
-    return Pieces(schedule, rates, order, rows, goes_on, end)
+    return Pieces(
+        schedule=schedule,
+        history=rates,
+        order=order,
+        rates=rows,
+        goes_on=goes_on,
+        end=end,
+    )
+
+
+def _short(values: Ints) -> NDArray[Any]:
+    """Return the same in 16 bits where they fit: a fourth of the time to sort."""
+    most = int(values.max(initial=0))
+    return values.astype(np.min_scalar_type(most))
 
 
 def fluid_ends(schedule: Schedule) -> Floats:
     """Return when the assigned rates had carried each flow's bytes.
 
-    Raises ValueError when the schedule holds no rates.
+    Returns
+    -------
+    Floats
+        Seconds, shape (edges, iterations); NaN for what has no rates (handoffs, flows
+        of no bytes) and where the rates never carried all of it.
 
-    Seconds, shape (edges, iterations); NaN for what has no rates (handoffs, flows of no
-    bytes) and where the rates never carried all of it.
+    Raises
+    ------
+    ValueError
+        The schedule holds no rates.
     """
-    rates = schedule.rates
-    if rates is None:
+    if schedule.rates is None:
         raise ValueError("the schedule holds no rates")
+    split = pieces(schedule, schedule.rates)
+    time = split.rates.time
+    rate = split.rates.rate
     ends: Floats = np.full_like(schedule.flow_end, np.nan)
-    of = pieces(schedule, rates)
-    time = of.rates.time
-    rate = of.rates.rate
-    flow = of.rates.edge * ends.shape[1] + of.rates.iteration
-    first = np.flatnonzero(~np.roll(of.goes_on, 1))
-    until = np.where(of.goes_on, of.end, np.inf)
-    sizes = np.where(of.goes_on, rate * (of.end - time), 0.0)
-    before = np.cumsum(sizes) - sizes
-    before -= np.repeat(before[first], np.diff(np.append(first, len(flow))))
-    missing = np.maximum(schedule.flow_bytes.ravel()[flow] - before, 0.0)
-    moving = rate > 0
+    flow = split.rates.edge * ends.shape[1] + split.rates.iteration
+
+    # Bytes of a flow that its earlier pieces have carried, by one sum over all flows.
+    sizes = np.where(split.goes_on, rate * (split.end - time), 0.0)
+    carried = np.cumsum(sizes) - sizes
+    first = split.first
+    carried -= np.repeat(carried[first], np.diff(np.append(first, len(flow))))
+    missing = np.maximum(schedule.flow_bytes.ravel()[flow] - carried, 0.0)
+
+    has_rate = rate > 0
     arrival = np.full(len(flow), np.inf)
-    arrival[moving] = time[moving] + missing[moving] / rate[moving]
+    arrival[has_rate] = time[has_rate] + missing[has_rate] / rate[has_rate]
+    piece_end = np.where(split.goes_on, split.end, np.inf)
     # Rounding of a long sum must not push the end into the next piece, or out of all.
-    places = np.flatnonzero(arrival <= until + 1e-9 * np.abs(time))
+    places = np.flatnonzero(arrival <= piece_end + 1e-9 * np.abs(time))
     places = places[np.isfinite(arrival[places])][::-1]  # the earliest piece wins
     ends.ravel()[flow[places]] = arrival[places]
     return ends
 
 
-def _short(values: Ints) -> NDArray[Any]:
-    """Return the same in 16 bits where they fit: a fourth of the time to sort."""
-    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
-
-
-def fluid_bytes(of: Pieces) -> Floats:
+def fluid_bytes(split: Pieces) -> Floats:
     """Return the bytes that the rates of each (edge, iteration) amount to."""
-    rates = of.rates
-    fluid = np.zeros(of.schedule.flow_end.shape)
-    first = np.flatnonzero(~np.roll(of.goes_on, 1))
+    rates = split.rates
+    fluid = np.zeros(split.schedule.flow_end.shape)
+    first = split.first
     if first.size:
-        sizes = np.add.reduceat(rates.rate * (of.end - rates.time), first)
-        fluid[rates.edge[first], rates.iteration[first]] = sizes
+        sizes = rates.rate * (split.end - rates.time)
+        sums = np.add.reduceat(sizes, first)
+        fluid[rates.edge[first], rates.iteration[first]] = sums
     return fluid
+
+
+def changes_of(split: Pieces) -> tuple[Ints, Floats, Floats]:
+    """Return edge, time and change of rate, of every row and of every flow's end."""
+    rate = split.rates.rate
+    last_rate = np.roll(rate, 1)
+    last_rate[split.first] = 0.0
+    change = np.empty_like(last_rate)
+    change[split.order] = rate - last_rate
+
+    last = np.flatnonzero(~split.goes_on)
+    edge = np.append(split.history.edge, split.rates.edge[last])
+    time = np.append(split.history.time, split.end[last])
+    return edge, time, np.append(change, -rate[last])
 
 
 def _instants(times: Floats, tolerance: float) -> Ints:
@@ -245,65 +312,69 @@ def _instants(times: Floats, tolerance: float) -> Ints:
         starts.append(first)
         limit = times[first] + max(tolerance, 1e-12 * abs(times[first]))
         first = int(np.searchsorted(times, limit, side="right"))
-    number = np.zeros(times.size, dtype=np.int64)
-    number[starts[1:]] = 1
-    return np.cumsum(number)
+    is_new = np.zeros(times.size, dtype=np.int64)
+    is_new[starts[1:]] = 1
+    return np.cumsum(is_new)
 
 
-def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
+def _changes_and_losses(split: Pieces) -> tuple[Ints, Floats, Floats]:
+    """Return path, time and change, by time: of rates, and of what capacities lose.
+
+    A capacity's loss is summed as the rate of one more flow would be. Its path is
+    numbered behind the edges, by port.
+    """
+    edge, time, change = changes_of(split)
+    problem = split.schedule.problem
+    losses = problem.links.steps.losses
+    loss_time, loss_port, loss = losses.T
+
+    path = np.append(edge, len(problem.hops) + loss_port.astype(np.int64))
+    time = np.append(time, loss_time)
+    change = np.append(change, loss)
+    order = np.argsort(time, kind="stable")  # nearly in order, as histories are
+    return path[order], time[order], change[order]
+
+
+def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     """Return the most that rates over every port exceed its capacity, B/s, and when.
 
     Less than 0 where they never do. Changes within ``tolerance`` seconds count as one
-    instant. What a capacity loses is summed as the rate of one more flow would be.
+    instant.
     """
-    edge, time, change = changes_of(of)
-    links = of.schedule.problem.links
-    losses = links.steps.losses
-    beyond = len(of.schedule.problem.hops) + losses[:, 1].astype(np.int64)
-    edge, time = np.append(edge, beyond), np.append(time, losses[:, 0])
-    change = np.append(change, losses[:, 2])
-    order = np.argsort(time, kind="stable")  # nearly in order, as histories are
-    edge, time, change = edge[order], time[order], change[order]
+    path, time, change = _changes_and_losses(split)
     instant = _instants(time, tolerance)
     begin = time[np.flatnonzero(np.diff(instant, prepend=-1))]
-    ports = len(links)
-    hops = [list(path) for path in of.schedule.problem.hops]
-    hops += [[port] for port in range(ports)]
-    at = np.zeros(ports)
-    level = -links.capacities
-    peak = level.copy()
-    rows = max(_BLOCK // max(ports, 1), 1)
+    problem = split.schedule.problem
+    ports = len(problem.links)
     columns = ports + 1
-    # The port of every edge at each hop; the last column takes what crosses fewer.
-    crossed = [
-        np.array([path[hop] if hop < len(path) else ports for path in hops])
-        for hop in range(max(map(len, hops), default=0))
-    ]
+
+    # The port of every path at each hop; the last column takes what crosses fewer.
+    paths = [list(hops) for hops in problem.hops]
+    paths += [[port] for port in range(ports)]
+    crossed = []
+    for hop in range(max(map(len, paths), default=0)):
+        port_of_path = [hops[hop] if hop < len(hops) else ports for hops in paths]
+        crossed.append(np.array(port_of_path))
+
+    level = -problem.links.capacities
+    peak = level.copy()
+    peak_time = np.zeros(ports)
+    rows = max(_BLOCK // max(ports, 1), 1)
     for first in range(0, begin.size, rows):
-        since, until = np.searchsorted(instant, [first, first + rows])
-        there = instant[since:until] - first
-        sums = np.zeros((int(there[-1]) + 1) * columns)
+        start, end = np.searchsorted(instant, [first, first + rows])
+        row = instant[start:end] - first
+        sums = np.zeros((int(row[-1]) + 1) * columns)
         for port in crossed:
-            place = there * columns + port[edge[since:until]]
-            sums += np.bincount(place, change[since:until], sums.size)
+            cell = row * columns + port[path[start:end]]
+            sums += np.bincount(cell, change[start:end], sums.size)
+
         loads = level + np.cumsum(sums.reshape(-1, columns)[:, :ports], axis=0)
         worst = np.argmax(loads, axis=0)
         most = loads[worst, np.arange(ports)]
-        at = np.where(most > peak, begin[first + worst], at)
-        peak, level = np.maximum(most, peak), loads[-1]
-    return list(zip(peak.tolist(), at.tolist(), strict=True))
-
-
-def changes_of(of: Pieces) -> tuple[Ints, Floats, Floats]:
-    """Return edge, time and change of rate, of every row and of every flow's end."""
-    before = np.roll(of.rates.rate, 1)
-    before[np.flatnonzero(~np.roll(of.goes_on, 1))] = 0.0
-    change = np.empty_like(before)
-    change[of.order] = of.rates.rate - before
-    last = np.flatnonzero(~of.goes_on)
-    edge = np.append(of.history.edge, of.rates.edge[last])
-    time = np.append(of.history.time, of.end[last])
-    return edge, time, np.append(change, -of.rates.rate[last])
+        peak_time = np.where(most > peak, begin[first + worst], peak_time)
+        peak = np.maximum(most, peak)
+        level = loads[-1]
+    return list(zip(peak.tolist(), peak_time.tolist(), strict=True))
 
 
 def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
@@ -314,20 +385,25 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
     ``best[i] - total[i]`` on top of the totals. A segment tree over the places, all
     steps at once, one level after the other.
     """
-    total, best, node = total.copy(), best.copy(), place
+    total = total.copy()
+    best = best.copy()
+    node = place
     step = np.arange(place.size)
     for _ in range(max(place.size - 1, 0).bit_length()):
         order = np.argsort(node >> 1, kind="stable")
         side = node[order] & 1
-        above = node[order] >> 1
-        first = np.maximum.accumulate(np.where(np.diff(above, prepend=-1), step, 0))
+        parent = node[order] >> 1
+        is_first = np.diff(parent, prepend=-1)
+        first = np.maximum.accumulate(np.where(is_first, step, 0))
+
+        # Of both children the newest values that a step of their parent sees.
         sums = []
         tops = []
-        for hand in (0, 1):
-            latest = np.maximum.accumulate(np.where(side == hand, step, -1))
-            there = latest >= first
-            sums.append(np.where(there, total[order][latest], 0.0))
-            tops.append(np.where(there, best[order][latest], -np.inf))
+        for child in (0, 1):
+            latest = np.maximum.accumulate(np.where(side == child, step, -1))
+            is_known = latest >= first
+            sums.append(np.where(is_known, total[order][latest], 0.0))
+            tops.append(np.where(is_known, best[order][latest], -np.inf))
         total[order] = sums[0] + sums[1]
         best[order] = np.maximum(tops[0], sums[0] + tops[1])
         node = node >> 1
@@ -335,40 +411,53 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
 
 
 def worst_interval(
-    schedule: Schedule, port: int, factor: float, tolerance: float
+    schedule: Schedule,
+    port: int,
+    factor: float,
+    tolerance: float,
 ) -> tuple[float, float, float]:
     """Return the most bytes over ``factor`` times capacity in an interval, and that.
 
     Counted are the flows that lie in the interval as a whole, so that any excess is
     certain. It runs from some flow's start to some flow's end and is stretched by
     ``tolerance`` seconds. The clock here is the bytes that the port can have carried.
+
+    Returns
+    -------
+    tuple[float, float, float]
+        Excess in bytes, begin and end of the interval in seconds; zeros where there is
+        no excess.
     """
-    crossing = np.array([port in hops for hops in schedule.problem.hops], dtype=bool)
-    edge, iteration = np.nonzero(~np.isnan(schedule.flow_end) & crossing[:, None])
+    crosses = np.array([port in hops for hops in schedule.problem.hops], dtype=bool)
+    is_over = ~np.isnan(schedule.flow_end) & crosses[:, None]
+    edge, iteration = np.nonzero(is_over)
     if not edge.size:
         return 0.0, 0.0, 0.0
     latest_first = np.argsort(-schedule.flow_start[edge, iteration], kind="stable")
     flows = edge[latest_first], iteration[latest_first]
-    began = schedule.flow_start[flows]
-    ends = schedule.flow_end[flows]
-    steps = schedule.problem.links.steps
     sizes = schedule.flow_bytes[flows]
-    start = steps.carry(port, began)
-    end = steps.carry(port, ends)
-    by_end = np.empty(end.size, dtype=np.int64)
-    by_end[np.argsort(end, kind="stable")] = np.arange(end.size)
-    best = best_sums(by_end, sizes, sizes - factor * end)
+
+    steps = schedule.problem.links.steps
+    start = steps.carry(port, schedule.flow_start[flows])
+    end = steps.carry(port, schedule.flow_end[flows])
+    rank_of_end = np.empty(end.size, dtype=np.int64)
+    rank_of_end[np.argsort(end, kind="stable")] = np.arange(end.size)
+    best = best_sums(rank_of_end, sizes, sizes - factor * end)
     first = int(np.argmax(best + factor * start))
+
+    # The interval begins with that flow; the sums from there decide where it ends.
     inside = np.flatnonzero(start >= start[first])
     inside = inside[np.argsort(end[inside], kind="stable")]
     sums = np.cumsum(sizes[inside])
     slack = steps.most[port] * tolerance
     excess = sums - factor * (end[inside] - start[first] + slack)
-    at = int(np.argmax(excess))
+    worst = int(np.argmax(excess))
     # A sum of many volumes is itself exact to some last bits only.
-    if excess[at] <= 1e-12 * sums[-1]:
+    if excess[worst] <= 1e-12 * sums[-1]:
         return 0.0, 0.0, 0.0
-    return float(excess[at]), float(began[first]), float(ends[inside][at])
+    begin_time = schedule.flow_start[flows][first]
+    end_time = schedule.flow_end[flows][inside[worst]]
+    return float(excess[worst]), float(begin_time), float(end_time)
 
 
 #: Bytes of payload in a packet, and seconds of its rate and packets that a queue holds.
@@ -409,6 +498,7 @@ class FullQueues:
         """Return the forecast in words."""
         if self.holds:
             return "TCP: no queue should fill, and order among connections adds nothing"
+
         longer = []
         if self.waits > FEW:
             longer.append(
@@ -421,6 +511,7 @@ class FullQueues:
                 "connections that share a NIC may have unequal shares: with the older "
                 f"served first it would be {100 * self.older_first:+.2g} %"
             )
+
         return f"TCP may differ: {'; '.join(longer)}"
 
     def to_json(self) -> dict[str, Any]:
@@ -447,25 +538,37 @@ def full_queues(
         Makespan under ``fifo``, where machines hold connections back in their own
         queues, as Linux does; ns-3 drops, and does not.
     """
+    problem = schedule.problem
     flows = schedule.flows()
-    into: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for edge, n in flows.tolist():
-        if schedule.flow_bytes[edge, n] > 0:
-            into[schedule.problem.hops[edge][-1]].append((edge, n))
+    flows_into: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for edge, iteration in flows.tolist():
+        if schedule.flow_bytes[edge, iteration] > 0:
+            last_port = problem.hops[edge][-1]
+            flows_into[last_port].append((edge, iteration))
+
     risks = Counter[str]()
     waits = 0.0
-    for port, mine in into.items():
-        for together in _full(schedule, port, mine, time_scale, byte_scale):
-            risks[schedule.problem.links[port].name] += together
-            waits += TIMEOUT * (1 - (1 - _WAIT) ** together)
+    for port, port_flows in flows_into.items():
+        bursts = _overfull(schedule, port, port_flows, time_scale, byte_scale)
+        for count in bursts:
+            risks[problem.links[port].name] += count
+            waits += TIMEOUT * (1 - (1 - _WAIT) ** count)
+
     wall = schedule.length * time_scale
-    links = tuple(sorted(risks, key=lambda name: (-risks[name], name)))
-    share = (older_first or schedule.length) / schedule.length - 1 if wall else 0.0
-    waits = waits / wall if wall else 0.0
-    return FullQueues(len(flows), sum(risks.values()), links, waits, share)
+    share = 0.0
+    if wall:
+        waits = waits / wall
+        share = (older_first or schedule.length) / schedule.length - 1
+    return FullQueues(
+        flows=len(flows),
+        at_risk=sum(risks.values()),
+        links=tuple(sorted(risks, key=lambda name: (-risks[name], name))),
+        waits=waits if wall else 0.0,
+        older_first=share,
+    )
 
 
-def _full(
+def _overfull(
     schedule: Schedule,
     port: int,
     flows: Sequence[tuple[int, int]],
@@ -474,25 +577,26 @@ def _full(
 ) -> Iterator[int]:
     """Yield the number of flows that begin together, wherever the queue would fill."""
     problem = schedule.problem
-    at = tuple(np.array(flows).T)
-    start = time_scale * schedule.flow_start[at]
-    end = time_scale * schedule.flow_end[at]
-    size = byte_scale * schedule.flow_bytes[at]
-    capacity = np.array(problem.capacities) * byte_scale / time_scale
+    flow = tuple(np.array(flows).T)
+    start = time_scale * schedule.flow_start[flow]
+    end = time_scale * schedule.flow_end[flow]
+    size = byte_scale * schedule.flow_bytes[flow]
     source = np.array([problem.hops[edge][0] for edge, _ in flows])
+    capacity = np.array(problem.capacities) * byte_scale / time_scale
     limit = max(_FEWEST * _PACKET, _QUEUE * capacity[port])
+
     order = np.argsort(start, kind="stable")
     first = 0
     while first < len(order):
         moment = start[order[first]]
         last = int(np.searchsorted(start[order], moment + _TOGETHER, side="right"))
         under_way = order[:last][end[order[:last]] > moment]
-        senders, place = np.unique(source[under_way], return_inverse=True)
-        sizes = np.bincount(place, size[under_way]).astype(np.float64)
+        senders, sender_of = np.unique(source[under_way], return_inverse=True)
+        sizes = np.bincount(sender_of, size[under_way]).astype(np.float64)
         rates = capacity[senders]
         # A NIC that takes longer for a packet than a queue lasts sends no fluid.
-        slow = _QUEUE * rates.min() < _PACKET
-        if slow or _backlog(sizes, rates, capacity[port]) > limit:
+        is_slow = _QUEUE * rates.min() < _PACKET
+        if is_slow or _backlog(sizes, rates, capacity[port]) > limit:
             yield last - first
         first = last
 

@@ -34,6 +34,12 @@ class Speed:
     samples_per_second: float | None
     """None where the job has no mini-batches, infinite where they take no time."""
 
+    @property
+    def finite_rate(self) -> float | None:
+        """Samples per second, None where they take no time as well."""
+        rate = self.samples_per_second
+        return None if rate == np.inf else rate
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -62,17 +68,17 @@ def pace(schedule: Schedule, epoch: Epoch | None) -> Pace:
     job = schedule.problem.job
     seconds = schedule.length
     speed = speed_of(job, schedule.task_end, seconds, epoch)
-    iteration = speed.iteration_seconds
-    samples = speed.samples_per_second
-    samples = None if samples == np.inf else samples
+
     spent: defaultdict[str, float] = defaultdict(float)
     lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
     for task, length in zip(job.tasks, lengths, strict=True):
         if task.phase == "training":
             spent[task.process_name] += float(length)
-    busy = sum(spent.values()) / len(spent) / seconds if spent and seconds else None
+    busy = None
+    if spent and seconds:
+        busy = sum(spent.values()) / len(spent) / seconds
 
-    def part(link: ChainLink) -> str:
+    def kind_of(link: ChainLink) -> str:
         if link.cause in MOVING:
             return "transfer"
         if link.cause is Cause.LATENCY:
@@ -81,9 +87,13 @@ def pace(schedule: Schedule, epoch: Epoch | None) -> Pace:
             return "waiting"
         return "sampling" if job.tasks[link.task].phase == "sampling" else "compute"
 
-    sums = Counter(critical_path(schedule).sums(part)).most_common()
-    shares = {name: spent / seconds for name, spent in sums if spent > 0}
-    return Pace(None if "jobs" in job.settings else iteration, samples, busy, shares)
+    sums = Counter(critical_path(schedule).sums(kind_of)).most_common()
+    return Pace(
+        iteration_seconds=None if "jobs" in job.settings else speed.iteration_seconds,
+        samples_per_second=speed.finite_rate,
+        busy=busy,
+        critical_path={kind: share / seconds for kind, share in sums if share > 0},
+    )
 
 
 def pipeline_depth(job: Job) -> int:
@@ -101,17 +111,23 @@ def speed_of(job: Job, task_end: Floats, seconds: float, epoch: Epoch | None) ->
     Seeds are counted over as many whole epochs as the job has: their last batches are
     short, and take less time. A job that has no whole one is extrapolated to one.
 
-    ``task_end``: as of a schedule, which lasts so many ``seconds``; ``epoch``: None
-    where the job has no mini-batches.
+    Parameters
+    ----------
+    task_end, seconds
+        As of a schedule, and its length.
+    epoch
+        None where the job has no mini-batches.
     """
     depth = pipeline_depth(job)
     ends = np.nanmax(task_end, axis=0)
+    # Of a pipeline the cycles in which all phases work.
     full = ends[depth : len(ends) - depth]
     gaps = len(full) - 1
     if gaps > 0:
         iteration = float(full.max() - full[0]) / gaps
     else:
-        iteration = seconds / (len(ends) - depth)
+        mini_batches = len(ends) - depth
+        iteration = seconds / mini_batches
     if epoch is None:
         return Speed(iteration, None)
 
@@ -171,41 +187,62 @@ def job_times(
     times = []
     for name in filter(None, job.job_names):
         problem, run = only(schedule.problem, realization, name)
-        own = [task.job_name == name for task in job.tasks]
-        releases = [t for t, one in enumerate(problem.job.tasks) if one.kind == RELEASE]
-        release = float(run.times[releases, 0].sum())
-        end = float(np.nanmax(schedule.task_end[own]))
-        alone = makespan(problem, run, policy) - release
+        part = problem.job
+        is_release = [task.kind == RELEASE for task in part.tasks]
+        release = float(run.times[is_release, 0].sum())
+        rows = [task.job_name == name for task in job.tasks]
+        task_end = schedule.task_end[rows]
+        end = float(np.nanmax(task_end))
         seconds = end - release
-        slowdown = seconds / alone if alone > 0 else 1.0
-        own_ends = schedule.task_end[own][:, : max(problem.job.rounds)]
-        epoch = epoch_of(problem.job.settings)
-        speed = speed_of(problem.job, own_ends, seconds, epoch)
-        samples = speed.samples_per_second
-        samples = None if samples == np.inf else samples
-        times.append(JobTime(name, release, end, seconds, alone, slowdown, samples))
+        alone = makespan(problem, run, policy) - release
+
+        ends = task_end[:, : max(part.rounds)]
+        speed = speed_of(part, ends, seconds, epoch_of(part.settings))
+        times.append(
+            JobTime(
+                job=name,
+                release=release,
+                end=end,
+                seconds=seconds,
+                alone=alone,
+                slowdown=seconds / alone if alone > 0 else 1.0,
+                samples_per_second=speed.finite_rate,
+            )
+        )
     return times
 
 
 def only(
-    problem: Problem, realization: Realization, name: str
+    problem: Problem,
+    realization: Realization,
+    name: str,
 ) -> tuple[Problem, Realization]:
     """Return one of several jobs without the others, where it stands."""
     job = problem.job
-    tasks = [t for t, task in enumerate(job.tasks) if task.job_name == name]
-    place = {task: position for position, task in enumerate(tasks)}
-    edges = [e for e, edge in enumerate(job.edges) if edge.source in place]
-    longest = max(job.rounds[t] for t in tasks)
-    moved = tuple(
-        replace(edge, source=place[edge.source], destination=place[edge.destination])
-        for edge in (job.edges[e] for e in edges)
+    tasks = [row for row, task in enumerate(job.tasks) if task.job_name == name]
+    position = {row: number for number, row in enumerate(tasks)}
+    edges = []
+    edge_rows = []
+    for row, edge in enumerate(job.edges):
+        if edge.source in position:
+            source = position[edge.source]
+            destination = position[edge.destination]
+            edges.append(replace(edge, source=source, destination=destination))
+            edge_rows.append(row)
+
+    iterations = max(job.rounds[row] for row in tasks)
+    part = Job(
+        tasks=tuple(job.tasks[row] for row in tasks),
+        edges=tuple(edges),
+        iterations=iterations,
+        settings=job.settings_of(name),
     )
-    own = tuple(job.tasks[t] for t in tasks)
-    part = Job(own, moved, longest, settings=job.settings_of(name))
-    standing = Placement(tuple(problem.placement.machine_of[t] for t in tasks))
-    return Problem(problem.cluster, part, standing), Realization(
-        realization.times[tasks, :longest], realization.volumes[edges, :longest]
+    placement = Placement(tuple(problem.placement.machine_of[row] for row in tasks))
+    run = Realization(
+        times=realization.times[tasks, :iterations],
+        volumes=realization.volumes[edge_rows, :iterations],
     )
+    return Problem(problem.cluster, part, placement), run
 
 
 _HOUR = 3600.0
@@ -256,14 +293,16 @@ class Cost:
 
     def to_json(self) -> dict[str, float | None]:
         """Return dollars by what they are for, in all, and the value, None if free."""
-        return {
+        content = {
             "servers": self.servers,
             "lambdas": self.lambdas,
             "parameter_servers": self.parameter_servers,
             "total": self.total,
             "value": self.value if np.isfinite(self.value) else None,
-            **({"lost": self.lost} if self.lost else {}),
         }
+        if self.lost:
+            content["lost"] = self.lost
+        return content
 
 
 def machine_cost(machines: int, hourly: float, seconds: float) -> float:
@@ -293,18 +332,28 @@ def schedule_cost(
         are shown apart.
     """
     problem = schedule.problem
-    kinds: defaultdict[str, set[str]] = defaultdict(set)
     machine_of = problem.machine_of_task
+    kinds: defaultdict[str, set[str]] = defaultdict(set)
     for task in problem.job.tasks:
-        kinds[machine_of[task.name]] |= set() if task.gate else {task.kind}
-    hours = {True: 0.0, False: 0.0}
+        kinds_there = kinds[machine_of[task.name]]
+        if not task.gate:
+            kinds_there.add(task.kind)
+
+    server_price = 0.0
+    parameter_price = 0.0
     for name, price in hourly.items():
-        if name in kinds:
-            own = kinds[name]
-            hours[bool(own) and own <= {*parameter_kinds}] += price
+        if name not in kinds:
+            continue
+        if kinds[name] and kinds[name] <= {*parameter_kinds}:
+            parameter_price += price
+        else:
+            server_price += price
+    seconds = schedule.makespan
     in_vain = prices.functions(lost)
-    span = schedule.makespan
-    servers, parameters = (machine_cost(1, hours[key], span) for key in (False, True))
     return Cost(
-        servers, prices.functions(functions) + in_vain, parameters, span, in_vain
+        servers=machine_cost(1, server_price, seconds),
+        lambdas=prices.functions(functions) + in_vain,
+        parameter_servers=machine_cost(1, parameter_price, seconds),
+        seconds=seconds,
+        lost=in_vain,
     )

@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from emu.prediction.scheduling.compiled_problem import Floats, Ints
     from emu.problem import Problem
 
-_WAY = [
+    Packets = NDArray[np.void]
+
+_DIRECTION = [
     ("source", "<u2"),
     ("destination", "<u2"),
     ("source_port", "<u2"),
@@ -25,27 +28,29 @@ _WAY = [
 ]
 #: A packet as it was delivered: seconds since the programs began, machine numbers, TCP
 #: ports, bytes of payload.
-PACKET = np.dtype([("time", "<f8"), *_WAY, ("bytes", "<u4")])
+PACKET = np.dtype([("time", "<f8"), *_DIRECTION, ("bytes", "<u4")])
 #: Owner of a TCP port of a machine: numbers of machine, port and program.
 OWNER = np.dtype([("machine", "<u2"), ("port", "<u2"), ("program", "<u2")])
 #: Bytes that went one way of a connection until others came back or it fell silent.
-MESSAGE = np.dtype([("first", "<f8"), ("last", "<f8"), *_WAY, ("bytes", "<u8")])
+MESSAGE = np.dtype(
+    [("first", "<f8"), ("last", "<f8"), *_DIRECTION, ("bytes", "<u8")],
+)
 #: Seconds without a packet that part two messages of one direction. A NIC of 10 Mbit/s
 #: takes 1.2 ms for one.
 SILENCE = 0.02
 #: Fields that name one direction of a connection.
-CONNECTION = [name for name, _ in _WAY]
+CONNECTION = [name for name, _ in _DIRECTION]
 
 
 @dataclass(frozen=True)
 class Traffic:
     """Packets that crossed in a lab, and the owners of their ports."""
 
-    packets: NDArray[np.void]
+    packets: Packets
     """Rows of `PACKET`, by time."""
     machines: tuple[str, ...]
     """Names, by number."""
-    nics: NDArray[np.float64]
+    nics: Floats
     """Bytes of payload per second out of and into every machine, shape (2,
     machines)."""
     programs: tuple[str, ...]
@@ -54,7 +59,7 @@ class Traffic:
     """Rows of `OWNER`; ports that were never seen in use are missing."""
 
 
-def count_bytes(packets: NDArray[np.void], machines: int) -> NDArray[np.int64]:
+def count_bytes(packets: Packets, machines: int) -> Ints:
     """Return the bytes that each machine sent to each, shape (machines, machines)."""
     pair = packets["source"].astype(np.int64) * machines + packets["destination"]
     sums = np.bincount(pair, packets["bytes"], minlength=machines * machines)
@@ -62,11 +67,11 @@ def count_bytes(packets: NDArray[np.void], machines: int) -> NDArray[np.int64]:
 
 
 def nic_rates(
-    nics: NDArray[np.float64],
+    nics: Floats,
     changes: Sequence[tuple[float, int, float, float]],
     seconds: float,
     bins: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the mean rate of every NIC over time, shape (2, machines, bins).
 
     Parameters
@@ -77,117 +82,155 @@ def nic_rates(
     changes
         By time: seconds, number of the machine, its rates from then on.
     seconds
-        What is divided into bins, from 0.
+        Length of the time that is divided into bins, from 0.
     """
     edges = np.linspace(0.0, max(seconds, 1e-9), bins + 1)
     rates = np.repeat(nics[:, :, None], bins, axis=2)
-    now = nics.copy()
+
+    present = nics.copy()
     for time, machine, *new in changes:
+        # The part of each bin that lies behind the change: 0, 1, or of one bin between.
         part = np.clip((edges[1:] - time) / edges[1], 0.0, 1.0)
-        rates[:, machine] += (np.array(new) - now[:, machine])[:, None] * part
-        now[:, machine] = new
+        increase = np.array(new) - present[:, machine]
+        rates[:, machine] += increase[:, None] * part
+        present[:, machine] = new
     return rates
 
 
 def nic_use(
-    packets: NDArray[np.void], rates: NDArray[np.float64], seconds: float
-) -> NDArray[np.float64]:
+    packets: Packets,
+    rates: Floats,
+    seconds: float,
+) -> Floats:
     """Return the share of every NIC that was used over time.
 
-    ``seconds``: from 0; what came later counts in the last bin.
+    Parameters
+    ----------
+    packets
+        Rows of `PACKET`.
+    rates
+        As `nic_rates` returns them.
+    seconds
+        Length of the time that bins divide, from 0; later packets count in the last.
 
-    Shares, shape (2, machines, bins). Bursts may be above 1.
+    Returns
+    -------
+    Floats
+        Shares, shape (2, machines, bins). Bursts may be above 1.
     """
     _, machines, bins = rates.shape
     length = max(seconds, 1e-9) / bins
-    when = np.clip((packets["time"] / length).astype(np.int64), 0, bins - 1)
-    bins_of = (packets[end].astype(np.int64) * bins + when for end in CONNECTION[:2])
-    volumes = [np.bincount(at, packets["bytes"], machines * bins) for at in bins_of]
-    use: NDArray[np.float64] = np.reshape(volumes, rates.shape) / (rates * length)
+    bin_of_packet = np.clip((packets["time"] / length).astype(np.int64), 0, bins - 1)
+
+    volumes = []
+    for end in ("source", "destination"):
+        cell = packets[end].astype(np.int64) * bins + bin_of_packet
+        volumes.append(np.bincount(cell, packets["bytes"], machines * bins))
+    use: Floats = np.reshape(volumes, rates.shape) / (rates * length)
     return use
 
 
-def _ends(rows: NDArray[np.void]) -> tuple[NDArray[np.int64], ...]:
-    """Return both ends, machine and port as one number: as they are, then sorted."""
-    there, back = (
-        rows[end].astype(np.int64) << 16 | rows[f"{end}_port"]
-        for end in ("source", "destination")
-    )
-    return there, back, np.minimum(there, back), np.maximum(there, back)
+def _end_code(rows: NDArray[np.void], end: str) -> Ints:
+    """Return machine and port of one end of a connection as one number."""
+    code: Ints = rows[end].astype(np.int64) << 16 | rows[f"{end}_port"]
+    return code
 
 
-def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.void]:
-    """Return the messages of all connections, by their first packets.
+def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
+    """Return the messages of all connections, rows of `MESSAGE` by their first packets.
 
     Payload of one direction of a connection is one message until payload comes the
     other way, or nothing comes for ``silence`` seconds: requests and answers come
-    apart, and so do the steps of a collective. What a program sends at once and
-    without being answered is one message, however many it took it for.
+    apart, and so do the steps of a collective. Bytes that a program sends at once and
+    without being answered are one message, however many it took them for.
     """
     if not len(packets):
         return np.zeros(0, MESSAGE)
-    there, _, low, high = _ends(packets)
-    order = np.lexsort((packets["time"], high, low))
-    row, low, high, there = packets[order], low[order], high[order], there[order]
-    starts = np.diff(row["time"]) > silence
-    for way in (low, high, there):
-        starts |= np.diff(way) != 0
-    new = np.flatnonzero(np.append(True, starts))
-    last = np.append(new[1:], len(row)) - 1
-    rows = np.zeros(len(new), MESSAGE)
+    sender = _end_code(packets, "source")
+    receiver = _end_code(packets, "destination")
+    low_end = np.minimum(sender, receiver)
+    high_end = np.maximum(sender, receiver)
+    # Both directions of a connection stand together, by time.
+    order = np.lexsort((packets["time"], high_end, low_end))
+    packets = packets[order]
+
+    is_start = np.diff(packets["time"]) > silence
+    for code in (low_end, high_end, sender):
+        is_start |= np.diff(code[order]) != 0
+    start = np.flatnonzero(np.append(True, is_start))
+    last = np.append(start[1:], len(packets)) - 1
+
+    found = np.zeros(len(start), MESSAGE)
     for name in CONNECTION:
-        rows[name] = row[name][new]
-    rows["first"], rows["last"] = row["time"][new], row["time"][last]
-    rows["bytes"] = np.add.reduceat(row["bytes"].astype(np.uint64), new)
-    return rows[np.argsort(rows["first"], kind="stable")]
+        found[name] = packets[name][start]
+    found["first"] = packets["time"][start]
+    found["last"] = packets["time"][last]
+    found["bytes"] = np.add.reduceat(packets["bytes"].astype(np.uint64), start)
+    return found[np.argsort(found["first"], kind="stable")]
 
 
-def answer_times(found: NDArray[np.void]) -> NDArray[np.float64]:
+def answer_times(found: NDArray[np.void]) -> Floats:
     """Return seconds from each message's end until its connection's next came back.
 
-    NaN where that went the same way, or there was none. Messages are by time.
+    NaN where the next went the same way, or there was none. ``found`` is by time, as
+    `messages` returns it.
     """
-    there, back, low, high = _ends(found)
-    order = np.lexsort((found["first"], high, low))
-    one = order[:-1]
-    other = order[1:]
-    is_answer = (there[one] == back[other]) & (back[one] == there[other])
+    sender = _end_code(found, "source")
+    receiver = _end_code(found, "destination")
+    low_end = np.minimum(sender, receiver)
+    high_end = np.maximum(sender, receiver)
+    order = np.lexsort((found["first"], high_end, low_end))
+
+    earlier = order[:-1]
+    later = order[1:]
+    is_answer = sender[earlier] == receiver[later]
+    is_answer &= receiver[earlier] == sender[later]
+
     waits = np.full(len(found), np.nan)
-    waits[one[is_answer]] = (found["first"][other] - found["last"][one])[is_answer]
+    seconds = found["first"][later] - found["last"][earlier]
+    waits[earlier[is_answer]] = seconds[is_answer]
     return waits
 
 
 def meetings(
-    packets: NDArray[np.void], leaf_of: Callable[[int, int], int]
+    packets: Packets, leaf_of: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
     """Return the connections that shared a queue of a NIC while both were in use.
 
-    ``leaf_of``: number of the queue by source and destination port.
+    Parameters
+    ----------
+    packets
+        Rows of `PACKET`.
+    leaf_of
+        Returns the number of the queue of a source and a destination port.
 
-    Pairs of source ports, one direction of a connection each.
+    Returns
+    -------
+    list[tuple[int, int]]
+        Pairs of source ports, one direction of a connection each, sorted.
     """
-    ways, of = np.unique(packets[CONNECTION], return_inverse=True)
-    first = np.full(len(ways), np.inf)
-    last = np.full(len(ways), -np.inf)
-    np.minimum.at(first, of, packets["time"])
-    np.maximum.at(last, of, packets["time"])
+    directions, direction_of = np.unique(packets[CONNECTION], return_inverse=True)
+    first = np.full(len(directions), np.inf)
+    last = np.full(len(directions), -np.inf)
+    np.minimum.at(first, direction_of, packets["time"])
+    np.maximum.at(last, direction_of, packets["time"])
+
+    # Of each queue the direction that ends last: whoever begins before that meets it.
     newest: dict[tuple[str, int, int], int] = {}
     pairs = set()
-    for way in np.argsort(first, kind="stable").tolist():
-        source, there, port, to = ways[way].tolist()
-        for nic in (("out", source), ("in", there)):
-            queue = (*nic, leaf_of(port, to))
-            before = newest.get(queue)
-            if before is not None and last[before] > first[way]:
-                pairs.add((int(ways[before]["source_port"]), port))
-            if before is None or last[before] < last[way]:
-                newest[queue] = way
+    for number in np.argsort(first, kind="stable").tolist():
+        source, destination, port, destination_port = directions[number].tolist()
+        leaf = leaf_of(port, destination_port)
+        for queue in (("out", source, leaf), ("in", destination, leaf)):
+            holder = newest.get(queue)
+            if holder is not None and last[holder] > first[number]:
+                pairs.add((int(directions[holder]["source_port"]), port))
+            if holder is None or last[holder] < last[number]:
+                newest[queue] = number
     return sorted(pairs)
 
 
-def name_matrix(
-    matrix: NDArray[np.int64], names: Sequence[str]
-) -> dict[str, dict[str, int]]:
+def name_matrix(matrix: Ints, names: Sequence[str]) -> dict[str, dict[str, int]]:
     """Return a matrix of bytes by the names of sender and receiver."""
     return {
         source: dict(zip(names, row.tolist(), strict=True))
@@ -208,17 +251,21 @@ def count_kinds(
     """
     counts: Counter[tuple[int, str]] = Counter()
     for figures in statistics.values():
-        for row in figures.get("received", {}).get("payloads", ()):
+        received = figures.get("received", {})
+        for row in received.get("payloads", ()):
             counts[int(row["edge"]), str(row["kind"])] += int(row["bytes"])
     return counts
 
 
 def kinds_between_machines(
-    problem: Problem, statistics: Mapping[str, Mapping[str, Any]], byte_scale: float
+    problem: Problem,
+    statistics: Mapping[str, Mapping[str, Any]],
+    byte_scale: float,
 ) -> dict[str, float]:
     """Return kind of payload -> emulated bytes between machines, most first."""
     sums: Counter[str] = Counter()
     for (edge, kind), count in count_kinds(statistics).items():
+        # A run's files may name edges that its problem does not have.
         if edge < len(problem.hops) and problem.hops[edge]:
             sums[kind] += count
     return {kind: count / byte_scale for kind, count in sums.most_common() if count}

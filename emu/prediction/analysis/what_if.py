@@ -6,18 +6,18 @@ one part gets shorter, another chain takes over. So every proposal is simulated.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import NodeLost, SchedulingError
 from emu.prediction.analysis.critical_path import Cause, CriticalPath
 from emu.prediction.scheduling import list_rules
+from emu.prediction.scheduling.compiled_problem import Floats
 from emu.prediction.simulation.simulate import makespan
 from emu.problem import Edge, Job, Placement, Problem, Realization
 from emu.problem.workloads import RELEASE, window_of
@@ -138,7 +138,9 @@ _MORE = 0.01
 
 
 def rank_pairs(
-    base: Change, alone: Iterable[Improvement], edited: Callable[[Change], Change]
+    base: Change,
+    alone: Iterable[Improvement],
+    edited: Callable[[Change], Change],
 ) -> list[Improvement]:
     """Return two changes at once that bring more than both, each of which does little.
 
@@ -146,20 +148,22 @@ def rank_pairs(
     are those whose link or task is busy for longest.
     """
     before = span(base)
-    little = [
-        one
-        for one in alone
-        if _PAIRS.get(one.change.kind) == one.change.factor
-        and one.change.problem.job is base.problem.job  # no other plan
-        and abs(one.gain) < _MORE * before
-    ]
-    busy = sorted(little, key=lambda one: -_seconds(base, one.change))[:_PAIRED]
+    candidates = []
+    for improvement in alone:
+        change = improvement.change
+        is_of_kind = _PAIRS.get(change.kind) == change.factor
+        has_same_plan = change.problem.job is base.problem.job
+        if is_of_kind and has_same_plan and abs(improvement.gain) < _MORE * before:
+            candidates.append(improvement)
+    candidates.sort(key=lambda improvement: -_seconds(base, improvement.change))
+
     pairs = []
-    for one, other in combinations(busy, 2):
-        both = _both(base, one.change, other.change)
+    for first, second in combinations(candidates[:_PAIRED], 2):
+        both = _both(base, first.change, second.change)
         gain = before - span(both)
-        if gain > max(one.gain, 0) + max(other.gain, 0) + _MORE * before:
-            both = both if both.kind == "pair" else edited(both)
+        if gain > max(first.gain, 0) + max(second.gain, 0) + _MORE * before:
+            if both.kind != "pair":  # a pair has the edits of both already
+                both = edited(both)
             pairs.append(Improvement(both, before - gain, gain))
     return pairs
 
@@ -167,11 +171,12 @@ def rank_pairs(
 def _seconds(base: Change, change: Change) -> float:
     """Return for how long the busiest link or task of a change is busy."""
     if change.kind == "compute":
-        return float(base.realization.times[[*change.rows]].sum(axis=1).max())
+        sums = base.realization.times[[*change.rows]].sum(axis=1)
+        return float(sums.max())
     return float(_link_seconds(base)[[*change.rows]].max())
 
 
-def _link_seconds(base: Change) -> NDArray[np.float64]:
+def _link_seconds(base: Change) -> Floats:
     """Return for how long each link is busy with all bytes that cross it."""
     load = np.zeros(len(base.problem.capacities))
     sizes = base.realization.volumes.sum(axis=1)
@@ -181,7 +186,11 @@ def _link_seconds(base: Change) -> NDArray[np.float64]:
 
 
 def _scale(
-    base: Change, kind: str, what: str, rows: Sequence[int], factor: float
+    base: Change,
+    kind: str,
+    what: str,
+    rows: Sequence[int],
+    factor: float,
 ) -> Change:
     """Return the run with capacities, times or bytes of some rows times a factor."""
     problem = base.problem
@@ -192,24 +201,41 @@ def _scale(
     else:
         times = np.array(run.times)
         volumes = np.array(run.volumes)
-        (times if kind == "compute" else volumes)[rows] *= factor
+        scaled = times if kind == "compute" else volumes
+        scaled[rows] *= factor
         run = Realization(times, volumes)
-    change = replace(base, kind=kind, what=what, rows=(*rows,), factor=factor)
-    return replace(change, problem=problem, realization=run)
+
+    return replace(
+        base,
+        kind=kind,
+        what=what,
+        rows=tuple(rows),
+        factor=factor,
+        problem=problem,
+        realization=run,
+    )
 
 
-def _both(base: Change, one: Change, other: Change) -> Change:
+def _both(base: Change, first: Change, second: Change) -> Change:
     """Return two changes at once; one of two kinds has the edits of both."""
-    names = [c.what.removesuffix(" twice as fast") for c in (one, other)]
-    what = f"{' and '.join(names)} twice as fast"
-    rows = sorted({*one.rows, *other.rows})
-    if one.kind == other.kind:
-        return _scale(base, one.kind, what, rows, one.factor)
-    network, compute = (one, other) if one.kind == "network" else (other, one)
-    with_edits = one.edit is not None and other.edit is not None
-    edit = {**(one.edit or {}), **(other.edit or {})} if with_edits else None
-    variant = replace(network, kind="pair", what=what, edit=edit)
-    return replace(variant, realization=compute.realization)
+    names = [c.what.removesuffix(" twice as fast") for c in (first, second)]
+    words = f"{' and '.join(names)} twice as fast"
+    rows = sorted({*first.rows, *second.rows})
+    if first.kind == second.kind:
+        return _scale(base, first.kind, words, rows, first.factor)
+
+    network = first if first.kind == "network" else second
+    compute = second if first.kind == "network" else first
+    edit = None
+    if first.edit is not None and second.edit is not None:
+        edit = {**first.edit, **second.edit}
+    return replace(
+        network,
+        kind="pair",
+        what=words,
+        edit=edit,
+        realization=compute.realization,
+    )
 
 
 def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
@@ -223,40 +249,21 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     chain; and no capacity or speed that changes.
     """
     yield from _network(base, chain)
-    for factor, words in ((0.5, "half of all latencies"), (0.0, "no latency")):
-        if base.problem.latencies.any():
-            cluster = base.problem.cluster.with_latencies(factor)
-            variant = replace(base.problem, cluster=cluster)
-            change = replace(base, kind="latency", what=words, problem=variant)
-            yield replace(change, factor=factor)
-    tasks = base.problem.job.tasks
-    kinds = Counter(task.kind for task in tasks if task.kind != RELEASE)
-    choices = [
-        (f"every {kind}", [j for j, task in enumerate(tasks) if task.kind == kind])
-        for kind in kinds
-    ]
-    busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
-    of_chain = [j for j in busiest if j >= 0 and kinds[tasks[j].kind] > 1]
-    choices += [(tasks[j].name, [j]) for j in of_chain[:CHAIN_TASKS]]
-    for name, rows in choices:
-        for factor, word in _TIME if base.realization.times[rows].any() else ():
-            yield _scale(base, "compute", f"{name} {word}", rows, factor)
-    job = base.problem.job
-    moving = {link.edge for link in chain.links if link.port >= 0}
-    for kind in sorted({edge_kind(job, job.edges[edge]) for edge in moving}):
-        rows = [e for e, edge in enumerate(job.edges) if edge_kind(job, edge) == kind]
-        for factor, word in _BYTES:
-            yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
-    for policy in list_rules(base.policy):
+    yield from _latency(base)
+    yield from _compute(base, chain)
+    yield from _bytes(base, chain)
+
+    for policy in list_rules(base.policy):  # each once, whatever its names
         yield replace(base, kind="policy", what=f"rates by {policy}", policy=policy)
     yield from _window(base)
     yield from _slots(base, chain)
+
     cluster = base.problem.cluster
     if cluster.changes or cluster.speed_changes:
-        still = replace(cluster, changes=(), speed_changes=())
-        variant = replace(base.problem, cluster=still)
-        what = "no events and failures"
-        yield replace(base, kind="events", what=what, problem=variant)
+        steady = replace(cluster, changes=(), speed_changes=())
+        variant = replace(base.problem, cluster=steady)
+        words = "no events and failures"
+        yield replace(base, kind="events", what=words, problem=variant)
 
 
 def span(run: Change) -> float:
@@ -271,32 +278,85 @@ def span(run: Change) -> float:
 
 def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     problem = base.problem
-    links = base.problem.links
-    used = {port for hops in problem.hops for port in hops}
-    busy = _link_seconds(base)
+    links = problem.links
     machines = problem.cluster.machines
-    nics = [[*links.of_machine(m)] for m in range(len(machines))]
-    busiest = sorted(range(len(nics)), key=lambda m: -busy[nics[m]].max(initial=0.0))
-    tried = sorted(busiest[:NICS])
-    choices = [(f"NIC of {machines[m].name}", {*nics[m]}) for m in tried]
+    choices: list[tuple[str, set[int]]] = []
+
+    nics = [[*links.of_machine(number)] for number in range(len(machines))]
+    busy = _link_seconds(base)
+    longest = [busy[ports].max(initial=0.0) for ports in nics]
+    busiest = sorted(range(len(nics)), key=lambda number: -longest[number])
     choices += [
-        (f"{'port' if links[port].direction else 'link'} {links[port].name}", {port})
-        for port in sorted({link.port for link in chain.links} - {-1})
+        (f"NIC of {machines[number].name}", {*nics[number]})
+        for number in sorted(busiest[:NICS])
     ]
-    alike: dict[tuple[float, float], list[int]] = {}
-    for m, machine in enumerate(problem.cluster.machines):
-        nic = machine.bandwidth_in, machine.bandwidth_out
-        alike.setdefault(nic, []).append(m)
+    for port in sorted({link.port for link in chain.links} - {-1}):
+        word = "port" if links[port].direction else "link"
+        choices.append((f"{word} {links[port].name}", {port}))
+
+    alike: dict[tuple[float, float], list[int]] = defaultdict(list)
+    for number, machine in enumerate(machines):
+        alike[machine.bandwidth_in, machine.bandwidth_out].append(number)
     for members in alike.values():
-        if 1 < len(members) < len(problem.cluster.machines):
-            names = ", ".join(problem.cluster.machines[m].name for m in members)
-            ports = {port for m in members for port in links.of_machine(m)}
+        if 1 < len(members) < len(machines):
+            names = ", ".join(machines[number].name for number in members)
+            ports = {port for number in members for port in nics[number]}
             choices.append((f"NICs of {names}", ports))
-    every = "all NICs and links" if links.shared else "all NICs"
-    choices.append((every, set(range(len(links)))))
+    everything = "all NICs and links" if links.shared else "all NICs"
+    choices.append((everything, set(range(len(links)))))
+
+    used = {port for hops in problem.hops for port in hops}
     for name, ports in choices:
-        for factor, word in _CAPACITY if ports & used else ():
-            yield _scale(base, "network", f"{name} {word}", sorted(ports), factor)
+        if ports & used:
+            for factor, word in _CAPACITY:
+                words = f"{name} {word}"
+                yield _scale(base, "network", words, sorted(ports), factor)
+
+
+def _latency(base: Change) -> Iterator[Change]:
+    if not base.problem.latencies.any():
+        return
+    for factor, words in ((0.5, "half of all latencies"), (0.0, "no latency")):
+        cluster = base.problem.cluster.with_latencies(factor)
+        yield replace(
+            base,
+            kind="latency",
+            what=words,
+            problem=replace(base.problem, cluster=cluster),
+            factor=factor,
+        )
+
+
+def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
+    tasks = base.problem.job.tasks
+    rows_of_kind: dict[str, list[int]] = defaultdict(list)
+    for row, task in enumerate(tasks):
+        if task.kind != RELEASE:
+            rows_of_kind[task.kind].append(row)
+    choices = [(f"every {kind}", rows) for kind, rows in rows_of_kind.items()]
+
+    # Then single tasks, those that are not alone of their kind.
+    busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
+    single = [
+        row
+        for row in busiest
+        if row >= 0 and len(rows_of_kind.get(tasks[row].kind, ())) > 1
+    ]
+    choices += [(tasks[row].name, [row]) for row in single[:CHAIN_TASKS]]
+    for name, rows in choices:
+        if base.realization.times[rows].any():
+            for factor, word in _TIME:
+                yield _scale(base, "compute", f"{name} {word}", rows, factor)
+
+
+def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
+    job = base.problem.job
+    kind_of_edge = [edge_kind(job, edge) for edge in job.edges]
+    kinds = {kind_of_edge[link.edge] for link in chain.links if link.port >= 0}
+    for kind in sorted(kinds):
+        rows = [row for row, found in enumerate(kind_of_edge) if found == kind]
+        for factor, word in _BYTES:
+            yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
 
 
 def edge_kind(job: Job, edge: Edge) -> str:
@@ -306,33 +366,53 @@ def edge_kind(job: Job, edge: Edge) -> str:
 
 def _window(base: Change) -> Iterator[Change]:
     problem = base.problem
-    job = base.problem.job
+    job = problem.job
     if window_of(job) is None:
         return
-    wider = (replace(e, lag=2 * e.lag) if e.credit else e for e in job.edges)
-    variant = replace(problem, job=replace(job, edges=tuple(wider)))
-    what_if = replace(base, kind="window", what="credit window doubled", factor=2.0)
-    yield replace(what_if, problem=variant)
-    edges = [e for e, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
-    free = replace(job, edges=tuple(job.edges[e] for e in edges))
-    run = Realization(base.realization.times, base.realization.volumes[edges])
-    what_if = replace(what_if, what="credit window unlimited", factor=np.inf)
-    yield replace(what_if, problem=replace(problem, job=free), realization=run)
+    edges = [
+        replace(edge, lag=2 * edge.lag) if edge.credit else edge for edge in job.edges
+    ]
+    yield replace(
+        base,
+        kind="window",
+        what="credit window doubled",
+        factor=2.0,
+        problem=replace(problem, job=replace(job, edges=tuple(edges))),
+    )
+
+    rows = [row for row, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
+    free = replace(job, edges=tuple(job.edges[row] for row in rows))
+    run = base.realization
+    yield replace(
+        base,
+        kind="window",
+        what="credit window unlimited",
+        factor=np.inf,
+        problem=replace(problem, job=free),
+        realization=Realization(run.times, run.volumes[rows]),
+    )
 
 
 def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
     """Yield twice the slots of pools that machines state and no rule tunes."""
     cluster = base.problem.cluster
-    pools = {tuner.pool for tuner in cluster.tuners}
-    for pool in sorted({link.pool for link in chain.links} - {"", *pools}):
-        rows = tuple(m for m, one in enumerate(cluster.machines) if pool in one.slots)
+    tuned = {tuner.pool for tuner in cluster.tuners}
+    for pool in sorted({link.pool for link in chain.links} - {"", *tuned}):
+        machines = list(cluster.machines)
+        rows = [row for row, machine in enumerate(machines) if pool in machine.slots]
         if not rows:
             continue  # a process that does one thing at a time
-        machines = list(cluster.machines)
-        for m in rows:
-            slots = {**machines[m].slots, pool: 2 * machines[m].slots[pool]}
-            machines[m] = replace(machines[m], slots=slots)
-        more = replace(cluster, machines=tuple(machines))
-        change = replace(base, kind="slots", what=f"{pool} twice as many", rows=rows)
-        variant = replace(base.problem, cluster=more)
-        yield replace(change, problem=variant, factor=2.0, pool=pool)
+        for row in rows:
+            slots = {**machines[row].slots, pool: 2 * machines[row].slots[pool]}
+            machines[row] = replace(machines[row], slots=slots)
+
+        wider = replace(cluster, machines=tuple(machines))
+        yield replace(
+            base,
+            kind="slots",
+            what=f"{pool} twice as many",
+            rows=tuple(rows),
+            problem=replace(base.problem, cluster=wider),
+            factor=2.0,
+            pool=pool,
+        )

@@ -105,7 +105,10 @@ def room_in(memory: NDArray[np.uint8]) -> Any:
 
 
 def view(
-    memory: NDArray[np.uint8], start: Any, count: int, dtype: type[Any]
+    memory: NDArray[np.uint8],
+    start: Any,
+    count: int,
+    dtype: type[Any],
 ) -> NDArray[Any]:
     """Return the array that the core has laid out at ``start`` within ``memory``."""
     if count == 0:

@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -79,20 +79,27 @@ class _Library(NamedTuple):
 def _libraries() -> Iterator[_Library]:
     """Yield the wheel, then what the system's packages installed."""
     spec = importlib.util.find_spec("ns3")
-    for folder in map(Path, (spec and spec.submodule_search_locations) or ()):
+    locations = None if spec is None else spec.submodule_search_locations
+    for folder in map(Path, locations or ()):
         libraries = [*folder.glob("lib*/libns3.*-core.so")]
         if libraries and (folder / "include" / "ns3").is_dir():
             version = libraries[0].name.removeprefix("libns3.").split("-")[0]
-            where = libraries[0].parent
-            libs = [f"-lns3.{version}-{p}" for p in _PARTS]
-            paths = f"-I{folder / 'include'}", f"-L{where}", f"-Wl,-rpath,{where}"
-            yield _Library(f"3.{version}", ("-std=c++20", *paths, *libs))
+            library_folder = libraries[0].parent
+            flags = (
+                "-std=c++20",
+                f"-I{folder / 'include'}",
+                f"-L{library_folder}",
+                f"-Wl,-rpath,{library_folder}",
+                *(f"-lns3.{version}-{part}" for part in _PARTS),
+            )
+            yield _Library(f"3.{version}", flags)
+
     for path in Path("/usr/lib").glob("*/libns3-core.so.*"):
         if Path("/usr/include/ns3/core-module.h").exists():
             version = path.name.removeprefix("libns3-core.so.").split(".")[0]
             # Its headers do not compile as C++20.
-            libs = [f"-lns3-{part}" for part in _PARTS]
-            yield _Library(f"3.{version}", ("-std=c++17", *libs))
+            flags = ("-std=c++17", *(f"-lns3-{part}" for part in _PARTS))
+            yield _Library(f"3.{version}", flags)
 
 
 def missing_ns3() -> str:
@@ -121,22 +128,11 @@ def _program() -> tuple[Path, str]:
     path = cache_home() / f"packets-{hashlib.sha256(content).hexdigest()[:16]}"
     if path.exists():
         return path, library.version
+
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        outcome = subprocess.run(  # noqa: S603 - our own program
-            [compiler, "-O2", str(PROGRAM), "-o", str(partial), *library.flags],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if outcome.returncode:
-            lines = outcome.stderr.splitlines()
-            first = next((line for line in lines if "error" in line), outcome.stderr)
-            text = (
-                f"does not compile with ns-3 {library.version}: {first.strip()[:200]}"
-            )
-            raise DataError(text, path=str(PROGRAM))
+        _compile(compiler, library, partial)
         partial.replace(path)
     except OSError as error:
         raise DataError(
@@ -145,6 +141,20 @@ def _program() -> tuple[Path, str]:
     finally:
         partial.unlink(missing_ok=True)
     return path, library.version
+
+
+def _compile(compiler: str, library: _Library, path: Path) -> None:
+    outcome = subprocess.run(  # noqa: S603 - our own program
+        [compiler, "-O2", str(PROGRAM), "-o", str(path), *library.flags],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if outcome.returncode:
+        lines = outcome.stderr.splitlines()
+        first = next((line for line in lines if "error" in line), outcome.stderr)
+        text = f"does not compile with ns-3 {library.version}: {first.strip()[:200]}"
+        raise DataError(text, path=str(PROGRAM))
 
 
 def simulate_packets(
@@ -187,29 +197,58 @@ def simulate_packets(
     """
     check_carried(problem)
     program, version = _program()
-    scales = byte_scale, time_scale
-    lines = "\n".join(_lines(problem, realization, sharing, control, scales))
-    ran = subprocess.run(  # noqa: S603 - likewise
-        [program], input=lines, capture_output=True, text=True, check=False
+
+    lines = _lines(
+        problem,
+        Realization(time_scale * realization.times, byte_scale * realization.volumes),
+        sharing,
+        control,
+        byte_scale=byte_scale,
+        time_scale=time_scale,
     )
-    words = [line.split() for line in ran.stdout.splitlines()]
-    if ran.returncode or words[-1:] != [["end"]]:
-        cause = (ran.stderr.strip().splitlines() or ["tasks are left"])[-1]
-        raise SchedulingError(f"ns-3 {version} did not end the job: {cause[:300]}")
-    drops = next(int(row[1]) for row in words if row[0] == "dropped")
+    outcome = subprocess.run(  # noqa: S603 - likewise
+        [program],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    words = [line.split() for line in outcome.stdout.splitlines()]
+    if outcome.returncode or words[-1:] != [["end"]]:
+        errors = outcome.stderr.strip().splitlines() or ["tasks are left"]
+        raise SchedulingError(f"ns-3 {version} did not end the job: {errors[-1][:300]}")
+
+    dropped = next(int(row[1]) for row in words if row[0] == "dropped")
+    schedule = _read_schedule(problem, realization, words, time_scale)
+    return PacketRun(schedule, version, dropped)
+
+
+def _read_schedule(
+    problem: Problem,
+    realization: Realization,
+    words: Iterable[list[str]],
+    time_scale: float,
+) -> Schedule:
+    """Return the schedule that the program's lines tell: kind, position, times."""
     job = problem.job
-    tasks, flows = ((len(some), job.iterations) for some in (job.tasks, job.edges))
-    starts, ends = np.full((2, *tasks), np.nan)
-    ready, began, arrivals = np.full((3, *flows), np.nan)
-    columns = {"task": (starts, ends), "flow": (ready, began, arrivals)}
+    starts, ends = np.full((2, len(job.tasks), job.iterations), np.nan)
+    ready, began, arrivals = np.full((3, len(job.edges), job.iterations), np.nan)
+    tables = {"task": (starts, ends), "flow": (ready, began, arrivals)}
     for kind, *numbers in words:
-        for column, time in zip(columns.get(kind, ()), numbers[2:], strict=True):
-            column[int(numbers[0]), int(numbers[1])] = float(time) / time_scale
-    volumes = np.where(np.isnan(ready), np.nan, realization.volumes)
-    # A flow of a schedule ends when it has been served, before it lands.
-    ends_served = np.fmax(arrivals - problem.latencies[:, None], began)
-    schedule = Schedule(problem, starts, ends, ready, began, ends_served, volumes)
-    return PacketRun(schedule, version, drops)
+        for table, time in zip(tables.get(kind, ()), numbers[2:], strict=True):
+            table[int(numbers[0]), int(numbers[1])] = float(time) / time_scale
+
+    return Schedule(
+        problem=problem,
+        task_start=starts,
+        task_end=ends,
+        flow_ready=ready,
+        flow_start=began,
+        # A flow of a schedule ends when it has been served, before it lands.
+        flow_end=np.fmax(arrivals - problem.latencies[:, None], began),
+        flow_bytes=np.where(np.isnan(ready), np.nan, realization.volumes),
+    )
 
 
 def check_packets(problem: Problem) -> str:
@@ -232,56 +271,69 @@ def check_carried(problem: Problem) -> None:
     """Raise ScenarioError, naming the first key in the way, unless packets carry it."""
     cluster = problem.cluster
     job = problem.job
-    for value, key, what in (
+    slanted = [m for m in cluster.machines if m.latency_in != m.latency_out]
+    newest_readers = [edge for edge in job.edges if edge.latest]
+
+    for value, key, words in (
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),
-        (
-            [m for m in cluster.machines if m.latency_in != m.latency_out],
-            "cluster.machines",
-            "latencies that differ by direction",
-        ),
+        (slanted, "cluster.machines", "latencies that differ by direction"),
         (cluster.speed_changes, "events", "machines that are slow or paused"),
         (cluster.tuners, "job", "tuned slots"),
         (job.edges[_MOST_EDGES:], "job", f"more than {_MOST_EDGES:,} edges"),
         (job.channels, "job", "channels"),
-        ([e for e in job.edges if e.latest], "job", "edges that read the newest"),
+        (newest_readers, "job", "edges that read the newest"),
     ):
         if value:
-            problem_text = f"ns3 carries no {what} yet: leave it out"
+            problem_text = f"ns3 carries no {words} yet: leave it out"
             raise ScenarioError(problem_text, key=key)
 
 
 def _lines(
     problem: Problem,
-    realization: Realization,
+    scaled: Realization,
     sharing: Shares,
     control: Control,
-    scales: tuple[float, float],
+    *,
+    byte_scale: float,
+    time_scale: float,
 ) -> Iterator[str]:
-    """Yield the input of the program, see its head."""
+    """Yield the input of the program, see its head.
+
+    ``scaled`` has the seconds and bytes of packets.
+    """
     job = problem.job
     machines = problem.cluster.machines
-    (scale, slower) = scales
-    rate = scale / slower
+    rate = byte_scale / time_scale
     yield f"{sharing} ns3::{_CONTROLS[control]} {DELAY!r} {QUEUE!r}"
     yield str(len(machines))
     for machine in machines:
-        numbers = rate * machine.bandwidth_out, rate * machine.bandwidth_in
-        yield f"{numbers[0]!r} {numbers[1]!r} {slower * machine.latency_out!r}"
-    yield " ".join(map(str, (len(problem.pools), *(p.slots for p in problem.pools))))
-    takes = {t: p for p, pool in enumerate(problem.pools) for t in pool.takers}
-    frees = {t: p for p, pool in enumerate(problem.pools) for t in pool.freers}
+        rate_out = rate * machine.bandwidth_out
+        rate_in = rate * machine.bandwidth_in
+        yield f"{rate_out!r} {rate_in!r} {time_scale * machine.latency_out!r}"
+
+    slots = [pool.slots for pool in problem.pools]
+    yield " ".join(map(str, (len(slots), *slots)))
+    takes = dict[int, int]()
+    frees = dict[int, int]()
+    for number, pool in enumerate(problem.pools):
+        takes |= dict.fromkeys(pool.takers, number)
+        frees |= dict.fromkeys(pool.freers, number)
     yield str(len(job.tasks))
-    for t, count in enumerate(job.rounds):
-        times = " ".join(map(repr, (slower * realization.times[t, :count]).tolist()))
-        where = problem.placement.machine_of[t]
-        yield f"{where} {takes.get(t, -1)} {frees.get(t, -1)} {count} {times}"
+    for task, count in enumerate(job.rounds):
+        times = " ".join(map(repr, scaled.times[task, :count].tolist()))
+        machine_number = problem.placement.machine_of[task]
+        pools = f"{takes.get(task, -1)} {frees.get(task, -1)}"
+        yield f"{machine_number} {pools} {count} {times}"
+
     yield str(len(job.edges))
-    for e, edge in enumerate(job.edges):
-        count = job.flow_counts[e]
+    for position, edge in enumerate(job.edges):
+        count = job.flow_counts[position]
+        volumes = [0.0] * count
         # Credits and handoffs cross no link: no packet is theirs.
-        factor = scale if problem.hops[e] else 0.0
-        volumes = factor * realization.volumes[e, :count]
-        whole = " ".join(str(math.ceil(volume)) for volume in volumes.tolist())
-        latency = slower * float(problem.latencies[e])
-        yield f"{edge.source} {edge.destination} {edge.lag} {latency!r} {count} {whole}"
+        if problem.hops[position]:
+            volumes = scaled.volumes[position, :count].tolist()
+        sizes = " ".join(str(math.ceil(volume)) for volume in volumes)
+        latency = time_scale * float(problem.latencies[position])
+        ends = f"{edge.source} {edge.destination} {edge.lag}"
+        yield f"{ends} {latency!r} {count} {sizes}"

@@ -52,23 +52,29 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     """
     if placed is None:
         placed = np.full(len(space.units), -1, dtype=np.int64)
-    standing = np.nonzero(placed >= 0)[0]
+    is_placed = placed >= 0
     room = space.free + space.slack
-    np.subtract.at(room, placed[standing], space.demand[standing])
+    np.subtract.at(room, placed[is_placed], space.demand[is_placed])
     if (room < 0).any():
         return None
+
     # Units that ask for nothing limited stay out of the states and go to the last
     # machine. The program would put them there too: counts are tried from 0 up, so
     # the state without them is always the first of its kind.
-    groups = [[u for u in group if placed[u] < 0] for group in space.packed]
-    first = [group[0] for group in space.packed]
-    solution = Packing(space.demand[first], tuple(map(len, groups)), room).solve(order)
+    groups = [[u for u in group if not is_placed[u]] for group in space.packed]
+    packing = Packing(
+        demand=space.demand[[group[0] for group in space.packed]],
+        sizes=tuple(map(len, groups)),
+        free=room,
+    )
+    solution = packing.solve(order)
     if solution is None:
         return None
-    machines = np.where(placed >= 0, placed, solution[-1][0])
-    for position, group in enumerate(groups):
-        where = [machine for machine, _ in solution]
-        machines[group] = np.repeat(where, [counts[position] for _, counts in solution])
+
+    filled, counts = zip(*solution, strict=True)
+    machines = np.where(is_placed, placed, filled[-1])
+    for units, group_counts in zip(groups, zip(*counts, strict=True), strict=True):
+        machines[units] = np.repeat(filled, group_counts)
     return machines
 
 
@@ -87,44 +93,61 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     """
     space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
-    names = {machine.name: m for m, machine in enumerate(cluster.machines)}
-    of_tasks = {task.name: task.process_name for task in job.tasks}
-    units = ((n if n in job.units else of_tasks.get(n), m, n) for n, m in tasks.items())
-    pairs = {(process, machine): name for process, machine, name in units}
-    for (process, machine), name in pairs.items():
+    numbers = {machine.name: number for number, machine in enumerate(cluster.machines)}
+    for (process, machine), name in _stated_machines(job, tasks).items():
         if process is None:
             problem = f"the placement names {name}, which is no task of the job"
             raise PlacementError(problem)
-        if machine not in names:
+        if machine not in numbers:
             raise PlacementError(
                 f"task {name} is placed on {machine}, "
-                f"which is no machine; there are {', '.join(names)}"
+                f"which is no machine; there are {', '.join(numbers)}"
             )
         for task in job.units[process]:
-            if machine_of[task] not in {-1, names[machine]}:
+            if machine_of[task] not in {-1, numbers[machine]}:
                 pin = cluster.machines[machine_of[task]].name
                 raise PlacementError(
                     f"task {name} is placed on {machine}, but "
                     f"{job.tasks[task].name} must stand on {pin} "
                     "(pinned, or of the same process)"
                 )
-            machine_of[task] = names[machine]
-    missing = [t.name for t, m in zip(job.tasks, machine_of, strict=True) if m < 0]
+            machine_of[task] = numbers[machine]
+
+    missing = [
+        job.tasks[task].name for task, number in enumerate(machine_of) if number < 0
+    ]
     if missing:
         raise PlacementError(f"the placement leaves out {', '.join(missing[:8])}")
-    placement = space.placement([machine_of[unit.tasks[0]] for unit in space.units])
-    for there, use in zip(cluster.machines, placement.usage(job, cluster), strict=True):
+    placement = Placement(tuple(machine_of))
+    _check_capacities(space, placement)
+    return placement
+
+
+def _stated_machines(
+    job: Job, tasks: Mapping[str, str]
+) -> dict[tuple[str | None, str], str]:
+    """Return (process, machine) -> the last name that states them; None is unknown."""
+    process_of = {task.name: task.process_name for task in job.tasks}
+    stated = {}
+    for name, machine in tasks.items():
+        process = name if name in job.units else process_of.get(name)
+        stated[process, machine] = name
+    return stated
+
+
+def _check_capacities(space: Space, placement: Placement) -> None:
+    usage = placement.usage(space.job, space.cluster)
+    for machine, use in zip(space.cluster.machines, usage, strict=True):
         for resource in space.resources:
-            capacity = there.resources.get(resource, np.inf)
+            capacity = machine.resources.get(resource, np.inf)
             amount = use.get(resource, 0.0)
             if amount > capacity * (1 + 1e-12):
                 raise InfeasiblePlacement(
-                    f"machine {there.name} has {capacity:g} {resource}, the tasks "
+                    f"machine {machine.name} has {capacity:g} {resource}, the tasks "
                     f"placed on it need {amount:g} ({amount - capacity:g} more)",
                     resource=resource,
                     shortfall=float(amount - capacity),
                 )
-    return placement
 
 
 def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:
@@ -178,7 +201,9 @@ def deal_out(space: Space) -> Ints:
 
 
 def _deal(
-    space: Space, attempts: int, turns: Callable[[], Iterator[tuple[int, list[int]]]]
+    space: Space,
+    attempts: int,
+    turns: Callable[[], Iterator[tuple[int, list[int]]]],
 ) -> Ints:
     """Give every unit of ``turns()`` the first of its machines that has room.
 
@@ -187,6 +212,7 @@ def _deal(
     where there is no placement at all. That is slow.
     """
     order = [*range(len(space.free))]
+
     for rest in range(attempts, -1, -1):
         machines = np.full(len(space.units), -1, dtype=np.int64)
         if not space.fits(machines):

@@ -90,21 +90,23 @@ class Candidates:
     ) -> None:
         realization.check_shapes(space.job)
         self.space = space
-        self.job = job = job_arrays(space.job, space.cluster, rate_policy(policy))
+        self.job = job_arrays(space.job, space.cluster, rate_policy(policy))
         times = plain(realization.times)
-        # Factors on reference times, and on the machine where each task is fastest.
-        slowness = job.slowness
+        # Factors on reference times, shape (tasks, machines).
+        slowness = self.job.slowness
         if not len(slowness):
             slowness = np.ones((len(times), slowness.shape[1]))
-        is_fixed = space.fixed >= 0
-        fastest = slowness.min(axis=1)
+
         # A bound may assume the best machine for who can move, not for who is pinned.
+        fastest = slowness.min(axis=1)
+        is_fixed = space.fixed >= 0
         fastest[is_fixed] = slowness[is_fixed, space.fixed[is_fixed]]
         self.sent = sum_edge_bytes(space.job, realization)
         self._bound_transfers(np.asarray(times * fastest[:, None]))
+
         self.core = structure(
             "Candidates",
-            arrays=job.core,
+            arrays=self.job.core,
             times=times,
             volumes=plain(realization.volumes),
             busy=times.sum(axis=1)[:, None] * slowness,
@@ -130,8 +132,8 @@ class Candidates:
         job = self.job
         layout = Layout(job, np.zeros(len(times), dtype=np.int64))
         nothing = np.zeros((len(job.source), times.shape[1]))
-        ends = earliest(layout, times, nothing)[1]
-        rests = longest_paths(layout, times, nothing)[0]
+        _, ends = earliest(layout, times, nothing)
+        rests, _ = longest_paths(layout, times, nothing)
         last = job.rounds[job.destination] - 1
         self.head = ends[job.source, 0]
         self.tail = rests[job.destination, last]
@@ -147,52 +149,56 @@ def _job_costs(job: Job, times: Floats, cost: JobsCost | None) -> dict[str, Any]
     """Return the fields of core.h; ``times`` hold the releases of jobs."""
     if cost is None:  # the makespan is that of a job of weight 1, released at 0
         return {"weight": np.ones(1), "release": np.zeros(1)}
-    names = {name: i for i, name in enumerate(job.job_names)}
-    release = np.zeros(len(names))
-    for t, task in enumerate(job.tasks):
+
+    numbers = {name: number for number, name in enumerate(job.job_names)}
+    job_of_task = [numbers[task.job_name] for task in job.tasks]
+    release = np.zeros(len(numbers))
+    for position, task in enumerate(job.tasks):
         if task.kind == RELEASE:
-            release[names[task.job_name]] = times[t, 0]
+            release[job_of_task[position]] = times[position, 0]
+
+    weights = cost.weights or {}
     return {
-        "jobs": len(names),
-        "job": np.array([names[task.job_name] for task in job.tasks], dtype=np.int64),
-        "weight": np.array([(cost.weights or {}).get(name, 1.0) for name in names]),
+        "jobs": len(numbers),
+        "job": np.array(job_of_task, dtype=np.int64),
+        "weight": np.array([weights.get(name, 1.0) for name in numbers]),
         "release": release,
         "total": cost.total,
     }
 
 
-def lower_bound(c: Candidates, machine_of: Ints) -> float:
+def lower_bound(candidates: Candidates, machine_of: Ints) -> float:
     """Return a cost that no schedule of this placement beats, seconds.
 
     The cost of several jobs follows from the makespan.
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    return float(lib.lower_bound(c.core, _pointer(c, machine_of)))
+    return float(lib.lower_bound(candidates.core, _pointer(candidates, machine_of)))
 
 
-def estimate(c: Candidates, machine_of: Ints) -> float:
-    """Return the mean of what ports and tasks ask for, as a norm, and when crowded.
+def estimate(candidates: Candidates, machine_of: Ints) -> float:
+    """Return a mean, by a norm, of the times that ports and tasks ask for.
 
-    Seconds, for a hundredth of a simulation's time; see candidates.c.
+    Seconds, at a hundredth of a simulation's cost; candidates.c has the formula.
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    return float(lib.estimate(c.core, _pointer(c, machine_of)))
+    return float(lib.estimate(candidates.core, _pointer(candidates, machine_of)))
 
 
-def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
+def placement_cost(candidates: Candidates, machine_of: Ints, limit: float) -> float:
     """Return makespan or cost, seconds; beyond ``limit`` that or infinity.
 
     Infinity too where tasks wait for slots forever, or more are given back than taken.
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    cost = lib.placement_cost(c.core, _pointer(c, machine_of), limit)
-    c.job.check()
+    cost = lib.placement_cost(candidates.core, _pointer(candidates, machine_of), limit)
+    candidates.job.check()
     return float(cost)
 
 
-def _pointer(c: Candidates, machine_of: Ints) -> Any:
-    check_machines(machine_of, len(c.job.rounds), len(c.space.free))
+def _pointer(candidates: Candidates, machine_of: Ints) -> Any:
+    check_machines(machine_of, len(candidates.job.rounds), len(candidates.space.free))
     return pointer(machine_of)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise, product
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -26,9 +26,18 @@ from emu.problem import Cluster, Job, Placement
 def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
     """Return the machine of every unit such that most pairs share one.
 
-    ``pairs``: (sampler, worker) as positions in ``Job.tasks``; either may be pinned.
+    Parameters
+    ----------
+    space
+        Units and machines.
+    pairs
+        (sampler, worker) as positions in ``Job.tasks``; either may be pinned.
 
-    Shape (units,); None when nothing fits. Among equals, units stand on early machines.
+    Returns
+    -------
+    Ints or None
+        Shape (units,); None when nothing fits. Among equals, units stand on early
+        machines.
     """
     units = len(space.units)
     machines = len(space.free)
@@ -36,29 +45,37 @@ def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
         return None
     if not units:
         return np.empty(0, dtype=np.int64)
+
+    # Variables: unit u on machine m at u * machines + m, then pair p likewise.
+    rows = []
+    for unit in range(units):
+        parts = range(unit * machines, (unit + 1) * machines)
+        rows.append(Row(parts, [1.0] * machines, 1.0, 1.0))
     unit_of = space.unit_of
-    both = [(unit_of[s], unit_of[w]) for s, w in pairs if {s, w} <= unit_of.keys()]
-    worth = np.concatenate([_single_worth(space, pairs), np.ones(len(both) * machines)])
-    once = [1.0] * machines
-    rows = [
-        Row([unit * machines + m for m in range(machines)], once, 1.0, 1.0)
-        for unit in range(units)
-    ]
-    rows += [  # a pair is on a machine only where both its ends are
-        Row([(units + p) * machines + m, end * machines + m], [1.0, -1.0], -np.inf, 0.0)
-        for p, ends in enumerate(both)
-        for m in range(machines)
-        for end in ends
-    ]
+    count = units
+    for ends in pairs:
+        if set(ends) <= unit_of.keys():
+            for machine, end in product(range(machines), ends):
+                # A pair is on a machine only where both its ends are.
+                columns = [
+                    count * machines + machine,
+                    unit_of[end] * machines + machine,
+                ]
+                rows.append(Row(columns, [1.0, -1.0], -np.inf, 0.0))
+            count += 1
     room = space.free + space.slack
-    for m, r in np.argwhere(np.isfinite(room)).tolist():  # as shares of capacities
-        whole = float(space.capacity[m, r]) or 1.0
-        at = [u * machines + m for u in range(units)]
-        shares = (space.demand[:, r] / whole).tolist()
-        rows.append(Row(at, shares, -np.inf, float(room[m, r]) / whole))
-    solution = minimise(
-        -worth, np.ones(worth.size), np.ones(worth.size, dtype=bool), rows
-    )
+    for machine, resource in np.argwhere(np.isfinite(room)).tolist():
+        # As shares of the capacity: tolerances of the solver are absolute.
+        capacity = float(space.capacity[machine, resource]) or 1.0
+        columns = [unit * machines + machine for unit in range(units)]
+        shares = (space.demand[:, resource] / capacity).tolist()
+        most = float(room[machine, resource]) / capacity
+        rows.append(Row(columns, shares, -np.inf, most))
+
+    worth = np.ones(count * machines)
+    worth[: units * machines] = _single_worth(space, pairs)
+    is_whole = np.ones(worth.size, dtype=bool)
+    solution = minimise(-worth, np.ones(worth.size), is_whole, rows)
     if solution.x is None:
         return None
     choice = solution.x[: units * machines].reshape(units, machines)
@@ -73,14 +90,12 @@ def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     """
     units = len(space.units)
     machines = len(space.free)
-    unit_of = space.unit_of
     worth = -np.tile(np.arange(machines) / (2.0 * units * machines), units)
     for ends in pairs:
-        movable = [unit_of[task] for task in ends if task in unit_of]
+        movable = [space.unit_of[task] for task in ends if task in space.unit_of]
+        pinned = [task for task in ends if task not in space.unit_of]
         if len(movable) == 1:
-            (machine,) = (
-                int(space.fixed[task]) for task in ends if task not in unit_of
-            )
+            machine = int(space.fixed[pinned[0]])
             worth[movable[0] * machines + machine] += 1.0
     return worth
 
@@ -107,27 +122,8 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     pairs = sampler_pairs(job)
     if space.units and not pairs:
         raise PlacementError("distdgl needs workers with samplers; the job has none")
-    groups = sampler_groups(space, pairs) if pairs else None
-    if groups is None:
-        machines = colocate(space, pairs)
-    elif (counts := _count(space, groups)) is None:
-        machines = None
-    else:
-        machines = np.full(len(space.units), -1, dtype=np.int64)
-        surplus: list[int] = []
-        orphans: list[int] = []
-        workers_left = iter(groups)
-        for machine, (workers, samplers) in enumerate(counts):
-            own = list(islice(workers_left, workers))
-            machines[own] = machine
-            mates = [s for worker in own for s in groups[worker]]
-            # Each machine's samplers of its own workers first: that leaves it either
-            # without surplus samplers or without wants, so that surplus ones never
-            # split a pair that could be together.
-            machines[mates[:samplers]] = machine
-            orphans += mates[samplers:]
-            surplus += [machine] * (samplers - len(mates))
-        machines[orphans] = surplus
+    teams = sampler_groups(space, pairs) if pairs else None
+    machines = colocate(space, pairs) if teams is None else _deal_teams(space, teams)
     if machines is None:
         raise infeasibility(space)
     for unit in np.nonzero(machines < 0)[0].tolist():
@@ -135,17 +131,39 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     return space.placement(machines)
 
 
+def _deal_teams(space: Space, teams: Teams) -> Ints | None:
+    """Return machines of workers and samplers, -1 of others; None when nothing fits."""
+    counts = _count(space, teams)
+    if counts is None:
+        return None
+
+    machines: Ints = np.full(len(space.units), -1, dtype=np.int64)
+    surplus: list[int] = []
+    orphans: list[int] = []
+    workers_left = iter(teams)
+    for machine, (worker_count, sampler_count) in enumerate(counts):
+        workers = list(islice(workers_left, worker_count))
+        machines[workers] = machine
+        mates = [sampler for worker in workers for sampler in teams[worker]]
+        # Each machine's samplers of its own workers first: that leaves it either
+        # without surplus samplers or without wants, so that surplus ones never
+        # split a pair that could be together.
+        machines[mates[:sampler_count]] = machine
+        orphans += mates[sampler_count:]
+        surplus += [machine] * (sampler_count - len(mates))
+
+    machines[orphans] = surplus
+    return machines
+
+
 def sampler_pairs(job: Job) -> list[tuple[int, int]]:
     """Return the edges from a task of kind ``sampler`` to one of kind ``worker``."""
-    return list(
-        dict.fromkeys(
-            (edge.source, edge.destination)
-            for edge in job.edges
-            if not edge.credit
-            and job.tasks[edge.source].kind == "sampler"
-            and job.tasks[edge.destination].kind == "worker"
-        )
-    )
+    pairs = dict[tuple[int, int], None]()  # an edge per layer joins the same pair
+    for edge in job.edges:
+        kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+        if kinds == ("sampler", "worker") and not edge.credit:
+            pairs[edge.source, edge.destination] = None
+    return list(pairs)
 
 
 #: Unit of a worker -> units of its samplers, both rising.
@@ -164,20 +182,20 @@ def sampler_groups(space: Space, pairs: Sequence[tuple[int, int]]) -> Teams | No
         if not {sampler, worker} <= unit_of.keys():
             return None
         teams.setdefault(unit_of[worker], []).append(unit_of[sampler])
+
     workers = sorted(teams)
-    samplers = [s for team in teams.values() for s in team]
-    alike = all(
-        (space.demand[units] == space.demand[units[0]]).all()
-        for units in (workers, samplers)
-    )
-    one_each = len({*samplers, *workers}) == len(samplers) + len(workers)
-    if not (alike and one_each and len({len(team) for team in teams.values()}) == 1):
+    samplers = [sampler for team in teams.values() for sampler in team]
+    for units in (workers, samplers):
+        if (space.demand[units] != space.demand[units[0]]).any():
+            return None
+    has_one_worker_each = len({*samplers, *workers}) == len(samplers) + len(workers)
+    if not has_one_worker_each or len({*map(len, teams.values())}) > 1:
         return None
     return {worker: sorted(teams[worker]) for worker in workers}
 
 
 class _Option(NamedTuple):
-    """Counts that fit a machine: what they bring, and the states around them."""
+    """Counts that fit a machine, the pairs that they make, and the states around."""
 
     workers: int
     samplers: int
@@ -188,14 +206,17 @@ class _Option(NamedTuple):
 
 
 def _list_options(packing: Packing, machine: int) -> Iterator[_Option]:
-    each = packing.sizes[1] // packing.sizes[0]
-    for option in packing.options(machine).tolist():
-        workers, samplers, *_ = option
-        both = zip(packing.sizes, option, strict=True)
-        before = tuple(slice(0, size + 1 - count) for size, count in both)
-        after = tuple(slice(count, None) for count in option)
-        pairs = min(each * workers, samplers)
-        yield _Option(workers, samplers, pairs, before, after)
+    samplers_each = packing.sizes[1] // packing.sizes[0]
+    for counts in packing.options(machine).tolist():
+        workers, samplers, *_ = counts
+        sizes_left = [size - n for size, n in zip(packing.sizes, counts, strict=True)]
+        yield _Option(
+            workers=workers,
+            samplers=samplers,
+            pairs=min(samplers_each * workers, samplers),
+            before=tuple(slice(0, size + 1) for size in sizes_left),
+            after=tuple(slice(count, None) for count in counts),
+        )
 
 
 #: Pairs where none can be added: below 0 with those of any one machine.
@@ -207,41 +228,70 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
 
     The dynamic program, over states of (workers, samplers, others...) in all.
     """
-    samplers = [s for team in teams.values() for s in team]
-    others = [[u for u in g if u not in {*teams, *samplers}] for g in space.groups]
-    groups = [list(teams), samplers, *filter(None, others)]
-    sizes: Counts = tuple(map(len, groups))
     if (space.free < -space.slack).any():
         return None
-    demand = space.demand[[group[0] for group in groups]]
-    packing = Packing(demand, sizes, space.free + space.slack)
-    machines = [[*_list_options(packing, m)] for m in range(len(space.free))]
-    # The most pairs that machines m.. can add to a state, the last first.
-    best = [np.full([size + 1 for size in sizes], _IMPOSSIBLE, dtype=np.int32)]
-    best[0][sizes] = 0
-    for options in reversed(machines):
-        most = np.full_like(best[0], _IMPOSSIBLE)
-        rest = best[-1]
-        for option in options:
-            further = rest[option.after] + option.pairs
-            np.maximum(most[option.before], further, out=most[option.before])
-        best.append(np.where(most < 0, _IMPOSSIBLE, most))
-    states = np.zeros(best[0].shape, dtype=bool)
-    states[(0,) * len(sizes)] = True
-    if best[-1][states].item() < 0:
+
+    samplers = [sampler for team in teams.values() for sampler in team]
+    groups = [list(teams), samplers]
+    team_units = {*teams, *samplers}
+    for group in space.groups:
+        others_of_kind = [unit for unit in group if unit not in team_units]
+        if others_of_kind:
+            groups.append(others_of_kind)
+
+    packing = Packing(
+        demand=space.demand[[group[0] for group in groups]],
+        sizes=tuple(map(len, groups)),
+        free=space.free + space.slack,
+    )
+
+    options = [[*_list_options(packing, m)] for m in range(len(space.free))]
+    best = _most_pairs(packing.sizes, options)
+    if best[0][(0,) * len(groups)] < 0:
         return None
-    # The largest (workers, samplers) on an optimal way, whatever the others are, which
-    # find their machines later. All states at once: of 14 tasks that all differ a
-    # machine has 16,384 options and as many states, one by one over a minute.
+    return _largest_counts(options, best)
+
+
+def _most_pairs(sizes: Counts, options: list[list[_Option]]) -> list[Ints]:
+    """Return the most pairs that machines m.. can add to each state, for all m.
+
+    One array more than machines: the last is of none.
+    """
+    best: Ints = np.full([size + 1 for size in sizes], _IMPOSSIBLE, dtype=np.int32)
+    best[sizes] = 0
+    tables = [best]
+    for machine_options in reversed(options):
+        rest = tables[-1]
+        most = np.full_like(rest, _IMPOSSIBLE)
+        for option in machine_options:
+            pairs = rest[option.after] + option.pairs
+            np.maximum(most[option.before], pairs, out=most[option.before])
+        tables.append(np.where(most < 0, _IMPOSSIBLE, most))
+    return tables[::-1]
+
+
+def _largest_counts(
+    options: list[list[_Option]], best: list[Ints]
+) -> list[tuple[int, int]]:
+    """Return the largest (workers, samplers) on an optimal way, machine by machine.
+
+    Whatever the others are, which find their machines later. All states at once: of 14
+    tasks that all differ a machine has 16,384 options and as many states, one by one
+    over a minute.
+    """
+    states = np.zeros(best[0].shape, dtype=bool)
+    states[(0,) * states.ndim] = True
+
     rows = []
-    for options, most, rest in zip(machines, best[:0:-1], best[-2::-1], strict=True):
+    for machine_options, (most, rest) in zip(options, pairwise(best), strict=True):
         pairs = int(most[states].max())
-        for counts, alike in groupby(reversed(options), key=itemgetter(0, 1)):
+        descending = reversed(machine_options)
+        for counts, alike in groupby(descending, key=itemgetter(0, 1)):
             next_states = np.zeros_like(states)
             for option in alike:
-                further = rest[option.after]
-                on_way = (further >= 0) & (further + option.pairs == pairs)
-                next_states[option.after] |= states[option.before] & on_way
+                pairs_left = rest[option.after]
+                is_best = (pairs_left >= 0) & (pairs_left + option.pairs == pairs)
+                next_states[option.after] |= states[option.before] & is_best
             if next_states.any():
                 rows.append(counts)
                 states = next_states
@@ -263,12 +313,14 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
             continue
         flows[source, 0] += 1
         flows[destination, 1] += 1
+
     nics = [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
     bandwidth = np.array(nics)
     bandwidth[bandwidth == 0] = np.inf  # no NIC is in the way
     shares = (bandwidth / (flows + 1)).min(axis=1)
+    order = list(range(len(space.free)))
     for machine in np.argsort(-shares, kind="stable").tolist():
         machines[unit] = machine
-        if fill(space, list(range(len(space.free))), placed=machines) is not None:
+        if fill(space, order, placed=machines) is not None:
             return
     raise AssertionError  # the dynamic program made sure of a place

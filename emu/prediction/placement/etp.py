@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import InfeasiblePlacement
 from emu.prediction.core import Record, lib, pointer, structure
@@ -21,7 +20,7 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
-from emu.prediction.scheduling.compiled_problem import Ints
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Profile
 
 # The Markov chain of ETP (Algorithm 3), walked in C: one call takes many proposals. The
@@ -43,9 +42,10 @@ def new_memory(entries: int, units: int) -> Record:
     )
 
 
-def new_chain(c: Candidates, machines: Ints, remembered: int) -> Record:
+def new_chain(candidates: Candidates, machines: Ints, remembered: int) -> Record:
     """Return a `Chain` of core.h that starts at a feasible placement of the units."""
-    makespan = placement_cost(c, c.space.expand(machines), np.inf)
+    machine_of = candidates.space.expand(machines)
+    makespan = placement_cost(candidates, machine_of, np.inf)
     return Record(
         "Chain",
         machines=machines.copy(),
@@ -120,11 +120,19 @@ def search_etp(
     machine to move to counts as a step (A21); a placement that exceeds a capacity may
     be walked through but is never the result (A22).
 
-    ``profile``: times and volumes to draw the simulated iterations from. ``progress``:
-    called with (proposals so far, proposals in all, best makespan).
+    Parameters
+    ----------
+    profile
+        Times and volumes to draw the simulated iterations from.
+    progress
+        Called with proposals so far, proposals in all, and the best makespan.
 
-    Raises InfeasiblePlacement when no placement exists, and ValueError when the profile
-    does not fit the job, or there is no such rate policy.
+    Raises
+    ------
+    InfeasiblePlacement
+        No placement exists.
+    ValueError
+        The profile does not fit the job, or there is no such rate policy.
 
     References
     ----------
@@ -138,12 +146,14 @@ def search_etp(
     machines = fill(space, rng.permutation(len(space.free)).tolist())
     if machines is None:
         raise infeasibility(space)
+
     # What is remembered is not simulated again, which `simulate_all` asks for.
     memory = 0 if options.simulate_all else min(options.transfers, REMEMBERED)
     chain = new_chain(arrays, machines, memory)
     first_cost = float(chain.cost[0])
     if first_cost == np.inf:
         raise InfeasiblePlacement("tasks of the first placement wait for slots forever")
+
     # Nothing is better than 0 s, of which no unit of cost is a part.
     steps_left = options.transfers if first_cost > 0 else 0
     unit = options.beta_unit or first_cost * UNIT or 1.0
@@ -154,6 +164,7 @@ def search_etp(
         simulate_all=options.simulate_all,
     )
     best = _walk_in_strides(arrays, rules, chain, rng, steps_left, progress)
+
     # The history has the improvements alone, of some ten thousand proposals.
     steps = np.flatnonzero(np.diff(best, prepend=first_cost) < 0)
     history = zip((steps + 1).tolist(), best[steps].tolist(), strict=True)
@@ -178,18 +189,23 @@ def _walk_in_strides(
     rng: np.random.Generator,
     transfers: int,
     progress: Callable[[int, int, float], None] | None,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the best makespan after every proposal."""
     best = np.full(transfers, chain.cost[0])
     if not len(arrays.space.units):  # nothing can move
         return best
+
     for first in range(0, transfers, STRIDE):
         end = min(first + STRIDE, transfers)
         # Which task, which machine, acceptance of every proposal.
         draws = rng.random((end - first, 3))
-        some = best[first:end]
         lib.walk(
-            arrays.core, rules, chain.core, pointer(draws), len(draws), pointer(some)
+            arrays.core,
+            rules,
+            chain.core,
+            pointer(draws),
+            len(draws),
+            pointer(best[first:end]),
         )
         arrays.job.check()
         if progress is not None:

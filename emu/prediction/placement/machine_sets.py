@@ -52,7 +52,10 @@ def machine_sets(
 
 
 def _with_everything(
-    sets: set[Numbers], cluster: Cluster, most: int, held: Collection[str]
+    sets: set[Numbers],
+    cluster: Cluster,
+    most: int,
+    held: Collection[str],
 ) -> list[Numbers]:
     """Return all machines, then sets of any size, each with those that are held."""
     everything = (*range(len(cluster.machines)),)
@@ -105,7 +108,9 @@ def _of_size(mixtures: list[Sequence[int]], size: int) -> list[Sequence[int]]:
 
 
 def _by_kind(
-    cluster: Cluster, factors: Floats, order: Sequence[int]
+    cluster: Cluster,
+    factors: Floats,
+    order: Sequence[int],
 ) -> list[list[int]]:
     """Return the machines of each kind, alike in all that a job may notice."""
     changing = {change.link.rpartition(" ")[0] for change in cluster.changes}
@@ -148,7 +153,9 @@ def _mixtures(members: Sequence[Sequence[int]], most: int) -> list[Sequence[int]
 
 
 def _prefixes(
-    cluster: Cluster, order: Sequence[int], slow: Floats
+    cluster: Cluster,
+    order: Sequence[int],
+    slow: Floats,
 ) -> Iterator[Sequence[int]]:
     """Yield prefixes of the orders, and whole racks after each other."""
     zone = cluster.links.zone

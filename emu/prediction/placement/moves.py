@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -51,20 +52,21 @@ class Neighbour:
         if len({move.destination for move in self.moves}) == 1:
             names = ", ".join(move.process for move in self.moves)
             return f"move {names} to {self.moves[0].destination}"
+
         rest = list(self.moves)
-        ones = []
-        others = []
+        pairs = []
         while rest:
-            one = rest.pop(0)
-            way = one.destination, one.source
-            back = next((m for m in rest if (m.source, m.destination) == way), None)
+            move = rest.pop(0)
+            ends = move.destination, move.source
+            back = next((m for m in rest if (m.source, m.destination) == ends), None)
             if back is None:
                 return "; ".join(map(str, self.moves))
             rest.remove(back)
-            ones.append(one.process)
-            others.append(back.process)
-        word = " and " if len(ones) == 1 else " with "
-        return f"swap {', '.join(ones)}{word}{', '.join(others)}"
+            pairs.append((move.process, back.process))
+
+        processes, partners = zip(*pairs, strict=True)
+        word = "and" if len(pairs) == 1 else "with"
+        return f"swap {', '.join(processes)} {word} {', '.join(partners)}"
 
 
 def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
@@ -72,16 +74,16 @@ def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
 
     One may have fewer machines, and fewer stores with them.
     """
-    homes = before.machine_of_task
-    others = after.machine_of_task
-    of_process = {
-        name: after.job.tasks[t].name for name, (t, *_) in after.job.units.items()
-    }
-    return tuple(
-        Move(process, homes[task], others[task])
-        for process, task in of_process.items()
-        if homes.get(task, others[task]) != others[task]
-    )
+    sources = before.machine_of_task
+    destinations = after.machine_of_task
+    moves = []
+    for process, (first_task, *_) in after.job.units.items():
+        task = after.job.tasks[first_task].name
+        destination = destinations[task]
+        source = sources.get(task, destination)
+        if source != destination:
+            moves.append(Move(process, source, destination))
+    return tuple(moves)
 
 
 def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
@@ -102,6 +104,7 @@ def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
             raise PlacementError(str(error)) from error
         for task in job.units[process]:
             machine_of[task] = position
+
     placement = Placement(tuple(machine_of))
     broken = placement.violations(job, cluster)
     if broken:
@@ -116,6 +119,7 @@ def move(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
 # search that uses this looks at one placement of each kind only.
 
 Teams = tuple[tuple[int, tuple[int, ...]], ...]
+_Block = tuple[int, ...]  # units that change places together
 
 
 def hub_followers(space: Space) -> Teams:
@@ -123,20 +127,30 @@ def hub_followers(space: Space) -> Teams:
 
     In DGTP's job the hubs are the workers and the followers their samplers.
     """
-    unit_of = space.unit_of
-    partners: dict[int, set[int]] = {u: set() for u in range(len(space.units))}
+    partners: dict[int, set[int]] = {unit: set() for unit in range(len(space.units))}
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
-        ends = unit_of.get(edge.source, -1), unit_of.get(edge.destination, -1)
-        if not control and min(ends) >= 0 and ends[0] != ends[1]:
-            partners[ends[0]].add(ends[1])
-            partners[ends[1]].add(ends[0])
+        source = space.unit_of.get(edge.source, -1)
+        destination = space.unit_of.get(edge.destination, -1)
+        if not control and min(source, destination) >= 0 and source != destination:
+            partners[source].add(destination)
+            partners[destination].add(source)
+
     followers: dict[int, list[int]] = defaultdict(list)
-    for unit, others in partners.items():
-        if len(others) == 1:
-            (hub,) = others
+    for unit, hubs in partners.items():
+        if len(hubs) == 1:
+            (hub,) = hubs
             if hub not in followers.get(unit, []):  # of a lone pair, one is the hub
                 followers[hub].append(unit)
     return tuple((hub, tuple(units)) for hub, units in sorted(followers.items()))
+
+
+class _EdgeKey(NamedTuple):
+    """Properties of an edge that its image under an exchange must have as well."""
+
+    source: int
+    destination: int
+    lag: int
+    control: bool
 
 
 class _Automorphisms:
@@ -145,45 +159,77 @@ class _Automorphisms:
     def __init__(self, space: Space, realization: Realization) -> None:
         self.space = space
         self.realization = realization
-        self.edge_at: dict[tuple[int, int, int, bool], int] = {}
+        self.keys: list[_EdgeKey] = []
+        self.edge_at: dict[_EdgeKey, int] = {}
         self.touching: dict[int, list[int]] = defaultdict(list)
-        self.twice: set[tuple[int, int, int, bool]] = set()
-        for e, edge in enumerate(space.job.edges):
-            control = space.job.control[e]
-            key = (edge.source, edge.destination, edge.lag, control)
+        self.twice: set[_EdgeKey] = set()
+        for position, edge in enumerate(space.job.edges):
+            control = space.job.control[position]
+            key = _EdgeKey(edge.source, edge.destination, edge.lag, control)
             if key in self.edge_at:
                 self.twice.add(key)
-            self.edge_at[key] = e
-            self.touching[edge.source].append(e)
-            self.touching[edge.destination].append(e)
+            self.keys.append(key)
+            self.edge_at[key] = position
+            self.touching[edge.source].append(position)
+            self.touching[edge.destination].append(position)
 
-    def exchange(self, ours: Sequence[int], theirs: Sequence[int]) -> bool:
-        """Return True where units ``ours`` and ``theirs`` can swap places pairwise."""
+    def exchange(self, block: _Block, partner: _Block) -> bool:
+        """Return True where the units of two blocks can swap places pairwise."""
         image: dict[int, int] = {}
-        for pair in zip(ours, theirs, strict=True):
-            one, other = (self.space.units[unit].tasks for unit in pair)
-            image |= zip((*one, *other), (*other, *one), strict=True)
+        for unit, twin in zip(block, partner, strict=True):
+            tasks = self.space.units[unit].tasks
+            twin_tasks = self.space.units[twin].tasks
+            image |= zip(tasks, twin_tasks, strict=True)
+            image |= zip(twin_tasks, tasks, strict=True)
+        return self._keeps_tasks(image) and self._keeps_edges(image)
+
+    def _keeps_tasks(self, image: dict[int, int]) -> bool:
         times = self.realization.times
         tasks = self.space.job.tasks
-        if not all(
-            (times[s] == times[t]).all() and tasks[s].job_name == tasks[t].job_name
-            for s, t in image.items()
-        ):
-            return False
-        edges = self.space.job.edges
-        volumes = self.realization.volumes
-        for e in {e for task in image for e in self.touching[task]}:
-            there = edges[e]
-            control = self.space.job.control[e]
-            source, to = (image.get(t, t) for t in (there.source, there.destination))
-            key = source, to, there.lag, control
-            if there.channel or key not in self.edge_at or key in self.twice:
+        for task, twin in image.items():
+            if (times[task] != times[twin]).any():
                 return False
-            twin = self.edge_at[key]
-            same = edges[twin].coflow == there.coflow
-            if not (same and (volumes[e] == volumes[twin]).all()):
+            if tasks[task].job_name != tasks[twin].job_name:
                 return False
         return True
+
+    def _keeps_edges(self, image: dict[int, int]) -> bool:
+        edges = self.space.job.edges
+        volumes = self.realization.volumes
+        for position in {edge for task in image for edge in self.touching[task]}:
+            edge = edges[position]
+            key = self.keys[position]._replace(
+                source=image.get(edge.source, edge.source),
+                destination=image.get(edge.destination, edge.destination),
+            )
+            # Of two edges between the same tasks either might be the image.
+            if edge.channel or key not in self.edge_at or key in self.twice:
+                return False
+            twin = self.edge_at[key]
+            if edges[twin].coflow != edge.coflow:
+                return False
+            if (volumes[position] != volumes[twin]).any():
+                return False
+        return True
+
+    def classes(self, blocks: Iterable[_Block]) -> list[list[_Block]]:
+        """Return those of some blocks that are interchangeable, class by class.
+
+        Only blocks that take equal times are compared pair by pair: 256 machines of
+        drawn times hold 440,000 pairs, 4 s of CPU.
+        """
+        by_times: dict[bytes, list[list[_Block]]] = defaultdict(list)
+        for block in blocks:
+            tasks = [task for unit in block for task in self.space.units[unit].tasks]
+            candidates = by_times[self.realization.times[tasks].tobytes()]
+            for members in candidates:
+                if self.exchange(members[0], block):
+                    members.append(block)
+                    break
+            else:
+                candidates.append([block])
+        found = chain.from_iterable(by_times.values())
+        return [members for members in found if len(members) > 1]
 
 
 def find_symmetry(space: Space, realization: Realization) -> Record:
@@ -193,41 +239,34 @@ def find_symmetry(space: Space, realization: Realization) -> Record:
     within the result never changes a makespan.
     """
     automorphisms = _Automorphisms(space, realization)
+    group_of = dict[int, int]()
+    twins = []
+    for number, group in enumerate(space.groups):
+        group_of |= dict.fromkeys(group, number)
+        twins += automorphisms.classes((unit,) for unit in group)
 
-    def classes(blocks: Iterable[tuple[int, ...]]) -> list[list[tuple[int, ...]]]:
-        # Only what takes equal times is compared pair by pair: 256 machines of drawn
-        # times hold 440,000 pairs, 4 s of CPU.
-        found: dict[bytes, list[list[tuple[int, ...]]]] = defaultdict(list)
-        for block in blocks:
-            tasks = [task for unit in block for task in space.units[unit].tasks]
-            alike = found[realization.times[tasks].tobytes()]
-            for others in alike:
-                if automorphisms.exchange(others[0], block):
-                    others.append(block)
-                    break
-            else:
-                alike.append([block])
-        every = [same for alike in found.values() for same in alike]
-        return [blocks for blocks in every if len(blocks) > 1]
-
-    kind = {u: g for g, group in enumerate(space.groups) for u in group}
-    twins = [c for group in space.groups for c in classes((u,) for u in group)]
-    alike: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
-    twin_units = {u for same in twins for (u,) in same}
+    # A hub that has a twin may change places without its followers.
+    twin_units = {unit for members in twins for (unit,) in members}
+    alike: dict[tuple[int, ...], list[_Block]] = defaultdict(list)
     for hub, followers in hub_followers(space):
         if hub not in twin_units:
             block = (hub, *followers)
-            alike[tuple(kind[u] for u in block)].append(block)
-    blocks = [c for team in alike.values() for c in classes(team)]
+            alike[tuple(group_of[unit] for unit in block)].append(block)
+    blocks = []
+    for candidates in alike.values():
+        blocks += automorphisms.classes(candidates)
+
+    widths = [len(members[0]) for members in blocks]
+    sizes = [len(members) * len(members[0]) for members in blocks]
     return Record(
         "Symmetry",
         twin_classes=len(twins),
-        twin_start=_starts(len(same) for same in twins),
-        twin=_flat(same for same in twins),
+        twin_start=_starts(map(len, twins)),
+        twin=_flat(twins),
         block_classes=len(blocks),
-        block_start=_starts(len(same) * len(same[0]) for same in blocks),
-        block_width=np.array([len(same[0]) for same in blocks], dtype=np.int64),
-        block=_flat(same for same in blocks),
+        block_start=_starts(sizes),
+        block_width=np.array(widths, dtype=np.int64),
+        block=_flat(blocks),
     )
 
 
@@ -235,8 +274,8 @@ def _starts(sizes: Iterable[int]) -> Ints:
     return np.cumsum([0, *sizes], dtype=np.int64)
 
 
-def _flat(classes: Iterable[Sequence[tuple[int, ...]]]) -> Ints:
-    units = [u for same in classes for block in same for u in block]
+def _flat(classes: Iterable[Sequence[_Block]]) -> Ints:
+    units = [unit for members in classes for block in members for unit in block]
     return np.array(units, dtype=np.int64)
 
 
@@ -253,29 +292,35 @@ def relabel(symmetry: Record, machines: Ints, to: Ints) -> Ints:
 
     Of interchangeable blocks and units, those that agree most are paired first.
     """
+    classes = []
+    bounds = pairwise(symmetry.block_start)
+    for (first, end), width in zip(bounds, symmetry.block_width, strict=True):
+        classes.append(symmetry.block[first:end].reshape(-1, width))
+    for first, end in pairwise(symmetry.twin_start):
+        classes.append(symmetry.twin[first:end, None])
+
     labels = machines.copy()
-    starts = symmetry.block_start
-    widths = symmetry.block_width
-    classes = [
-        symmetry.block[a:b].reshape(-1, width)
-        for a, b, width in zip(starts, starts[1:], widths, strict=False)
-    ]
-    starts = symmetry.twin_start
-    classes += [symmetry.twin[a:b, None] for a, b in pairwise(starts)]
-    for rows in classes:
-        source = labels[rows]
-        have = to[rows]
-        agree = (source[:, None, :] == have[None, :, :]).sum(axis=2)
-        for _ in rows:
-            one, other = np.unravel_index(int(agree.argmax()), agree.shape)
-            labels[rows[other]] = source[one]
-            agree[one, :] = agree[:, other] = -1
+    for units in classes:
+        source = labels[units]
+        target = to[units]
+        agreement = (source[:, None, :] == target[None, :, :]).sum(axis=2)
+        for _ in units:
+            most = int(agreement.argmax())
+            row, column = np.unravel_index(most, agreement.shape)
+            labels[units[column]] = source[row]
+            agreement[row, :] = -1
+            agreement[:, column] = -1
     return labels
 
 
 def team_arrays(space: Space) -> Record:
     """Return the teams as `Teams` of core.h; a job without any has teams of one."""
     teams = [(hub, *followers) for hub, followers in hub_followers(space)]
-    teams = teams or [(unit,) for unit in range(len(space.units))]
-    starts = _starts(map(len, teams))
-    return Record("Teams", count=len(teams), start=starts, unit=_flat([teams]))
+    if not teams:
+        teams = [(unit,) for unit in range(len(space.units))]
+    return Record(
+        "Teams",
+        count=len(teams),
+        start=_starts(map(len, teams)),
+        unit=_flat([teams]),
+    )

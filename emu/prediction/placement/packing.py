@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Realization
 
 Counts = tuple[int, ...]
+_Fit: TypeAlias = "list[tuple[int, Counts]]"  # bins, and the items of each group there
 
 MAX_STATES = 50_000_000  # one byte each
 #: States times bins beyond which first fit goes before the program: that takes 1.5 s of
@@ -40,26 +41,28 @@ class Packing:
     free: Floats
     """Room of each bin, shape (bins, resources)."""
 
-    def options(self, where: int) -> Ints:
+    def options(self, position: int) -> Ints:
         """Return every vector of counts that fits one bin, in lexicographic order.
 
         Shape (options, groups).
         """
-        free = self.free[where]
+        free = self.free[position]
         counts: Ints = np.zeros((1, 0), dtype=np.int64)
-        for group, (demand, size) in enumerate(
-            zip(self.demand, self.sizes, strict=True)
-        ):
+        for group, size in enumerate(self.sizes):
             # eta: the most of a group alone, a bound of the loop and no test (A9).
-            room = (free[demand > 0] / demand[demand > 0]).min(initial=np.inf)
+            demand = self.demand[group]
+            needs = demand > 0
+            room = (free[needs] / demand[needs]).min(initial=np.inf)
             most = int(min(max(np.floor(room * (1 + 1e-12)), 0), size))
+
             choices = np.tile(np.arange(most + 1), len(counts))
-            counts = np.column_stack([np.repeat(counts, most + 1, axis=0), choices])
+            counts = np.repeat(counts, most + 1, axis=0)
+            counts = np.column_stack([counts, choices])
             use = counts @ self.demand[: group + 1]
             counts = counts[(use <= free).all(axis=1)]
         return counts
 
-    def solve(self, order: Sequence[int]) -> list[tuple[int, Counts]] | None:
+    def solve(self, order: Sequence[int]) -> _Fit | None:
         """Return (bin, counts) that hold everything, found in ``order``, or None.
 
         States are kept once, the first way to reach one wins, and every bin is tried
@@ -74,54 +77,58 @@ class Packing:
             fit = self.first_fit(order)
             if fit is not None:
                 return fit
+
         states = np.zeros((1, len(sizes)), dtype=np.int64)
         steps: list[tuple[Ints, Ints]] = []
-        for position, where in enumerate(order):
+        for position in order:
             rest = (sizes - states) @ self.demand
-            fits = (rest <= self.free[where]).all(axis=1)
+            fits = (rest <= self.free[position]).all(axis=1)
             if fits.any():
                 state = int(np.argmax(fits))
+                path = [tuple((sizes - states[state]).tolist())]
                 # Back by the origins of the states, from the last bin to the first.
-                path = [(where, tuple((sizes - states[state]).tolist()))]
-                for (origin, counts), before in zip(
-                    steps[::-1], order[:position][::-1], strict=True
-                ):
-                    path.append((before, tuple(counts[state].tolist())))
+                for origin, counts in reversed(steps):
+                    path.append(tuple(counts[state].tolist()))
                     state = int(origin[state])
-                return path[::-1]
-            states, step = self._extend(states, self.options(where))
+                return list(zip(order, reversed(path), strict=False))
+            states, step = self._extend(states, self.options(position))
             steps.append(step)
             if not len(states):
                 return None
         return None
 
-    def first_fit(self, order: Sequence[int]) -> list[tuple[int, Counts]] | None:
+    def first_fit(self, order: Sequence[int]) -> _Fit | None:
         """Return (bin, counts) that hold everything, groups of large items first.
 
         None where this finds no room, which need not mean that there is none.
         """
         room = self.free[order].astype(np.float64)
-        limit = np.isfinite(room).all(axis=0) & (room.max(axis=0, initial=0.0) > 0)
-        shares = self.demand[:, limit] / room[:, limit].max(axis=0, initial=0.0)
+        # Groups go by the largest share that an item has of the roomiest bin.
+        largest = room.max(axis=0, initial=0.0)
+        limits = np.isfinite(room).all(axis=0) & (largest > 0)
+        shares = self.demand[:, limits] / largest[limits]
+
         counts = np.zeros((len(order), len(self.sizes)), dtype=np.int64)
         for group in np.argsort(-shares.max(axis=1, initial=0.0), kind="stable"):
             demand = self.demand[group]
-            rest = self.sizes[group]
             needs = demand > 0
+            rest = self.sizes[group]
             for place in range(len(order)):
                 most = (room[place, needs] / demand[needs]).min(initial=rest)
                 count = min(int(most), rest)
                 room[place] -= count * demand
-                counts[place, group], rest = count, rest - count
+                counts[place, group] = count
+                rest -= count
             if rest:
                 return None
+
         return list(zip(order, map(tuple, counts.tolist()), strict=True))
 
     def reachable(self) -> Ints:
         """Return the counts that the bins can hold together, shape (states, groups)."""
         states = np.zeros((1, len(self.sizes)), dtype=np.int64)
-        for where in range(len(self.free)):
-            states, _ = self._extend(states, self.options(where))
+        for position in range(len(self.free)):
+            states, _ = self._extend(states, self.options(position))
         return states
 
     def _extend(self, states: Ints, options: Ints) -> tuple[Ints, tuple[Ints, Ints]]:
@@ -131,8 +138,8 @@ class Packing:
         """
         sizes = np.array(self.sizes, dtype=np.int64)
         # The weight of every count in the number of a state.
-        above = np.array([*self.sizes[1:], 0], dtype=np.int64) + 1
-        strides = np.cumprod(above[::-1])[::-1].astype(np.int64)
+        radices = np.array([*self.sizes[1:], 0], dtype=np.int64) + 1
+        strides = np.cumprod(radices[::-1])[::-1].astype(np.int64)
         count = prod(size + 1 for size in self.sizes)
         if count > MAX_STATES:
             raise PlacementError(
@@ -140,6 +147,7 @@ class Packing:
                 f"{count:.2g} states, more than {MAX_STATES:.2g}; give tasks equal "
                 "kinds and demands, or place them explicitly"
             )
+
         most = min(len(states) * len(options), count)
         marks = np.empty(count, dtype=np.bool_)
         origin, addition = np.empty((2, most), dtype=np.int32)
@@ -149,8 +157,8 @@ class Packing:
             pointer(marks), count, pointer(origin), pointer(addition),
         )  # fmt: skip
         counts = options[addition[:new]]
-        before = origin[:new].astype(np.int64)
-        return states[before] + counts, (before, counts)
+        origins = origin[:new].astype(np.int64)
+        return states[origins] + counts, (origins, counts)
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.
@@ -175,7 +183,9 @@ class ResourceLoad:
 
 
 def resource_loads(
-    job: Job, cluster: Cluster, placement: Placement
+    job: Job,
+    cluster: Cluster,
+    placement: Placement,
 ) -> tuple[ResourceLoad, ...]:
     """Return the load of every machine and resource, machine by machine.
 
@@ -184,12 +194,13 @@ def resource_loads(
     demands = {resource for task in job.tasks for resource in task.demands}
     resources = sorted(demands | set(cluster.resource_names()))
     usage = placement.usage(job, cluster)
+
     return tuple(
         ResourceLoad(
-            machine.name,
-            resource,
-            use.get(resource, 0.0),
-            machine.resources.get(resource, np.inf),
+            machine=machine.name,
+            resource=resource,
+            used=use.get(resource, 0.0),
+            capacity=machine.resources.get(resource, np.inf),
         )
         for machine, use in zip(cluster.machines, usage, strict=True)
         for resource in resources
@@ -201,12 +212,12 @@ def sum_edge_bytes(job: Job, realization: Realization) -> Floats:
 
     Edges of control carry nothing, and what no task would receive is not sent.
     """
-    return np.array(
-        [
-            0.0 if control else realization.volumes[e, : job.flow_counts[e]].sum()
-            for e, control in enumerate(job.control)
-        ]
-    )
+    sums = np.zeros(len(job.edges))
+    for position, control in enumerate(job.control):
+        if not control:
+            sent = realization.volumes[position, : job.flow_counts[position]]
+            sums[position] = sent.sum()
+    return sums
 
 
 # Why a job does not fit a cluster: the binding resource and the shortfall.
@@ -221,13 +232,18 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
     Otherwise no single resource is to blame, and the error names those that movable
     tasks demand.
     """
-    movable = ", ".join(space.resources[r] for r in _list_demands(space))
     for _, resource, shortfall, problem in overload(space):
         return InfeasiblePlacement(
-            problem, resource=resource, shortfall=shortfall, key="placement.tasks"
+            problem,
+            resource=resource,
+            shortfall=shortfall,
+            key="placement.tasks",
         )
-    for resource, shortfall, problem in _find_shortfall(space):
-        return InfeasiblePlacement(problem, resource=resource, shortfall=shortfall)
+    for find in (_total_shortfalls, _unit_shortfalls, _packing_shortfalls):
+        for resource, shortfall, problem in find(space):
+            return InfeasiblePlacement(problem, resource=resource, shortfall=shortfall)
+
+    movable = ", ".join(space.resources[number] for number in _list_demands(space))
     return InfeasiblePlacement(
         f"the tasks do not fit the cluster: {movable} bind together, none of them alone"
     )
@@ -240,56 +256,70 @@ def _list_demands(space: Space) -> list[int]:
 
 def overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
     """Yield machine, resource, shortfall, sentence where pinned tasks are too much."""
-    for machine, (free, slack) in enumerate(zip(space.free, space.slack, strict=True)):
-        name = space.cluster.machines[machine].name
-        for r, resource in enumerate(space.resources):
-            if free[r] < -slack[r]:
-                capacity = space.capacity[machine, r]
-                problem = (
-                    f"machine {name} has {capacity:g} {resource}, the tasks pinned to "
-                    f"it need {space.used[machine, r]:g} ({-free[r]:g} more)"
-                )
-                yield name, resource, float(-free[r]), problem
+    for number, column in np.argwhere(space.free < -space.slack).tolist():
+        machine = space.cluster.machines[number].name
+        resource = space.resources[column]
+        shortfall = -float(space.free[number, column])
+        problem = (
+            f"machine {machine} has {space.capacity[number, column]:g} {resource}, the "
+            f"tasks pinned to it need {space.used[number, column]:g} "
+            f"({shortfall:g} more)"
+        )
+        yield machine, resource, shortfall, problem
 
 
-def _find_shortfall(space: Space) -> Iterator[tuple[str, float, str]]:
-    """Yield resource, shortfall, sentence: of all tasks, of a unit, of a packing."""
-    for r, resource in enumerate(space.resources):
-        there = float(space.capacity[:, r].sum())
-        needs = float(space.used[:, r].sum() + space.demand[:, r].sum())
-        if needs > there * (1 + 1e-12):
+_Shortfalls: TypeAlias = Iterator[tuple[str, float, str]]
+
+
+def _total_shortfalls(space: Space) -> _Shortfalls:
+    """Yield resource, shortfall, sentence where all machines have too little."""
+    for column, resource in enumerate(space.resources):
+        room = float(space.capacity[:, column].sum())
+        needs = float(space.used[:, column].sum() + space.demand[:, column].sum())
+        if needs > room * (1 + 1e-12):
             problem = (
                 f"the tasks need {needs:g} {resource} in total, "
-                f"all machines together have {there:g} ({needs - there:g} short)"
+                f"all machines together have {room:g} ({needs - room:g} short)"
             )
-            yield resource, needs - there, problem
-    for r, resource in enumerate(space.resources if space.units else ()):
-        unit = int(space.demand[:, r].argmax())
-        machine = int(space.free[:, r].argmax())
-        demand = float(space.demand[unit, r])
-        there = float(space.free[machine, r])
-        if demand > there + space.slack[machine, r]:
+            yield resource, needs - room, problem
+
+
+def _unit_shortfalls(space: Space) -> _Shortfalls:
+    """Yield the same where one unit is larger than the room on any machine."""
+    if not space.units:
+        return
+    for column, resource in enumerate(space.resources):
+        unit = int(space.demand[:, column].argmax())
+        machine = int(space.free[:, column].argmax())
+        demand = float(space.demand[unit, column])
+        room = float(space.free[machine, column])
+        if demand > room + space.slack[machine, column]:
             problem = (
                 f"{space.units[unit].name} needs {demand:g} {resource}, the roomiest "
-                f"machine, {space.cluster.machines[machine].name}, has {there:g} left "
-                f"({demand - there:g} short)"
+                f"machine, {space.cluster.machines[machine].name}, has {room:g} left "
+                f"({demand - room:g} short)"
             )
-            yield resource, demand - there, problem
-    for r in _list_demands(space):  # as if all other resources were unlimited
-        demands = space.demand[:, r][space.demand[:, r] > 0]
+            yield resource, demand - room, problem
+
+
+def _packing_shortfalls(space: Space) -> _Shortfalls:
+    """Yield the same where a resource cannot be packed, were the others endless."""
+    for column in _list_demands(space):
+        demands = space.demand[:, column][space.demand[:, column] > 0]
         amounts, sizes = np.unique(demands, return_counts=True)
-        room = (space.free + space.slack)[:, [r]]
+        room = (space.free + space.slack)[:, [column]]
         packing = Packing(amounts[:, None], tuple(sizes.tolist()), room)
         most = float((packing.reachable() @ amounts).max())
+
         shortfall = float(demands.sum()) - most
         if shortfall > float(demands.sum()) * 1e-12:
             problem = (
-                f"of {demands.sum():g} {space.resources[r]} that the movable tasks "
-                f"need, the machines can hold {most:g} at best, in pieces of "
+                f"of {demands.sum():g} {space.resources[column]} that the movable "
+                f"tasks need, the machines can hold {most:g} at best, in pieces of "
                 f"{', '.join(f'{amount:g}' for amount in amounts)} "
                 f"({shortfall:g} short)"
             )
-            yield space.resources[r], shortfall, problem
+            yield space.resources[column], shortfall, problem
 
 
 class Row(NamedTuple):
@@ -302,20 +332,18 @@ class Row(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """The best that was found.
-
-    ``x`` has shape (variables,) and is None where nothing was found; ``bound`` is what
-    no x goes below, -inf where that is not known.
-    """
+    """The best that was found."""
 
     x: Floats | None
+    """Variables, shape (variables,); None where nothing was found."""
     bound: float
+    """Costs that no x goes below, -inf where these are not known."""
 
 
 def minimise(
     costs: Floats,
     upper: Floats,
-    whole: NDArray[np.bool_],
+    is_whole: NDArray[np.bool_],
     rows: Iterable[Row],
     *,
     nodes: int = 0,
@@ -323,11 +351,19 @@ def minimise(
 ) -> Solution:
     """Return the x in 0 ... ``upper`` of least ``costs . x`` that keeps to the rows.
 
-    Raises ValueError when a row names a variable twice, or one that there is not.
+    Parameters
+    ----------
+    costs, upper
+        Shape (variables,).
+    is_whole
+        True for variables that are whole numbers, same shape.
+    nodes, seconds
+        Limits on branching, each 0 for no limit of this kind.
 
-    ``costs``, ``upper``, ``whole``: shape (variables,); which variables are whole
-    numbers. ``nodes``, ``seconds``: limits on branching, each 0 for no limit of this
-    kind.
+    Raises
+    ------
+    ValueError
+        A row names a variable twice, or one that there is not.
     """
     import highspy  # noqa: PLC0415 - other commands do without
 
@@ -339,6 +375,7 @@ def minimise(
         solver.setOptionValue("mip_max_nodes", nodes)
     if seconds:
         solver.setOptionValue("time_limit", seconds)
+
     rows = list(rows)
     model = highspy.HighsLp()
     model.num_col_ = len(costs)
@@ -348,20 +385,23 @@ def minimise(
     model.col_lower_ = np.zeros(len(costs))
     model.row_lower_ = np.array([row.least for row in rows])
     model.row_upper_ = np.array([row.most for row in rows])
-    if whole.any():
+    if is_whole.any():
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
-        model.integrality_ = [kinds[is_whole] for is_whole in whole.tolist()]
+        model.integrality_ = [kinds[flag] for flag in is_whole.tolist()]
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
     matrix.start_ = np.cumsum([0, *(len(row.columns) for row in rows)])
     matrix.index_ = np.array([column for row in rows for column in row.columns])
     matrix.value_ = np.array([factor for row in rows for factor in row.factors])
+
     if solver.passModel(model) == highspy.HighsStatus.kError:
         raise ValueError("the program is not one: does a row name a column twice?")
+
     solver.run()
     info = solver.getInfo()
-    bound = info.mip_dual_bound if whole.any() else info.objective_function_value
+    bound = info.mip_dual_bound if is_whole.any() else info.objective_function_value
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         # What has no x at all is bounded by +inf, which is of no use to anybody.
-        return Solution(None, bound if whole.any() and bound < np.inf else -np.inf)
+        is_known = is_whole.any() and bound < np.inf
+        return Solution(None, bound if is_known else -np.inf)
     return Solution(np.array(solver.getSolution().col_value), bound)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,8 +61,11 @@ _OWN = 1_000
 def affordable(job: Job, policy: str, flows: int = FLOWS, most: int = MOST) -> int:
     """Return how many simulations of ``job`` have so many ``flows``, 1 to ``most``."""
     rule = policy_named(policy)
-    each = 1 if not rule.by_flow else _BY_FLOW if rule.rates is None else _OWN
-    return min(max(flows // max(len(job.edges) * job.iterations * each, 1), 1), most)
+    weight = 1
+    if rule.by_flow:
+        weight = _BY_FLOW if rule.rates is None else _OWN
+    flows_each = max(len(job.edges) * job.iterations * weight, 1)
+    return min(max(flows // flows_each, 1), most)
 
 
 def best_placement(
@@ -105,49 +107,80 @@ def best_placement(
         tasks take slots that others give back.
     """
     rates = "oes" if policy == "portfolio" else policy
-    count = job.iterations if slot_teams(job) else min(iterations, job.iterations)
-    if transfers is None and not slot_teams(job):
-        each = affordable(replace(job, iterations=1), rates) // _LEAST
-        count = min(count, max(each, _SHORTEST))
+    count = min(iterations, job.iterations)
+    if slot_teams(job):
+        count = job.iterations
+    elif transfers is None:
+        most = affordable(replace(job, iterations=1), rates) // _LEAST
+        count = min(count, max(most, _SHORTEST))
     profile = repeat(job, reference)
     short = replace(job, iterations=count)
     transfers = transfers or affordable(short, rates)
-    common: dict[str, Any] = {"transfers": transfers, "iterations": count}
-    common |= {"policy": rates, "cost": cost}
     run = reference
     if count < job.iterations:
         columns = np.linspace(0, profile.times.shape[1] - 1, count).astype(np.int64)
         run = Realization(profile.times[:, columns], profile.volumes[:, columns])
     if job.fixed and cost is None:
         return replace(_only(short, cluster, run, rates), budget=transfers)
+
     known = [*known]
-    options = SearchOptions(**common)
     outcome = search_run(
-        short, cluster, run, seed=seed, options=options, progress=progress, known=known
+        short,
+        cluster,
+        run,
+        seed=seed,
+        options=SearchOptions(
+            transfers=transfers,
+            iterations=count,
+            policy=rates,
+            cost=cost,
+        ),
+        progress=progress,
+        known=known,
     )
     if outcome.optimal and count == job.iterations:
         return outcome
-    finalists = [outcome.placement, *known]
-    walk = EtpOptions(**common)
+
+    walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
+    rivals = _other_finalists(job, cluster, profile, seed, walk)
+    finalists = [outcome.placement, *known, *rivals]
+    short_runs = Candidates(Space(short, cluster), run, rates, cost)
+    judge = short_runs
+    if len(finalists) * len(job.edges) * job.iterations <= _WHOLE_RUNS:
+        judge = Candidates(Space(job, cluster), reference, rates, cost)
+    best = _best_of(dict.fromkeys(finalists), judge)
+    if best is None or best == outcome.placement:
+        return outcome
+    return replace(outcome, placement=best, makespan=_judge(short_runs, best))
+
+
+def _other_finalists(
+    job: Job,
+    cluster: Cluster,
+    profile: Profile,
+    seed: int,
+    walk: EtpOptions,
+) -> list[Placement]:
+    """Return the placements of ETP, IFS and DistDGL, where there are any."""
+    finalists = []
     with suppress(PlacementError):  # its first placement waits for slots forever
         result = search_etp(job, cluster, profile, seed=seed, options=walk)
         finalists += [result.placement, place_ifs(job, cluster, walk_generator(seed))]
     with suppress(PlacementError):  # no workers with samplers
         finalists.append(place_distdgl(job, cluster))
-    is_whole = len(finalists) * len(job.edges) * job.iterations <= _WHOLE_RUNS
-    judged = (job, reference) if is_whole else (short, run)
-    arrays = Candidates(Space(judged[0], cluster), judged[1], rates, cost)
-    best = outcome.placement
+    return finalists
+
+
+def _best_of(placements: Iterable[Placement], judge: Candidates) -> Placement | None:
+    """Return the first of the shortest placements, None where none of them ends."""
+    best = None
     least = np.inf
-    for placement in dict.fromkeys(finalists):
-        length = _judge(arrays, placement, least)
+    for placement in placements:
+        length = _judge(judge, placement, least)
         if length < least:
             best = placement
             least = length
-    if best == outcome.placement:
-        return outcome
-    makespan = _judge(Candidates(Space(short, cluster), run, rates, cost), best)
-    return replace(outcome, placement=best, makespan=makespan)
+    return best
 
 
 def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> PlacementResult:
@@ -164,14 +197,15 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
         raise InfeasiblePlacement("; ".join(missing[:4]), key="cluster.routes")
     if placement.violations(job, cluster):
         raise InfeasiblePlacement(endless(cluster))
+
     problem = Problem(cluster, job, placement)
     try:
         took = makespan(problem, problem.stretch(run), policy)
     except SchedulingError:
         raise InfeasiblePlacement(endless(cluster)) from None
     return PlacementResult(
-        placement,
-        "best",
+        placement=placement,
+        policy="best",
         makespan=took,
         start_makespan=took,
         candidates=1,
@@ -184,7 +218,8 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
 
 def _judge(arrays: Candidates, placement: Placement, limit: float = math.inf) -> float:
     """Return the seconds of a run; infinity beyond the limit, or where tasks hang."""
-    return placement_cost(arrays, np.array(placement.machine_of, np.int64), limit)
+    machine_of = np.array(placement.machine_of, np.int64)
+    return placement_cost(arrays, machine_of, limit)
 
 
 class PlacementPolicy(NamedTuple):
@@ -276,18 +311,37 @@ def place(
     if name == "best" and profile is not None:
         run = repeat_profile(job, profile)
         return best_placement(
-            job, cluster, run, seed=seed, progress=progress, **options
+            job,
+            cluster,
+            run,
+            seed=seed,
+            progress=progress,
+            **options,
         )
-    by_policy = partial(
-        _place_by_policy, name, job, cluster, profile, seed, tasks, progress, options
-    )
+
+    def place_by_policy() -> PlacementResult:
+        if name == "etp" and profile is not None:
+            return search_etp(
+                job,
+                cluster,
+                profile,
+                seed=seed,
+                options=EtpOptions(**options),
+                progress=progress,
+            )
+        unknown = options.keys() - {"iterations", "policy"}
+        if unknown:
+            raise TypeError(f"placement policy {name} has no option {min(unknown)}")
+        placement = _placement_by_rule(name, job, cluster, seed, tasks or {})
+        return _with_makespan(name, job, cluster, placement, profile, seed, **options)
+
     if name == "explicit" or not slot_teams(job):
-        return by_policy()
+        return place_by_policy()
     options["iterations"] = job.iterations  # an endless wait shows at the end
     run = repeat_profile(job, profile)
     rates = options.get("policy", SearchOptions.policy)
     with suppress(InfeasiblePlacement, SchedulingError):
-        outcome = by_policy()
+        outcome = place_by_policy()
         arrays = Candidates(Space(job, cluster), run, rates)
         if _judge(arrays, outcome.placement) < math.inf:
             return outcome
@@ -305,41 +359,45 @@ def repeat_profile(job: Job, profile: Profile | None) -> Realization:
     return Realization(profile.times[:, columns], profile.volumes[:, columns])
 
 
-def _place_by_policy(
+def _placement_by_rule(
     name: str,
     job: Job,
     cluster: Cluster,
+    seed: int,
+    tasks: Mapping[str, str],
+) -> Placement:
+    """Return the placement of a policy that is no search."""
+    match name:
+        case "explicit":
+            return place_explicit(job, cluster, tasks)
+        case "ifs":
+            return place_ifs(job, cluster, walk_generator(seed))
+        case "random":
+            return place_random(job, cluster, walk_generator(seed))
+        case "distdgl":
+            return place_distdgl(job, cluster)
+        case _:
+            return place_round_robin(job, cluster)
+
+
+def _with_makespan(
+    name: str,
+    job: Job,
+    cluster: Cluster,
+    placement: Placement,
     profile: Profile | None,
     seed: int,
-    tasks: Mapping[str, str] | None,
-    progress: Callable[[int, int, float], None] | None,
-    options: dict[str, Any],
+    *,
+    iterations: int = SearchOptions.iterations,
+    policy: str = SearchOptions.policy,
 ) -> PlacementResult:
-    """Return the result of any policy but ``best``."""
-    if name == "etp" and profile is not None:
-        etp = EtpOptions(**options)
-        return search_etp(
-            job, cluster, profile, seed=seed, options=etp, progress=progress
-        )
-    iterations = options.get("iterations", SearchOptions.iterations)
-    rates = options.get("policy", SearchOptions.policy)
-    unknown = options.keys() - {"iterations", "policy"}
-    if unknown:
-        raise TypeError(f"placement policy {name} has no option {min(unknown)}")
-    rules: dict[str, Callable[[], Placement]] = {
-        "explicit": lambda: place_explicit(job, cluster, tasks or {}),
-        "ifs": lambda: place_ifs(job, cluster, walk_generator(seed)),
-        "random": lambda: place_random(job, cluster, walk_generator(seed)),
-        "distdgl": lambda: place_distdgl(job, cluster),
-        "round_robin": lambda: place_round_robin(job, cluster),
-    }
-    placement = rules[name]()
+    """Return a placement, simulated once where there is a profile."""
     if profile is None:
         return PlacementResult(placement, name)
     job = replace(job, iterations=iterations)
     problem = Problem(cluster, job, placement)
     draws = problem.stretch(common_draws(profile, seed, iterations))
-    makespan_here = math.inf  # where tasks wait for each other's slots
+    took = math.inf  # where tasks wait for each other's slots
     with suppress(SchedulingError):
-        makespan_here = makespan(problem, draws, rates)
-    return PlacementResult(placement, name, makespan=makespan_here, evaluations=1)
+        took = makespan(problem, draws, policy)
+    return PlacementResult(placement, name, makespan=took, evaluations=1)

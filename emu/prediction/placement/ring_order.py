@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import NamedTuple, TypeAlias
 
 from emu.problem import Job, Links, Problem, Task
@@ -14,6 +14,7 @@ from emu.problem.workloads.all_reduce import ALL_REDUCE
 
 #: Its bound, minus its length, true where it has just moved, and the ring so far.
 _Partial: TypeAlias = "tuple[RingCost, int, bool, tuple[int, ...]]"
+_Route: TypeAlias = tuple[int, ...]
 #: Steps of the search, as ranks times machines of each: any ring of eight is exact.
 STEPS = 1_000_000
 
@@ -31,14 +32,18 @@ class RingCost(NamedTuple):
 
 def ring_cost(links: Links, machines: Sequence[int]) -> RingCost:
     """Return the cost of a ring whose ranks stand on ``machines``, in its order."""
-    return _cost(links, [links.route(*p) for p in pairwise([*machines, machines[0]])])
+    neighbours = pairwise([*machines, machines[0]])
+    return _cost(links, [links.route(*pair) for pair in neighbours])
 
 
-def _cost(links: Links, ways: Sequence[tuple[int, ...]]) -> RingCost:
-    uses = Counter(port for way in ways for port in way)
+def _cost(links: Links, routes: Sequence[_Route]) -> RingCost:
+    uses = Counter(port for route in routes for port in route)
     seconds = [count / links[port].capacity for port, count in uses.items()]
-    crossings = sum(_crosses_nic(links, way) for way in ways)
-    return RingCost(crossings, max(seconds, default=0.0), _round_cost(sum(seconds)))
+    return RingCost(
+        crossings=sum(_crosses_nic(links, route) for route in routes),
+        slowest=max(seconds, default=0.0),
+        links=_round_cost(sum(seconds)),
+    )
 
 
 def _round_cost(seconds: float) -> float:
@@ -46,8 +51,8 @@ def _round_cost(seconds: float) -> float:
     return float(f"{seconds:.10e}")
 
 
-def _crosses_nic(links: Links, way: tuple[int, ...]) -> bool:
-    return any(links[port].machine >= 0 for port in way)
+def _crosses_nic(links: Links, route: _Route) -> bool:
+    return any(links[port].machine >= 0 for port in route)
 
 
 def ring_order(links: Links, machines: Sequence[int]) -> tuple[int, ...]:
@@ -59,7 +64,7 @@ def ring_order(links: Links, machines: Sequence[int]) -> tuple[int, ...]:
     """
     search = _Search(links, machines)
     waiting: dict[int, list[int]] = {}
-    for rank in range(len(machines) - 1, -1, -1):
+    for rank in reversed(range(len(machines))):
         waiting.setdefault(machines[rank], []).append(rank)
     return tuple(waiting[machine].pop() for machine in search.cheapest())
 
@@ -71,28 +76,34 @@ class _Search:
         self._links = links
         self._ranks = machines
         self._used = sorted(set(machines))
-        apart = [(a, b) for a in self._used for b in self._used if a != b]
-        self._way = {pair: links.route(*pair) for pair in apart}
-        self._way |= {(a, a): () for a in self._used}
-        pace = {
-            pair: [1 / links[port].capacity for port in way]
-            for pair, way in self._way.items()
+        self._routes: dict[tuple[int, int], _Route] = {
+            (machine, machine): () for machine in self._used
         }
-        # Whoever is entered is so by some way: the least of each measure.
-        self._enter = {
-            b: (
-                min(_crosses_nic(links, self._way[a, b]) for a in self._used if a != b),
-                min(sum(pace[a, b]) for a in self._used if a != b),
+        # Whoever is entered is so by some route: the least of each measure.
+        self._least_crossings = dict[int, int]()
+        self._least_seconds = dict[int, float]()
+        self._slowest = 0.0
+        if len(self._used) > 1:
+            self._measure_routes()
+
+    def _measure_routes(self) -> None:
+        links = self._links
+        seconds: dict[tuple[int, int], list[float]] = {}
+        for pair in permutations(self._used, 2):
+            route = links.route(*pair)
+            self._routes[pair] = route
+            seconds[pair] = [1 / links[port].capacity for port in route]
+
+        for machine in self._used:
+            entries = [pair for pair in seconds if pair[1] == machine]
+            exits = [pair for pair in seconds if pair[0] == machine]
+            self._least_crossings[machine] = min(
+                _crosses_nic(links, self._routes[pair]) for pair in entries
             )
-            for b in self._used
-            if apart
-        }
-        sides = [(machine, side) for machine in self._used for side in (0, 1) if apart]
-        slowest = (
-            min(max(pace[pair]) for pair in apart if pair[side] == machine)
-            for machine, side in sides
-        )
-        self._slowest = max(slowest, default=0.0)
+            self._least_seconds[machine] = min(sum(seconds[pair]) for pair in entries)
+            for pairs in (exits, entries):
+                fastest = min(max(seconds[pair]) for pair in pairs)
+                self._slowest = max(self._slowest, fastest)
 
     def cheapest(self) -> tuple[int, ...]:
         """Return the machines of the ranks in the order of the ring."""
@@ -106,31 +117,38 @@ class _Search:
             steps -= 1
             if steps < 0:
                 heap.clear()
-            counts = Counter(self._ranks)
-            counts.subtract(ring)
-            for machine in self._used:
-                if counts[machine]:
-                    further = (*ring, machine)
-                    counts[machine] -= 1
-                    bound = self._bound(further, counts)
-                    counts[machine] += 1
-                    item = (bound, -len(further), machine != ring[-1], further)
-                    heapq.heappush(heap, item)
+            for item in self._longer_by_one(ring):
+                heapq.heappush(heap, item)
+
+    def _longer_by_one(self, ring: tuple[int, ...]) -> Iterator[_Partial]:
+        left = Counter(self._ranks)
+        left.subtract(ring)
+        for machine in self._used:
+            if left[machine]:
+                longer = (*ring, machine)
+                left[machine] -= 1
+                bound = self._bound(longer, left)
+                left[machine] += 1
+                yield bound, -len(longer), machine != ring[-1], longer
 
     def _bound(self, ring: tuple[int, ...], left: Counter[int]) -> RingCost:
         """Return a lower bound on the cost of every completion of ``ring``."""
         if len(ring) == len(self._ranks):
             return ring_cost(self._links, ring)
-        cost = _cost(self._links, [self._way[pair] for pair in pairwise(ring)])
+        cost = _cost(self._links, [self._routes[pair] for pair in pairwise(ring)])
+
+        # Machines that the rest of the ring enters at least once.
         first = ring[0]
         last = ring[-1]
-        machines = [m for m, ranks in left.items() if ranks and m != last]
-        if not left[first] and (machines or last != first):
-            machines.append(first)
+        entered = [m for m, ranks in left.items() if ranks and m != last]
+        if not left[first] and (entered or last != first):
+            entered.append(first)
+        crossings = sum(self._least_crossings[machine] for machine in entered)
+        seconds = sum(self._least_seconds[machine] for machine in entered)
         return RingCost(
-            cost.crossings + sum(self._enter[m][0] for m in machines),
-            max(cost.slowest, self._slowest),
-            _round_cost(cost.links + sum(self._enter[m][1] for m in machines)),
+            crossings=cost.crossings + crossings,
+            slowest=max(cost.slowest, self._slowest),
+            links=_round_cost(cost.links + seconds),
         )
 
 
@@ -138,40 +156,46 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     """Return the problem with the ring of its workers in the order of `ring_order`.
 
     Tasks and edges keep their places, and with them their times and volumes: a worker
-    takes over the steps of another rank.
+    takes over the steps of another rank. ``name`` is of the job whose ring it is.
     """
     job = problem.job
-    machine_of = problem.placement.machine_of
     steps = {
-        t: task
-        for t, task in enumerate(job.tasks)
+        position: task
+        for position, task in enumerate(job.tasks)
         if task.kind == ALL_REDUCE and task.job_name == name
     }
     rank_of = _ranks(job, steps)
-    at = {task.process_name: machine_of[t] for t, task in steps.items()}
     if not rank_of:
         return problem
-    workers = [*rank_of]
-    order = ring_order(problem.links, [at[worker] for worker in workers])
-    new_rank = {workers[w]: rank for rank, w in enumerate(order)}
-    worker_of = {rank: worker for worker, rank in new_rank.items()}
-    by_name = {task.name: t for t, task in steps.items()}
 
-    def successor_of(t: int) -> int:
-        process = job.tasks[t].process_name
-        by = worker_of[rank_of[process]]
-        return by_name[by + job.tasks[t].name.removeprefix(process)]
+    machine_of = {
+        task.process_name: problem.placement.machine_of[position]
+        for position, task in steps.items()
+    }
+    workers = [*rank_of]
+    order = ring_order(problem.links, [machine_of[worker] for worker in workers])
+    worker_of = {rank: workers[number] for rank, number in enumerate(order)}
+    new_rank = {worker: rank for rank, worker in worker_of.items()}
 
     tasks = list(job.tasks)
-    for t, task in steps.items():
+    position_of = {task.name: position for position, task in steps.items()}
+    successor_of: dict[int, int] = {}
+    for position, task in steps.items():
         settings = {**task.settings, "rank": new_rank[task.process_name]}
-        tasks[t] = replace(task, settings=settings)
+        tasks[position] = replace(task, settings=settings)
+        # The worker that now has this one's old rank takes over its step.
+        successor = worker_of[rank_of[task.process_name]]
+        step_name = task.name.removeprefix(task.process_name)
+        successor_of[position] = position_of[successor + step_name]
+
     edges = list(job.edges)
     for position, edge in enumerate(edges):
-        ends = edge.source, edge.destination
-        if steps.keys() >= {*ends}:
-            source, destination = map(successor_of, ends)
-            edges[position] = replace(edge, source=source, destination=destination)
+        if edge.source in steps and edge.destination in steps:
+            edges[position] = replace(
+                edge,
+                source=successor_of[edge.source],
+                destination=successor_of[edge.destination],
+            )
     return replace(problem, job=replace(job, tasks=tuple(tasks), edges=tuple(edges)))
 
 
@@ -182,17 +206,23 @@ def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
     which is first matters to nothing but the rounding of chunks.
     """
     names = dict.fromkeys(task.process_name for task in steps.values())
-    tasks = [task for task in steps.values() if task.settings.get("rank") is not None]
-    ranks = {task.process_name: task.settings["rank"] for task in tasks}
+    ranks = {}
+    for task in steps.values():
+        if task.settings.get("rank") is not None:
+            ranks[task.process_name] = task.settings["rank"]
     if len(ranks) == len(names):
         return ranks
-    pairs = (
-        (steps[edge.source].process_name, steps[edge.destination].process_name)
-        for edge in job.edges
-        if edge.source in steps and edge.destination in steps and not edge.credit
-    )
-    following = {source: to for source, to in pairs if source != to}
+
+    successors = {}
+    for edge in job.edges:
+        if edge.source in steps and edge.destination in steps and not edge.credit:
+            source = steps[edge.source].process_name
+            destination = steps[edge.destination].process_name
+            if source != destination:
+                successors[source] = destination
     ring = [next(iter(names))]
     for _ in range(len(names) - 1):
-        ring.append(following.get(ring[-1], ""))
-    return {name: n for n, name in enumerate(ring)} if {*ring} == {*names} else {}
+        ring.append(successors.get(ring[-1], ""))
+    if set(ring) != set(names):
+        return {}
+    return {name: rank for rank, name in enumerate(ring)}

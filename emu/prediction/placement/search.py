@@ -22,7 +22,7 @@ from emu.prediction.placement.etp import REMEMBERED, STRIDE, new_chain
 from emu.prediction.placement.moves import find_symmetry, team_arrays
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.space import PlacementResult, Space
-from emu.prediction.scheduling.compiled_problem import Ints
+from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement, Realization
 
 
@@ -100,35 +100,48 @@ def search_run(
 ) -> PlacementResult:
     """Return the best feasible placement found within a number of candidates.
 
-    Beyond ETP: it begins with the best of several simple placements and of what an
-    estimate makes of them, asks that estimate before it simulates, stays feasible,
+    Beyond ETP: it begins with the best of several simple placements and of those that
+    an estimate leads to, asks that estimate before it simulates, stays feasible,
     moves tasks, swaps them, moves and swaps workers together with their samplers and
     deals two machines out anew, looks at one of several placements that differ by
     interchangeable tasks only, and cools down, in several rounds. A space that is small
     enough is listed and simulated in the order of its lower bounds; the first bound
     that is no better than the best makespan ends the search with a proof.
 
-    ``drawn``: the run that placements are judged by, with reference times. ``known``:
-    placements to begin with, if one of them is the best of the simple ones.
+    Parameters
+    ----------
+    drawn
+        The run that placements are judged by, with reference times.
+    progress
+        Called with candidates so far, all of them, and the best makespan.
+    known
+        Placements to begin with, if one of them is the best of the simple ones.
 
-    Raises InfeasiblePlacement when no placement exists, and ValueError when the
-    realization does not fit the job or there is no such rate policy.
+    Raises
+    ------
+    InfeasiblePlacement
+        No placement exists.
+    ValueError
+        The realization does not fit the job, or there is no such rate policy.
     """
-    # Apart first: where a pool is unlimited, who shares it need not stand together.
-    run = _Run(Space(job, cluster, apart=True), drawn, options, walk_generator(seed))
+    # Separate first: where a pool is unlimited, who shares it need not stand together.
+    separate = Space(job, cluster, apart=True)
+    run = _Run(separate, drawn, options, walk_generator(seed))
     run.begin(known)
     is_listed = run.exhaust()
     if not (run.optimal or (is_listed and run.best < np.inf)):
         # Too many to list, or none ends: where processes share slots, the walk is over
         # teams of them, since most moves of one alone leave a pool in debt.
-        together = Space(job, cluster)
-        fewer = len(together.units) < len(run.space.units)
-        if fewer and fill(together, [*range(len(together.free))]) is not None:
-            run = _Run(together, drawn, options, walk_generator(seed))
+        joined = Space(job, cluster)
+        has_fewer_units = len(joined.units) < len(separate.units)
+        order = [*range(len(joined.free))]
+        if has_fewer_units and fill(joined, order) is not None:
+            run = _Run(joined, drawn, options, walk_generator(seed))
             run.begin(known)
         run.anneal(progress)
+
     if progress is not None:
-        progress(int(run.chain.tally[lib.PROPOSED]), options.transfers, run.best)
+        progress(run.proposed, options.transfers, run.best)
     if run.best == np.inf:
         raise InfeasiblePlacement(endless(cluster))
     return run.result()
@@ -156,7 +169,25 @@ class _Run:
 
     def begin(self, known: Iterable[Placement]) -> None:
         """Start from the best of simple, ``known`` and sketched placements."""
-        memory = min(self.options.transfers, REMEMBERED)
+        transfers = self.options.transfers
+        starts = self._simple_starts()
+        starts += [self.space.machines(placement) for placement in known]
+        # Each is simulated in the end: a quarter of the candidates at most.
+        for number in range(min(self.options.sketches, transfers // 4)):
+            starts.append(self.sketch(starts[number % len(starts)]))
+        if len(starts) > transfers:
+            starts.sort(key=self._estimate)
+            del starts[transfers:]
+
+        memory = min(transfers, REMEMBERED)
+        chains = [new_chain(self.arrays, machines, memory) for machines in starts]
+        self.chain: Record = min(chains, key=lambda chain: float(chain.cost[0]))
+        self.chain.tally[lib.PROPOSED] = len(starts)
+        self.chain.tally[lib.SIMULATED] = len(starts)
+        self.start = self.best
+        self.history.append((len(starts), self.best))
+
+    def _simple_starts(self) -> list[Ints]:
         space = self.space
         rng = self.rng
         starts = []
@@ -165,28 +196,26 @@ class _Run:
             if machines is None:
                 raise infeasibility(space)
             starts.append(machines)
+
         starts.append(deal_out(space))
         try:
             starts.append(space.machines(place_distdgl(space.job, space.cluster)))
         except PlacementError:  # not a job of workers with samplers
             starts.append(draw_machines(space, rng))
-        starts += [space.machines(one) for one in known]
-        # Each is simulated in the end: a quarter of the candidates at most.
-        count = min(self.options.sketches, self.options.transfers // 4)
-        starts += [self.sketch(starts[k % len(starts)]) for k in range(count)]
-        if len(starts) > self.options.transfers:  # what looks best
-            starts.sort(key=lambda one: estimate(self.arrays, space.expand(one)))
-            del starts[self.options.transfers :]
-        chains = [new_chain(self.arrays, machines, memory) for machines in starts]
-        self.chain: Record = min(chains, key=lambda chain: float(chain.cost[0]))
-        self.chain.tally[lib.PROPOSED] = self.chain.tally[lib.SIMULATED] = len(starts)
-        self.start = self.best
-        self.history.append((len(starts), self.best))
+        return starts
+
+    def _estimate(self, machines: Ints) -> float:
+        return estimate(self.arrays, self.space.expand(machines))
 
     @property
     def best(self) -> float:
         """Makespan of the best placement so far."""
         return float(self.chain.cost[1])
+
+    @property
+    def proposed(self) -> int:
+        """Candidates so far."""
+        return int(self.chain.tally[lib.PROPOSED])
 
     def exhaust(self) -> bool:
         """Simulate by ascending bound until no bound is better than the best.
@@ -195,29 +224,35 @@ class _Run:
         """
         if not self.options.exhaustive or not self.space.units:
             return False
+
         table = np.empty((LISTED, len(self.space.units)), np.int16)
         bounds = np.empty(LISTED)
         count = lib.list_all(
-            self.arrays.core, self.symmetry.core, LISTED, LISTING_STEPS,
-            pointer(table), pointer(bounds),
-        )  # fmt: skip
+            self.arrays.core,
+            self.symmetry.core,
+            LISTED,
+            LISTING_STEPS,
+            pointer(table),
+            pointer(bounds),
+        )
         chain = self.chain
         for place in np.argsort(bounds[: max(count, 0)], kind="stable").tolist():
             bound = bounds[place]
             if bound >= self.best:  # nor is any behind it, by ascending bound, better
                 self.optimal = True
                 return True
-            if chain.tally[lib.PROPOSED] >= self.options.transfers:
+            if self.proposed >= self.options.transfers:
                 return True
             chain.tally[lib.PROPOSED] += 1
             chain.tally[lib.SIMULATED] += 1
-            units = table[place].astype(np.int64)
-            machine_of = self.space.expand(units)
+            machines = table[place].astype(np.int64)
+            machine_of = self.space.expand(machines)
             makespan = placement_cost(self.arrays, machine_of, self.best)
             if makespan < self.best:
                 chain.cost[:] = makespan
-                chain.best_machines[:] = units
-                self.history.append((int(chain.tally[lib.PROPOSED]), self.best))
+                chain.best_machines[:] = machines
+                self.history.append((self.proposed, self.best))
+
         self.optimal = count >= 0
         return self.optimal
 
@@ -225,33 +260,48 @@ class _Run:
         """Cool down once per round."""
         if not self.space.units:
             return
-        budget = self.options.transfers - int(self.chain.tally[lib.PROPOSED])
+        budget = self.options.transfers - self.proposed
         rounds = min(self.options.rounds, max(budget // ROUND, 1))
-        for part in range(rounds):
-            budget = self.options.transfers - int(self.chain.tally[lib.PROPOSED])
+        for number in range(rounds):
+            budget = self.options.transfers - self.proposed
             # Rounded down: what is left over goes to the rounds that follow.
-            steps = max(budget, 0) // (rounds - part)
-            if part % 2:  # the chain begins anew, the best placement stays noted
+            steps = max(budget, 0) // (rounds - number)
+            if number % 2:  # the chain begins anew, the best placement stays noted
                 machines = draw_machines(self.space, self.rng)
                 fresh = new_chain(self.arrays, self.sketch(machines), 0)
                 self.chain.machines[:] = fresh.machines
                 self.chain.cost[0] = fresh.cost[0]
+
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
-            best = np.empty(steps)
-            before = int(self.chain.tally[lib.PROPOSED])
-            for first in range(0, steps, STRIDE):
-                some = slice(first, first + STRIDE)
-                lib.anneal(
-                    self.arrays.core, self.symmetry.core, self.teams.core,
-                    pointer(self.state), self.chain.core, pointer(temperatures[some]),
-                    len(temperatures[some]), pointer(best[some]),
-                )  # fmt: skip
-                self.arrays.job.check()
-                if progress is not None:
-                    count = int(self.chain.tally[lib.PROPOSED])
-                    progress(count, self.options.transfers, self.best)
-            for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
+            before = self.proposed
+            best = self._cool_down(temperatures, progress)
+            _, best_before = self.history[-1]
+            for step in np.flatnonzero(np.diff(best, prepend=best_before) < 0):
                 self.history.append((before + int(step) + 1, float(best[step])))
+
+    def _cool_down(
+        self,
+        temperatures: Floats,
+        progress: Callable[[int, int, float], None] | None,
+    ) -> Floats:
+        """Propose once at each temperature; return the best makespan after each."""
+        best = np.empty(len(temperatures))
+        for first in range(0, len(temperatures), STRIDE):
+            stride = temperatures[first : first + STRIDE]
+            lib.anneal(
+                self.arrays.core,
+                self.symmetry.core,
+                self.teams.core,
+                pointer(self.state),
+                self.chain.core,
+                pointer(stride),
+                len(stride),
+                pointer(best[first : first + STRIDE]),
+            )
+            self.arrays.job.check()
+            if progress is not None:
+                progress(self.proposed, self.options.transfers, self.best)
+        return best
 
     def sketch(self, machines: Ints) -> Ints:
         """Return the result of annealing a placement under `estimate` alone."""
@@ -259,24 +309,28 @@ class _Run:
         temperatures = np.geomspace(*SKETCH)
         if self.space.units:
             lib.sketch(
-                self.arrays.core, self.symmetry.core, self.teams.core,
-                pointer(self.state), pointer(temperatures), len(temperatures),
+                self.arrays.core,
+                self.symmetry.core,
+                self.teams.core,
+                pointer(self.state),
+                pointer(temperatures),
+                len(temperatures),
                 pointer(best),
-            )  # fmt: skip
+            )
         return best
 
     def result(self) -> PlacementResult:
         """Return the result of the search."""
-        count = self.chain.tally
+        tally = self.chain.tally
         return PlacementResult(
             placement=self.space.placement(self.chain.best_machines),
             policy="best",
             makespan=self.best,
             start_makespan=self.start,
-            candidates=int(count[lib.PROPOSED]),
+            candidates=self.proposed,
             budget=self.options.transfers,
-            accepted=int(count[lib.ACCEPTED]),
-            evaluations=int(count[lib.SIMULATED]),
+            accepted=int(tally[lib.ACCEPTED]),
+            evaluations=int(tally[lib.SIMULATED]),
             iterations=self.options.iterations,
             history=tuple(self.history),
             optimal=self.optimal,

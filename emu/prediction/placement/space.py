@@ -6,7 +6,7 @@ The common ground of all placement algorithms. Must not know: times, volumes, se
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -65,49 +65,47 @@ class Space:
     def __init__(self, job: Job, cluster: Cluster, *, apart: bool = False) -> None:
         self.job = job
         self.cluster = cluster
-        resources = {r for task in job.tasks for r in task.demands}
-        self.resources = tuple(r for r in cluster.resource_names() if r in resources)
-        self.capacity: Floats = np.array(
+        demanded = {resource for task in job.tasks for resource in task.demands}
+        limited = cluster.resource_names()
+        self.resources = tuple(name for name in limited if name in demanded)
+        self.capacity = self._table(
             [
-                [machine.resources.get(r, np.inf) for r in self.resources]
+                [machine.resources.get(name, np.inf) for name in self.resources]
                 for machine in cluster.machines
-            ],
-            dtype=np.float64,
-        ).reshape(len(cluster.machines), len(self.resources))
+            ]
+        )
         self.used = np.zeros_like(self.capacity)
         self.fixed: Ints = np.full(len(job.tasks), -1, dtype=np.int64)
         units = []
-        units_of = dict(job.units)
-        for names in () if apart else slot_teams(job):  # those that share slots are one
-            team = tuple(sorted(t for name in names for t in units_of[name]))
-            # Pinned to several machines they stay apart.
-            if len({job.tasks[t].pinned for t in team} - {None}) <= 1:
-                first = min(names, key=units_of.__getitem__)
-                for name in {*names} - {first}:
-                    del units_of[name]
-                units_of[first] = team
-        for process, tasks in units_of.items():
-            pins = {job.tasks[t].pinned for t in tasks} - {None}
+        unit_tasks = dict(job.units) if apart else _join_slot_teams(job)
+        for process, tasks in unit_tasks.items():
+            pins = _pins(job, tasks)
             if pins:
                 machine = cluster.index(str(pins.pop()))
                 self.fixed[list(tasks)] = machine
                 self.used[machine] += self._demand(tasks)
             else:
                 units.append(Unit(process, tasks))
+
         self.free = self.capacity - self.used
         self.units = tuple(units)
-        starts = np.cumsum([0, *(len(unit.tasks) for unit in units)], dtype=np.int64)
-        self.unit_start: Ints = starts
-        self.unit_task: Ints = np.array([t for u in units for t in u.tasks], np.int64)
-        self.unit_of = {t: u for u, unit in enumerate(units) for t in unit.tasks}
-        self.demand: Floats = np.array(
-            [self._demand(unit.tasks) for unit in units], dtype=np.float64
-        ).reshape(len(units), len(self.resources))
+        counts = [len(unit.tasks) for unit in units]
+        self.unit_start: Ints = np.cumsum([0, *counts], dtype=np.int64)
+        self.unit_of = {
+            task: number for number, unit in enumerate(units) for task in unit.tasks
+        }
+        self.unit_task: Ints = np.array([*self.unit_of], np.int64)
+        self.demand = self._table([self._demand(unit.tasks) for unit in units])
+
+    def _table(self, rows: list[list[float]]) -> Floats:
+        """Return rows of a column per resource, of which either may be none."""
+        table = np.array(rows, dtype=np.float64)
+        return table.reshape(len(rows), len(self.resources))
 
     def _demand(self, tasks: Sequence[int]) -> list[float]:
         return [
-            sum(self.job.tasks[t].demands.get(r, 0.0) for t in tasks)
-            for r in self.resources
+            sum(self.job.tasks[task].demands.get(name, 0.0) for task in tasks)
+            for name in self.resources
         ]
 
     @cached_property
@@ -124,16 +122,22 @@ class Space:
         """
         members: dict[object, list[int]] = defaultdict(list)
         for position, unit in enumerate(self.units):
-            key = []
-            for t in unit.tasks:
-                task = self.job.tasks[t]
-                # Ties for slots go by position: tasks that share some are not alike.
-                apart = t if task.takes or task.gives_back else -1
-                both = task.demands, task.slowness
-                amounts = (tuple(sorted(one.items())) for one in both)
-                key.append((task.kind, self.job.rounds[t], apart, *amounts))
-            members[tuple(key)].append(position)
+            key = tuple(self._kind_of(task) for task in unit.tasks)
+            members[key].append(position)
         return tuple(tuple(units) for units in members.values())
+
+    def _kind_of(self, position: int) -> tuple[object, ...]:
+        """Return all of a task that its interchangeable ones have as well."""
+        task = self.job.tasks[position]
+        # Ties for slots go by position: tasks that share some are not alike.
+        has_slots = task.takes or task.gives_back
+        return (
+            task.kind,
+            self.job.rounds[position],
+            position if has_slots else -1,
+            tuple(sorted(task.demands.items())),
+            tuple(sorted(task.slowness.items())),
+        )
 
     @cached_property
     def packed(self) -> tuple[tuple[int, ...], ...]:
@@ -143,19 +147,23 @@ class Space:
         """
         members: dict[object, list[int]] = defaultdict(list)
         for group in self.groups:
-            tasks = [self.job.tasks[t] for t in self.units[group[0]].tasks]
-            takes = any(t.takes for t in tasks)
             demand = self.demand[group[0]]
-            if demand.any():
+            if not demand.any():
+                continue
+            tasks = [self.job.tasks[task] for task in self.units[group[0]].tasks]
+            key: object = group
+            # Tasks with slots are groups of their own: packing sees no difference.
+            if any(task.takes for task in tasks):
                 kinds = tuple(task.kind for task in tasks)
-                members[(kinds, *demand.tolist()) if takes else group] += group
+                key = (kinds, *demand.tolist())
+            members[key] += group
         return tuple(tuple(units) for units in members.values())
 
     def fits(self, machines: Ints) -> bool:
         """Return True where units on ``machines``, -1 for none, respect (2)."""
         use = np.zeros_like(self.free)
-        standing = machines >= 0
-        np.add.at(use, machines[standing], self.demand[standing])
+        is_placed = machines >= 0
+        np.add.at(use, machines[is_placed], self.demand[is_placed])
         return bool((use <= self.free + self.slack).all())
 
     def expand(self, machines: Sequence[int] | Ints) -> Ints:
@@ -170,9 +178,28 @@ class Space:
 
     def machines(self, placement: Placement) -> Ints:
         """Return the machine of every unit under ``placement``, shape (units,)."""
-        return np.array(
-            [placement.machine_of[unit.tasks[0]] for unit in self.units], dtype=np.int64
-        )
+        # Tasks of a unit stand together: the first tells where all do.
+        machines = [placement.machine_of[unit.tasks[0]] for unit in self.units]
+        return np.array(machines, dtype=np.int64)
+
+
+def _pins(job: Job, tasks: Iterable[int]) -> set[str]:
+    """Return the machines that some tasks are pinned to."""
+    return {pin for task in tasks if (pin := job.tasks[task].pinned) is not None}
+
+
+def _join_slot_teams(job: Job) -> dict[str, tuple[int, ...]]:
+    """Return the tasks of every process; processes that share slots are one."""
+    tasks_of = dict(job.units)
+    for names in slot_teams(job):
+        team = tuple(sorted(task for name in names for task in tasks_of[name]))
+        # Pinned to several machines they stay apart.
+        if len(_pins(job, team)) <= 1:
+            first = min(names, key=tasks_of.__getitem__)
+            for name in {*names} - {first}:
+                del tasks_of[name]
+            tasks_of[first] = team
+    return tasks_of
 
 
 # Result of a placement algorithm: the placement, and figures of the search.
@@ -208,10 +235,8 @@ class PlacementResult:
 
     def _repr_html_(self) -> str:
         """Return the fields but the placement and the history, for notebooks."""
-        hidden = {"placement", "history"}
-        rows = [
-            (key, value)
-            for key, value in vars(self).items()
-            if key not in hidden and value
-        ]
+        rows = []
+        for name, value in vars(self).items():
+            if value and name not in {"placement", "history"}:
+                rows.append((name, value))
         return html_table(f"placement by {self.policy}", (), rows)

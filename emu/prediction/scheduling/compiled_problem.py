@@ -7,6 +7,7 @@ the core, because a placement search makes ten thousands of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import add
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,7 +48,10 @@ class JobArrays(SimpleNamespace):
     def __init__(self, *, own: OwnRates | None, **fields: Any) -> None:
         super().__init__(own=own, **fields)
         _check(self)
-        counts = {
+        route_lengths = np.diff(self.routes["route_start"])
+        rows, count = self.tuners["path"].shape
+
+        fields |= {
             "tasks": len(self.rounds),
             "edges": len(self.source),
             "machines": self.slots.shape[0],
@@ -56,18 +60,20 @@ class JobArrays(SimpleNamespace):
             "jobs": int(self.owner.max(initial=-1)) + 1,
             "change_count": len(self.changes),
             "coflows": len(self.coflow_start) - 1,
+            "routes": {
+                **self.routes,
+                "zones": len(self.routes["route_of"]),
+                "longest": int(route_lengths.max()),
+            },
+            "tuners": {**self.tuners, "rows": rows, "count": count},
+            "speeds": {**self.speeds, "count": len(self.speeds["time"])},
         }
-        routes = {
-            "zones": len(self.routes["route_of"]),
-            "longest": int(np.diff(self.routes["route_start"]).max()),
-        }
-        rows, count = self.tuners["path"].shape
-        fields["routes"] = {**self.routes, **routes}
-        fields["tuners"] = {**self.tuners, "rows": rows, "count": count}
-        fields["speeds"] = {**self.speeds, "count": len(self.speeds["time"])}
+
         if own is not None:
-            fields |= {"own": ffi.new_handle(own), "ask": lib.ask_rule}
-        self.core = structure("JobArrays", **fields, **counts)
+            # `structure` keeps the handle alive: else the core's would dangle.
+            fields["own"] = ffi.new_handle(own)
+            fields["ask"] = lib.ask_rule
+        self.core = structure("JobArrays", **fields)
 
     def check(self) -> None:
         """Raise what a rule of one's own raised while the core ran, if anything."""
@@ -78,7 +84,11 @@ class JobArrays(SimpleNamespace):
 def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     """Return the arrays of ``job`` on ``cluster``."""
     links = cluster.links
-    routes = ("nic", "zone", "route_of", "route_start", "route_port")
+    route_fields = ("nic", "zone", "route_of", "route_start", "route_port")
+    own = None
+    if policy.rates is not None:
+        own = OwnRates(job, cluster, policy.rates)
+
     return JobArrays(
         iterations=job.iterations,
         policy=policy.code,
@@ -86,15 +96,19 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         rounds=_ints(job.rounds),
         order=_ints(job.order),
         **_edges(job, by_job=policy.by_job),
-        routes={name: getattr(links, name) for name in routes},
+        routes={name: getattr(links, name) for name in route_fields},
         capacity=links.capacities,
         latency=links.latencies,
         changes=links.steps.rows,
         **_pools(job, cluster),
         speeds=_speeds(job, cluster),
         slowness=slowness(job, cluster),
-        own=None if policy.rates is None else OwnRates(job, cluster, policy.rates),
+        own=own,
     )
+
+
+def _numbered(names: Iterable[str], first: int = 0) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names, first)}
 
 
 def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
@@ -103,75 +117,103 @@ def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
     source = _ints(edge.source for edge in edges)
     destination = _ints(edge.destination for edge in edges)
     rank = _ints(job.edge_ranks)
-    # Flows to one task are a coflow, unless they name another.
-    coflows = {name: len(tasks) + i for i, name in enumerate(job.coflows)}
-    coflow = _ints(coflows.get(edge.coflow, edge.destination) for edge in edges)
-    channels = {name: i for i, name in enumerate(job.channels)}
-    owners = {name: i for i, name in enumerate(job.job_names)}
+
+    # An array that is empty is NULL to the core, which then looks nothing up.
+    owner = _ints(())
+    if by_job:
+        jobs = _numbered(job.job_names)
+        owner = _ints(jobs[tasks[edge.source].job_name] for edge in edges)
+    channel = _ints(())
+    if job.channels:
+        channels = _numbered(job.channels)
+        channel = _ints(channels.get(edge.channel, -1) for edge in edges)
     latest = np.array([edge.latest for edge in edges], dtype=np.bool_)
-    arrays = {
+    if not latest.any():
+        latest = latest[:0]
+
+    # Flows to one task are a coflow, unless they name another.
+    coflows = _numbered(job.coflows, first=len(tasks))
+    coflow = _ints(coflows.get(edge.coflow, edge.destination) for edge in edges)
+    return {
         "source": source,
         "destination": destination,
         "sent": _ints(job.flow_counts),
         "lag": _ints(edge.lag for edge in edges),
-        "owner": _ints(owners[tasks[e.source].job_name] for e in edges if by_job),
+        "owner": owner,
         "rank": rank,
         "control": np.array(job.control, dtype=np.bool_),
-        "channel": _ints(channels.get(e.channel, -1) for e in edges if channels),
+        "channel": channel,
         "coflow": coflow,
-        "latest": latest if latest.any() else latest[:0],
+        "latest": latest,
+        **_edges_by("out", source, len(tasks), source),
+        **_edges_by("in", destination, len(tasks), destination),
+        **_edges_by("coflow", coflow, len(tasks) + len(coflows), rank),
     }
-    for name, owner, count, ranks in (
-        ("out", source, len(tasks), source),
-        ("in", destination, len(tasks), destination),
-        ("coflow", coflow, len(tasks) + len(coflows), rank),
-    ):  # the edges of every owner, one owner behind the other
-        ends = np.cumsum(np.bincount(owner, minlength=count))
-        arrays[f"{name}_start"] = np.append(0, ends)
-        arrays[f"{name}_edge"] = np.lexsort((ranks, owner)).astype(np.int64)
-    return arrays
+
+
+def _edges_by(name: str, owner: Ints, count: int, ranks: Ints) -> dict[str, Ints]:
+    """Return the edges of every owner, one owner behind the other, and their starts."""
+    ends = np.cumsum(np.bincount(owner, minlength=count))
+    return {
+        f"{name}_start": np.append(0, ends),
+        f"{name}_edge": np.lexsort((ranks, owner)).astype(np.int64),
+    }
 
 
 def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
     tuners = cluster.tuners
-    pools = {name for t in job.tasks for name in (t.takes, t.gives_back) if name}
-    pools |= {name for t in tuners for name in (t.pool, t.watched)}
-    names = {name: i for i, name in enumerate(sorted(pools))}
-    slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
-    for m, machine in enumerate(cluster.machines):
-        for name, number in slots_on(machine, job).items():
-            if name in names:
-                slots[m, names[name]] = number
+    pools = {tuner.pool for tuner in tuners} | {tuner.watched for tuner in tuners}
+    for task in job.tasks:
+        pools |= {task.takes, task.gives_back}
+    numbers = _numbered(sorted(pools - {""}))
+
+    # -1 stands where a machine does not limit a pool.
+    slots = np.full((len(cluster.machines), len(numbers)), -1, dtype=np.int64)
+    for row, machine in zip(slots, cluster.machines, strict=True):
+        for name, count in slots_on(machine, job).items():
+            if name in numbers:
+                row[numbers[name]] = count
+    return {
+        "taken": _ints(numbers.get(task.takes, -1) for task in job.tasks),
+        "freed": _ints(numbers.get(task.gives_back, -1) for task in job.tasks),
+        "slots": slots,
+        "tuners": _tuners(cluster, numbers),
+    }
+
+
+def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, NDArray[Any]]:
+    tuners = cluster.tuners
     longest = max((len(tuner.path) for tuner in tuners), default=0)
     path = np.zeros((longest, len(tuners)), np.int64)
     for column, tuner in enumerate(tuners):
         path[: len(tuner.path), column] = tuner.path
+
+    # The core numbers pools machine by machine, as the entries of `slots`.
+    firsts = [tuner.machine * len(numbers) for tuner in tuners]
+    tuned = [numbers[tuner.pool] for tuner in tuners]
+    watched = [numbers[tuner.watched] for tuner in tuners]
     return {
-        "taken": _ints(names.get(task.takes, -1) for task in job.tasks),
-        "freed": _ints(names.get(task.gives_back, -1) for task in job.tasks),
-        "slots": slots,
-        "tuners": {
-            "tuned": _ints(t.machine * len(names) + names[t.pool] for t in tuners),
-            "watched": _ints(t.machine * len(names) + names[t.watched] for t in tuners),
-            "most": _ints(t.most for t in tuners),
-            "period": np.array([t.period for t in tuners], np.float64),
-            "path": path,
-        },
+        "tuned": _ints(map(add, firsts, tuned)),
+        "watched": _ints(map(add, firsts, watched)),
+        "most": _ints(tuner.most for tuner in tuners),
+        "period": np.array([tuner.period for tuner in tuners], np.float64),
+        "path": path,
     }
 
 
 def _speeds(job: Job, cluster: Cluster) -> dict[str, NDArray[Any]]:
     """Return the shares of their speed that machines have; empty where it is all."""
     if not cluster.speed_changes:
-        start = np.empty(0, np.int64)
-        time = np.empty(0)
-        share = np.empty(0)
-        marks = np.empty(0, np.bool_)
-    else:
-        start, time, share = cluster.speed_steps.flat
-        # Gates take their time on a slow machine, too.
-        marks = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
-    return {"start": start, "time": time, "share": share, "slowed": marks}
+        return {
+            "start": np.empty(0, np.int64),
+            "time": np.empty(0),
+            "share": np.empty(0),
+            "slowed": np.empty(0, np.bool_),
+        }
+    start, time, share = cluster.speed_steps.flat
+    # Gates take their time on a slow machine, too.
+    slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
+    return {"start": start, "time": time, "share": share, "slowed": slowed}
 
 
 class Layout:
@@ -190,13 +232,16 @@ class Layout:
 
     def __init__(self, job: JobArrays, machine_of: Ints) -> None:
         check_machines(machine_of, len(job.rounds), job.slowness.shape[1])
-        memory = new_room(lib.room_of_layout(job.core))
         self.job = job
         self.c = ffi.new("Layout *")
-        self.memory = memory  # of all that the structure points to
-        lib.lay_out(job.core, pointer(machine_of), room_in(memory), self.c)
-        self.group: Ints = view(memory, self.c.group, len(job.source), np.int64)
-        if (view(memory, self.c.hop, self.c.hops, np.int64) < 0).any():
+        #: Holds all that the structure points to.
+        self.memory = new_room(lib.room_of_layout(job.core))
+        room = room_in(self.memory)
+        lib.lay_out(job.core, pointer(machine_of), room, self.c)
+
+        self.group: Ints = view(self.memory, self.c.group, len(job.source), np.int64)
+        hops = view(self.memory, self.c.hop, self.c.hops, np.int64)
+        if (hops < 0).any():
             raise ValueError("a flow crosses the NIC of a machine that has none")
 
 
@@ -211,7 +256,7 @@ def check_machines(machine_of: Ints, tasks: int, machines: int) -> None:
         raise ValueError(f"machine_of names a machine beyond {machines - 1}")
 
 
-#: Of what every array has an entry, and what its entries are at least, and below.
+#: Array -> the things that it has an entry for, and the least and the end of entries.
 _RANGES = {
     "rounds": ("tasks", 0, "counts"),
     "order": ("tasks", 0, "tasks"),
@@ -270,55 +315,64 @@ def _check(job: JobArrays) -> None:
         is_left_out = name in _OPTIONAL and not entries.size
         if rows and not is_left_out and entries.shape != (sizes[rows],):
             raise ValueError(f"{name} must have {sizes[rows]} entries")
-        _within(name, entries, least, sizes[end])
-    _within("sent with lag", (job.sent + job.lag)[job.sent > 0], 0, sizes["counts"])
-    _starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
-    _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
-    _starts("coflow_start", job.coflow_start, sizes["coflows"], job.coflow_edge)
-    _starts("route_start", routes["route_start"], sizes["routes"], routes["route_port"])
+        _check_range(name, entries, least, sizes[end])
+    served = (job.sent + job.lag)[job.sent > 0]
+    _check_range("sent with lag", served, 0, sizes["counts"])
+
+    _check_starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
+    _check_starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
+    _check_starts("coflow_start", job.coflow_start, sizes["coflows"], job.coflow_edge)
+    route_start = routes["route_start"]
+    _check_starts("route_start", route_start, sizes["routes"], routes["route_port"])
     if speeds["time"].size:
-        _starts("start", speeds["start"], sizes["machines"], speeds["time"])
+        _check_starts("start", speeds["start"], sizes["machines"], speeds["time"])
+
     _check_numbers(job, sizes["machines"])
-    if (job.policy == lib.OWN) != (job.own is not None and job.by_flow):
+    answers = job.own is not None and job.by_flow
+    if (job.policy == lib.OWN) != answers:
         raise ValueError("a rule of one's own rates flows one by one, and answers")
 
 
 def _check_numbers(job: JobArrays, machines: int) -> None:
-    slots = job.slots.ravel()
-    tuners = job.tuners
-    speeds = job.speeds
     if job.changes.ndim != 2 or job.changes.shape[1] != 3:
         raise ValueError("a change is a time, a port and a capacity")
-    _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
-    full = job.capacity.shape
-    every = (len(job.rounds), machines)
-    starts = speeds["time"][speeds["start"][:-1]]
-    for holds, text in (
-        (job.routes["nic"].shape == (machines, 2), "a NIC is of a machine"),
-        (np.isfinite(job.changes).all(), "changes must be numbers"),
-        ((job.capacity > 0).all(), "capacities must be positive numbers"),
-        ((job.changes[:, 2] >= 0).all(), "a capacity must not be negative"),
-        (job.latency.shape in {(0,), full}, "latencies must be of every port"),
-        ((job.latency >= 0).all(), "latencies must be 0 or more"),
-        (job.slowness.shape in {(0, machines), every}, "slowness is of every task"),
-        ((slots[tuners["tuned"]] > 0).all(), "a tuned pool must have slots"),
-        ((tuners["period"] > 0).all(), "a tuner must have a period"),
-        (speeds["share"].shape == speeds["time"].shape, "a speed is of every step"),
-        (len(speeds["slowed"]) in {0, every[0]}, "a mark of speed is of every task"),
-        ((starts == 0).all(), "the first speed of a machine must be at 0"),
-        ((np.diff(speeds["start"]) > 0).all(), "a machine must have a speed"),
-    ):
+    _check_range("port that changes", job.changes[:, 1], 0, len(job.capacity))
+
+    tuners = job.tuners
+    speeds = job.speeds
+    tasks = len(job.rounds)
+    tuned_slots = job.slots.ravel()[tuners["tuned"]]
+    first_speeds = speeds["time"][speeds["start"][:-1]]
+    latency_shapes = {(0,), job.capacity.shape}
+    slowness_shapes = {(0, machines), (tasks, machines)}
+    requirements = {
+        "a NIC is of a machine": job.routes["nic"].shape == (machines, 2),
+        "changes must be numbers": np.isfinite(job.changes).all(),
+        "capacities must be positive numbers": (job.capacity > 0).all(),
+        "a capacity must not be negative": (job.changes[:, 2] >= 0).all(),
+        "latencies must be of every port": job.latency.shape in latency_shapes,
+        "latencies must be 0 or more": (job.latency >= 0).all(),
+        "slowness is of every task": job.slowness.shape in slowness_shapes,
+        "a tuned pool must have slots": (tuned_slots > 0).all(),
+        "a tuner must have a period": (tuners["period"] > 0).all(),
+        "a speed is of every step": speeds["share"].shape == speeds["time"].shape,
+        "a mark of speed is of every task": len(speeds["slowed"]) in {0, tasks},
+        "the first speed of a machine must be at 0": (first_speeds == 0).all(),
+        "a machine must have a speed": (np.diff(speeds["start"]) > 0).all(),
+    }
+    for text, holds in requirements.items():
         if not holds:
             raise ValueError(text)
 
 
-def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:
+def _check_range(name: str, entries: NDArray[Any], least: int, end: int) -> None:
     if entries.size and (entries.min() < least or entries.max() >= end):
         raise ValueError(f"{name} must be from {least} to {end - 1}")
 
 
-def _starts(name: str, start: Ints, owners: int, entry: NDArray[Any]) -> None:
-    if start.shape != (owners + 1,) or start[0] != 0 or start[-1] != len(entry):
+def _check_starts(name: str, start: Ints, owners: int, entry: NDArray[Any]) -> None:
+    is_whole = start.shape == (owners + 1,) and start[0] == 0
+    if not is_whole or start[-1] != len(entry):
         raise ValueError(f"{name} must begin at 0 and end with its entries")
     if (start[1:] < start[:-1]).any():
         raise ValueError(f"{name} must not decrease")

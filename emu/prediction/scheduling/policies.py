@@ -35,11 +35,11 @@ Where sources state nothing, this is our reading:
 - A rule of one's own (`register`) is asked whenever rates are computed, and sees the
   active flows, what is left of each and the links; nothing else counts.
 - A coflow is the active flows of one name that serve one iteration; without a name
-  those to one task, as the DGTP paper has it (section VI-B). It
-  describes OMCoflow in one sentence; ``omcoflow`` takes it literally, the
-  variants repair what that leaves idle (``_wc``), replace the weights by those of a
-  bottleneck (``_gamma``) or predict once, at arrival (``_frozen``). Where a finish is
-  predicted, at least a hundredth of every volume counts as left: 1 / time has no bound.
+  those to one task, as the DGTP paper has it (section VI-B).
+- The DGTP paper describes OMCoflow in one sentence, and ``omcoflow`` takes it
+  literally: a port's share that a flow cannot use elsewhere stays idle. Where a finish
+  is predicted, at least a hundredth of every volume counts as left: 1 / time has no
+  bound.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from emu.errors import DataError
@@ -96,7 +97,6 @@ class Policy:
         return int(getattr(lib, "MAXMIN" if self.name == "none" else self.name.upper()))
 
 
-_OMCOFLOW = "OMCoflow (ToN 2019) as DGTP section VI-B describes it"
 _OURS = "this project"
 _LEFT = "bytes left"
 _EXPECTED = "expected times and volumes of the run"
@@ -167,34 +167,10 @@ RATE_POLICIES: dict[str, Policy] = {
             knows=_LEFT,
         ),
         Policy(
-            name="mrtf_exclusive",
-            summary="least remaining time first, one flow per port at a time",
-            source="pFabric (SIGCOMM 2013), ideal schedule",
-            knows=_LEFT,
-        ),
-        Policy(
             name="omcoflow",
             summary="ports divided by 1 / predicted finish time within the coflow",
-            source=_OMCOFLOW,
+            source="OMCoflow (ToN 2019) as DGTP section VI-B describes it",
             knows=_LEFT,
-        ),
-        Policy(
-            name="omcoflow_wc",
-            summary="max-min weighted as omcoflow",
-            source=f"{_OMCOFLOW}, made work-conserving here",
-            knows=_LEFT,
-        ),
-        Policy(
-            name="omcoflow_gamma",
-            summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
-            source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
-            knows=_LEFT,
-        ),
-        Policy(
-            name="omcoflow_frozen",
-            summary="as omcoflow, finish times predicted from whole volumes",
-            source=f"{_OMCOFLOW}, predicting at arrival",
-            knows="their volumes",
         ),
         Policy(
             name="sebf_madd",
@@ -224,6 +200,25 @@ RATE_POLICIES: dict[str, Policy] = {
 }
 
 
+#: Rules that there were: name -> the nearest of those that stay.
+_REMOVED = {
+    "mrtf_exclusive": "mrtf",
+    "omcoflow_wc": "omcoflow",
+    "omcoflow_gamma": "omcoflow",
+    "omcoflow_frozen": "omcoflow",
+}
+
+
+def replacement_of(name: str) -> str | None:
+    """Return what to write instead of a policy that was removed, None of others."""
+    if name not in _REMOVED:
+        return None
+    return (
+        f"which was removed: write {_REMOVED[name]}, or a rule of your own, "
+        "FILE.py:CLASS, as in scenarios/own_rule"
+    )
+
+
 #: Rules of one's own: name -> what loads it.
 _own: dict[str, Callable[[], Policy]] = {}
 
@@ -233,9 +228,9 @@ def register(name: str, load: Callable[[], Policy]) -> None:
     _own[name] = load
 
 
-def list_rules(beside: str) -> list[str]:
+def list_rules(excluded: str) -> list[str]:
     """Return the rules that are neither the one named nor another name of it."""
-    codes = {policy_named(beside).code, PORTFOLIO}
+    codes = {policy_named(excluded).code, PORTFOLIO}
     names = []
     for policy in RATE_POLICIES.values():
         if policy.code not in codes:
@@ -252,6 +247,9 @@ def policy_named(name: str) -> Policy:
     """
     if name in _own:
         return _own[name]()
+    removal = replacement_of(name)
+    if removal is not None:
+        raise ValueError(f"no policy is called {name}, {removal}")
     if name not in RATE_POLICIES:
         names = ", ".join(RATE_POLICIES)
         raise ValueError(f"no policy is called {name}; there are {names}")
@@ -278,7 +276,10 @@ _ROUNDING = 1e-9
 
 
 def check_rates(
-    name: str, flows: Sequence[ActiveFlow], capacity: Mapping[str, float], given: object
+    name: str,
+    flows: Sequence[ActiveFlow],
+    capacity: Mapping[str, float],
+    given: object,
 ) -> list[float]:
     """Return the rates that a rule gave, bytes per second, one per flow.
 
@@ -321,9 +322,9 @@ class OwnRates:
         self._job = job
         self._links = [link.name for link in cluster.links]
         self._ranks = job.edge_ranks
-        #: By edge what stays of its flow, and the iteration served: made once for all
-        #: questions about a flow, of which there are hundreds in a dense job.
-        self._known: dict[int, tuple[int, tuple[Any, ...], str]] = {}
+        #: The flow of every edge, made once for all questions about it, of which there
+        #: are hundreds in a dense job.
+        self._known: dict[int, ActiveFlow] = {}
         self._failure: BaseException | None = None
 
     def check(self) -> None:
@@ -345,41 +346,42 @@ class OwnRates:
     def _answer(self, question: Any) -> None:
         if question.before == 0:
             self._known.clear()
-        room = ffi.unpack(question.capacity, len(self._links))
-        cut = {port for port, capacity in enumerate(room) if not capacity}
-        questions = []
+        capacities = ffi.unpack(question.capacity, len(self._links))
+        cut = {port for port, capacity in enumerate(capacities) if not capacity}
+        asked = []
         for place in range(question.flows):
             flow = question.flow[place]
             if cut and not cut.isdisjoint(_hops(question, flow)):
                 continue  # its rate stays 0: a rule need not know
-            position = flow.edge
-            turn = flow.turn
-            facts = self._known.get(position)
-            if facts is None or facts[0] != turn:
-                # All of an `ActiveFlow` but what is left.
-                edge = self._job.edges[flow.edge]
-                source = self._job.tasks[edge.source]
-                constant = (
-                    self._job.edge_names[flow.edge],
-                    source.name,
-                    self._job.tasks[edge.destination].name,
-                    flow.turn - edge.lag,
-                    flow.turn,
-                    flow.volume,
-                    tuple(self._links[port] for port in _hops(question, flow)),
-                    source.job_name,
-                )
-                coflow = edge.coflow or constant[2]
-                facts = self._known[position] = turn, constant, coflow
-            questions.append((turn, self._ranks[position], place, *facts[1:], flow))
-        questions.sort()
-        flows = [
-            ActiveFlow._make((*of, flow.left, name)) for *_, of, name, flow in questions
-        ]
-        capacity = dict(zip(self._links, room, strict=True))
-        rates = self._rates(flows, capacity)
-        for (*_, flow), rate in zip(questions, rates, strict=True):
+            known = self._known.get(flow.edge)
+            if known is None or known.serves != flow.turn:
+                known = self._describe(question, flow)
+                self._known[flow.edge] = known
+            asked.append((flow.turn, self._ranks[flow.edge], place, known, flow))
+        asked.sort(key=itemgetter(0, 1, 2))
+
+        flows = [known._replace(left=flow.left) for *_, known, flow in asked]
+        rates = self._rates(flows, dict(zip(self._links, capacities, strict=True)))
+        for (*_, flow), rate in zip(asked, rates, strict=True):
             flow.rate = rate
+
+    def _describe(self, question: Any, flow: Any) -> ActiveFlow:
+        """Return what a rule is told of a flow; all but what is left of it stays."""
+        edge = self._job.edges[flow.edge]
+        source = self._job.tasks[edge.source]
+        destination = self._job.tasks[edge.destination].name
+        return ActiveFlow(
+            edge=self._job.edge_names[flow.edge],
+            source=source.name,
+            destination=destination,
+            iteration=flow.turn - edge.lag,
+            serves=flow.turn,
+            volume=flow.volume,
+            links=tuple(self._links[port] for port in _hops(question, flow)),
+            job=source.job_name,
+            left=flow.left,
+            coflow=edge.coflow or destination,
+        )
 
 
 def _hops(question: Any, flow: Any) -> list[int]:

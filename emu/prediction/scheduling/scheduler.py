@@ -6,7 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,9 +60,10 @@ def newest(lines: Sequence[RateSegments]) -> RateSegments:
     """Return the last line of every edge, of lines in the order of their time."""
     if len(lines) == 1:
         return lines[0]
-    columns = zip(*(vars(one).values() for one in lines), strict=True)
-    every = RateSegments(*map(np.concatenate, columns))
-    return every[[*{e: place for place, e in enumerate(every.edge.tolist())}.values()]]
+    columns = zip(*(vars(segments).values() for segments in lines), strict=True)
+    joined = RateSegments(*map(np.concatenate, columns))
+    last_of_edge = {edge: place for place, edge in enumerate(joined.edge.tolist())}
+    return joined[[*last_of_edge.values()]]
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,8 @@ class Scheduler:
         problem: Problem,
         policy: str,
         profile: Profile | None = None,
-        holds: NDArray[np.float64] | None = None,
-        times: NDArray[np.float64] | None = None,
+        holds: Floats | None = None,
+        times: Floats | None = None,
     ) -> None:
         rule = rate_policy(policy)
         job = problem.job
@@ -147,12 +149,11 @@ class Scheduler:
             # Other rules do not read it; only its shape is checked.
             profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
         check_rows(job, profile)
-        arrays = job_arrays(job, problem.cluster, rule)
+
         self._job = job
-        self._layout = Layout(arrays, np.array(problem.placement.machine_of, np.int64))
-        times_seen = plain(profile.times)
-        volumes_seen = plain(profile.volumes)
-        after = expectation(self._layout, times_seen, volumes_seen)
+        machine_of = np.array(problem.placement.machine_of, np.int64)
+        self._layout = Layout(job_arrays(job, problem.cluster, rule), machine_of)
+        after = expectation(self._layout, plain(profile.times), plain(profile.volumes))
         self._state = State(self._layout, after, logged=True)
         #: When it took everything in, seconds; for reading.
         self.log = self._state.log
@@ -160,19 +161,19 @@ class Scheduler:
         for position, edge in enumerate(job.edges):
             if edge.latest and not job.control[position]:
                 self._read[edge.destination].append(position)
+
         #: Bytes that were announced, shape (edges, iterations); for reading.
         self.volumes = np.full(shape, 0.0)  # its memory is taken now, not as it goes
         #: The least times that were given.
         self.holds = holds
+        least = np.empty((0, 0)) if holds is None else plain(holds)
         # The arrays are handed over to the core once for all calls.
         self._gates = gates_of(job, times)
         self._board = new_rate_changes(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
         self._passage = structure("Passage", next=math.inf)
-        self._arrays = (
-            pointer(self.volumes),
-            pointer(np.empty((0, 0)) if holds is None else plain(holds)),
-        )
+        self._volumes = pointer(self.volumes)
+        self._least = pointer(least)
 
     def begin(self) -> Decisions:
         """Return the decisions at time 0.
@@ -181,7 +182,8 @@ class Scheduler:
         """
         if self._state.started.any():
             raise SchedulingError("the schedule has begun already")
-        return self._settle_ends((), -1, -math.inf, -math.inf).decisions[0]
+        settled = self._settle_ends((), taken=-1, until=-math.inf, ahead=-math.inf)
+        return settled.decisions[0]
 
     def announce(self, task: int, iteration: int, volumes: Mapping[int, float]) -> None:
         """Note what an iteration of a task sends when it ends.
@@ -194,14 +196,13 @@ class Scheduler:
         name = self._task_name(task)
         # All is looked at before any is noted: a message counts whole or not at all.
         for edge, volume in volumes.items():
-            if not 0 <= edge < len(self._job.edges) or (
-                self._job.edges[edge].source != task
-            ):
+            is_known = 0 <= edge < len(self._job.edges)
+            if not is_known or self._job.edges[edge].source != task:
                 raise SchedulingError(f"{name} sent over edge {edge}, not one of its")
             if not (math.isfinite(volume) and volume >= 0):
-                raise SchedulingError(
-                    f"{self._flow_name(edge, iteration)} has {volume} bytes"
-                )
+                flow = self._flow_name(edge, iteration)
+                raise SchedulingError(f"{flow} has {volume} bytes")
+
         if not 0 <= iteration < self._job.iterations:
             raise SchedulingError(self._why_not(task, -1, iteration))
         for edge, volume in volumes.items():
@@ -239,75 +240,109 @@ class Scheduler:
             whose end is not among ``ends``.
         """
         for end in ends:
-            if not math.isfinite(end.time):
-                raise SchedulingError(f"an event at time {end.time}")
-            if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
-                problem = f"a flow of edge {end.edge} arrived, which is not there"
-                raise SchedulingError(problem)
-            if not 0 <= end.iteration < self._job.iterations:
-                raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
-            if end.task >= 0:
-                self._task_name(end.task)
+            self._check_end(end)
         if until is None:
             until = ends[-1].time if ends else -math.inf
-        return self._settle_ends(ends, 0, until, ahead)
+        return self._settle_ends(ends, taken=0, until=until, ahead=ahead)
+
+    def _check_end(self, end: End) -> None:
+        if not math.isfinite(end.time):
+            raise SchedulingError(f"an event at time {end.time}")
+        if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
+            problem = f"a flow of edge {end.edge} arrived, which is not there"
+            raise SchedulingError(problem)
+        if not 0 <= end.iteration < self._job.iterations:
+            raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
+        if end.task >= 0:
+            self._task_name(end.task)
 
     def _settle_ends(
-        self, given: Sequence[End], taken: int, until: float, ahead: float
+        self,
+        ends: Sequence[End],
+        *,
+        taken: int,
+        until: float,
+        ahead: float,
     ) -> Settled:
-        columns = zip(*given, strict=True) if given else ((),) * 4
-        kinds = np.float64, np.int64, np.int64, np.int64
-        arrays = map(np.array, columns, kinds)
-        fields = dict(zip(End._fields, arrays, strict=True))
-        ends = structure("Ends", count=len(given), **fields)
         passage = self._passage
-        (volumes, least) = self._arrays
         passage.taken = taken
         passage.ahead = ahead
+        columns = zip(*ends, strict=True) if ends else ((), (), (), ())
+        time, task, edge, iteration = columns
+        given = structure(
+            "Ends",
+            count=len(ends),
+            time=np.array(time, np.float64),
+            task=np.array(task, np.int64),
+            edge=np.array(edge, np.int64),
+            iteration=np.array(iteration, np.int64),
+        )
+
         decisions: list[Decisions] = []
-        how = lib.FULL
+        outcome = lib.FULL
         # A call returns where its room for instants is used up; the next one goes on.
-        while how == lib.FULL:
+        while outcome == lib.FULL:
             self._state.keep_room(ROOM)
-            how = lib.pass_instants(
-                self._layout.c, self._state.c, volumes, least, self._gates.core,
-                self._board.core, ends, until, self._room.core, passage,
-            )  # fmt: skip
+            outcome = lib.pass_instants(
+                self._layout.c,
+                self._state.c,
+                self._volumes,
+                self._least,
+                self._gates.core,
+                self._board.core,
+                given,
+                until,
+                self._room.core,
+                passage,
+            )
             self._layout.job.check()
             decisions += self._decisions(passage.count)
-        if how == lib.IMPOSSIBLE:
-            _, *which = given[passage.taken]
-            raise SchedulingError(self._why_not(*which))
+        if outcome == lib.IMPOSSIBLE:
+            end = ends[passage.taken]
+            raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
         return Settled(decisions, passage.taken)
 
     def _decisions(self, count: int) -> list[Decisions]:
         """Return the decisions in the room, each with its part of the lists."""
         room = self._room
+        gates = self._gates
         # The lists of all instants stand one behind the other, each from where the one
         # before it ends. Converting whole columns at once is what makes this cheap.
-        tasks, flows, lines, gates = (
-            begin[: count + 1].tolist()
-            for begin in (room.tasks, room.flows, room.lines, room.gates)
+        task_starts = room.tasks[: count + 1].tolist()
+        flow_starts = room.flows[: count + 1].tolist()
+        line_starts = room.lines[: count + 1].tolist()
+        gate_starts = room.gates[: count + 1].tolist()
+
+        tasks = _rows(task_starts[-1], room.task, room.task_iteration)
+        flows = _rows(flow_starts[-1], room.flow, room.flow_iteration)
+        gate_ends = _rows(gate_starts[-1], gates.task, gates.iteration, gates.start)
+        end = line_starts[-1]
+        lines = RateSegments(
+            edge=room.edge[:end].copy(),
+            iteration=room.iteration[:end].copy(),
+            served=room.amount[:end].copy(),
+            rate=room.rate[:end].copy(),
+            since=room.since[:end].copy(),
         )
-        columns = self._gates.task, self._gates.iteration, self._gates.start
-        gates_through = tuple(
-            zip(*(column[: gates[-1]].tolist() for column in columns), strict=True)
-        )
-        starts = _pairs(room.task, room.task_iteration, tasks[-1])
-        flows_opening = _pairs(room.flow, room.flow_iteration, flows[-1])
-        of_lines = room.edge, room.iteration, room.amount, room.rate, room.since
-        segments = RateSegments(*(values[: lines[-1]].copy() for values in of_lines))
-        service = room.served[:count].tolist()
+
         return [
             Decisions(
                 time=time,
-                tasks=starts[tasks[i] : tasks[i + 1]],
-                flows=flows_opening[flows[i] : flows[i + 1]],
-                lines=segments[lines[i] : lines[i + 1]],
-                served=service[i],
-                gates=gates_through[gates[i] : gates[i + 1]],
+                tasks=tasks[slice(*tasks_of)],
+                flows=flows[slice(*flows_of)],
+                lines=lines[slice(*lines_of)],
+                served=served,
+                gates=tuple(gate_ends[slice(*gates_of)]),
             )
-            for i, time in enumerate(room.time[:count].tolist())
+            for time, served, tasks_of, flows_of, lines_of, gates_of in zip(
+                room.time[:count].tolist(),
+                room.served[:count].tolist(),
+                pairwise(task_starts),
+                pairwise(flow_starts),
+                pairwise(line_starts),
+                pairwise(gate_starts),
+                strict=True,
+            )
         ]
 
     def reads_of(self, task: int, iteration: int) -> list[list[int]]:
@@ -333,8 +368,8 @@ class Scheduler:
             return float(self.volumes[edge, iteration])
         # Flows of a group share a service clock; `base` is where it stood at the start.
         fluid = state.c.fluid[self._layout.group[edge]]
-        ahead = fluid.rate * max(0.0, time - fluid.since)
-        progress = fluid.service + ahead - state.base[edge]
+        gain = fluid.rate * max(0.0, time - fluid.since)
+        progress = fluid.service + gain - state.base[edge]
         return min(float(progress), float(self.volumes[edge, iteration]))
 
     @property
@@ -354,10 +389,10 @@ class Scheduler:
         For tests (invariants.c): it takes longer than an event.
         """
         item = ffi.new("int64_t *")
-        layout = self._layout.c
-        now = self._passage.now
-        what = lib.broken_invariant(layout, self._state.c, now, True, item)
-        return f"{ffi.string(what).decode()}: {item[0]}" if what else ""
+        sentence = lib.broken_invariant(
+            self._layout.c, self._state.c, self._passage.now, True, item
+        )
+        return f"{ffi.string(sentence).decode()}: {item[0]}" if sentence else ""
 
     def _why_not(self, task: int, edge: int, iteration: int) -> str:
         """Return why this cannot have ended."""
@@ -382,5 +417,5 @@ class Scheduler:
         return f"flow {self._job.edge_names[edge]} of {iteration}"
 
 
-def _pairs(first: Ints, second: Ints, count: int) -> list[tuple[int, int]]:
-    return list(zip(first[:count].tolist(), second[:count].tolist(), strict=True))
+def _rows(count: int, *columns: NDArray[Any]) -> list[tuple[Any, ...]]:
+    return list(zip(*(column[:count].tolist() for column in columns), strict=True))

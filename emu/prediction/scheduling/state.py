@@ -26,18 +26,19 @@ def means(values: Floats) -> Floats:
 
 
 def longest_paths(
-    layout: Layout, times: Floats, volumes: Floats
+    layout: Layout,
+    times: Floats,
+    volumes: Floats,
 ) -> tuple[Floats, Floats]:
     """Return the longest paths from each task's start and each flow's end.
 
     Along a path tasks take their times, flows between machines the time they would take
     alone, and iterations of a task or an edge follow one another: constraints (7)-(11).
 
-    Raises ValueError when the two have not as many columns, or not a row per task and
-    edge.
-
-    ``times``, ``volumes``: as in `Realization`; fewer columns are repeated (one column:
-    the means).
+    Parameters
+    ----------
+    times, volumes
+        As in `Realization`; fewer columns are repeated (one column: the means).
 
     Returns
     -------
@@ -45,30 +46,50 @@ def longest_paths(
         Seconds from the start of (task, iteration) to the end of the job.
     after_flow
         Seconds from the end of (edge, iteration) to the end of the job.
+
+    Raises
+    ------
+    ValueError
+        The two have not as many columns, or not a row per task and edge.
     """
     job = layout.job
+    tasks = len(job.rounds)
+    edges = len(job.source)
     columns = times.shape[1]
-    rows = len(job.rounds), len(job.source)
-    if times.shape != (rows[0], columns) or volumes.shape != (rows[1], columns):
+    if times.shape != (tasks, columns) or volumes.shape != (edges, columns):
         raise ValueError(f"times of {times.shape}, volumes of {volumes.shape}")
-    from_task = np.zeros((rows[0], job.iterations))
-    after_flow = np.zeros((rows[1], job.iterations))
+
+    from_task = np.zeros((tasks, job.iterations))
+    after_flow = np.zeros((edges, job.iterations))
     lib.longest_paths(
-        layout.c, pointer(times), pointer(volumes), columns,
-        pointer(from_task), pointer(after_flow),
-    )  # fmt: skip
+        layout.c,
+        pointer(times),
+        pointer(volumes),
+        columns,
+        pointer(from_task),
+        pointer(after_flow),
+    )
     return from_task, after_flow
 
 
 def earliest(layout: Layout, times: Floats, volumes: Floats) -> tuple[Floats, Floats]:
     """Return when each flow can be active, and each task end, at the earliest, seconds.
 
-    Were all other flows free, ``times`` and ``volumes`` being those of `Realization`.
-    The results have the same shapes; what flows within a machine is left out.
+    They are as early if all other flows are free; ``times`` and ``volumes`` are those
+    of `Realization`. The results have the same shapes; handoffs within a machine are
+    left out.
     """
-    ready, arrivals = np.zeros((2, *volumes.shape))
+    ready = np.zeros(volumes.shape)
+    arrivals = np.zeros(volumes.shape)
     ends = np.zeros(times.shape)
-    lib.earliest_ready(layout.c, *map(pointer, (times, volumes, ready, arrivals, ends)))
+    lib.earliest_ready(
+        layout.c,
+        pointer(times),
+        pointer(volumes),
+        pointer(ready),
+        pointer(arrivals),
+        pointer(ends),
+    )
     return ready, ends
 
 
@@ -80,16 +101,18 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     """
     # No other rule looks at paths: they are spared the walk through the job.
     if layout.job.policy in (lib.OES_CP, lib.WEIGHTED_MAXMIN):
-        return longest_paths(layout, means(times), means(volumes))[1]
+        _, after_flow = longest_paths(layout, means(times), means(volumes))
+        return after_flow
     return np.zeros((0, 0))
 
 
 def check_rows(job: Job, profile: Realization) -> None:
     """Raise ValueError unless ``profile`` has a row for every task and edge."""
-    rows = profile.times.shape[0], profile.volumes.shape[0]
-    if rows != (len(job.tasks), len(job.edges)):
+    tasks = len(profile.times)
+    edges = len(profile.volumes)
+    if tasks != len(job.tasks) or edges != len(job.edges):
         raise ValueError(
-            f"a profile of {rows[0]} tasks and {rows[1]} edges does not fit a job "
+            f"a profile of {tasks} tasks and {edges} edges does not fit a job "
             f"of {len(job.tasks)} and {len(job.edges)}"
         )
 
@@ -111,7 +134,12 @@ class State:
     """
 
     def __init__(
-        self, layout: Layout, after: Floats, *, logged: bool, looks: int = 0
+        self,
+        layout: Layout,
+        after: Floats,
+        *,
+        logged: bool,
+        looks: int = 0,
     ) -> None:
         memory = new_room(lib.room_of_state(layout.c))
         job = layout.job
@@ -119,21 +147,24 @@ class State:
         edges = len(job.source)
         columns = job.iterations
 
-        def times(rows: int, *, kept: bool) -> Floats:
-            return np.full((rows, columns) if kept else (0, 0), np.nan)
+        def times(rows: int, *, is_kept: bool) -> Floats:
+            return np.full((rows, columns) if is_kept else (0, 0), np.nan)
 
+        # Rates by fifo go by when flows were ready, latencies by when they were served:
+        # the core reads these two itself, whatever else is kept.
         self.log = Record(
             "Log",
-            task_start=times(tasks, kept=logged),
-            task_end=times(tasks, kept=logged),
-            flow_ready=times(edges, kept=logged or job.policy == lib.FIFO),
-            flow_start=times(edges, kept=logged),
-            flow_end=times(edges, kept=logged or job.latency.size > 0),
+            task_start=times(tasks, is_kept=logged),
+            task_end=times(tasks, is_kept=logged),
+            flow_ready=times(edges, is_kept=logged or job.policy == lib.FIFO),
+            flow_start=times(edges, is_kept=logged),
+            flow_end=times(edges, is_kept=logged or job.latency.size > 0),
             reads=np.full((job.latest.size, columns), -1),
             quotas=np.zeros((looks, len(job.tuners["tuned"])), np.int64),
             tuning_room=looks,
         )
-        self.c = state = ffi.new("State *")
+        state = ffi.new("State *")
+        self.c = state
         # The core holds pointers into these: they must live as long as the state.
         self._kept = memory, layout, after
         log = self.log.core[0]
@@ -149,7 +180,8 @@ class State:
         self.served = ints(state.served, edges)
         self.base = view(memory, state.base, edges, np.float64)
         self._tunings = ints(state.tunings, layout.c.tuners.count)
-        self._queued = ints(state.queued, tasks), ints(state.length, lib.LENGTHS)
+        self._queue = ints(state.queued, tasks)
+        self._lengths = ints(state.length, lib.LENGTHS)
 
     @property
     def looks(self) -> int:
@@ -166,17 +198,16 @@ class State:
         total = self.looks + looks
         if self._tunings.size and total > len(self.log.quotas):
             # Twice as much each time: copying stays in proportion to what is kept.
-            more = np.zeros((2 * total, self._tunings.size), np.int64)
-            more[: len(self.log.quotas)] = self.log.quotas
-            self.log.quotas = more
-            self.c.log.quotas = pointer(more)
-            self.c.log.tuning_room = len(more)
+            larger = np.zeros((2 * total, self._tunings.size), np.int64)
+            larger[: len(self.log.quotas)] = self.log.quotas
+            self.log.quotas = larger
+            self.c.log.quotas = pointer(larger)
+            self.c.log.tuning_room = len(larger)
 
     @property
     def queued(self) -> list[int]:
         """The tasks that wait for a slot, or for the end of the instant."""
-        queue, length = self._queued
-        return list(map(int, queue[: length[lib.QUEUED]]))
+        return [int(task) for task in self._queue[: self._lengths[lib.QUEUED]]]
 
 
 def new_rate_changes(edges: int) -> Record:
@@ -206,8 +237,9 @@ def gates_of(job: Job, times: Floats | None) -> Record:
     else:
         # Times of processes are theirs to report: NaN shows where one were read.
         times = np.where(gates[:, None], times, np.nan)
+
     # One call may take in all that is left: every iteration of every gate.
-    room = sum(n for n, gate in zip(job.rounds, gates, strict=True) if gate)
+    room = int(np.array(job.rounds)[gates].sum())
     return Record(
         "Gates",
         times=plain(times),
@@ -225,8 +257,10 @@ ROOM = 64
 def room_for(tasks: int, edges: int) -> Record:
     """Return room for `ROOM` usual instants, and one at which everything happens."""
     # At one instant every task may start and every rate change, at others few do.
-    tasks, edges, lines = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
-    parts = {name: _ints(ROOM + 1) for name in ("tasks", "flows", "lines", "gates")}
+    lines = 2 * edges + 8 * ROOM
+    tasks += ROOM
+    edges += ROOM
+
     return Record(
         "Instants",
         room=ROOM,
@@ -235,7 +269,10 @@ def room_for(tasks: int, edges: int) -> Record:
         line_room=lines,
         time=np.zeros(ROOM),
         served=_ints(ROOM),
-        **parts,
+        tasks=_ints(ROOM + 1),
+        flows=_ints(ROOM + 1),
+        lines=_ints(ROOM + 1),
+        gates=_ints(ROOM + 1),
         task=_ints(tasks),
         task_iteration=_ints(tasks),
         flow=_ints(edges),

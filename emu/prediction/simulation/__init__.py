@@ -6,8 +6,8 @@ Must not know: sockets, wall clocks, files.
 from emu.prediction.simulation.simulate import (
     best_policy,
     makespan,
-    sensitivity,
+    rounding_effect,
     simulate,
 )
 
-__all__ = ["best_policy", "makespan", "sensitivity", "simulate"]
+__all__ = ["best_policy", "makespan", "rounding_effect", "simulate"]

@@ -70,8 +70,10 @@ class Attempts:
     @property
     def lost(self) -> dict[str, float]:
         """Seconds lost to recovery, and to work that is done again."""
-        kinds = ("recovery", "again")
-        return {k: math.fsum(getattr(one, k) for one in self.killed) for k in kinds}
+        return {
+            "recovery": math.fsum(attempt.recovery for attempt in self.killed),
+            "again": math.fsum(attempt.again for attempt in self.killed),
+        }
 
     def outages(self, length: float) -> Outages:
         """Return what deaths add to a schedule of so many seconds."""
@@ -83,7 +85,7 @@ class Attempts:
         """Return ``recovery`` of a simulation's result, where something was killed."""
         if not self.killed:
             return {}
-        deaths = [asdict(one) for one in self.killed]
+        deaths = [asdict(attempt) for attempt in self.killed]
         content = {"makespan": self.makespan, "lost": self.lost, "attempts": deaths}
         return {"recovery": content}
 
@@ -97,14 +99,23 @@ def attempts(
 ) -> Attempts:
     """Return the attempts at a job.
 
-    What is to be killed while it is down is down already: recovery begins anew.
+    A process that is to be killed while it is down is down already: recovery begins
+    anew.
 
-    ``part``: returns the schedule from an iteration of the whole job on that begins so
-    many seconds after the whole job began. ``first``, ``began``: iteration and time
-    with which the first attempt begins.
+    Parameters
+    ----------
+    part
+        Returns the schedule from an iteration of the whole job on that begins so many
+        seconds after the whole job began.
+    first, began
+        Iteration and time with which the first attempt begins.
 
-    Raises NodeLost when one dies and none may begin again, and ScenarioError when one
-    of several jobs is killed that may.
+    Raises
+    ------
+    NodeLost
+        One dies and none may begin again.
+    ScenarioError
+        One of several jobs is killed that may.
     """
     deaths: list[Killed] = []
     ties = set[Kill]()
@@ -113,41 +124,82 @@ def attempts(
     while True:
         schedule = part(first, began)
         job = schedule.problem.job
+        end_of_process = cache(partial(end_of, schedule))
         ends = schedule.task_end.item
-        over = cache(partial(end_of, schedule))
-        due = next_kills(kills, first, began, ends, over)
-        pairs = ((kill, began + max(map(over, kill.processes))) for kill in due.idle)
-        ties |= {k for k, end in pairs if math.isclose(k.time, end, rel_tol=TIE)}
+        due = next_kills(kills, first, began, ends, end_of_process)
+        for kill in due.idle:
+            end = began + max(map(end_of_process, kill.processes))
+            if math.isclose(kill.time, end, rel_tol=TIE):
+                ties.add(kill)
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
-            length = began + schedule.length - start
-            return Attempts(tuple(deaths), length, schedule, frozenset(ties))
-        # A crash names no process, nor the task that it came in.
+            return Attempts(
+                killed=tuple(deaths),
+                makespan=began + schedule.length - start,
+                last=schedule,
+                ties=frozenset(ties),
+            )
+
         kill = due.now[0]
-        error = kill.name
-        if kill.processes:
-            task = job.processes[kill.processes[0]][0]
-            at = first + int((schedule.task_end[task] <= ran).sum())
-            where = f"task {job.tasks[task].name}, iteration {at}"
-            error = f"{kill.name} is killed at {began + ran:g} s ({where})"
-        if len(deaths) == rules.restarts:
-            text = _RESTARTS if rules.restarts else _NO_RESTART
-            raise NodeLost(error + text.format(rules.restarts))
-        # After a crash a run of several jobs begins all of them again.
-        if len(job.job_names) > 1 and kill.processes:
-            raise ScenarioError(f"{error}: {_SEVERAL}")
+        error = _describe(kill, schedule, first, began, ran)
+        _check_restart(error, kill, job, rules, len(deaths))
         holders = holders or Holders(job)
         newest, cut_time = _last_cut(schedule, rules, first, ran)
-        coming = [one for one in kills if one not in due.idle]
+        coming = [kill for kill in kills if kill not in due.idle]
         pause, fallen = time_down(coming, due.now, began + ran, rules.recovery)
         starts = schedule.task_start[:, min(rules.missed, job.iterations - 1)]
         arrivals = {*np.flatnonzero(starts < ran).tolist()}
         cut = holders.left_of(newest, first, fallen, arrivals)
         if cut < newest:  # and what earlier attempts had kept, too
-            cut_time, deaths = 0.0, [replace(one, again=one.ran) for one in deaths]
-        deaths.append(Killed(first, cut, began, ran, ran - cut_time, pause, error))
-        first, began = cut, began + ran + pause
+            cut_time = 0.0
+            deaths = [replace(attempt, again=attempt.ran) for attempt in deaths]
+        deaths.append(
+            Killed(
+                first_iteration=first,
+                next_iteration=cut,
+                began=began,
+                ran=ran,
+                again=ran - cut_time,
+                recovery=pause,
+                error=error,
+            )
+        )
+        first = cut
+        began = began + ran + pause
         kills = kills_after(coming, fallen, began)
+
+
+def _check_restart(
+    error: str,
+    kill: Kill,
+    job: Job,
+    rules: Rules,
+    restarts: int,
+) -> None:
+    """Raise NodeLost or ScenarioError unless the job may begin again."""
+    if restarts == rules.restarts:
+        text = _RESTARTS if rules.restarts else _NO_RESTART
+        raise NodeLost(error + text.format(rules.restarts))
+    # After a crash a run of several jobs begins all of them again.
+    if len(job.job_names) > 1 and kill.processes:
+        raise ScenarioError(f"{error}: {_SEVERAL}")
+
+
+def _describe(
+    kill: Kill,
+    schedule: Schedule,
+    first: int,
+    began: float,
+    ran: float,
+) -> str:
+    """Return who is killed, and when; a crash names no process, nor where it came."""
+    if not kill.processes:
+        return kill.name
+    job = schedule.problem.job
+    task = job.processes[kill.processes[0]][0]
+    iteration = first + int((schedule.task_end[task] <= ran).sum())
+    place = f"task {job.tasks[task].name}, iteration {iteration}"
+    return f"{kill.name} is killed at {began + ran:g} s ({place})"
 
 
 _RESTARTS = "; there were {0} restarts before (max_restarts: {0})"
@@ -165,16 +217,15 @@ def end_of(schedule: Schedule, process: str) -> float:
     """
     problem = schedule.problem
     job = schedule.problem.job
-    own = {*job.processes[process]}
-    if any(job.tasks[task].kind == CHECKPOINT for task in own):
+    tasks = {*job.processes[process]}
+    if any(job.tasks[task].kind == CHECKPOINT for task in tasks):
         return math.inf
-    ends = [schedule.task_end[[*own]]]
-    ends += [
-        schedule.flow_end[e] + problem.latencies[e]
-        for e, edge in enumerate(job.edges)
-        if edge.source in own and problem.hops[e]
-    ]
-    return max(float(np.nan_to_num(one).max()) for one in ends)
+    ends = [schedule.task_end[[*tasks]]]
+    for position, edge in enumerate(job.edges):
+        if edge.source in tasks and problem.hops[position]:
+            arrivals = schedule.flow_end[position] + problem.latencies[position]
+            ends.append(arrivals)
+    return max(float(np.nan_to_num(times).max()) for times in ends)
 
 
 class Holders:
@@ -186,31 +237,51 @@ class Holders:
 
     def __init__(self, job: Job) -> None:
         self._process = [task.process_name for task in job.tasks]
-        self._pairs = [(job.index(name), c) for name, c in copies_of(job).items()]
+        self._pairs = [
+            (job.index(owner), copy) for owner, copy in copies_of(job).items()
+        ]
         self._missing: set[int] = set()
         """Copies that died, until the state of the cut comes to them anew."""
 
     def left_of(
-        self, newest: int, first: int, fallen: Iterable[Kill], came: Collection[int]
+        self,
+        newest: int,
+        first: int,
+        fallen: Iterable[Kill],
+        came: Collection[int],
     ) -> int:
         """Return the cut that is left of the newest one after deaths; 0 for none.
 
-        ``first``: cut with which the attempt began that has ended. ``came``: copies to
-        which that has come anew in the attempt.
+        Parameters
+        ----------
+        newest
+            The newest cut that counted.
+        first
+            Cut with which the attempt began that has ended.
+        fallen
+            The deaths.
+        came
+            Copies to which that has come anew in the attempt.
         """
         dead = {process for kill in fallen for process in kill.processes}
         if newest > first:  # it counts when all have it
             self._missing.clear()
         self._missing -= {*came}
-        self._missing |= {c for _, c in self._pairs if self._process[c] in dead}
-        if any(self._process[o] in dead and c in self._missing for o, c in self._pairs):
-            self._missing.clear()
-            return 0
+        for _, copy in self._pairs:
+            if self._process[copy] in dead:
+                self._missing.add(copy)
+        for owner, copy in self._pairs:
+            if self._process[owner] in dead and copy in self._missing:
+                self._missing.clear()
+                return 0
         return newest
 
 
 def time_down(
-    kills: Iterable[Kill], now: Sequence[Kill], died: float, otherwise: float
+    kills: Iterable[Kill],
+    now: Sequence[Kill],
+    died: float,
+    otherwise: float,
 ) -> tuple[float, tuple[Kill, ...]]:
     """Return the seconds for which deaths have a job down, and all kills until then.
 
@@ -230,38 +301,48 @@ def time_down(
 
 
 def kills_after(
-    kills: Iterable[Kill], fallen: Collection[Kill], began: float
+    kills: Iterable[Kill],
+    fallen: Collection[Kill],
+    began: float,
 ) -> tuple[Kill, ...]:
     """Return the kills that are left when a job goes on at a time, ``began``."""
-    # To compare each with all that have come took half of a draw of 1000 kills.
-    return tuple(
-        kill
-        for kill in kills
-        if began < kill.time < math.inf or (kill.time >= began and kill not in fallen)
-    )
+    left = []
+    for kill in kills:
+        # To compare each with all that have come took half of a draw of 1000 kills.
+        is_ahead = began < kill.time < math.inf
+        if is_ahead or (kill.time >= began and kill not in fallen):
+            left.append(kill)
+    return tuple(left)
 
 
 def later(kills: Sequence[Kill], first: int, began: float) -> tuple[Kill, ...]:
     """Return those that come in the part of a job that begins with an iteration."""
-    return tuple(
-        kill
-        for kill in kills
-        if (kill.time > began if kill.ended is None else kill.ended[1] > first)
-    )
+
+    def is_later(kill: Kill) -> bool:
+        if kill.ended is None:
+            return kill.time > began
+        _, iteration = kill.ended
+        return iteration > first
+
+    return tuple(filter(is_later, kills))
 
 
 def _last_cut(
-    schedule: Schedule, rules: Rules, first: int, ran: float
+    schedule: Schedule,
+    rules: Rules,
+    first: int,
+    ran: float,
 ) -> tuple[int, float]:
     """Return the cut that the next attempt begins with, and when it was taken."""
-    if rules.every:
-        starts = schedule.task_start[list(rules.keepers)].max(axis=0)
-        there = schedule.task_start[list(rules.copies or rules.keepers)].max(axis=0)
-        rest = min(schedule.problem.job.rounds[task] for task in rules.keepers)
-        newest = (first + rest - 1) // rules.every * rules.every
-        for cut in range(newest, first, -rules.every):
-            whole = cut - first + rules.missed
-            # At the instant of the kill itself nothing begins any more.
-            if whole < rest and there[whole] < ran:
-                return cut, float(starts[cut - first])
+    if not rules.every:
+        return first, 0.0
+    starts = schedule.task_start[list(rules.keepers)].max(axis=0)
+    arrivals = schedule.task_start[list(rules.copies or rules.keepers)].max(axis=0)
+    rest = min(schedule.problem.job.rounds[task] for task in rules.keepers)
+    newest = (first + rest - 1) // rules.every * rules.every
+    for cut in range(newest, first, -rules.every):
+        counting = cut - first + rules.missed
+        # At the instant of the kill itself nothing begins any more.
+        if counting < rest and arrivals[counting] < ran:
+            return cut, float(starts[cut - first])
     return first, 0.0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
 from emu.errors import SchedulingError
 from emu.prediction.core import Record, ffi, lib, pointer
 from emu.prediction.scheduling import RATE_POLICIES, policy_named
-from emu.prediction.scheduling.compiled_problem import Layout, job_arrays, plain
+from emu.prediction.scheduling.compiled_problem import Floats, Layout, job_arrays, plain
 from emu.prediction.scheduling.policies import PORTFOLIO, rate_policy
 from emu.prediction.scheduling.state import (
     State,
@@ -49,17 +49,22 @@ def simulate(
         flow keeps its rate in the slot that it needs a part of. As the slots get
         short the schedule becomes that of continuous time.
     """
+    run = _Run(problem, realization, policy, profile=profile, step=step)
     edges = len(problem.job.edges)
-    rates = None
-    run = problem, realization, policy, profile, step
     recorder = _recorder(edges) if record_rates else None
-    _, state = _run(*run, recorder)
+    _, state = run.carry_out(recorder=recorder)
+
+    rates = None
     if recorder is not None:  # it counted the rows, the second run keeps them
         recorder = _recorder(edges, recorder.core.rows)
-        columns = recorder.time, recorder.edge, recorder.iteration, recorder.rate
-        rates = RateHistory(*columns)
+        rates = RateHistory(
+            recorder.time,
+            recorder.edge,
+            recorder.iteration,
+            recorder.rate,
+        )
     if recorder is not None or state.looks > _LOOKS:
-        _, state = _run(*run, recorder, looks=state.looks)
+        _, state = run.carry_out(recorder=recorder, looks=state.looks)
     log = state.log
     return Schedule(
         problem=problem,
@@ -87,11 +92,15 @@ def makespan(
 
     Raises ValueError or SchedulingError as `simulate`.
     """
-    return _run(problem, realization, policy, profile, step, logged=False)[0]
+    run = _Run(problem, realization, policy, profile=profile, step=step)
+    end, _ = run.carry_out(logged=False)
+    return end
 
 
 def best_policy(
-    problem: Problem, profile: Realization, candidates: Collection[str] = ()
+    problem: Problem,
+    profile: Realization,
+    candidates: Collection[str] = (),
 ) -> str:
     """Return the policy with the smallest makespan on the expected run.
 
@@ -104,22 +113,23 @@ def best_policy(
     ``candidates``: names; all policies if empty.
     """
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
-    realization = Realization(profile.times[:, columns], profile.volumes[:, columns])
-    alone = len(problem.job.job_names) == 1  # to divide ports among jobs is the same
-    codes = {
-        name for name, rule in RATE_POLICIES.items() if not (alone and rule.by_job)
-    }
-    among = {"oes", *(candidates or codes)} - {"portfolio"}
+    expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
+    names = {"oes", *candidates}
+    if not candidates:
+        # To divide ports among jobs is the same where there is one.
+        is_alone = len(problem.job.job_names) == 1
+        for name, rule in RATE_POLICIES.items():
+            if not (is_alone and rule.by_job):
+                names.add(name)
+
     # none is maxmin by another name: one simulation for both.
-    rules = {
-        policy_named(name).code: name
-        for name in reversed(list(RATE_POLICIES))
-        if name in among
-    }
-    spans = {
-        name: makespan(problem, realization, name, profile=profile)
-        for _, name in sorted(rules.items())
-    }
+    rules = {}
+    for name in reversed(RATE_POLICIES):
+        if name in names and name != "portfolio":
+            rules[policy_named(name).code] = name
+    spans = {}
+    for _, name in sorted(rules.items()):
+        spans[name] = makespan(problem, expected, name, profile=profile)
     return min(spans, key=spans.__getitem__)
 
 
@@ -141,77 +151,123 @@ def _recorder(edges: int, room: int = 0) -> Record:
 _LOOKS = 1024
 
 
-def _run(
-    problem: Problem,
-    realization: Realization,
-    policy: str,
-    profile: Realization | None,
-    step: float,
-    recorder: Record | None = None,
-    *,
-    logged: bool = True,
-    looks: int = _LOOKS,
-) -> tuple[float, State]:
-    job = problem.job
-    realization.check_shapes(job)
-    if not 0.0 <= step < math.inf:
-        raise ValueError(f"a step of {step} s")
-    profile = profile or realization
-    check_rows(job, profile)
-    if policy_named(policy).code == PORTFOLIO:
-        policy = best_policy(problem, profile)
-    rule = rate_policy(policy)
-    arrays = job_arrays(job, problem.cluster, rule)
-    layout = Layout(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
-    after = expectation(layout, plain(profile.times), plain(profile.volumes))
-    state = State(layout, after, logged=logged, looks=looks)
-    times = plain(realization.times)
-    volumes = plain(realization.volumes)
-    end = lib.run(
-        layout.c, state.c, pointer(times), pointer(volumes), math.inf, step,
-        ffi.NULL if recorder is None else recorder.core,
-    )  # fmt: skip
-    arrays.check()
-    if math.isnan(end):
-        raise SchedulingError(_stuck(problem, state))
-    return float(end), state
+class _Run:
+    """A placed job, its times and volumes and its rule, in the arrays of the core."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        realization: Realization,
+        policy: str,
+        *,
+        profile: Realization | None,
+        step: float,
+    ) -> None:
+        job = problem.job
+        realization.check_shapes(job)
+        if not 0.0 <= step < math.inf:
+            raise ValueError(f"a step of {step} s")
+        profile = profile or realization
+        check_rows(job, profile)
+        if policy_named(policy).code == PORTFOLIO:
+            policy = best_policy(problem, profile)
+
+        self.problem = problem
+        self.step = step
+        self.arrays = job_arrays(job, problem.cluster, rate_policy(policy))
+        machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
+        self.layout = Layout(self.arrays, machine_of)
+        self.after = expectation(
+            self.layout, plain(profile.times), plain(profile.volumes)
+        )
+        self.times = plain(realization.times)
+        self.volumes = plain(realization.volumes)
+
+    def carry_out(
+        self,
+        *,
+        recorder: Record | None = None,
+        logged: bool = True,
+        looks: int = _LOOKS,
+    ) -> tuple[float, State]:
+        """Return the makespan and the state at the end.
+
+        Raises SchedulingError when tasks are left that nothing would ever start.
+        """
+        state = State(self.layout, self.after, logged=logged, looks=looks)
+        end = lib.run(
+            self.layout.c,
+            state.c,
+            pointer(self.times),
+            pointer(self.volumes),
+            math.inf,
+            self.step,
+            ffi.NULL if recorder is None else recorder.core,
+        )
+
+        self.arrays.check()
+        if math.isnan(end):  # C raises nothing: so it says that tasks are left
+            raise SchedulingError(_describe_stuck(self.problem, state))
+        return float(end), state
 
 
-def _stuck(problem: Problem, state: State) -> str:
+def _describe_stuck(problem: Problem, state: State) -> str:
     """Return a text on tasks that never start, flows cut off, holders of slots."""
-    tasks = problem.job.tasks
-    steps = problem.links.steps
     tasks_left = np.flatnonzero(state.ended < problem.job.rounds)
-    names = ", ".join(tasks[task].name for task in tasks_left[:8])
-    text = f"nothing would ever start {names}"
+    names = ", ".join(problem.job.tasks[task].name for task in tasks_left[:8])
+    return "; ".join(
+        [
+            f"nothing would ever start {names}",
+            *_cut_flows(problem, state),
+            *_awaited_slots(problem, state),
+        ]
+    )
+
+
+def _cut_flows(problem: Problem, state: State) -> Iterator[str]:
+    """Yield a text for each link that is cut for good and that flows wait for."""
+    steps = problem.links.steps
     for port in steps.cut_for_good:
-        waiting = [
-            f"{problem.job.edge_names[e]} (iteration {state.delivered[e]})"
-            for e, hops in enumerate(problem.hops)
-            if port in hops and state.ready[e] > state.delivered[e]
-        ]
+        waiting = []
+        for edge, hops in enumerate(problem.hops):
+            if port in hops and state.ready[edge] > state.delivered[edge]:
+                name = problem.job.edge_names[edge]
+                waiting.append(f"{name} (iteration {state.delivered[edge]})")
+
         if waiting:
-            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
-            text += (
-                f"; {', '.join(waiting[:3])}{more} wait for "
+            rest = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            times, _ = steps.of(port)
+            yield (
+                f"{', '.join(waiting[:3])}{rest} wait for "
                 f"{problem.links[port].name}, which carries nothing from "
-                f"{steps.of(port)[0][-1]:g} s on: write for how long (events, for)"
+                f"{times[-1]:g} s on: write for how long (events, for)"
             )
+
+
+def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:
+    """Yield a text for each pool that tasks wait for, with those that hold its slots.
+
+    A task holds a slot while it goes on, and behind its end where another task gives
+    the slot back.
+    """
+    tasks = problem.job.tasks
     for pool in problem.pools:
-        takers = [tasks[j].name for j in state.queued if j in pool.takers]
-        holders = [
-            f"{tasks[j].name} (iteration {state.started[j] - 1})"
-            for j in pool.takers
-            if state.started[j] > state.ended[j]
-            or (state.started[j] > 0 and tasks[j].gives_back != pool.name)
-        ]
-        if takers:
-            machine = problem.cluster.machines[pool.machine].name
-            text += (
-                f"; {', '.join(takers)} wait for a slot of {pool.name} on {machine}, "
-                f"held by {', '.join(holders) or 'no task'}"
-            )
-    return text
+        takers = [tasks[task].name for task in state.queued if task in pool.takers]
+        if not takers:
+            continue
+        holders = []
+        for task in pool.takers:
+            is_on = state.started[task] > state.ended[task]
+            gives_back = tasks[task].gives_back == pool.name
+            if is_on or (state.started[task] > 0 and not gives_back):
+                iteration = state.started[task] - 1
+                holders.append(f"{tasks[task].name} (iteration {iteration})")
+
+        machine = problem.cluster.machines[pool.machine].name
+        yield (
+            f"{', '.join(takers)} wait for a slot of {pool.name} on {machine}, "
+            f"held by {', '.join(holders) or 'no task'}"
+        )
 
 
 # Measure the rounding in a makespan: the effect of the last digits of its input.
@@ -222,7 +278,7 @@ NUDGE = 1e-12
 NUDGES = 4
 
 
-def sensitivity(
+def rounding_effect(
     problem: Problem,
     realization: Realization,
     policy: str = "oes",
@@ -242,10 +298,14 @@ def sensitivity(
     before = makespan(problem, realization, policy, profile=profile)
     most = 0.0
     for _ in range(NUDGES):
-        nudges = (
-            values * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, values.shape))
-            for values in (realization.times, realization.volumes)
+        nudged = Realization(
+            _nudge(realization.times, rng),
+            _nudge(realization.volumes, rng),
         )
-        after = makespan(problem, Realization(*nudges), policy, profile=profile)
+        after = makespan(problem, nudged, policy, profile=profile)
         most = max(most, abs(after - before))
     return most
+
+
+def _nudge(values: Floats, rng: np.random.Generator) -> Floats:
+    return values * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, values.shape))

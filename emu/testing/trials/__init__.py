@@ -16,7 +16,22 @@ A run under faults ends with the results of one without, or with one error that 
 who is to blame. What a program computes takes no time and runs in the loop.
 """
 
-from emu.testing.trials.trial import PROMPT, Case, Faults, Trial, Trials, run_trial
+from emu.testing.trials.trial import (
+    PROMPT,
+    Case,
+    Faults,
+    Trial,
+    Trials,
+    run_trial,
+)
 from emu.testing.trials.wires import Damage
 
-__all__ = ["PROMPT", "Case", "Damage", "Faults", "Trial", "Trials", "run_trial"]
+__all__ = [
+    "PROMPT",
+    "Case",
+    "Damage",
+    "Faults",
+    "Trial",
+    "Trials",
+    "run_trial",
+]

@@ -93,12 +93,16 @@ class Case:
         scenario's. Its byte scale is in the programs already: change that where it is
         loaded.
         """
-        settings = replace(experiment.scenario.emulation.settings, **changes)
-        models = tuple(model.name for model in model_programs(experiment.scenario))
-        policy = experiment.choose_policy()
-        parts = experiment.problem, experiment.realization, policy, settings
-        section = experiment.scenario.checkpoint
-        return cls(*parts, hosts, models, section.every if section else 0)
+        scenario = experiment.scenario
+        return cls(
+            problem=experiment.problem,
+            expected=experiment.realization,
+            policy=experiment.choose_policy(),
+            settings=replace(scenario.emulation.settings, **changes),
+            hosts=hosts,
+            allow=tuple(model.name for model in model_programs(scenario)),
+            every=scenario.checkpoint.every if scenario.checkpoint else 0,
+        )
 
 
 @dataclass(frozen=True)
@@ -160,26 +164,30 @@ class Forks(Children):
     """Starts node processes in a world, in place of a fork server."""
 
     def __init__(
-        self, world: World, on_end: Callable[[str, int], None], _lost: object
+        self,
+        world: World,
+        on_end: Callable[[str, int], None],
+        _lost: object,
     ) -> None:
         super().__init__(world)
         self._on_end = on_end
 
     def kill(self, process: str) -> None:
         """Kill a process, where it is one of these."""
-        for one in self.all:
-            if one.name == process:
-                self._world.kill(one)
+        for child in self.all:
+            if child.name == process:
+                self._world.kill(child)
 
     async def start(self) -> None:
         """Do nothing: everything is imported."""
 
     async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:  # noqa: ARG002 -- as a fork server
         """Start a process per specification, which imports what it needs."""
-        runtime = importlib.import_module(RUNTIME.partition(":")[0])
-        around = runtime.Surroundings({}, _no_warm_up, _NoMetrics)
+        module, _, _ = RUNTIME.partition(":")
+        runtime = importlib.import_module(module)
+        surroundings = runtime.Surroundings({}, _no_warm_up, _NoMetrics)
         for spec in specs:
-            work = runtime.NodeProcess(spec, around).exit_status
+            work = runtime.NodeProcess(spec, surroundings).exit_status
             child = self._world.start(spec.process, work, on_end=self._on_end)
             self.all.append(child)
 
@@ -198,8 +206,8 @@ class _NoMetrics:
         return 0.0, 0
 
     def use(self) -> HostUse:
-        none = dict.fromkeys(("busy", "idle", "steal"), 0.0)
-        return HostUse(0.0, 0.0, 0.0, 0.0, none)
+        idle = dict.fromkeys(("busy", "idle", "steal"), 0.0)
+        return HostUse(0.0, 0.0, 0.0, 0.0, idle)
 
 
 class VirtualLauncher(Launcher):
@@ -215,7 +223,11 @@ class VirtualLauncher(Launcher):
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start an agent per host."""
         for name in self.hosts:
@@ -277,7 +289,9 @@ class _Log(PosixPath):
 
 
 def run_trial(
-    case: Case, faults: Faults | None = None, observer: Observer | None = None
+    case: Case,
+    faults: Faults | None = None,
+    observer: Observer | None = None,
 ) -> Trial:
     """Run a case once, under these faults; the same again is the same to the byte.
 
@@ -295,9 +309,11 @@ def run_trial(
             world.close()
             gc.collect(0)  # exceptions that were not retrieved complain now
             gc.enable()
+
     trial.complaints += world.complaints
     if "Traceback (most recent" in trial.log:
         trial.complaints.append(f"a traceback: {trial.log}")
+
     network = world.network
     trial.happened = network.happened
     trial.digest = network.digest
@@ -310,7 +326,11 @@ def run_trial(
 
 
 def _carry_out(
-    case: Case, world: World, trial: Trial, log: Path, observer: Observer | None
+    case: Case,
+    world: World,
+    trial: Trial,
+    log: Path,
+    observer: Observer | None,
 ) -> None:
     owners = tasks_with_state_of(case.problem.job)
     plan = CutPlan(owners, case.every, trial.cuts.append, case.start)
@@ -325,8 +345,15 @@ def _carry_out(
     )
 
     async def coordinate() -> int:
-        what = case.problem, case.policy, settings, case.expected
-        coordinator = Coordinator(*what, log=log, observer=observer)
+        coordinator = Coordinator(
+            case.problem,
+            case.policy,
+            settings,
+            case.expected,
+            log=log,
+            observer=observer,
+        )
+
         try:
             trial.run = await coordinator.run()
         except EmulatorError as error:
@@ -346,7 +373,7 @@ def _carry_out(
     try:
         world.loop.run_until_complete(watch())
     except (TimeoutError, Stuck) as error:
-        alive = [each.name for each in world.processes if each.code is None]
+        alive = [process.name for process in world.processes if process.code is None]
         trial.complaints.append(f"{', '.join(alive)} did not end: {error}")
     trial.complaints += [f"{COORDINATOR} left {task}" for task in first.left]
 
@@ -365,18 +392,20 @@ class Trials:
     def __post_init__(self) -> None:
         case = self.case
         self.undisturbed = run_trial(self.case)
-        wrong = [*self.undisturbed.complaints]
+
+        complaints = [*self.undisturbed.complaints]
         run = self.undisturbed.run
         if run is None:
-            wrong.append(f"it ended with {self.undisturbed.error!r}")
+            complaints.append(f"it ended with {self.undisturbed.error!r}")
         else:
             self.sound = run
             makespan = simulate(case.problem, case.expected, case.policy).makespan
-            apart = run.schedule.makespan - makespan
-            if abs(apart) > EXACT * max(1.0, makespan):
-                wrong.append(f"its makespan is {apart:g} s off the simulated one")
-        if wrong:
-            raise AssertionError(f"without any fault: {'; '.join(wrong)}")
+            error = run.schedule.makespan - makespan
+            if abs(error) > EXACT * max(1.0, makespan):
+                complaints.append(f"its makespan is {error:g} s off the simulated one")
+
+        if complaints:
+            raise AssertionError(f"without any fault: {'; '.join(complaints)}")
 
     def faults(self, seed: int) -> Faults:
         """Return the faults of a seed."""
@@ -390,12 +419,14 @@ class Trials:
                 name = draw.choice(sorted(trial.steps))
                 deaths[name] = draw.randint(1, trial.steps[name])
                 continue
-            wire = draw.choice([w for w, n in enumerate(trial.carried) if n])
+
+            used = [wire for wire, count in enumerate(trial.carried) if count]
+            wire = draw.choice(used)
             length = trial.carried[wire]
             # What frames and handshakes are made of is at the beginning.
             most = draw.choice((length, length, min(length, 400)))
-            late = draw.random() ** 3 * _LONGEST
-            damages[wire] = Damage(wire, draw.randrange(most), kind, late)
+            seconds = draw.random() ** 3 * _LONGEST
+            damages[wire] = Damage(wire, draw.randrange(most), kind, seconds)
         calm = draw.random() < 0.3
         return Faults(seed, calm, tuple(damages.values()), deaths)
 
@@ -415,12 +446,11 @@ class Trials:
             yield from self._differences(trial.run)
         elif trial.error is not None:
             names = self.culprits(trial)
-            if not any(
-                re.search(rf"\b{re.escape(n)}\b", str(trial.error)) for n in names
-            ):
+            any_name = "|".join(map(re.escape, names))
+            if not names or not re.search(rf"\b({any_name})\b", str(trial.error)):
                 yield f"none of {names} is named in: {trial.error}"
-            deaths = all(isinstance(fault, str) for fault in trial.happened)
-            if deaths and trial.noticed > PROMPT:
+            only_deaths = all(isinstance(fault, str) for fault in trial.happened)
+            if only_deaths and trial.noticed > PROMPT:
                 yield f"it took {trial.noticed:.1f} s: {trial.error}"
         elif COORDINATOR not in trial.happened:
             yield "neither a result nor an error"
@@ -433,21 +463,20 @@ class Trials:
                 names.add(fault)
             elif fault.wire // 2 < len(trial.ends):
                 names.update(trial.ends[fault.wire // 2])
-        tasks = self.case.problem.job.processes
-        of_jobs = self.case.problem.job.tasks
-        for name in [n for n in names if n in tasks]:
-            names.update(of_jobs[task].name for task in tasks[name])
+        job = self.case.problem.job
+        for process in names & job.processes.keys():
+            names.update(job.tasks[task].name for task in job.processes[process])
         return sorted(names - {COORDINATOR})
 
-    def _differences(self, mine: EmulatedRun) -> Iterator[str]:
+    def _differences(self, run: EmulatedRun) -> Iterator[str]:
         """Yield how a result differs from that without faults."""
-        theirs = self.sound
-        if mine.results.keys() != theirs.results.keys():
-            yield f"results of {sorted(mine.results)}, not {sorted(theirs.results)}"
+        sound = self.sound
+        if run.results.keys() != sound.results.keys():
+            yield f"results of {sorted(run.results)}, not {sorted(sound.results)}"
             return
-        for name, arrays in theirs.results.items():
+        for name, arrays in sound.results.items():
             for key, array in arrays.items():
-                if not np.array_equal(mine.results[name][key], array):
+                if not np.array_equal(run.results[name][key], array):
                     yield f"{key} of {name} differs"
-        if not np.array_equal(mine.realization.volumes, theirs.realization.volumes):
+        if not np.array_equal(run.realization.volumes, sound.realization.volumes):
             yield "volumes differ"

@@ -85,10 +85,10 @@ class Draws:
 class Wire:
     """Carries the bytes of one direction from a socket to its peer."""
 
-    def __init__(self, network: Network, number: int, to: VirtualSocket) -> None:
+    def __init__(self, network: Network, number: int, receiver: VirtualSocket) -> None:
         self._network = network
         self.number = number
-        self._to = to
+        self._receiver = receiver
         self._damage = network.damages.get(number)
         self._due = 0.0  # wall time at which the newest piece arrives
         self._waiting: deque[bytes] = deque()
@@ -99,56 +99,64 @@ class Wire:
     @property
     def room(self) -> int:
         """Bytes that may be sent now."""
-        return max(self._network.draws.room - self._held - len(self._to.came), 0)
+        unread = self._held + len(self._receiver.came)
+        return max(self._network.draws.room - unread, 0)
 
     def carry(self, data: bytes) -> None:
         """Take bytes, or the end of the stream if there are none."""
         damage = self._damage
         begin = self.carried
         self.carried += len(data)
+
         if damage is not None and damage.byte < self.carried:
             self._damage = None
             data = self._damage_bytes(damage, data, damage.byte - begin)
         elif damage is not None and damage.kind == "again":
             self._said += data
+
         while (size := self._network.draws.piece(len(data))) < len(data):
             self._pass_on(data[:size])
             data = data[size:]
         self._pass_on(data)
 
-    def _damage_bytes(self, damage: Damage, data: bytes, at: int) -> bytes:
-        self._network.happen(damage)
-        if damage.kind == "reset":
-            self._to.broken = self._to.peer.broken = True
-            self._network.touch(self._to, self._to.peer)
-        elif damage.kind == "truncate":
-            self._pass_on(data[:at])
-            self._to.peer.broken = True
-            self._network.touch(self._to.peer)
-            return b""
-        elif damage.kind == "corrupt":
-            byte = data[at] ^ (1 << damage.byte % 8)
-            return data[:at] + bytes([byte]) + data[at + 1 :]
-        elif damage.kind == "delay":
-            self._due = self._network.now + damage.seconds
-        else:
-            self._network.repeat(self._to.address, bytes(self._said) + data[:at])
+    def _damage_bytes(self, damage: Damage, data: bytes, place: int) -> bytes:
+        """Do a damage at a place of ``data``; return what the wire carries of it."""
+        network = self._network
+        receiver = self._receiver
+        network.happen(damage)
+        match damage.kind:
+            case "reset":
+                receiver.broken = True
+                receiver.peer.broken = True
+                network.touch(receiver, receiver.peer)
+            case "truncate":
+                self._pass_on(data[:place])
+                receiver.peer.broken = True
+                network.touch(receiver.peer)
+                return b""
+            case "corrupt":
+                byte = data[place] ^ (1 << damage.byte % 8)
+                return data[:place] + bytes([byte]) + data[place + 1 :]
+            case "delay":
+                self._due = network.now + damage.seconds
+            case "again":
+                network.repeat(receiver.address, bytes(self._said) + data[:place])
         return data
 
     def _pass_on(self, data: bytes) -> None:
         network = self._network
         self._due = max(self._due, network.now + network.draws.delay())
         if self._due <= network.now and not self._waiting:
-            self._to.on_bytes(data, self.number)
+            self._receiver.on_bytes(data, self.number)
             return
         self._waiting.append(data)
         self._held += len(data)
-        network.at(self._due, self._arrive)
+        network.call_at(self._due, self._arrive)
 
     def _arrive(self) -> None:
         data = self._waiting.popleft()
         self._held -= len(data)
-        self._to.on_bytes(data, self.number)
+        self._receiver.on_bytes(data, self.number)
 
 
 class VirtualSocket:
@@ -170,7 +178,9 @@ class VirtualSocket:
         self.address: Address = ("127.0.0.1", 0)
         self.came = bytearray()
         self.queue: deque[VirtualSocket] | None = None  # of one that listens
-        self.connected = self.ended = self.broken = False
+        self.connected = False
+        self.ended = False
+        self.broken = False
 
     # What the selector asks.
 
@@ -268,6 +278,7 @@ class VirtualSocket:
             if self.ended:
                 return 0
             raise BlockingIOError
+
         count = self._network.draws.piece(min(len(view), len(self.came)))
         view[:count] = self.came[:count]
         del self.came[:count]
@@ -288,11 +299,12 @@ class VirtualSocket:
         """Let go; the peer sees an end, or a reset if something was not read."""
         if self._fd < 0:
             return
-        listening = self.address[1] if self.queue is not None else 0
-        self._network.forget(self._fd, listening)
+        _, port = self.address
+        self._network.forget(self._fd, 0 if self.queue is None else port)
         self._fd = -1
-        for never in self.queue or ():
-            never.close()
+        for unaccepted in self.queue or ():
+            unaccepted.close()
+
         if self.connected and self.came:
             self.peer.broken = True
             self._network.touch(self.peer)
@@ -309,15 +321,18 @@ class Owner(Protocol):
 class Network:
     """All sockets of a world, and what is on its way between them.
 
-    ``damages``: of wires, each once; ``at``: calls back at a wall time.
+    ``damages``: of wires, each once; ``call_at``: calls back at a wall time.
     """
 
     def __init__(
-        self, draws: Draws, damages: Iterable[Damage], at: Callable[..., object]
+        self,
+        draws: Draws,
+        damages: Iterable[Damage],
+        call_at: Callable[..., object],
     ) -> None:
         self.now = EPOCH
         self.draws = draws
-        self.at = at
+        self.call_at = call_at
         self.damages = {damage.wire: damage for damage in damages}
         self.happened: list[Damage | str] = []
         """Damages that came about, and names of processes that died."""
@@ -368,34 +383,38 @@ class Network:
     def listen(self, address: tuple[Any, ...], owner: Owner | None) -> VirtualSocket:
         """Return a socket that listens at an address, any port where that is 0."""
         sock = VirtualSocket(self, owner)
-        there = self._listening.get(address[1])
-        if there is not None and there.queue is not None:
+        host, port = address
+        holder = self._listening.get(port)
+        if holder is not None and holder.queue is not None:
             raise _error(errno.EADDRINUSE)
         self._ports += 1
-        sock.bind((address[0], address[1] or self._ports))
+        port = port or self._ports
+        sock.bind((host, port))
         sock.listen()
-        self._listening[sock.address[1]] = sock
+        self._listening[port] = sock
         return sock
 
     def connect(self, sock: VirtualSocket, address: Address) -> None:
         """Connect a socket to who listens at an address."""
-        there = self._listening.get(address[1])
-        if there is None or there.queue is None:
+        _, port = address
+        listener = self._listening.get(port)
+        if listener is None or listener.queue is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
         self._ports += 1
         sock.address = sock.address[0], self._ports
-        peer = VirtualSocket(self, there.owner)
-        peer.address = there.address
-        for mine, other in ((sock, peer), (peer, sock)):
-            mine.peer = other
-            mine.connected = True
-            mine.wire = Wire(self, len(self.wires), other)
-            self.wires.append(mine.wire)
-        owners = (sock.owner, there.owner)
-        one, two = (owner.name if owner else "a stranger" for owner in owners)
-        self.ends.append((one, two))
-        there.queue.append(peer)
-        self.touch(there)
+        peer = VirtualSocket(self, listener.owner)
+        peer.address = listener.address
+        self._join(sock, peer)
+        self._join(peer, sock)
+        self.ends.append((_name_of(sock.owner), _name_of(listener.owner)))
+        listener.queue.append(peer)
+        self.touch(listener)
+
+    def _join(self, sender: VirtualSocket, receiver: VirtualSocket) -> None:
+        sender.peer = receiver
+        sender.connected = True
+        sender.wire = Wire(self, len(self.wires), receiver)
+        self.wires.append(sender.wire)
 
     def repeat(self, address: Address, data: bytes) -> None:
         """Say something to an address as a stranger, and leave."""
@@ -405,6 +424,10 @@ class Network:
             with contextlib.suppress(OSError):
                 sock.connect(address)
                 sock.send(data)
-            self.at(self.now + 1.0, sock.close)
+            self.call_at(self.now + 1.0, sock.close)
 
-        self.at(self.now, speak)
+        self.call_at(self.now, speak)
+
+
+def _name_of(owner: Owner | None) -> str:
+    return owner.name if owner else "a stranger"

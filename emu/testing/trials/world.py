@@ -99,7 +99,8 @@ class _Selector:
         return self.register(fd, events, data)
 
     def _set(self, fd: int, events: int, data: Any) -> selectors.SelectorKey:
-        key = self._keys[fd] = selectors.SelectorKey(fd, fd, events, data)
+        key = selectors.SelectorKey(fd, fd, events, data)
+        self._keys[fd] = key
         self.hot[fd] = None
         return key
 
@@ -114,12 +115,16 @@ class _Selector:
             sock = self._world.network.sockets.get(fd)
             mask = 0
             if key is not None and sock is not None:
-                mask = selectors.EVENT_READ * sock.readable
-                mask = key.events & (mask | selectors.EVENT_WRITE * sock.writable)
+                if sock.readable:
+                    mask |= selectors.EVENT_READ
+                if sock.writable:
+                    mask |= selectors.EVENT_WRITE
+                mask &= key.events
             if mask:
                 ready.append((key, mask))
             else:
                 del self.hot[fd]
+
         self._world.pass_time(0.0 if ready else timeout)
         self._world.network.draws.order(ready)
         return ready
@@ -201,19 +206,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @override
     async def create_server(  # type: ignore[override]  # any arguments
-        self, factory: Any, *where: Any, **how: Any
+        self, factory: Any, *address: Any, **options: Any
     ) -> Any:
-        if where:
-            how["sock"] = self._world.network.listen(where, _PROCESS.get())
-        return await super().create_server(factory, **how)
+        if address:
+            listener = self._world.network.listen(address, _PROCESS.get())
+            options["sock"] = listener
+        return await super().create_server(factory, **options)
 
     @override
     async def create_connection(  # type: ignore[override]  # any arguments
-        self, factory: Any, *where: Any
+        self, factory: Any, *address: Any
     ) -> Any:
         sock = cast("socket.socket", self._world.open_socket())
         try:
-            await self.sock_connect(sock, where)
+            await self.sock_connect(sock, address)
         except OSError:
             sock.close()
             raise
@@ -318,7 +324,7 @@ class World:
         )
 
     def _create_memory(self) -> tuple[int, str]:
-        fd = create_memory()[0]
+        fd, _ = create_memory()
         path = f"/proc/virtual/{len(self._memory)}"
         self._memory[path] = os.dup(fd)
         self._opened.append(fd)
@@ -365,12 +371,12 @@ class World:
         self.processes.append(process)
         task = self.loop.create_task(self._live(process, work), context=process.context)
 
-        def over(_: asyncio.Task[int]) -> None:
+        def end(_: asyncio.Task[int]) -> None:
             if process.code is None:
                 is_failure = task.cancelled() or task.exception()
-                self._over(process, 1 if is_failure else task.result())
+                self._end(process, 1 if is_failure else task.result())
 
-        task.add_done_callback(over, context=_THE_WORLD)
+        task.add_done_callback(end, context=_THE_WORLD)
         process.tasks.pop(task)  # it ends the others
         self._lives.append(task)
         parent = process.parent
@@ -388,7 +394,9 @@ class World:
         return process
 
     async def _live(
-        self, process: VirtualProcess, work: Callable[[], Coroutine[Any, Any, int]]
+        self,
+        process: VirtualProcess,
+        work: Callable[[], Coroutine[Any, Any, int]],
     ) -> int:
         try:
             return await work()
@@ -404,32 +412,38 @@ class World:
         if process.code is None:
             process.dead = True
             self.loop.drop(process)
-            self._over(process, KILLED)
+            self._end(process, KILLED)
             for child in self.processes:
                 if child.parent is process:
                     self.kill(child)
 
-    def _over(self, process: VirtualProcess, code: int) -> None:
+    def _end(self, process: VirtualProcess, code: int) -> None:
         process.code = code
-        for sock in [s for s in self.network.sockets.values() if s.owner is process]:
-            sock.close()
+        for sock in list(self.network.sockets.values()):
+            if sock.owner is process:
+                sock.close()
         process.ended.set()
 
     # The end.
 
     def _complain(
-        self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+        self,
+        _loop: asyncio.AbstractEventLoop,
+        context: dict[str, Any],
     ) -> None:
         if self.buried:
             return
-        what = context.get("exception") or context.get("task") or context.get("future")
-        self.complaints.append(f"{context['message']}: {what!r}")
+        culprit = None
+        for key in ("exception", "task", "future"):
+            culprit = culprit or context.get(key)
+        self.complaints.append(f"{context['message']}: {culprit!r}")
 
     def close(self) -> None:
         """End everything; complain of what is left over."""
-        self.complaints += [f"a timer is left: {one}" for one in self.loop.timers()]
-        owners = (sock.owner for sock in self.network.sockets.values())
+        self.complaints += [f"a timer is left: {timer}" for timer in self.loop.timers()]
+        owners = [sock.owner for sock in self.network.sockets.values()]
         self.complaints += [f"a socket of {o.name} is left" for o in owners if o]
+
         rest = [task for task in self._lives if not task.done()]
         for process in self.processes:
             process.dead = False
@@ -445,10 +459,11 @@ class World:
                 self.loop.abort_all()
                 self.loop.run_until_complete(asyncio.sleep(0))
         self.loop.close()
-        ours = {os.fstat(fd).st_ino for fd in self._memory.values()}
+
+        inodes = {os.fstat(fd).st_ino for fd in self._memory.values()}
         for fd in self._opened:  # the number may be another file's by now
             with contextlib.suppress(OSError):
-                if os.fstat(fd).st_ino in ours:
+                if os.fstat(fd).st_ino in inodes:
                     os.close(fd)
         for fd in self._memory.values():
             os.close(fd)

@@ -18,9 +18,10 @@ from emu.prediction.analysis.throughput import (
     machine_cost,
     pace,
     seeds_per_iteration,
+    speed_of,
 )
 from emu.prediction.simulation import simulate
-from emu.problem import Epoch, Problem, Realization
+from emu.problem import Epoch, Job, Problem, Realization, Task
 from emu.report.explanation_tables import pace_line
 from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of
@@ -44,6 +45,17 @@ def test_the_golden_example() -> None:
     assert found.samples_per_second == 50 / seconds
     assert found.busy == pytest.approx(9 / 38)
     assert next(iter(found.critical_path)) == "transfer"
+
+
+def test_a_pipeline_without_two_full_cycles_counts_its_mini_batches() -> None:
+    """Three cycles of a pipeline that is one behind are two mini-batches."""
+    tasks = (Task("w", "worker"), Task("ps", "server", behind=1))
+    job = Job(tasks, (), 3)
+    ends = np.array([[1.0, 2.0, 9.0], [0.0, 4.0, 12.0]])
+
+    speed = speed_of(job, ends, 12.0, Epoch(1, 50))
+    assert speed.iteration_seconds == 6.0
+    assert speed.samples_per_second == pytest.approx(50 / 6.0)
 
 
 def test_a_job_without_batches_has_no_samples() -> None:

@@ -22,9 +22,9 @@ from emu.trust.rate_rules import (
     is_needed,
     note_coflows,
     oes,
-    own,
     rank_of,
     remaining_paths,
+    rounds_of,
     time_in_queue,
 )
 
@@ -76,7 +76,9 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             or _a_quota_is_looked_at(problem, out, now)
         ):
             pass
-        if len(out.task_end) == sum(own(problem, j) for j in range(len(job.tasks))):
+        if len(out.task_end) == sum(
+            rounds_of(problem, j) for j in range(len(job.tasks))
+        ):
             break
         flows, capacity = list(active.values()), list_capacities(problem, now)
         crossed = {link for flow in flows for link in flow.hops}
@@ -225,7 +227,9 @@ def _something_is_sent(
 
 def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
     job = problem.job
-    iterations = ((j, n) for j in range(len(job.tasks)) for n in range(own(problem, j)))
+    iterations = (
+        (j, n) for j in range(len(job.tasks)) for n in range(rounds_of(problem, j))
+    )
     landed = {f for f, at in landings(out).items() if at <= now * (1 + 1e-12)}
     for j, n in iterations:
         if (j, n) in out.task_start or (j, n) in out.came:

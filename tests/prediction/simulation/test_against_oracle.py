@@ -15,7 +15,7 @@ from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.scheduling.compiled_problem import Layout, job_arrays
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import expectation
-from emu.prediction.simulation import makespan, sensitivity, simulate
+from emu.prediction.simulation import makespan, rounding_effect, simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -53,7 +53,7 @@ def assert_equal(problem: Problem, realization: Realization, policy: str) -> Non
         alike = np.isclose(found, wanted, rtol=1e-9, atol=1e-9, equal_nan=True).all()
         # Some problems carry last digits on: seed 3888 without ties, with capacities
         # that change, under weighted_maxmin to 1.8e-9, and its own by 6.6e-9.
-        moved = 1e-9 if alike else sensitivity(problem, realization, policy)
+        moved = 1e-9 if alike else rounding_effect(problem, realization, policy)
         np.testing.assert_allclose(
             found, wanted, rtol=1e-9, atol=moved, err_msg=f"{name} under {policy}"
         )

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from emu.cli.predict_commands import NOTABLE
 from emu.prediction.placement import place
-from emu.prediction.simulation import makespan, sensitivity
+from emu.prediction.simulation import makespan, rounding_effect
 from emu.problem import (
     Cluster,
     Edge,
@@ -33,13 +33,13 @@ def test_a_chain_moves_by_no_more_than_its_digits() -> None:
     problem = Problem(cluster, job, Placement((0, 1)))
     run = Realization(np.ones((2, 3)), np.full((1, 3), 20.0))
 
-    assert 0.0 < sensitivity(problem, run) <= 2e-12 * makespan(problem, run)
+    assert 0.0 < rounding_effect(problem, run) <= 2e-12 * makespan(problem, run)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_it_is_the_same_every_time(seed: int) -> None:
     problem, run = random_problem(np.random.default_rng(seed), ties=True)
-    assert sensitivity(problem, run) == sensitivity(problem, run)
+    assert rounding_effect(problem, run) == rounding_effect(problem, run)
 
 
 def test_a_shorter_makespan_counts_as_much_as_a_longer_one() -> None:
@@ -51,7 +51,7 @@ def test_a_shorter_makespan_counts_as_much_as_a_longer_one() -> None:
     drawn = np.random.default_rng(0).uniform(-1.0, 1.0, 4)
     assert -drawn.min() > drawn.max()
 
-    found = sensitivity(problem, run)
+    found = rounding_effect(problem, run)
     assert found == pytest.approx(8e-12 * -drawn.min(), rel=1e-3)
 
 
@@ -64,12 +64,15 @@ def test_thousands_of_tied_flows_turn_a_last_digit_into_a_share(workers: int) ->
     problem = Problem(cluster, job, place("round_robin", job, cluster).placement)
     tasks, edges = len(job.tasks), len(job.edges)
     run = Realization(np.full((tasks, 30), 0.01), np.full((edges, 30), 1e7))
-    moved, length = sensitivity(problem, run, "fifo"), makespan(problem, run, "fifo")
+    moved, length = (
+        rounding_effect(problem, run, "fifo"),
+        makespan(problem, run, "fifo"),
+    )
     share = moved / length
 
     assert edges * job.iterations > 10_000
     assert 1e-4 < share < 0.05
-    assert sensitivity(problem, run, "oes") < 1e-9 * makespan(problem, run, "oes")
+    assert rounding_effect(problem, run, "oes") < 1e-9 * makespan(problem, run, "oes")
     assert share > NOTABLE
     said = {}
     for apart in (moved / 2, moved * 2):

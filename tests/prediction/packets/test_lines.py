@@ -1,0 +1,44 @@
+"""The input of ns-3's program: what scales, and what stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from emu.prediction.packets import Control, Shares, _lines
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+
+
+def test_times_grow_and_rates_shrink_with_the_time_scale() -> None:
+    """Packets of twice the bytes, four times as slow: 20 B/s out are 10, 40 in 20."""
+    slow = {"latency_in": 0.5, "latency_out": 0.5}
+    machines = (Machine("m0", 40.0, 20.0, **slow), Machine("m1", 10.0, 10.0))
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, 1),), 2)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    realization = Realization(np.array([[1.0, 2.0]] * 2), np.array([[5.0, 7.0]]))
+    scaled = Realization(4 * realization.times, 2 * realization.volumes)
+    lines = [
+        *_lines(
+            problem, scaled, Shares.FAIR, Control.CUBIC, byte_scale=2.0, time_scale=4.0
+        )
+    ]
+
+    assert lines[2:4] == ["10.0 20.0 2.0", "5.0 5.0 0.0"]
+    assert lines[6:8] == ["0 -1 -1 2 4.0 8.0", "1 -1 -1 2 4.0 8.0"]
+    # One flow is sent: nothing serves the second iteration's. Half a second is two.
+    assert lines[-1] == "0 1 1 2.0 1 10"
+    local = replace(problem, placement=Placement((0, 0)))
+    *_, last = _lines(
+        local, scaled, Shares.FAIR, Control.CUBIC, byte_scale=2.0, time_scale=4.0
+    )
+    assert last == "0 1 1 0.0 1 0"
