@@ -9,7 +9,7 @@ all in every step. One look alone may be luck, so that a target counts as reache
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -18,44 +18,47 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data import BatchPlan, open_for
 from emu.problem import Epoch
+from emu.training.layers import Settings
 
 #: Looks in a row that hold a target which counts as reached.
 HELD = 3
 
 
-def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
+def trains_whole_graph(settings: Settings) -> bool:
     """Return True where a job of ``Job.settings`` has no mini-batches."""
     return "batch_size" not in settings
 
 
-def count_seeds(
-    settings: Mapping[str, Any], train: int, steps: int
-) -> NDArray[np.int64]:
+def count_seeds(settings: Settings, train: int, steps: int) -> NDArray[np.int64]:
     """Return the seeds seen after every step, int64, shape (steps,).
 
     ``settings``, ``train``: ``Job.settings``; number of training vertices. Raises
     ValueError as `BatchPlan`, or when a sampler would have no training vertex.
     """
     numbers = np.arange(1, steps + 1)
+
     if trains_whole_graph(settings):
         return numbers * train
     return BatchPlan.from_settings(settings).seeds_after(train, numbers)
 
 
-def epoch_of(settings: Mapping[str, Any]) -> Epoch | None:
+def epoch_of(settings: Settings) -> Epoch | None:
     """Return the epoch of a job of ``Job.settings``; None without mini-batches.
 
     Where the data set is not there, as beside a profile, every batch counts in full.
     """
     if "workers" not in settings or trains_whole_graph(settings):
         return None
+
     plan = BatchPlan.from_settings(settings)
     try:
         train = open_for(settings).train_count
     except DataError:
         return Epoch(1, plan.samplers * plan.batch_size)
+
     steps = plan.steps_per_epoch(train)
-    return Epoch(steps, int(plan.seeds_after(train, np.array([steps]))[0]))
+    seeds = plan.seeds_after(train, np.array([steps]))
+    return Epoch(steps, int(seeds[0]))
 
 
 def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
@@ -64,7 +67,8 @@ def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
     ``seen``: seeds after every step, as of `count_seeds`; ``spacing``: seeds from one
     look to the next; a step that sees more has one look.
     """
-    return np.flatnonzero(np.diff(seen // spacing, prepend=0)) + 1
+    multiples = seen // spacing
+    return np.flatnonzero(np.diff(multiples, prepend=0)) + 1
 
 
 def hold(accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -110,4 +114,5 @@ class Progress(NamedTuple):
 
     def reach(self, split: str, target: float) -> int | None:
         """Return the look at which a target is reached, or None; see `reach`."""
-        return reach(self.accuracy[split][: self.spaced], target)
+        evenly_spaced = self.accuracy[split][: self.spaced]
+        return reach(evenly_spaced, target)
