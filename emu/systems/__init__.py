@@ -22,3 +22,5 @@ Edit: TypeAlias = dict[str, Any]
 Keys: TypeAlias = dict[str, Any]
 #: What every program of a job gets, ``Job.settings``; msgpack-able.
 Settings: TypeAlias = dict[str, Any]
+#: The same, to read.
+JobSettings: TypeAlias = Mapping[str, Any]

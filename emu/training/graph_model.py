@@ -21,9 +21,9 @@ from emu.training.layers import (
     LAYERS,
     Array,
     Block,
+    JobSettings,
     LayerTensors,
     MiniBatch,
-    Settings,
     Tensor,
     add_gradients,
     as_tensor,
@@ -37,7 +37,7 @@ _FIRST_WEIGHTS = 5  # stream of the job's seed
 class GraphModel(LayerTensors):
     """Layers of one kind with ReLU between them; see `model_shapes`."""
 
-    def __init__(self, settings: Settings, dataset: Dataset) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         super().__init__(settings, dataset)
         self._layer = LAYERS[settings["model"].get("kind", "sage")]
         self._width = dataset.feature_length
@@ -93,7 +93,7 @@ class GraphModel(LayerTensors):
 
 
 def parameter_shapes(
-    settings: Settings, dataset: Dataset
+    settings: JobSettings, dataset: Dataset
 ) -> dict[str, tuple[int, ...]]:
     """Return name -> shape of the tensors of a job's model, in their flat order."""
     model = settings["model"]
@@ -126,7 +126,7 @@ def split_parts(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
 
 
 def initial_parameters(
-    settings: Settings, dataset: Dataset
+    settings: JobSettings, dataset: Dataset
 ) -> NDArray[np.floating[Any]]:
     """Return the first parameters of a job, flat, in the job's precision.
 
@@ -151,7 +151,7 @@ def initial_parameters(
     return flat
 
 
-def build_model(settings: Settings, dataset: Dataset) -> GraphModel | OwnModel:
+def build_model(settings: JobSettings, dataset: Dataset) -> GraphModel | OwnModel:
     """Return the model of a job, a program's or one of emu's.
 
     Raises DataError as `OwnModel`.

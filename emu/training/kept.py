@@ -29,7 +29,7 @@ from emu.graph_data.prepared import (
 from emu.graph_data.sources import source_of
 from emu.host.files import cache_home
 from emu.names import file_part
-from emu.training.layers import Settings
+from emu.training.layers import JobSettings
 from emu.training.looks import HELD, Progress, reach
 
 _WEIGHTS = (
@@ -42,7 +42,7 @@ MOST_KEPT = 1024
 _ENDING = "-accuracy"
 
 
-def weight_settings(settings: Settings, *, opens: bool) -> dict[str, Any]:
+def weight_settings(settings: JobSettings, *, opens: bool) -> dict[str, Any]:
     """Return those of ``Job.settings`` that decide the weights of a training.
 
     Parts of the graph do with ``epoch: local`` alone, but none ``opens`` without.
@@ -92,7 +92,7 @@ class Extent:
         )
 
 
-def train_once(causes: Settings, train: Callable[[], Progress]) -> Progress:
+def train_once(causes: JobSettings, train: Callable[[], Progress]) -> Progress:
     """Return a training, from disk where it is kept.
 
     ``causes``: JSON of all that decides it, ``dataset`` of ``Job.settings`` among it;
@@ -104,7 +104,7 @@ def train_once(causes: Settings, train: Callable[[], Progress]) -> Progress:
 
 
 def train_until(
-    causes: Settings, extent: Extent, train: Callable[[], Progress]
+    causes: JobSettings, extent: Extent, train: Callable[[], Progress]
 ) -> Progress:
     """Return a training as far as an extent goes, from disk where as much is kept.
 
@@ -123,7 +123,7 @@ def train_until(
     return extent.cut(progress) or progress
 
 
-def _stem(causes: Settings) -> str:
+def _stem(causes: JobSettings) -> str:
     dataset = {**causes["dataset"]}
     name = dataset["name"]
     fingerprint = source_of(dataset).fingerprint

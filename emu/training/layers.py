@@ -28,8 +28,8 @@ Tensor: TypeAlias = Any
 Array: TypeAlias = NDArray[Any]
 #: Ends of the edges of a block: positions of their sources, of their destinations.
 EdgeEnds: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32]]
-#: Those of a job, ``Job.settings``.
-Settings: TypeAlias = Mapping[str, Any]
+#: ``Job.settings``, to read.
+JobSettings: TypeAlias = Mapping[str, Any]
 
 NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 
@@ -232,7 +232,7 @@ class LayerTensors:
     machine's cores belong to dozens of processes, and one thread sums in one order.
     """
 
-    def __init__(self, settings: Settings, dataset: Dataset) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         import torch
 
         torch.set_num_threads(1)

@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data import BatchPlan, open_for
 from emu.problem import Epoch
-from emu.training.layers import Settings
+from emu.training.layers import JobSettings
 
 #: Looks in a row that hold a target which counts as reached.
 HELD = 3
 
 
-def trains_whole_graph(settings: Settings) -> bool:
+def trains_whole_graph(settings: JobSettings) -> bool:
     """Return True where a job of ``Job.settings`` has no mini-batches."""
     return "batch_size" not in settings
 
 
-def count_seeds(settings: Settings, train: int, steps: int) -> NDArray[np.int64]:
+def count_seeds(settings: JobSettings, train: int, steps: int) -> NDArray[np.int64]:
     """Return the seeds seen after every step, int64, shape (steps,).
 
     ``settings``, ``train``: ``Job.settings``; number of training vertices. Raises
@@ -42,7 +42,7 @@ def count_seeds(settings: Settings, train: int, steps: int) -> NDArray[np.int64]
     return BatchPlan.from_settings(settings).seeds_after(train, numbers)
 
 
-def epoch_of(settings: Settings) -> Epoch | None:
+def epoch_of(settings: JobSettings) -> Epoch | None:
     """Return the epoch of a job of ``Job.settings``; None without mini-batches.
 
     Where the data set is not there, as beside a profile, every batch counts in full.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 from typing_extensions import override
 
-from emu.training.layers import Array, Settings
+from emu.training.layers import Array, JobSettings
 
 
 def _forms(arrays: Mapping[str, Array]) -> dict[str, tuple[object, object]]:
@@ -99,7 +99,7 @@ class Adam(Optimizer):
         self._parameters -= rate * first / (scale + epsilon)
 
 
-def make_optimizer(settings: Settings, parameters: Array) -> Optimizer:
+def make_optimizer(settings: JobSettings, parameters: Array) -> Optimizer:
     """Return the optimiser of ``Job.settings`` for a shard.
 
     Raises ValueError when its name is neither adam nor sgd.

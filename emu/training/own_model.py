@@ -37,8 +37,8 @@ from emu.host.stream_key import stream_key
 from emu.names import printable
 from emu.training.layers import (
     Array,
+    JobSettings,
     MiniBatch,
-    Settings,
     Tensor,
     add_gradients,
     as_tensor,
@@ -112,7 +112,7 @@ class OwnModel:
     every method raises it when the program fails or returns another shape.
     """
 
-    def __init__(self, settings: Settings, dataset: Dataset) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         import torch
 
         torch.set_num_threads(1)
@@ -280,7 +280,7 @@ def _dgl() -> Any:
         return None
 
 
-def _build_module(model: Settings, offered: Mapping[str, Any]) -> Any:
+def _build_module(model: JobSettings, offered: Mapping[str, Any]) -> Any:
     """Return the module of a program, built with its arguments and what it takes."""
     import torch
 
@@ -343,7 +343,7 @@ _SEEDS = 32  # of the mini-batch that faults are looked for on
 _TIMED = 3  # mini-batches whose median time counts
 _ENOUGH = 4.0  # seconds after which no further one is measured
 
-#: Settings of a job that the figures depend on.
+#: JobSettings of a job that the figures depend on.
 _KEYS = ("dataset", "fanouts", "batch_size", "samplers_per_worker", "precision")
 _MODEL_KEYS = ("program", "source", "args", "layers")
 
@@ -363,7 +363,7 @@ class ModelFigures:
 _known: dict[str, ModelFigures] = {}
 
 
-def try_out(settings: Settings) -> ModelFigures:
+def try_out(settings: JobSettings) -> ModelFigures:
     """Build the model of a program, look for faults, and measure it.
 
     Takes seconds the first time; the figures are kept while the process lives, so that
@@ -384,7 +384,7 @@ def try_out(settings: Settings) -> ModelFigures:
     return _known[key]
 
 
-def _measure(settings: Settings, dataset: Dataset) -> ModelFigures:
+def _measure(settings: JobSettings, dataset: Dataset) -> ModelFigures:
     from torch.utils.flop_counter import FlopCounterMode
 
     plan = BatchPlan.from_settings(settings)
@@ -414,7 +414,7 @@ def _measure(settings: Settings, dataset: Dataset) -> ModelFigures:
     )
 
 
-def _check(settings: Settings, dataset: Dataset) -> None:
+def _check(settings: JobSettings, dataset: Dataset) -> None:
     program = settings["model"]["program"]
     first = OwnModel(settings, dataset)
     second = OwnModel(settings, dataset)
@@ -448,7 +448,7 @@ def _check(settings: Settings, dataset: Dataset) -> None:
         )
 
 
-def _small_batch(settings: Settings, dataset: Dataset) -> MiniBatch:
+def _small_batch(settings: JobSettings, dataset: Dataset) -> MiniBatch:
     """Return a mini-batch of some seeds, one of them without a neighbour if any is.
 
     An accuracy is of the whole graph, so that a model must bear such a vertex.

@@ -24,7 +24,7 @@ from emu.training.graph_model import (
     initial_parameters,
     parameter_shapes,
 )
-from emu.training.layers import Array, Block, MiniBatch, Settings, Tensor, as_tensor
+from emu.training.layers import Array, Block, JobSettings, MiniBatch, Tensor, as_tensor
 from emu.training.looks import trains_whole_graph
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel
@@ -49,7 +49,7 @@ def _edge_weights(norm: str, source: Array, destination: Array, count: int) -> A
 class WholeGraphModel:
     """A model of ``Job.settings`` with the matrix of its graph."""
 
-    def __init__(self, settings: Settings, dataset: Dataset) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         import torch
 
         torch.set_num_threads(1)
@@ -138,7 +138,7 @@ def attend(
 
 
 def _train_whole_graph(
-    settings: Settings, epochs: int, watch: Watch
+    settings: JobSettings, epochs: int, watch: Watch
 ) -> tuple[Array, list[float]]:
     """Train as `reference_training`, with a step per epoch on the mean loss."""
     import torch
@@ -172,7 +172,7 @@ def _train_whole_graph(
 
 
 def reference_training(
-    settings: Settings,
+    settings: JobSettings,
     iterations: int,
     missed: int = 0,
     watch: Watch = lambda *_: None,
@@ -223,7 +223,7 @@ def reference_training(
 
 
 def evaluate(
-    settings: Settings,
+    settings: JobSettings,
     parameters: Array,
     dataset: Dataset | None = None,
     whole: WholeGraphModel | None = None,
@@ -252,7 +252,7 @@ def _grade(dataset: Dataset, classes: NDArray[np.int64]) -> dict[str, float]:
 
 
 def predict(
-    settings: Settings,
+    settings: JobSettings,
     dataset: Dataset,
     parameters: Array,
     whole: WholeGraphModel | None = None,

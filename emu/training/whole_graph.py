@@ -18,8 +18,8 @@ from typing_extensions import override
 from emu.graph_data import Adjacency, Dataset, Part
 from emu.training.layers import (
     Array,
+    JobSettings,
     LayerTensors,
-    Settings,
     Tensor,
     as_tensor,
     linear,
@@ -124,7 +124,7 @@ class PartModel(LayerTensors):
     layer.
     """
 
-    def __init__(self, settings: Settings, dataset: Dataset, *parts: Part) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset, *parts: Part) -> None:
         import torch
 
         super().__init__(settings, dataset)
