@@ -22,9 +22,10 @@ from emu.systems.dorylus.deaths import (
     LATE,
     UnansweredLambda,
     draw_attempts,
+    relaunches,
     timeouts,
 )
-from emu.systems.dorylus.remarks import read_lines, relaunches
+from emu.systems.dorylus.remarks import read_lines
 from emu.systems.dorylus.sections import DyingLambdasSection
 from emu.trust.audit import audit
 
