@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from emu.problem import Realization
 from emu.problem.workloads import SampleCounts, model_shapes
 from emu.problem.workloads.all_reduce import NamedEdge, part_elements
+from emu.systems import JobSettings, Times
 from emu.systems.p3.builder import P3Builder
 
 #: Kinds of task whose stated time is that of an even share of the columns.
@@ -43,7 +44,7 @@ class SplitModel:
 
 
 def split_model(
-    model: Mapping[str, Any], feature_length: int, classes: int, itemsize: int
+    model: JobSettings, feature_length: int, classes: int, itemsize: int
 ) -> SplitModel:
     """Return the sizes of a model of ``Job.settings``."""
     kind = model.get("kind", "sage")
@@ -65,7 +66,7 @@ def split_model(
 
 def p3_realization(
     builder: P3Builder,
-    times: Mapping[str, float],
+    times: Times,
     counts: Sequence[Sequence[SampleCounts]],
     model: SplitModel,
 ) -> Realization:
@@ -89,7 +90,7 @@ def p3_realization(
     for row, edge in zip(volumes, edges, strict=True):
         first = behind[edge.source]
         row[first : first + builder.batches] = sizes.of_edge(edge)
-    return Realization(seconds, volumes)
+    return Realization(times=seconds, volumes=volumes)
 
 
 @dataclass(frozen=True)
