@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -63,8 +64,10 @@ class BuildContext:
     @property
     def devices(self) -> dict[str, str]:
         """Machine -> its device, of those that state one."""
-        machines = {} if self.stated is None else self.stated.by_name
-        return {n: one.device for n, one in machines.items() if one.device is not None}
+        if self.stated is None:
+            return {}
+        rows = self.stated.by_name.items()
+        return {name: row.device for name, row in rows if row.device is not None}
 
 
 class KindTimesSection(Section):
@@ -226,7 +229,7 @@ class JobSection(Section):
 
         Raises ScenarioError where it does not fit; DataError as `device_memory`.
         """
-        if not any(RESOURCE in one.resources for one in cluster.machines):
+        if not any(RESOURCE in machine.resources for machine in cluster.machines):
             return job
         parts = self.device_memory(job, context)
         return demand_devices(job, cluster, parts, context.byte_scale)
@@ -259,11 +262,11 @@ class JobSection(Section):
         ones, of which ``Task.slowness`` is a multiple.
         """
         devices = context.devices
-        of_tasks = [
-            self.rates_of(task, devices.get(task.pinned or "", DEFAULT_DEVICE))
-            for task in job.tasks
-        ]
-        return self.count_operations(job, context, volumes).seconds(of_tasks)
+        rates = []
+        for task in job.tasks:
+            device = devices.get(task.pinned or "", DEFAULT_DEVICE)
+            rates.append(self.rates_of(task, device))
+        return self.count_operations(job, context, volumes).seconds(rates)
 
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return how many edges the job on these machines has at the least.
@@ -277,40 +280,50 @@ class JobSection(Section):
         """Yield the key that makes more edges or flows than `MOST_EDGES` allow."""
         edges = self.least_edges(machines)
         steps = self.iterations or getattr(self, "epochs", None) or 1
-        key = "machines"
-        fits = 0
+        flows = edges * steps
+        if edges > limit(MOST_EDGES):
+            key, size, fits = self._largest_key(machines)
+            trail = "cluster" if key == "machines" else "job"
+            advice = f"write {fits:,} or fewer" if fits else "write fewer"
+            problem = (
+                f"found {size:,}, which make {edges:,} edges or more, at most "
+                f"{MOST_EDGES:,} are built: {advice}"
+            )
+            yield (trail, key), problem
+        elif flows > limit(MOST_FLOWS):
+            key = "epochs" if getattr(self, "epochs", None) else "iterations"
+            problem = (
+                f"found {steps:,}, with {edges:,} edges or more {flows:,} "
+                f"flows, at most {MOST_FLOWS:,} are simulated: write "
+                f"{MOST_FLOWS // edges:,} or fewer"
+            )
+            yield ("job", key), problem
+
+    def _largest_key(self, machines: Sequence[str]) -> tuple[str, int, int]:
+        """Return the key that makes too many edges, its value, and one that fits.
+
+        That is the largest of those by which alone the job can be made small enough:
+        that of the others is seldom the slip. 0 where none can.
+        """
         most = limit(MOST_EDGES)
 
-        def is_too_much(size: int) -> bool:
+        def is_too_much(key: str, size: int) -> bool:
             if key == "machines":
                 return self.least_edges(machines[:size]) > most
             job = self.model_copy(update={key: size})
             return job.least_edges(machines) > most
 
-        if edges > most:
-            values = {key: getattr(self, key) for key in self.grows_with}
-            sizes = {key: size for key, size in values.items() if isinstance(size, int)}
-            sizes["machines"] = len(machines)
-            # The largest first: that of the others is seldom the slip.
-            for key in sorted(sizes, key=lambda key: -sizes[key]):
-                below = range(1, sizes[key])
-                if fits := bisect.bisect_left(below, True, key=is_too_much):
-                    break
-            trail = "cluster" if key == "machines" else "job"
-            advice = f"write {fits:,} or fewer" if fits else "write fewer"
-            problem = (
-                f"found {sizes[key]:,}, which make {edges:,} edges or more, at most "
-                f"{MOST_EDGES:,} are built: {advice}"
-            )
-            yield (trail, key), problem
-        elif edges * steps > limit(MOST_FLOWS):
-            key = "epochs" if getattr(self, "epochs", None) else "iterations"
-            problem = (
-                f"found {steps:,}, with {edges:,} edges or more {edges * steps:,} "
-                f"flows, at most {MOST_FLOWS:,} are simulated: write "
-                f"{MOST_FLOWS // edges:,} or fewer"
-            )
-            yield ("job", key), problem
+        values = {key: getattr(self, key) for key in self.grows_with}
+        sizes = {key: size for key, size in values.items() if isinstance(size, int)}
+        sizes["machines"] = len(machines)
+        key = "machines"
+        fits = 0
+        for key in sorted(sizes, key=lambda key: -sizes[key]):
+            exceeds = partial(is_too_much, key)
+            fits = bisect.bisect_left(range(1, sizes[key]), True, key=exceeds)
+            if fits:
+                break
+        return key, sizes[key], fits
 
     @property
     def movable_on(self) -> tuple[str, ...] | None:
@@ -359,8 +372,10 @@ class JobSection(Section):
 
     def demands_at(self, task: Task) -> Trail:
         """Return where the demands of a task of the job are written."""
-        keys = [at for at, _ in self.list_demands() if at[-1] == task.kind]
-        return keys[0] if keys else ("job", "demands")
+        for trail, _ in self.list_demands():
+            if trail[-1] == task.kind:
+                return trail
+        return ("job", "demands")
 
     def list_pins(self) -> Iterator[tuple[Trail, str, str]]:
         """Yield (where, task, machine that the task must stand on)."""
@@ -368,7 +383,8 @@ class JobSection(Section):
 
     def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
         """Yield (where, task or kind of task, device -> seconds) of what differs."""
-        if isinstance(times := getattr(self, "times", None), KindTimesSection):
+        times = getattr(self, "times", None)
+        if isinstance(times, KindTimesSection):
             yield from times.device_times()
 
     @property
@@ -443,13 +459,15 @@ class JobSection(Section):
     def device_problems(self, cluster: ClusterSection) -> Problems:
         """Yield devices with times that no machine has, and what would be right."""
         devices = sorted({m.device for m in cluster.machines if m.device})
-        rates = self.operation_rates
-        differing = () if rates is None else rates.device_rates()
-        for trail, _, times in (*self.device_times(), *differing):
+        stated = [*self.device_times()]
+        if self.operation_rates is not None:
+            stated += self.operation_rates.device_rates()
+        for trail, _, times in stated:
             for device in times:
                 if device != DEFAULT_DEVICE and device not in devices:
-                    none = "no machine has a device"
-                    hint = nearest(device, devices) if devices else none
+                    hint = "no machine has a device"
+                    if devices:
+                        hint = nearest(device, devices)
                     yield (*trail, device), f"no machine has device {device!r}, {hint}"
 
 
@@ -480,27 +498,25 @@ def with_slowness(
     takes over its speed. Other stated times are those of its device.
     """
     machines = cluster.by_name
-    slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
+    slower = {name: 1 / row.speed for name, row in machines.items() if row.speed != 1}
+    factors: dict[str, dict[str, float]] = {}
     if profiled or section.goes_by_speed:
         factors = dict.fromkeys([task.name for task in job.tasks], slower)
     else:
-        factors = {
-            of: {
-                name: times[m.device] / times[DEFAULT_DEVICE]
-                for name, m in machines.items()
-                if m.device is not None and m.device in times
+        for _, name, times in section.device_times():
+            factors[name] = {
+                machine: times[row.device] / times[DEFAULT_DEVICE]
+                for machine, row in machines.items()
+                if row.device is not None and row.device in times
             }
-            for _, of, times in section.device_times()
-        }
-    by_kind = not profiled and section.trains
     if not profiled and section.measures_worker:
         factors["worker"] = slower
     if not any(factors.values()):
         return job
-    tasks = (
-        replace(task, slowness=factor)
-        if (factor := factors.get(task.kind if by_kind else task.name))
-        else task
-        for task in job.tasks
-    )
+
+    has_kinds = not profiled and section.trains
+    tasks = []
+    for task in job.tasks:
+        factor = factors.get(task.kind if has_kinds else task.name)
+        tasks.append(replace(task, slowness=factor) if factor else task)
     return replace(job, tasks=tuple(tasks))

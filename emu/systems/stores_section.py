@@ -106,7 +106,7 @@ class StoresSection(CachedSection):
         elif self.stores == "auto" and roomy:
             names = roomy
         job = self.model_copy()
-        job._pool = (*names,)  # noqa: SLF001 - its own class
+        job._pool = tuple(names)  # noqa: SLF001 - its own class
         return job
 
     def with_stores(self, names: Sequence[str], memory: float | None) -> Self:
@@ -115,7 +115,7 @@ class StoresSection(CachedSection):
         if memory is not None:
             store = store.model_copy(update={"memory": memory})
         demands = self.demands.model_copy(update={"graph_store": store})
-        return self.model_copy(update={"stores": (*names,), "demands": demands})
+        return self.model_copy(update={"stores": tuple(names), "demands": demands})
 
     @override
     def on_machines(self, names: Sequence[str], count: int) -> Self | None:
@@ -125,8 +125,9 @@ class StoresSection(CachedSection):
         on each of ``count`` machines, and fewer need more each.
         """
         if isinstance(self.stores, int):
-            is_such = len(names) == self.stores
-            return self.with_stores(names, None) if is_such else None
+            if len(names) != self.stores:
+                return None
+            return self.with_stores(names, None)
         if self.stores != "auto":
             return None
         return self.with_stores(names, self.memory_of_each(names, count))
@@ -134,7 +135,9 @@ class StoresSection(CachedSection):
     def memory_of_each(self, names: Sequence[str], count: int) -> float | None:
         """Return the memory of stores on these machines, stated of one of ``count``."""
         memory = self._store.memory
-        return None if memory is None else math.ceil(memory * count / len(names))
+        if memory is None:
+            return None
+        return math.ceil(memory * count / len(names))
 
     @override
     def machine_keys(self) -> Edit:

@@ -7,6 +7,7 @@ it. Times of what is done to a mini-batch are in proportion to its seeds.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -88,19 +89,23 @@ class CommonJob:
         They are rounded to what the samplers of a worker can share evenly.
         """
         samplers = self.same.get("samplers_per_worker", 1)
-        each = self.workers * self.batch_size / (workers * samplers)
-        batch = samplers * max(1, round(each))
+        sampler_batch = self.workers * self.batch_size / (workers * samplers)
+        batch = samplers * max(1, round(sampler_batch))
         factors = {
             "graph_store": self.stores / stores,
             "parameter_server": 1.0,
             "all_reduce": 1.0,
         }
-        times = {
-            kind: scale_time(time, factors.get(kind, batch / self.batch_size))
-            for kind, time in self.times.items()
-        }
+        times = {}
+        for kind, time in self.times.items():
+            factor = factors.get(kind, batch / self.batch_size)
+            times[kind] = scale_time(time, factor)
         return replace(
-            self, workers=workers, batch_size=batch, stores=stores, times=times
+            self,
+            workers=workers,
+            batch_size=batch,
+            stores=stores,
+            times=times,
         )
 
     def phases(self) -> dict[str, Time]:
@@ -115,15 +120,14 @@ class CommonJob:
             first = self.first_layer
             rest = 1 - self.first_layer
             parts = (first, rest, 2 * rest, first)
-            times = {
-                phase: scale_time(self.times["worker"], part / sum(parts))
-                for phase, part in zip(PHASES, parts, strict=True)
-            }
-        beside = {PHASES[0]: self.times.get("graph_store", 0.0), PHASES[-1]: self.step}
-        return times | {
-            kind: add_times(times[kind], beside[kind])
-            for kind in times.keys() & beside.keys()
-        }
+            for phase, part in zip(PHASES, parts, strict=True):
+                times[phase] = scale_time(self.times["worker"], part / sum(parts))
+
+        collecting = self.times.get("graph_store", 0.0)
+        for phase, time in ((PHASES[0], collecting), (PHASES[-1], self.step)):
+            if phase in times:
+                times[phase] = add_times(times[phase], time)
+        return times
 
     def times_of(self, *kinds: str) -> dict[str, Time]:
         """Return the times that are known of some kinds of task."""
@@ -135,9 +139,9 @@ def scale_time(time: Time, factor: float) -> Time:
     return combine(lambda seconds: seconds * factor, time)
 
 
-def add_times(one: Time, other: Time) -> Time:
+def add_times(*times: Time) -> Time:
     """Return the sum of two times, device by device."""
-    return combine(lambda a, b: a + b, one, other)
+    return combine(operator.add, *times)
 
 
 @dataclass(frozen=True)
@@ -160,16 +164,16 @@ def read_replicas(
 ) -> Keys:
     """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
-    of_stores: Keys = {"cache": {}, "owners": {}}
-    if isinstance(job, StoresSection):
-        of_stores = {"cache": job.cache_keys, "owners": job.store_keys}
     demands = {kind: amounts.amounts() for kind, amounts in job.demands}
+    keys: Keys = {"cache": {}, "owners": {}}
+    if isinstance(job, StoresSection):
+        keys = {"cache": job.cache_keys, "owners": job.store_keys}
     return {
+        **keys,
         "workers": len(ranks),
         "machines": ranks,
         "stores": len(job.owners(cluster.names)),
         "by_hops": by_hops,
-        **of_stores,
         "demands": {**demands, "replica": demands["worker"]},
         "step": 0.0,
     }
@@ -187,26 +191,29 @@ def roomy_machines(
     Of more, those on which a worker takes the least time, then with the fastest NIC.
     One that states no gpu has none where others do.
     """
-    needed = {"gpu": 1.0, **needed} if cluster.has_gpus else needed
+    if cluster.has_gpus:
+        needed = {"gpu": 1.0, **needed}
     time = job.times.by_kind().get("worker", 0.0)
     if job.rates is not None:  # workers multiply most
         time = job.rates.multiply
-    built = {machine.name: machine for machine in cluster.build().machines}
-    numbers = {name: number for number, name in enumerate(cluster.names)}
-    candidates = []
-    for name in cluster.roomy(needed):
-        if name in among:
-            device = cluster.by_name[name].device or DEFAULT_DEVICE
-            nic = -built[name].bandwidth_in
-            candidates.append((time_on(time, device), nic, numbers[name], name))
+
+    positions = {name: position for position, name in enumerate(cluster.names)}
+    machines = {machine.name: machine for machine in cluster.build().machines}
+
+    def badness(name: str) -> tuple[float, float, int]:
+        device = cluster.by_name[name].device or DEFAULT_DEVICE
+        bandwidth = machines[name].bandwidth_in
+        return time_on(time, device), -bandwidth, positions[name]
+
+    candidates = [name for name in cluster.roomy(needed) if name in among]
     if not candidates:
         raise ScenarioError(
             "no machine has room for a worker with its samplers, which are one process "
             "in data_parallel and p3: state smaller demands",
             key="job.demands",
         )
-    names = sorted(candidates)[:workers]
-    return tuple(name for *_, name in sorted(names, key=lambda one: one[2]))
+    best = sorted(candidates, key=badness)[:workers]
+    return tuple(sorted(best, key=positions.__getitem__))
 
 
 def machines_key(common: CommonJob) -> Keys:
@@ -238,21 +245,27 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
     """
     refuse_stores(common, system)
     model = common.same["model"]
-    rates = common.same.get("rates")
-    if (kind := model.get("kind", "sage")) not in kinds:
+    kind = model.get("kind", "sage")
+    if kind not in kinds:
         problem = f"trains {' or '.join(kinds)} on the whole graph, not {kind}"
         raise ScenarioError(problem, key="job.model.kind")
-    if rates is None:
+    if common.same.get("rates") is None:
         problem = (
             "times of mini-batches say nothing of the whole graph: write job.rates in "
             "place of job.times, emu profile --rates measures them"
         )
         raise ScenarioError(problem, key="job.times")
-    norm = {"norm": "mean"} if kind == "gcn" else {}
-    shape = {key: model[key] for key in ("hidden", "layers") if key in model}
+
+    written = {"kind": kind}
+    for key in ("hidden", "layers"):
+        if key in model:
+            written[key] = model[key]
+    if kind == "gcn":
+        written["norm"] = "mean"
+    written["activation"] = "relu"
     return {
         **{key: common.same[key] for key in _WHOLE_KEYS if key in common.same},
-        "model": {"kind": kind, **shape, **norm, "activation": "relu"},
+        "model": written,
         "epochs": common.epochs,
         "machines": [*(common.stated or common.everywhere)],
     }
@@ -260,19 +273,18 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
 
 def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) -> Keys:
     """Return the keys that all systems have, as a scenario states them."""
-    demands = {
-        "worker" if kind == "replica" else kind: {
-            name: SIZE.exact(amount) if name in SIZES else amount
-            for name, amount in common.demands.get(kind, {}).items()
-        }
-        for kind in demanding
-    }
-    return {
-        **common.same,
-        "batch_size": common.batch_size,
-        "demands": {kind: amounts for kind, amounts in demands.items() if amounts},
-        **({} if "rates" in common.same else {"times": _text(times)}),
-    }
+    demands = {}
+    for kind in demanding:
+        amounts = {}
+        for name, amount in common.demands.get(kind, {}).items():
+            amounts[name] = SIZE.exact(amount) if name in SIZES else amount
+        if amounts:
+            demands["worker" if kind == "replica" else kind] = amounts
+
+    keys = {**common.same, "batch_size": common.batch_size, "demands": demands}
+    if "rates" not in common.same:
+        keys["times"] = _text(times)
+    return keys
 
 
 def _text(time: Time | Mapping[str, Time]) -> Any:
