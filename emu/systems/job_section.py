@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from emu.host.limits import limit
@@ -26,7 +24,7 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
-from emu.systems import Edit, Problems, Times
+from emu.systems import Edit, Floats, Names, Problems, Scale, Times
 from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
@@ -43,7 +41,7 @@ TRANSLATED = "emu compare FILE --systems NAME --write DIR translates a file"
 class BuildContext:
     """Values that a job takes from the other sections of its scenario."""
 
-    machines: tuple[str, ...]
+    machines: Names
     """Names of those of the cluster."""
     window: int | None
     """Credit window K, None for unlimited."""
@@ -148,13 +146,13 @@ class JobSection(Section):
     foreign: ClassVar[dict[str, str]] = {}
     """Keys of other systems that a user may expect here -> why there are none."""
 
-    grows_with: ClassVar[tuple[str, ...]] = ()
+    grows_with: ClassVar[Names] = ()
     """Keys that `least_edges` grows with, whole numbers."""
 
     if TYPE_CHECKING:  # else its keys would stand before those of the systems
         system: str
         times: Any  # a section; a word in jobs of the user's own
-        machines: tuple[str, ...] | None  # where some of them may be stated
+        machines: Names | None  # where some of them may be stated
 
         @property
         def iterations(self) -> int | None: ...  # noqa: D102
@@ -171,11 +169,11 @@ class JobSection(Section):
         """Rates of operations that stand in place of times."""
         return getattr(self, "rates", None)
 
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def ranks(self, machines: Sequence[str]) -> Names:
         """Return the machines that take part, out of those of the cluster."""
         return tuple(machines) if self.machines is None else self.machines
 
-    def owners(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def owners(self, machines: Sequence[str]) -> Names:
         """Return the machines that own a part of the data, in the parts' order."""
         return self.ranks(machines)
 
@@ -184,7 +182,7 @@ class JobSection(Section):
         """Number of machines that `on_machines` takes; None for any."""
         return None
 
-    def choice_pool(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def choice_pool(self, machines: Sequence[str]) -> Names:
         """Return the machines of which `on_machines` takes some."""
         return tuple(machines)
 
@@ -243,7 +241,7 @@ class JobSection(Section):
             yield ("job", "rates"), problem
 
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+        self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
         """Return the operations of every task, from real bytes of (edge, iteration)."""
         raise NotImplementedError
@@ -253,9 +251,7 @@ class JobSection(Section):
         assert self.operation_rates is not None  # noqa: S101 - for mypy
         return self.operation_rates.on(device)
 
-    def rate_tasks(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def rate_tasks(self, job: Job, context: BuildContext, volumes: Floats) -> Floats:
         """Return seconds of (task, iteration) by the stated rates.
 
         A task that is pinned has the rates of its machine's device, others the default
@@ -326,7 +322,7 @@ class JobSection(Section):
         return key, sizes[key], fits
 
     @property
-    def movable_on(self) -> tuple[str, ...] | None:
+    def movable_on(self) -> Names | None:
         """Machines that tasks which can move may stand on; None for all."""
         return None
 
@@ -362,7 +358,7 @@ class JobSection(Section):
         """Yield the keys of ``times`` that have to be stated, and are not."""
         yield from ()
 
-    def keys_of_kinds(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
+    def keys_of_kinds(self, kinds: AbstractSet[str]) -> Names:
         """Return the keys of ``times`` that the CPU times of these kinds give."""
         return tuple(key for key in type(self.times).model_fields if key in kinds)
 
@@ -422,7 +418,7 @@ class JobSection(Section):
         return False
 
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales the times of wanted tasks, and whom it covers.
 
@@ -432,7 +428,7 @@ class JobSection(Section):
         return {}, set()
 
     def scale_links(
-        self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
+        self, cluster: ClusterSection, links: set[str], scale: Scale
     ) -> tuple[Edit, set[str]]:
         """Return an edit that scales links of `with_machines`, and those it covers.
 
@@ -440,11 +436,11 @@ class JobSection(Section):
         """
         return {}, set()
 
-    def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
+    def scale_latencies(self, scale: Scale) -> Edit:
         """Return an edit that scales the latencies of links of `with_machines`."""
         return {}
 
-    def scale_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
+    def scale_volumes(self, rows: list[int], scale: Scale) -> Edit:
         """Return an edit that scales the volumes of edges; empty where none can."""
         return {}
 

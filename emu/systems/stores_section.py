@@ -16,7 +16,7 @@ from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources
-from emu.systems import Edit, Keys, Problems
+from emu.systems import Edit, Keys, Names, Problems
 from emu.systems.cache_section import CachedSection
 from emu.systems.job_section import name_problems
 from emu.units import SIZE
@@ -48,7 +48,7 @@ class StoresSection(CachedSection):
     With ``auto`` best chooses the number, too, of all. By default each that takes part
     has one."""
 
-    _pool: tuple[str, ...] = PrivateAttr(default=())
+    _pool: Names = PrivateAttr(default=())
     """Machines of which some are chosen, those with room for a store first."""
 
     @property
@@ -69,7 +69,7 @@ class StoresSection(CachedSection):
         return self.model_dump(mode="json", exclude_none=True, include={"stores"})
 
     @override
-    def owners(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def owners(self, machines: Sequence[str]) -> Names:
         if isinstance(self.stores, tuple):
             return self.stores
         if isinstance(self.stores, int):
@@ -77,7 +77,7 @@ class StoresSection(CachedSection):
             return tuple(name for name in machines if name in first)
         return self.ranks(machines)
 
-    def candidates(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def candidates(self, machines: Sequence[str]) -> Names:
         """Return the machines on which stores may stand."""
         return tuple(machines) if self.machines is None else self.machines
 
@@ -87,7 +87,7 @@ class StoresSection(CachedSection):
         return self.stores if isinstance(self.stores, int) else None
 
     @override
-    def choice_pool(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def choice_pool(self, machines: Sequence[str]) -> Names:
         return self._pool or self.candidates(machines)
 
     @override

@@ -20,7 +20,7 @@ from emu.errors import EmulatorError
 from emu.names import printable
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
-from emu.systems import JobSettings
+from emu.systems import Floats, JobSettings
 from emu.systems.setup import WEIGHTS, Transfer
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from emu.trust.violation import Finding
 
     Array = NDArray[Any]
-    Seconds = NDArray[np.float64]
+    Seconds = Floats
     Guard = Callable[[Evidence], Iterable[Finding]]
     #: Task -> name -> what its program left at the end of the run.
     Results = Mapping[str, Mapping[str, Array]]
@@ -245,7 +245,7 @@ def updates_missed(job: Job) -> int:
     return _system(job.settings).updates_missed(job.settings)
 
 
-def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
+def state_bytes(job: Job) -> dict[str, Floats]:
     """Return the real bytes of what every task of a cut has before each iteration.
 
     Of every vector: parameters, two moments with Adam, the number of steps, and

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -20,9 +19,17 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import default_time, write_times
 from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
-from emu.problem.workloads.model_shapes import parameter_count
 from emu.problem.workloads.operations import Operations, count_layer
-from emu.systems import Edit, JobSettings, Keys, Problems, Settings, Times
+from emu.systems import (
+    Edit,
+    Floats,
+    JobSettings,
+    Keys,
+    Problems,
+    Scale,
+    Settings,
+    Times,
+)
 from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.job import CARRIES, DgclBuilder, dgcl_job, dgcl_realization
@@ -30,7 +37,7 @@ from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, PlanError, plan_of
 from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
-from emu.systems.training_section import number_bytes
+from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
 from emu.systems.whole_graph_section import layer_time
 from emu.units import format_duration
@@ -107,7 +114,7 @@ class DgclJobSection(DgclKeys):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
     ) -> tuple[Edit, set[str]]:
         if self.rates is not None:
             return {}, set()
@@ -246,7 +253,6 @@ class DgclJobSection(DgclKeys):
     ) -> Realization:
         settings = self.settings(replace(context, cluster=cluster))
         dataset = open_for(job.settings)
-        length = dataset.feature_length
         times = {
             "gather": self.times.gather,
             "scatter": self.times.scatter,
@@ -260,8 +266,8 @@ class DgclJobSection(DgclKeys):
         realization = dgcl_realization(
             self.builder(context, settings),
             times={**measured, **times},
-            widths=(length, *self._hidden_widths),
-            parameters=parameter_count(job.settings["model"], length, dataset.classes),
+            widths=self.widths(dataset)[:-1],
+            parameters=count_parameters(job.settings, dataset),
             itemsize=number_bytes(job.settings) / context.byte_scale,
             work=replica_work(job.settings),
         )
@@ -271,10 +277,6 @@ class DgclJobSection(DgclKeys):
         seconds = self.rate_tasks(job, context, volumes)
         return replace(realization, times=seconds)
 
-    @property
-    def _hidden_widths(self) -> list[int]:
-        return [self.model.hidden] * (self.model.layers - 1)
-
     @override
     def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
         """Return that of every device, under its first layer: DGCL has all rows there.
@@ -283,10 +285,8 @@ class DgclJobSection(DgclKeys):
         """
         settings = job.settings
         dataset, graphs = open_layers(settings)
-        length = dataset.feature_length
-        hidden = self._hidden_widths
-        widths = [*hidden, dataset.classes]
-        parameters = parameter_count(settings["model"], length, dataset.classes)
+        length, *widths = self.widths(dataset)
+        parameters = count_parameters(settings, dataset)
         weights = weight_bytes(settings, parameters, steps=True)
         itemsize = number_bytes(settings)
 
@@ -296,7 +296,7 @@ class DgclJobSection(DgclKeys):
             numbers = 0
             for part, width in zip(parts, widths, strict=True):
                 numbers += 2 * len(part.local) * width
-            for part, width in zip(parts[1:], hidden, strict=True):
+            for part, width in zip(parts[1:], widths[:-1], strict=True):
                 numbers += 2 * len(part.remote) * width
             features = len(parts[0].vertices) * length
             memory[f"d{rank}.layer1"] = {
@@ -308,7 +308,7 @@ class DgclJobSection(DgclKeys):
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+        self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
         itemsize = number_bytes(job.settings)
         operations = Operations(job)
@@ -326,9 +326,8 @@ class DgclJobSection(DgclKeys):
 
     def _count_layers(self, job: Job, operations: Operations) -> None:
         dataset, graphs = open_layers(job.settings)
-        model = job.settings["model"]
-        length = dataset.feature_length
-        widths = [length, *self._hidden_widths, dataset.classes]
+        kind = job.settings["model"]["kind"]
+        widths = self.widths(dataset)
         for position, task in enumerate(job.tasks):
             name = task.kind.rstrip("0123456789")
             if name not in {"layer", "gradient"}:
@@ -338,7 +337,7 @@ class DgclJobSection(DgclKeys):
             part = graphs[number - 1].part(task.settings["rank"])
             inputs, outputs = widths[number - 1 : number + 1]
             layer = count_layer(
-                model["kind"],
+                kind,
                 (inputs, outputs),
                 int(part.forward.indptr[-1]),
                 len(part.vertices),
@@ -349,7 +348,7 @@ class DgclJobSection(DgclKeys):
             if name == "gradient" or number == self.model.layers:
                 operations.add(position, layer.backward(first=number == 1))
             if task.kind == "layer1":
-                parameters = parameter_count(model, length, dataset.classes)
+                parameters = count_parameters(job.settings, dataset)
                 operations.add(position, {"step": parameters})
 
 
@@ -440,7 +439,7 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
     return float(np.mean(seconds))
 
 
-def _time_alone(schedule: Schedule, sizes: NDArray[np.float64], policy: str) -> float:
+def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
     """Return the seconds of a gather that nobody else's work or bytes delay."""
     problem = schedule.problem
     cluster = replace(problem.cluster, changes=(), speed_changes=())
@@ -449,7 +448,7 @@ def _time_alone(schedule: Schedule, sizes: NDArray[np.float64], policy: str) -> 
     return makespan(replace(problem, cluster=cluster, job=job), flows, policy)
 
 
-def _bytes_of(schedule: Schedule, kind: str, layer: int) -> NDArray[np.float64]:
+def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
     """Return the bytes of a gather by edge and iteration, 0 of all other flows."""
     job = schedule.problem.job
     belongs = []

@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job, Schedule
+from emu.systems import Floats
 from emu.systems.dorylus.steps import TENSORS
 
 if TYPE_CHECKING:
     from emu.systems.dorylus.sections import DyingLambdasSection
-
-Array: TypeAlias = NDArray[np.float64]
 
 #: Ends of a lambda, by epoch in ``Task.settings["ends"]``; idle where none is launched.
 IDLE = "idle"
@@ -104,7 +103,7 @@ def first_attempts(job: Job) -> list[int]:
     ]
 
 
-def timeouts(dying: DyingLambdasSection, work: Array) -> Array:
+def timeouts(dying: DyingLambdasSection, work: Floats) -> Floats:
     """Return how long a server waits for an answer, shape (epochs, servers, steps).
 
     It is ``ratio`` times the smoothed time of that step on that server, in epochs that
@@ -125,8 +124,8 @@ def timeouts(dying: DyingLambdasSection, work: Array) -> Array:
 def end_early(
     dying: DyingLambdasSection,
     job: Job,
-    seconds: Array,
-    usual: Array,
+    seconds: Floats,
+    usual: Floats,
     shape: tuple[int, int],
 ) -> None:
     """Let lambdas do the part of their work that they do, and servers wait for it.
@@ -175,7 +174,7 @@ def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
     return np.array([end in fates for end in ends])
 
 
-def function_times(schedule: Schedule) -> tuple[Array, Array]:
+def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
     """Return the seconds of every lambda that answers, and of every other one.
 
     From the end of its launch to its answer, to its death, or to when its server has

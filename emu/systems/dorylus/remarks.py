@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Schedule
+from emu.systems import Floats
 from emu.systems.dorylus.deaths import relaunches
 from emu.units import format_duration
 
@@ -84,7 +85,7 @@ def live_versions(schedule: Schedule) -> int:
     passes that use it have their weights: S + 2 or fewer with one parameter server.
     """
     job = schedule.problem.job
-    use_ends: dict[int, NDArray[np.float64]] = {}  # of updates: by version, from -1
+    use_ends: dict[int, Floats] = {}  # of updates: by version, from -1
     for position, edge in enumerate(job.edges):
         sender = job.tasks[edge.source].kind
         reader = job.tasks[edge.destination].kind
@@ -110,10 +111,10 @@ def live_versions(schedule: Schedule) -> int:
     return most
 
 
-def _use_ends(schedule: Schedule, apply: int) -> NDArray[np.float64]:
+def _use_ends(schedule: Schedule, apply: int) -> Floats:
     """Return when the weights of every epoch's apply were needed no more."""
     job = schedule.problem.job
-    ends: NDArray[np.float64] = schedule.task_end[apply]
+    ends: Floats = schedule.task_end[apply]
     for edge in job.out_edges(apply):
         reader = job.edges[edge].destination
         kind = job.tasks[reader].kind

@@ -8,7 +8,7 @@ graph, and every value is a function of the epochs that the log of reads names. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial, wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -38,6 +38,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Array: TypeAlias = "NDArray[np.floating[Any]]"
+
+
+class Place(NamedTuple):
+    """One layer of an interval in an epoch."""
+
+    layer: int
+    interval: int
+    epoch: int
+
+    @property
+    def below(self) -> Place:
+        """The layer before it."""
+        return self._replace(layer=self.layer - 1)
+
+    @property
+    def above(self) -> Place:
+        """The layer after it."""
+        return self._replace(layer=self.layer + 1)
 
 
 class ReadLog:
@@ -73,45 +91,45 @@ class ReadLog:
     def _source(self, edge: int) -> int:
         return self._job.edges[edge].source
 
-    def weights(self, layer: int, interval: int, epoch: int) -> int:
+    def weights(self, place: Place) -> int:
         """Return the epoch of the weights of a forward pass, -1 for the first."""
-        first = f"av{layer}_{interval}"
+        first = f"av{place.layer}_{place.interval}"
         if self._streams:
             first += ".first"
         for edge in self._in_edges[self._job.index(first)]:
             if self._job.tasks[self._source(edge)].kind == "weight_update":
-                return self._epoch(edge, epoch)
+                return self._epoch(edge, place.epoch)
         raise ValueError(f"{first} reads no weights")
 
-    def rows(self, gather: str, interval: int, epoch: int) -> Iterator[tuple[int, int]]:
-        """Yield (interval, epoch) of the rows that a gather sums, none of epoch -1."""
-        reader = self._entry[gather, interval]
-        epochs = {interval: epoch}
+    def rows(self, step: str, place: Place) -> Iterator[Place]:
+        """Yield the places of the rows that a step has read, none of epoch -1."""
+        reader = self._entry[step, place.interval]
+        epochs = {place.interval: place.epoch}
         for edge in self._in_edges[reader]:
             source = self._source(edge)
             task = self._job.tasks[source]
-            read = self._epoch(edge, epoch)
+            epoch = self._epoch(edge, place.epoch)
             if task.kind.startswith("scatter") and source != reader:
-                epochs[task.settings["interval"]] = read
-            elif task.kind == "ghosts" and read >= 0:
+                epochs[task.settings["interval"]] = epoch
+            elif task.kind == "ghosts" and epoch >= 0:
                 for scatter_edge in self._in_edges[source]:
                     scatter = self._job.tasks[self._source(scatter_edge)]
-                    number = scatter.settings["interval"]
-                    if number != interval:
-                        epochs[number] = self._epoch(scatter_edge, read)
-        for number, read in epochs.items():
-            if read >= 0:
-                yield number, read
+                    interval = scatter.settings["interval"]
+                    if interval != place.interval:
+                        epochs[interval] = self._epoch(scatter_edge, epoch)
+        for interval, epoch in epochs.items():
+            if epoch >= 0:
+                yield Place(place.layer, interval, epoch)
 
 
 def _once(compute: Callable[..., T]) -> Callable[..., T]:
     """Return a method of a replay that computes every value once; `after` forgets."""
 
     @wraps(compute)
-    def find(replay: Replay, *place: int, **options: bool) -> T:
-        key = (compute.__name__, *place, *options.values())
+    def find(replay: Replay, place: Place | int, **options: bool) -> T:
+        key = (compute.__name__, place, *options.values())
         if key not in replay.known:
-            replay.known[key] = compute(replay, *place, **options)
+            replay.known[key] = compute(replay, place, **options)
         value: T = replay.known[key]
         return value
 
@@ -121,8 +139,7 @@ def _once(compute: Callable[..., T]) -> Callable[..., T]:
 class Replay:
     """Values of a training run, each computed when it is first asked for.
 
-    Methods are of a layer, interval i and epoch n. Raises DataError and ValueError as
-    `open_for` and `cut_intervals`.
+    Raises DataError and ValueError as `open_for` and `cut_intervals`.
     """
 
     def __init__(
@@ -183,41 +200,42 @@ class Replay:
         return np.asarray(torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy())
 
     def _read_rows(
-        self, step: str, i: int, n: int, value: Callable[..., Array]
+        self, step: str, place: Place, value: Callable[[Place], Array]
     ) -> Array:
-        """Return ``value(interval, epoch)`` as read by a step; of no one else 0."""
-        width = value(i, n).shape[1]  # its own rows are always there
+        """Return the values of the rows that a step has read, 0 of all others."""
+        width = value(place).shape[1]  # its own rows are always there
         vectors = np.zeros((self._dataset.vertices, width), self._dtype)
-        for interval, epoch in self._log.rows(step, i, n):
-            vectors[self._rows[interval]] = value(interval, epoch)
+        for source in self._log.rows(step, place):
+            vectors[self._rows[source.interval]] = value(source)
         return vectors
 
     @_once
-    def _first_gather(self, i: int) -> Array:
-        return self._sums(i, self._features, backward=False)
+    def _first_gather(self, interval: int) -> Array:
+        return self._sums(interval, self._features, backward=False)
 
     @_once
-    def gather(self, layer: int, i: int, n: int) -> Array:
-        """Return A H of a layer for interval i in epoch n."""
-        if layer == 0:
-            return self._first_gather(i)
-        value = partial(self.activation, layer - 1)
-        rows = self._read_rows(f"ga{layer}", i, n, value)
-        return self._sums(i, rows, backward=False)
+    def gather(self, place: Place) -> Array:
+        """Return A H."""
+        if place.layer == 0:
+            return self._first_gather(place.interval)
+        rows = self._read_rows(f"ga{place.layer}", place.below, self.activation)
+        return self._sums(place.interval, rows, backward=False)
 
     @_once
-    def scores(self, layer: int, i: int, n: int) -> Array:
+    def scores(self, place: Place) -> Array:
         """Return Z = A H W."""
-        sums = self.gather(layer, i, n)
-        return np.asarray(sums @ self._weights_in_use(layer, i, n))
+        return np.asarray(self.gather(place) @ self._weights_in_use(place))
 
     @_once
-    def activation(self, layer: int, i: int, n: int) -> Array:
+    def activation(self, place: Place) -> Array:
         """Return act(Z)."""
-        return activate(self._activation, self.scores(layer, i, n))
+        return activate(self._activation, self.scores(place))
 
-    def _weights_in_use(self, layer: int, i: int, n: int) -> Array:
-        return self.weights(layer, self._log.weights(layer, i, n))
+    def _slope(self, place: Place) -> Array:
+        return activation_slope(self._activation, self.scores(place))
+
+    def _weights_in_use(self, place: Place) -> Array:
+        return self.weights(place.layer, self._log.weights(place))
 
     def weights(self, layer: int, epoch: int) -> Array:
         """Return the weights of a layer after an epoch, the first ones after -1.
@@ -229,48 +247,52 @@ class Replay:
         while epoch + 1 >= len(versions):
             step = len(versions) - 1
             total = np.zeros_like(newest)
-            for i in range(len(self._rows)):
-                total += self._gradient(layer, i, step)
+            for interval in range(len(self._rows)):
+                total += self._gradient(Place(layer, interval, step))
             self._optimizers[layer].step(total.reshape(-1))
             versions.append(newest.copy())
         return versions[epoch + 1]
 
-    def _gradient(self, layer: int, i: int, n: int) -> Array:
+    def _gradient(self, place: Place) -> Array:
         """Return an interval's gradient of the weights of a layer."""
-        return np.asarray(self.gather(layer, i, n).T @ self.of_scores(layer, i, n))
+        return np.asarray(self.gather(place).T @ self.of_scores(place))
 
     @_once
-    def _targets(self, i: int) -> Array:
-        return training_targets(self._dataset, self._rows[i], self._dtype)
+    def _targets(self, interval: int) -> Array:
+        return training_targets(self._dataset, self._rows[interval], self._dtype)
+
+    @property
+    def _last(self) -> int:
+        return int(self._section.model.layers) - 1
 
     @_once
-    def _loss(self, i: int, n: int) -> Loss:
-        last = self._section.model.layers - 1
-        return cross_entropy(self.scores(last, i, n), self._targets(i))
+    def _loss(self, place: Place) -> Loss:
+        """Return the loss of the last layer."""
+        return cross_entropy(self.scores(place), self._targets(place.interval))
 
     @_once
-    def _of_gathered(self, layer: int, i: int, n: int) -> Array:
+    def _of_gathered(self, place: Place) -> Array:
         """Return the gradient of A H."""
-        weights = self._weights_in_use(layer, i, n)
-        return np.asarray(self.of_scores(layer, i, n) @ weights.T)
+        return np.asarray(self.of_scores(place) @ self._weights_in_use(place).T)
 
     @_once
-    def of_scores(self, layer: int, i: int, n: int) -> Array:
+    def of_scores(self, place: Place) -> Array:
         """Return the gradient of Z."""
-        if layer == self._section.model.layers - 1:
-            return self._loss(i, n).gradient
+        if place.layer == self._last:
+            return self._loss(place).gradient
 
         steps = {(step.kind, step.layer): step.name for step in self._section.steps}
-        gather = steps["gather_back", layer + 1]
-        value = partial(self._of_gathered, layer + 1)
-        rows = self._read_rows(gather, i, n, value)
-        sums = self._sums(i, rows, backward=True)
-        return sums * activation_slope(self._activation, self.scores(layer, i, n))
+        gather = steps["gather_back", place.layer + 1]
+        rows = self._read_rows(gather, place.above, self._of_gathered)
+        sums = self._sums(place.interval, rows, backward=True)
+        return sums * self._slope(place)
 
     def loss(self, epoch: int) -> float:
         """Return the mean loss over the training vertices in an epoch."""
-        losses = [self._loss(i, epoch).value for i in range(len(self._rows))]
-        return float(sum(losses))
+        total = 0.0
+        for interval in range(len(self._rows)):
+            total += self._loss(Place(self._last, interval, epoch)).value
+        return total
 
     def after(self, epoch: int) -> Array:
         """Return all weights after an epoch, flat; asked for epoch by epoch."""
@@ -279,8 +301,8 @@ class Replay:
 
         unread = epoch - 2 * self._section.lag - 1  # by any later one
         for key in [*self.known]:
-            has_epoch = len(key) == 4 or key[0] == "_loss"
-            if has_epoch and key[-1] == unread:
+            place = key[1]
+            if isinstance(place, Place) and place.epoch == unread:
                 del self.known[key]
         return flat_weights(weights, self._settings["model"]["kind"])
 
@@ -296,71 +318,69 @@ class _Attention(NamedTuple):
 class AttentionReplay(Replay):
     """Values of a training run of a GAT, by autograd within an interval's attention."""
 
-    def _input(self, layer: int, i: int, n: int) -> Array:
+    def _input(self, place: Place) -> Array:
         """Return the rows that a layer multiplies with its weights."""
-        if layer == 0:
-            return self._features[self._rows[i]]
-        return activate(self._activation, self.scores(layer - 1, i, n))
+        if place.layer == 0:
+            return self._features[self._rows[place.interval]]
+        return activate(self._activation, self.scores(place.below))
 
-    def _matrix_in_use(self, layer: int, i: int, n: int) -> Array:
+    def _matrix_in_use(self, place: Place) -> Array:
         """Return the weights without the two rows of attention below them."""
-        return self._weights_in_use(layer, i, n)[:-2]
+        return self._weights_in_use(place)[:-2]
 
     @_once
-    def _z(self, layer: int, i: int, n: int) -> Array:
-        rows = self._input(layer, i, n)
-        return np.asarray(rows @ self._matrix_in_use(layer, i, n))
+    def _z(self, place: Place) -> Array:
+        return np.asarray(self._input(place) @ self._matrix_in_use(place))
 
     @_once
-    def _attend(self, layer: int, i: int, n: int) -> _Attention:
+    def _attend(self, place: Place) -> _Attention:
         import torch
 
-        read = self._read_rows(f"ae{layer}", i, n, partial(self._z, layer))
+        read = self._read_rows(f"ae{place.layer}", place, self._z)
         rows = torch.tensor(read, requires_grad=True)
-        attention = self._weights_in_use(layer, i, n)[-2:]
+        attention = self._weights_in_use(place)[-2:]
         vectors = torch.tensor(attention, requires_grad=True)
 
-        places = torch.from_numpy(self._rows[i])
-        edges = self._matrix.index_select(0, places).coalesce()
-        sums = attend(edges, rows, rows[places], vectors)
+        positions = torch.from_numpy(self._rows[place.interval])
+        edges = self._matrix.index_select(0, positions).coalesce()
+        sums = attend(edges, rows, rows[positions], vectors)
         return _Attention(sums=sums, rows=rows, vectors=vectors)
 
     @override
-    def scores(self, layer: int, i: int, n: int) -> Array:
-        return np.asarray(self._attend(layer, i, n).sums.detach().numpy())
+    def scores(self, place: Place) -> Array:
+        return np.asarray(self._attend(place).sums.detach().numpy())
 
     @_once
-    def _push(self, layer: int, i: int, n: int) -> tuple[Array, Array]:
+    def _push(self, place: Place) -> tuple[Array, Array]:
         """Return the gradients of all rows, and of the attention, from an interval."""
         import torch
 
-        attention = self._attend(layer, i, n)
-        gradient = torch.from_numpy(self.of_scores(layer, i, n))
+        attention = self._attend(place)
+        gradient = torch.from_numpy(self.of_scores(place))
         rows, vectors = torch.autograd.grad(
             attention.sums, [attention.rows, attention.vectors], gradient
         )
         return rows.numpy(), vectors.numpy()
 
     @_once
-    def _of_z(self, layer: int, i: int, n: int) -> Array:
-        total: Array = np.zeros_like(self._z(layer, i, n))
-        for interval, epoch in self._log.rows(f"dga{layer}", i, n):
-            of_rows, _ = self._push(layer, interval, epoch)
-            total += of_rows[self._rows[i]]
+    def _of_z(self, place: Place) -> Array:
+        total: Array = np.zeros_like(self._z(place))
+        for source in self._log.rows(f"dga{place.layer}", place):
+            of_rows, _ = self._push(source)
+            total += of_rows[self._rows[place.interval]]
         return total
 
     @override
-    def of_scores(self, layer: int, i: int, n: int) -> Array:
-        if layer == self._section.model.layers - 1:
-            return self._loss(i, n).gradient
-        of_z = self._of_z(layer + 1, i, n)
-        of_rows = of_z @ self._matrix_in_use(layer + 1, i, n).T
-        return of_rows * activation_slope(self._activation, self.scores(layer, i, n))
+    def of_scores(self, place: Place) -> Array:
+        if place.layer == self._last:
+            return self._loss(place).gradient
+        of_rows = self._of_z(place.above) @ self._matrix_in_use(place.above).T
+        return of_rows * self._slope(place)
 
     @override
-    def _gradient(self, layer: int, i: int, n: int) -> Array:
-        of_weights = self._input(layer, i, n).T @ self._of_z(layer, i, n)
-        _, of_attention = self._push(layer, i, n)
+    def _gradient(self, place: Place) -> Array:
+        of_weights = self._input(place).T @ self._of_z(place)
+        _, of_attention = self._push(place)
         return np.concatenate([of_weights, of_attention])
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from emu.problem.fields.quantities import write_times
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
-from emu.systems import Edit, Keys, Problems, Times
+from emu.systems import Edit, Keys, Problems, Scale, Times
 from emu.systems.dorylus.deaths import UnansweredLambda, epochs_of_edge
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.sections import LAMBDA, DorylusKeys, TunerSection
@@ -236,7 +236,7 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
     ) -> tuple[Edit, set[str]]:
         # A backward time that follows from a forward one is written out beside it.
         kinds = whole_kinds(tasks, wanted)
@@ -256,7 +256,7 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def scale_links(
-        self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
+        self, cluster: ClusterSection, links: set[str], scale: Scale
     ) -> tuple[Edit, set[str]]:
         if not self.uses_lambdas:
             return {}, set()
@@ -278,7 +278,7 @@ class DorylusJobSection(DorylusKeys):
         return edit, scaled
 
     @override
-    def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
+    def scale_latencies(self, scale: Scale) -> Edit:
         if not self.lambda_latency:
             return {}
         return {"job.lambda_latency": scale(self.lambda_latency)}
@@ -366,8 +366,7 @@ class DorylusJobSection(DorylusKeys):
             )
         except ValueError as error:
             raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
-        hidden = [self.model.hidden] * (self.model.layers - 1)
-        return counts, (dataset.feature_length, *hidden, dataset.classes)
+        return counts, self.widths(dataset)
 
     @override
     def count_operations(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job, Task
 from emu.problem.workloads.operations import LayerWork, Operations
-from emu.systems import JobSettings, Times
+from emu.systems import Floats, JobSettings, Times
 from emu.systems.dorylus.deaths import end_early, first_attempts
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
 from emu.systems.training_section import number_bytes
@@ -20,8 +20,6 @@ from emu.systems.training_section import number_bytes
 if TYPE_CHECKING:
     from emu.graph_data.intervals import IntervalCounts
     from emu.systems.dorylus.sections import DorylusKeys
-
-Floats: TypeAlias = NDArray[np.float64]
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
 GHOST_ID = 4
