@@ -34,3 +34,7 @@ Floats: TypeAlias = "NDArray[np.float64]"
 Names: TypeAlias = tuple[str, ...]
 #: What returns a stated time, rate or volume times a factor.
 Scale: TypeAlias = Callable[[Any], Any]
+#: A time or rate of all devices, or one per device.
+PerDevice: TypeAlias = float | dict[str, float]
+#: An edit that scales times or links, and the names of those that it covers.
+Scaling: TypeAlias = tuple[Edit, set[str]]

@@ -24,7 +24,7 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
-from emu.systems import Edit, Floats, Names, Problems, Scale, Times
+from emu.systems import Edit, Floats, Names, PerDevice, Problems, Scale, Scaling, Times
 from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
@@ -71,7 +71,7 @@ class BuildContext:
 class KindTimesSection(Section):
     """Times of one task of each kind, by keys that are called as the kinds."""
 
-    def by_kind(self) -> dict[str, float | dict[str, float]]:
+    def by_kind(self) -> dict[str, PerDevice]:
         """Return kind -> time, of those that are stated or follow from others."""
         return {kind: time for kind, time in self if time is not None}
 
@@ -111,7 +111,7 @@ class RatesSection(Section):
     default is ``collect``."""
 
     @property
-    def stated(self) -> dict[str, float | dict[str, float]]:
+    def stated(self) -> dict[str, PerDevice]:
         """Operation -> rate, or a rate per device, of those that the file states."""
         return {name: rate for name, rate in self if rate is not None}
 
@@ -419,7 +419,7 @@ class JobSection(Section):
 
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
-    ) -> tuple[Edit, set[str]]:
+    ) -> Scaling:
         """Return an edit that scales the times of wanted tasks, and whom it covers.
 
         ``tasks``: all of the job, name -> kind; ``scale``: returns a stated time times
@@ -429,7 +429,7 @@ class JobSection(Section):
 
     def scale_links(
         self, cluster: ClusterSection, links: set[str], scale: Scale
-    ) -> tuple[Edit, set[str]]:
+    ) -> Scaling:
         """Return an edit that scales links of `with_machines`, and those it covers.
 
         ``cluster``: as stated, without them; ``scale``: returns a rate times a factor.

@@ -33,7 +33,15 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.workloads import parameter_count
 from emu.problem.workloads.coflows import Coflow
-from emu.systems import Edit, JobSettings, Problems, Scale, Settings, Times
+from emu.systems import (
+    JobSettings,
+    PerDevice,
+    Problems,
+    Scale,
+    Scaling,
+    Settings,
+    Times,
+)
 from emu.systems.job_section import (
     BuildContext,
     JobSection,
@@ -253,7 +261,7 @@ class TimesSection(KindTimesSection):
     """P3: the gradient of layer 1 on an even share of the columns."""
 
     @override
-    def by_kind(self) -> dict[str, float | dict[str, float]]:
+    def by_kind(self) -> dict[str, PerDevice]:
         times = super().by_kind()
         phases = [times[phase] for phase in PHASES if phase in times]
         if self.worker is None and len(phases) == len(PHASES):
@@ -471,7 +479,7 @@ class TrainingSection(JobSection):
     @override
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
-    ) -> tuple[Edit, set[str]]:
+    ) -> Scaling:
         stated = {kind: time for kind, time in self.times if time is not None}
         scaled = whole_kinds(tasks, wanted) & stated.keys()
         edit = {f"job.times.{kind}": scale(stated[kind]) for kind in scaled}

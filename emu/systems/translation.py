@@ -2,7 +2,7 @@
 
 The vocabulary is `CommonJob`: the graph, the model, the seeds of all workers in one
 iteration, and times. A system's `Translation` reads it from a job and writes a job of
-it. Times of what is done to a mini-batch are in proportion to its seeds.
+it. PerDevices of what is done to a mini-batch are in proportion to its seeds.
 """
 
 from __future__ import annotations
@@ -10,20 +10,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.problem.fields.section import SIZES
-from emu.systems import Keys
+from emu.systems import Keys, PerDevice
 from emu.systems.replica_section import ReplicaSection
 from emu.systems.stores_section import StoresSection
 from emu.systems.training_section import PHASES, TrainingSection
 from emu.units import DURATION, SIZE
-
-if TYPE_CHECKING:
-    Time = float | dict[str, float]
 
 #: Keys that mean the same in every system that has them.
 SAME_KEYS = (
@@ -57,9 +54,9 @@ class CommonJob:
     """True where samplers ask for the structure hop by hop."""
     demands: Mapping[str, Mapping[str, float]]
     """Kind of process -> amounts; ``replica`` is a worker that samples as well."""
-    times: Mapping[str, Time]
+    times: Mapping[str, PerDevice]
     """Kind of task -> seconds, of mini-batches of ``batch_size`` seeds."""
-    step: Time
+    step: PerDevice
     """Seconds that a worker takes longer where it steps itself."""
     first_layer: float
     """Share of layer 1 in the operations of a forward pass."""
@@ -108,7 +105,7 @@ class CommonJob:
             times=times,
         )
 
-    def phases(self) -> dict[str, Time]:
+    def phases(self) -> dict[str, PerDevice]:
         """Return the times of P3's phases: as stated, else by operations.
 
         A backward pass takes twice the operations of its forward pass, of layer 1 as
@@ -129,17 +126,17 @@ class CommonJob:
                 times[phase] = add_times(times[phase], time)
         return times
 
-    def times_of(self, *kinds: str) -> dict[str, Time]:
+    def times_of(self, *kinds: str) -> dict[str, PerDevice]:
         """Return the times that are known of some kinds of task."""
         return {kind: self.times[kind] for kind in kinds if kind in self.times}
 
 
-def scale_time(time: Time, factor: float) -> Time:
+def scale_time(time: PerDevice, factor: float) -> PerDevice:
     """Return a time, or one per device, times a factor."""
     return combine(lambda seconds: seconds * factor, time)
 
 
-def add_times(*times: Time) -> Time:
+def add_times(*times: PerDevice) -> PerDevice:
     """Return the sum of two times, device by device."""
     return combine(operator.add, *times)
 
@@ -271,7 +268,9 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
     }
 
 
-def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) -> Keys:
+def write_common(
+    common: CommonJob, times: Mapping[str, PerDevice], *demanding: str
+) -> Keys:
     """Return the keys that all systems have, as a scenario states them."""
     demands = {}
     for kind in demanding:
@@ -287,7 +286,7 @@ def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) 
     return keys
 
 
-def _text(time: Time | Mapping[str, Time]) -> Any:
+def _text(time: PerDevice | Mapping[str, PerDevice]) -> Any:
     if isinstance(time, Mapping):
         return {device: _text(seconds) for device, seconds in time.items()}
     return DURATION.format(time, 9)

@@ -12,7 +12,7 @@ rows of both ends of every edge, and sums by it on servers, GA (OSDI 2021, secti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data import Adjacency, Dataset
-from emu.graph_data.sampling import entries_of
+from emu.graph_data.sampling import Ids, entries_of
 from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
-from emu.training.layers import NEGATIVE_SLOPE
+from emu.training.layers import NEGATIVE_SLOPE, JobSettings
 
 Array = NDArray[np.floating[Any]]
 
@@ -31,9 +31,7 @@ Array = NDArray[np.floating[Any]]
 class RowSums:
     """Weighted sums of vectors for some rows of an adjacency, each with an entry."""
 
-    def __init__(
-        self, adjacency: Adjacency, rows: NDArray[np.int64], dtype: Any
-    ) -> None:
+    def __init__(self, adjacency: Adjacency, rows: Ids, dtype: Any) -> None:
         pointers, entries = entries_of(adjacency.indptr, rows)
         weights = adjacency.weights[entries].astype(dtype)
 
@@ -90,9 +88,7 @@ def cross_entropy(scores: Array, targets: Array) -> Loss:
     return Loss(value=value, gradient=gradient)
 
 
-def training_targets(
-    dataset: Dataset, vertices: NDArray[np.int64], dtype: Any
-) -> Array:
+def training_targets(dataset: Dataset, vertices: Ids, dtype: Any) -> Array:
     """Return the targets of some vertices, as `cross_entropy` takes them."""
     rows = np.flatnonzero(np.isin(vertices, dataset.train))
     labels = dataset.labels[vertices[rows]].astype(np.int64)
@@ -102,7 +98,7 @@ def training_targets(
     return targets
 
 
-def initial_weights(settings: Mapping[str, Any], dataset: Dataset) -> list[Array]:
+def initial_weights(settings: JobSettings, dataset: Dataset) -> list[Array]:
     """Return the first weights of every layer, shape (inputs, outputs).
 
     Those of a GAT have two rows more, the attention of sources and of destinations.
@@ -141,7 +137,7 @@ class InEdges:
     themselves too.
     """
 
-    def __init__(self, adjacency: Adjacency, rows: NDArray[np.int64]) -> None:
+    def __init__(self, adjacency: Adjacency, rows: Ids) -> None:
         pointers, entries = entries_of(adjacency.indptr, rows)
         numbers = np.arange(len(rows), dtype=np.int32)
 

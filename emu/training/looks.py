@@ -9,7 +9,7 @@ all in every step. One look alone may be luck, so that a target counts as reache
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -20,6 +20,9 @@ from emu.graph_data import BatchPlan, open_for
 from emu.problem import Epoch
 from emu.training.layers import JobSettings
 
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
 #: Looks in a row that hold a target which counts as reached.
 HELD = 3
 
@@ -29,7 +32,7 @@ def trains_whole_graph(settings: JobSettings) -> bool:
     return "batch_size" not in settings
 
 
-def count_seeds(settings: JobSettings, train: int, steps: int) -> NDArray[np.int64]:
+def count_seeds(settings: JobSettings, train: int, steps: int) -> Ints:
     """Return the seeds seen after every step, int64, shape (steps,).
 
     ``settings``, ``train``: ``Job.settings``; number of training vertices. Raises
@@ -61,7 +64,7 @@ def epoch_of(settings: JobSettings) -> Epoch | None:
     return Epoch(steps, int(seeds[0]))
 
 
-def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
+def space_looks(seen: Ints, spacing: int) -> Ints:
     """Return the steps, from 1, after which to look: those that see the next multiple.
 
     ``seen``: seeds after every step, as of `count_seeds`; ``spacing``: seeds from one
@@ -71,7 +74,7 @@ def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
     return np.flatnonzero(np.diff(multiples, prepend=0)) + 1
 
 
-def hold(accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
+def hold(accuracy: Floats) -> Floats:
     """Return what every `HELD` looks in a row hold: the least of them.
 
     Its place is that of their first look; shape (looks - HELD + 1,), or none.
@@ -81,7 +84,7 @@ def hold(accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(sliding_window_view(accuracy, HELD).min(axis=1))
 
 
-def reach(accuracy: NDArray[np.float64], target: float) -> int | None:
+def reach(accuracy: Floats, target: float) -> int | None:
     """Return the look, from 0, at which a target is reached; None where at none."""
     places = np.flatnonzero(hold(accuracy) >= target)
     return int(places[0]) if len(places) else None
@@ -101,11 +104,11 @@ class Look(NamedTuple):
 class Progress(NamedTuple):
     """Training in one process."""
 
-    loss: NDArray[np.float64]
+    loss: Floats
     """Mean over the workers of every step, shape (steps,)."""
-    looks: NDArray[np.int64]
+    looks: Ints
     """Steps, from 1, after which it was looked at, shape (looks,)."""
-    accuracy: Mapping[str, NDArray[np.float64]]
+    accuracy: Mapping[str, Floats]
     """By split, shape (looks,); NaN where it has no vertices."""
     spaced: int
     """First so many looks are evenly spaced; one behind them is of the last step."""

@@ -15,9 +15,9 @@ from math import prod
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, open_for, relabel
+from emu.graph_data.sampling import Ids
 from emu.training.graph_model import (
     GraphModel,
     build_model,
@@ -241,7 +241,7 @@ def evaluate(
     return _grade(dataset, classes)
 
 
-def _grade(dataset: Dataset, classes: NDArray[np.int64]) -> dict[str, float]:
+def _grade(dataset: Dataset, classes: Ids) -> dict[str, float]:
     splits = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
     accuracy = {}
     for name, vertices in splits.items():
@@ -256,7 +256,7 @@ def predict(
     dataset: Dataset,
     parameters: Array,
     whole: WholeGraphModel | None = None,
-) -> NDArray[np.int64]:
+) -> Ids:
     """Return the predicted class of every vertex; raises ValueError as `evaluate`."""
     import torch
 
@@ -282,7 +282,7 @@ def predict(
 
 def _predict_at_once(
     model: OwnModel, layers: int, dataset: Dataset, features: Array
-) -> NDArray[np.int64]:
+) -> Ids:
     """Return the classes that a program gives to blocks of all vertices and edges."""
     structure = dataset.structure
     vertices = np.arange(dataset.vertices, dtype=np.int32)

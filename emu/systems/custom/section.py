@@ -28,7 +28,7 @@ from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.problem.workloads.coflows import Coflow
-from emu.systems import Edit, Problems, Scale, Times
+from emu.systems import Edit, Problems, Scale, Scaling, Times
 from emu.systems.custom.job import (
     CollectiveSection,
     CustomFlow,
@@ -291,7 +291,7 @@ class CustomJobSection(JobSection):
     @override
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
-    ) -> tuple[Edit, set[str]]:
+    ) -> Scaling:
         edit: Edit = {}
         scaled = set()
         for position, task in enumerate(self.tasks):

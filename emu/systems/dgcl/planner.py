@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
+Devices: TypeAlias = NDArray[np.int32]
 #: (Stage, sender, receiver, vertices in ascending order).
 RowTransfer: TypeAlias = tuple[int, int, int, Ints]
 
@@ -67,7 +68,7 @@ class Topology:
                 raise ValueError(f"route {sender} to {receiver}: no links {links}")
 
     @cached_property
-    def starts(self) -> NDArray[np.int32]:
+    def starts(self) -> Devices:
         """Where the links of pair ``sender * devices + receiver`` begin in `crossed`.
 
         int32, shape (devices ** 2 + 1,); a pair that is not joined has none.
@@ -76,7 +77,7 @@ class Topology:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
     @cached_property
-    def crossed(self) -> NDArray[np.int32]:
+    def crossed(self) -> Devices:
         """Links of all pairs, flat; int32."""
         flat = itertools.chain.from_iterable(self._links_by_pair())
         return np.array([*flat], np.int32)
@@ -117,7 +118,7 @@ class Needs:
 
     vertices: Ints
     """int64, shape (rows,)."""
-    owners: NDArray[np.int32]
+    owners: Devices
     """Device that has each."""
     readers: Ints
     """Set of devices that need each, bit by bit."""
@@ -141,9 +142,7 @@ class Needs:
         return int(np.bitwise_count(self.readers).sum())
 
     @classmethod
-    def of_parts(
-        cls, remote: Sequence[Ints], owners: Sequence[NDArray[np.int32]]
-    ) -> Needs:
+    def of_parts(cls, remote: Sequence[Ints], owners: Sequence[Devices]) -> Needs:
         """Return the needs of parts: device i needs ``remote[i]`` of ``owners[i]``.
 
         Raises ValueError when two parts disagree on the owner of a vertex, or one owns
@@ -225,7 +224,7 @@ class GatherPlan:
 
     devices: int
     """Number of devices."""
-    transfers: NDArray[np.int32]
+    transfers: Devices
     """(Stage, sender, receiver), ascending, each once; shape (transfers, 3)."""
     bounds: Ints
     """Rows of transfer i are ``rows[bounds[i]:bounds[i + 1]]``."""

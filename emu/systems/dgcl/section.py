@@ -25,8 +25,10 @@ from emu.systems import (
     Floats,
     JobSettings,
     Keys,
+    PerDevice,
     Problems,
     Scale,
+    Scaling,
     Settings,
     Times,
 )
@@ -115,7 +117,7 @@ class DgclJobSection(DgclKeys):
     @override
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
-    ) -> tuple[Edit, set[str]]:
+    ) -> Scaling:
         if self.rates is not None:
             return {}, set()
 
@@ -144,7 +146,7 @@ class DgclJobSection(DgclKeys):
                 edit[f"job.times.{key}"] = times
         return edit, {name for name in wanted if tasks[name] in scaled}
 
-    def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
+    def _pass_times(self) -> Iterator[tuple[str, str, PerDevice]]:
         """Yield (key, kind of task, time) of those that are stated."""
         last = self.model.layers
         times = self.times

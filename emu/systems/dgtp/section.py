@@ -42,6 +42,7 @@ from emu.systems import (
     Floats,
     Keys,
     Names,
+    PerDevice,
     Problems,
     Settings,
     Times,
@@ -565,7 +566,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
         for name in worker | sampler
     }
     machines = translation.roomy_machines(job, cluster, replica, job.workers, ranks)
-    step: float | dict[str, float] = 0.0
+    step: PerDevice = 0.0
     if job.sync == "parameter_server" and "parameter_server" in times:
         # Each server steps its shard, a replica the whole model.
         step = translation.scale_time(times["parameter_server"], job.parameter_servers)

@@ -181,53 +181,43 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
     launched another and it has sent its own answer.
     """
     job = schedule.problem.job
-    tasks = _tasks_of_lambdas(job)
+    lambdas = _tasks_of_lambdas(job)
     answered = [np.zeros(0)]
     lost = [np.zeros(0)]
-    for key, begin in tasks["begins"].items():
-        work = tasks["works"].get(key)
-        answer = tasks["answers"].get((*key[:3], 1))  # one of all attempts
-        if answer is None or work is None:
+    for key, tasks in lambdas.items():
+        answer = lambdas[(*key[:-1], 1)].get("answer")  # one of all attempts
+        if answer is None or not {"launch", "work"} <= tasks.keys():
             continue
 
+        work = tasks["work"]
         ends = np.array(job.tasks[work].settings.get("ends", [ANSWERS]))
         ends = np.resize(ends, job.iterations)
         last_tasks = {
             ANSWERS: answer,
             DIES: work,
-            LATE: tasks["late"].get(key, work),
+            LATE: tasks.get("held", work),
         }
         for end, last in last_tasks.items():
-            seconds = schedule.task_end[last] - schedule.task_end[begin]
+            seconds = schedule.task_end[last] - schedule.task_end[tasks["launch"]]
             seconds = seconds[(ends == end) & ~np.isnan(seconds)]
             group = answered if end == ANSWERS else lost
             group.append(seconds)
     return np.concatenate(answered), np.concatenate(lost)
 
 
-def _tasks_of_lambdas(job: Job) -> dict[str, dict[_Key, int]]:
-    """Return by role and lambda the task that plays it."""
-    roles = {
-        "launch": "begins",
-        "call": "begins",
-        "recall": "begins",
-        "answer": "answers",
-        "held": "late",
-        **dict.fromkeys(TENSORS, "works"),
-    }
-    tasks: dict[str, dict[_Key, int]] = {role: {} for role in roles.values()}
+def _tasks_of_lambdas(job: Job) -> dict[_Key, dict[str, int]]:
+    """Return by lambda its tasks: ``launch``, ``work``, ``answer``, ``held``."""
+    words = {"call": "launch", "recall": "launch", **dict.fromkeys(TENSORS, "work")}
+    lambdas: dict[_Key, dict[str, int]] = {}
     for position, task in enumerate(job.tasks):
         settings = task.settings
-        if task.kind in roles and "tensor" in settings:
-            key = (
-                task.job_name,
-                settings["interval"],
-                settings["tensor"],
-                settings.get("attempt", 1),
-            )
+        if "tensor" in settings:
+            attempt = settings.get("attempt", 1)
+            key = (task.job_name, settings["interval"], settings["tensor"], attempt)
+            word = words.get(task.kind, task.kind)
             # The launch where there is one, else the call.
-            tasks[roles[task.kind]].setdefault(key, position)
-    return tasks
+            lambdas.setdefault(key, {}).setdefault(word, position)
+    return lambdas
 
 
 def relaunches(schedule: Schedule) -> dict[str, Any]:

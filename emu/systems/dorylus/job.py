@@ -144,6 +144,10 @@ class Graph:
         is_fused = self.section.fuse and not self.section.attends
         return step.kind == "apply" and is_last and is_fused
 
+    def stashes(self, step: Step) -> bool:
+        """Return True where a task gets the weights of the forward pass once more."""
+        return step.needs_weights(rematerialize=self.section.rematerialize)
+
     @property
     def updates(self) -> list[list[str]]:
         """Tasks that update each layer, by parameter server."""
@@ -293,7 +297,7 @@ def _weight_edges(graph: Graph, i: int, step: Step, caller: str) -> None:
     if step.kind == "apply":
         update = graph.updates[step.layer][server]
         graph.join(update, first, section.lag, latest=section.mode == "async")
-    elif step.needs_weights(rematerialize=section.rematerialize):
+    elif graph.stashes(step):
         stash = _stash(step, i)
         graph.join(f"av{step.layer}_{i}", stash)
         graph.join(caller, stash)
@@ -315,7 +319,7 @@ def _parameter_tasks(graph: Graph) -> None:
             graph.add(server, update, "weight_update", settings=place)
 
     for step in graph.steps:
-        if step.needs_weights(rematerialize=section.rematerialize):
+        if graph.stashes(step):
             for i in range(graph.count):
                 stashed = {"layer": step.layer, "interval": i, "for": step.kind}
                 name = _stash(step, i)

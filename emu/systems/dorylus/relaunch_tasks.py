@@ -12,49 +12,14 @@ bytes. The slot of the quota is held until the answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.problem import Task
-from emu.systems.dorylus.deaths import IDLE, LATE, Attempt
+from emu.systems.dorylus.deaths import IDLE, LATE
 from emu.systems.dorylus.steps import Step
 
 if TYPE_CHECKING:
     from emu.systems.dorylus.job import Graph
-
-
-@dataclass(frozen=True)
-class _Names:
-    """Names of the tasks of an attempt."""
-
-    step: str
-    tensor: int
-    interval: int
-    number: int
-
-    @property
-    def _mark(self) -> str:
-        return f".{self.number}" if self.number > 1 else ""
-
-    @property
-    def call(self) -> str:
-        return f"call{self.tensor}_{self.interval}{self._mark}"
-
-    @property
-    def work(self) -> str:
-        return f"{self.step}_{self.interval}{self._mark}"
-
-    @property
-    def stash(self) -> str:
-        return f"stash_{self.work}"
-
-    @property
-    def held(self) -> str:
-        return f"{self.work}.late"
-
-    @property
-    def late(self) -> str:
-        return f"late{self.tensor}_{self.interval}{self._mark}"
 
 
 def add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> None:
@@ -65,51 +30,55 @@ def add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> None
     """
     interval = remote.settings["interval"]
     tensor = remote.settings["tensor"]
-    previous: Attempt | None = None
-    before: _Names | None = None
-    for number, attempt in enumerate(graph.attempts.get((interval, tensor), []), 1):
-        names = _Names(step.name, tensor, interval, number)
-        works = [float(end != IDLE) for end in attempt.ends]
-        settings: dict[str, Any] = {
-            "attempt": number,
-            "ends": [*attempt.ends],
-            "done": works,
-        }
-        if before is not None and previous is not None:
-            work = {**settings, **attempt.settings}
-            graph.add(server, names.call, "recall", settings=settings)
-            graph.add(remote, names.work, step.kind, settings=work)
-            graph.join(before.call, names.call, credit=True)
-            graph.join(names.call, names.work)
-            graph.join(names.work, f"back{tensor}_{interval}")
-            if LATE in previous.ends:
-                graph.join(before.work, before.held)
-                graph.join(names.call, before.held, credit=True)
-                graph.join(before.held, before.late)
+    attempts = graph.attempts.get((interval, tensor), [])
+    key = f"{tensor}_{interval}"
+    name = f"{step.name}_{interval}"
+    before = ""  # mark of the attempt before
+    for number, attempt in enumerate(attempts, 1):
+        mark = f".{number}" if number > 1 else ""
+        call = f"call{key}{mark}"
+        work = f"{name}{mark}"
+        settings: dict[str, Any] = {"attempt": number, **attempt.settings}
+        # The server waits, launches and drops in full, whatever part a lambda does.
+        on_server = {**settings, "done": [float(end != IDLE) for end in attempt.ends]}
 
-        if LATE in attempt.ends:
-            held = {**settings, "of": step.kind}
-            graph.add(remote, names.held, "held", settings=held)
-            graph.add(server, names.late, "late", settings=held)
         if number > 1:
-            _join_parameter_server(graph, names, step, settings)
-        before = names
-        previous = attempt
+            graph.add(server, call, "recall", settings=on_server)
+            graph.add(remote, work, step.kind, settings=settings)
+            graph.join(f"call{key}{before}", call, credit=True)
+            graph.join(call, work)
+            graph.join(work, f"back{key}")
+            if LATE in attempts[number - 2].ends:
+                held = f"{name}{before}.late"
+                graph.join(f"{name}{before}", held)
+                graph.join(call, held, credit=True)
+                graph.join(held, f"late{key}{before}")
+        if LATE in attempt.ends:
+            late = {**on_server, "of": step.kind}
+            graph.add(remote, f"{work}.late", "held", settings=late)
+            graph.add(server, f"late{key}{mark}", "late", settings=late)
+        if number > 1:
+            _join_parameter_server(graph, interval, step, call, work, on_server)
+        before = mark
 
 
 def _join_parameter_server(
-    graph: Graph, names: _Names, step: Step, settings: dict[str, Any]
+    graph: Graph,
+    interval: int,
+    step: Step,
+    call: str,
+    work: str,
+    settings: dict[str, Any],
 ) -> None:
     """Give a lambda launched later the weights of the first, and take its gradient."""
-    interval = names.interval
     home = interval % len(graph.section.parameter_servers)
-    needs_stash = step.needs_weights(rematerialize=graph.section.rematerialize)
-    if step.kind == "apply" or needs_stash:
-        stashed = {"layer": step.layer, "interval": interval, "for": step.kind}
+    if step.kind == "apply" or graph.stashes(step):
+        stash = f"stash_{work}"
+        place = {"layer": step.layer, "interval": interval, "for": step.kind}
         template = graph.on_parameter_server(home)
-        graph.add(template, names.stash, "stash", settings={**stashed, **settings})
-        graph.join(f"av{step.layer}_{interval}", names.stash)
-        graph.join(names.call, names.stash, credit=True)
-        graph.join(names.stash, names.work)
+        graph.add(template, stash, "stash", settings={**place, **settings})
+        graph.join(f"av{step.layer}_{interval}", stash)
+        graph.join(call, stash, credit=True)
+        graph.join(stash, work)
     if graph.sends_gradient(step):
-        graph.join(names.work, graph.sums[step.layer][home])
+        graph.join(work, graph.sums[step.layer][home])

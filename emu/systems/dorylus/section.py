@@ -24,7 +24,7 @@ from emu.problem.fields.quantities import write_times
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
-from emu.systems import Edit, Keys, Problems, Scale, Times
+from emu.systems import Edit, Keys, Problems, Scale, Scaling, Times
 from emu.systems.dorylus.deaths import UnansweredLambda, epochs_of_edge
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.sections import LAMBDA, DorylusKeys, TunerSection
@@ -237,7 +237,7 @@ class DorylusJobSection(DorylusKeys):
     @override
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
-    ) -> tuple[Edit, set[str]]:
+    ) -> Scaling:
         # A backward time that follows from a forward one is written out beside it.
         kinds = whole_kinds(tasks, wanted)
         times = self.times.by_kind() if self.rates is None else {}
@@ -257,7 +257,7 @@ class DorylusJobSection(DorylusKeys):
     @override
     def scale_links(
         self, cluster: ClusterSection, links: set[str], scale: Scale
-    ) -> tuple[Edit, set[str]]:
+    ) -> Scaling:
         if not self.uses_lambdas:
             return {}, set()
 

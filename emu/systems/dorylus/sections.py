@@ -22,7 +22,7 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Section
 from emu.problem.machine import LEAST_PERIOD
-from emu.systems import Settings
+from emu.systems import PerDevice, Settings
 from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
 from emu.systems.job_section import BuildContext, KindTimesSection
 from emu.systems.whole_graph_section import WholeGraphModelSection, WholeGraphSection
@@ -100,7 +100,7 @@ class DorylusTimesSection(KindTimesSection):
     """Step of a layer."""
 
     @override
-    def by_kind(self) -> dict[str, float | dict[str, float]]:
+    def by_kind(self) -> dict[str, PerDevice]:
         times = super().by_kind()
         for kind in ("gather", "apply", "scatter", "edge_apply"):
             if kind in times:

@@ -59,6 +59,10 @@ class P3Builder:
         """Return the columns of each member of a group, 0 of one without a part."""
         return column_blocks(self.section.columns, feature_length, self.members)
 
+    def columns_of(self, rank: int, feature_length: int) -> int:
+        """Return the columns of a machine."""
+        return self.blocks(feature_length)[rank % self.members]
+
     def job(self, settings: JobSettings) -> Job:
         """Return the job.
 

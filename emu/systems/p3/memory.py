@@ -30,7 +30,6 @@ def count_memory(
     settings = job.settings
     dataset = open_for(settings)
     counts = count_job(settings, dataset, builder.batches)
-    blocks = builder.blocks(dataset.feature_length)
 
     def layers_bytes(batch: SampleCounts) -> float:
         return batch_bytes(
@@ -44,7 +43,7 @@ def count_memory(
 
     memory: dict[str, Parts] = {}
     for rank in range(len(builder.machines)):
-        columns = blocks[rank % builder.members]
+        columns = builder.columns_of(rank, dataset.feature_length)
         sizes = [[*map(layers_bytes, counts[s])] for s in builder.samplers_of(rank)]
         if columns:
             for sampler in builder.samplers_of_group(rank):

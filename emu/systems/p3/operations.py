@@ -119,7 +119,7 @@ class _Phases:
         """Yield the edges of a sampler's batches, and of those that it derives."""
         sampler = task.settings["sampler"]
         samplers = [sampler]
-        if self._columns_of(task.settings["rank"]):
+        if self.builder.columns_of(task.settings["rank"], self.feature_length):
             samplers += self.builder.derived_by(sampler)
         for drawn in samplers:
             edges = [batch.edges for batch in self.counts[drawn]]
@@ -131,12 +131,8 @@ class _Phases:
             [batch.inputs for batch in self.counts[sampler]]
             for sampler in self.builder.samplers_of_group(rank)
         ]
-        row_bytes = FEATURE_BYTES * self._columns_of(rank)
+        row_bytes = FEATURE_BYTES * self.builder.columns_of(rank, self.feature_length)
         return {"collect": row_bytes * np.sum(rows, axis=0)}
-
-    def _columns_of(self, rank: int) -> int:
-        blocks = self.builder.blocks(self.feature_length)
-        return blocks[rank % self.builder.members]
 
     def _split(
         self, columns: int, batches: Sequence[SampleCounts]
@@ -161,7 +157,7 @@ class _Phases:
 
     def _of_columns(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
         """Yield the work of a machine on its columns, for all of its group."""
-        columns = self._columns_of(rank)
+        columns = self.builder.columns_of(rank, self.feature_length)
         if not columns:
             return
 

@@ -151,9 +151,8 @@ class P3JobSection(P3Keys):
     ) -> None:
         needs = self.demands.worker.amounts().get("memory", 0.0)
         length = dataset.feature_length
-        blocks = builder.blocks(length)
         for rank, name in enumerate(builder.machines):
-            columns = blocks[rank % builder.members]
+            columns = builder.columns_of(rank, length)
             size = dataset.vertices * columns * FEATURE_BYTES
             lacking = lacking_memory(cluster, name, size + needs)
             if lacking > 0:

@@ -107,7 +107,7 @@ class _EdgeSizes:
         if edge.carries == "upper":
             return self._part(self.model.upper, edge)
         if edge.carries == "first_layer":
-            columns = self._columns_of(edge.place[-1])
+            columns = self.builder.columns_of(edge.place[-1], self.model.feature_length)
             return self._part(self.model.first_width * columns, edge)
 
         sizes = [*self._of_samplers(edge)]
@@ -120,10 +120,6 @@ class _EdgeSizes:
         """Return the bytes of a rank's part of what a ring sums."""
         elements = part_elements(summed, edge.place)
         return float(self.model.itemsize * elements)
-
-    def _columns_of(self, rank: int) -> int:
-        blocks = self.builder.blocks(self.model.feature_length)
-        return blocks[rank % self.builder.members]
 
     def _of_samplers(self, edge: NamedEdge) -> Iterator[list[int]]:
         """Yield the bytes by mini-batch, of each sampler whose batch is on an edge."""
@@ -145,14 +141,14 @@ class _EdgeSizes:
                 yield [_structure_bytes(batch, batch.edges) for batch in batches]
                 yield from self._of_derived(sampler, rank)
             case "push", (peer,):
-                if self._columns_of(peer):
+                if self.builder.columns_of(peer, self.model.feature_length):
                     yield [_first_bytes(batch) for batch in batches]
             case _:
                 raise ValueError(f"an edge that carries {edge.carries} is none of P3")
 
     def _of_pull(self, rank: int, peer: int) -> Iterator[list[int]]:
         """Yield the bytes of a peer's part of layer 1, or of its gradient."""
-        if not self._columns_of(peer):
+        if not self.builder.columns_of(peer, self.model.feature_length):
             return
         for sampler in self.builder.samplers_of(rank):
             batches = self.counts[sampler]
@@ -160,7 +156,7 @@ class _EdgeSizes:
 
     def _of_derived(self, sampler: int, rank: int) -> Iterator[list[int]]:
         """Yield the bytes of what a sampler draws of its machine's peers."""
-        if not self._columns_of(rank):
+        if not self.builder.columns_of(rank, self.model.feature_length):
             return
         for derived in self.builder.derived_by(sampler):
             batches = self.counts[derived]
