@@ -62,6 +62,7 @@ class CachedSection(TrainingSection):
         """Return the settings of node programs that follow from ``cache``, if any."""
         if self.cache is None:
             return {}
+        # Before placement: samplers are spread over the stores in their order.
         homes = [sampler * stores // samplers for sampler in range(samplers)]
         return {
             "cache": {
@@ -77,6 +78,7 @@ class CachedSection(TrainingSection):
         yield from super().problems(cluster)
         if self.cache is None:
             return
+
         policy = self.cache.policy
         window = self.cache.window
         if policy == "window" and window is None:
@@ -129,6 +131,7 @@ class CachedSection(TrainingSection):
             check_room(task.pinned, needs)
             return replace(task, demands={**task.demands, "memory": needs})
 
+        # Placement keeps that free (`leave_room`): here it is only whether it can.
         for machine in _without_store(job.tasks, cluster):
             check_room(machine, size)
         return replace(job, tasks=tuple(map(reserve, job.tasks)))
@@ -229,6 +232,7 @@ def _homes(tasks: Sequence[Task], machine_of: Mapping[str, str]) -> list[int]:
             places[machine_of[task.name]] = len(places)
     samplers = [machine_of[task.name] for task in tasks if task.kind == "sampler"]
     for machine in samplers:
+        # Samplers of one machine share its cache.
         places.setdefault(machine, len(places))
     return [places[machine] for machine in samplers]
 

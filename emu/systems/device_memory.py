@@ -149,6 +149,7 @@ def _lack_of(
             totals[cause] += size
     words = [f"{format_size(size)} of {cause}" for cause, size in totals.items()]
 
+    # Features are all that can lie elsewhere.
     movable = totals.get(ROWS, 0.0) + totals.get(COLUMNS, 0.0)
     would_fit = movable > 0 and needed - movable <= room
     hint = "; job.features: host keeps features elsewhere" if would_fit else ""

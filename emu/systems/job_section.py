@@ -316,6 +316,7 @@ class JobSection(Section):
         fits = 0
         for key in sorted(sizes, key=lambda key: -sizes[key]):
             exceeds = partial(is_too_much, key)
+            # Edges grow with each key: the largest value that fits is searched for.
             fits = bisect.bisect_left(range(1, sizes[key]), True, key=exceeds)
             if fits:
                 break
@@ -454,6 +455,7 @@ class JobSection(Section):
 
     def device_problems(self, cluster: ClusterSection) -> Problems:
         """Yield devices with times that no machine has, and what would be right."""
+        # A device that no machine has would be a time that nothing ever takes.
         devices = sorted({m.device for m in cluster.machines if m.device})
         stated = [*self.device_times()]
         if self.operation_rates is not None:

@@ -173,16 +173,17 @@ def systems() -> Mapping[str, System]:
     """
     by_name: dict[str, System] = {}
     for point in sorted(entry_points(group=GROUP)):
-        where = _describe_point(point)
+        label = _describe_point(point)
         try:
             system = point.load()
         except Exception as error:  # of another package: anything
-            raise EmulatorError(f"{where} cannot be imported: {error}") from error
+            raise EmulatorError(f"{label} cannot be imported: {error}") from error
         if not isinstance(system, System) or system.name != point.name:
-            raise EmulatorError(f"{where} is no System called {point.name!r}")
+            raise EmulatorError(f"{label} is no System called {point.name!r}")
         if system.name in by_name:
-            raise EmulatorError(f"{where}: there is another system of that name")
+            raise EmulatorError(f"{label}: there is another system of that name")
         by_name[system.name] = system
+
     if not by_name:
         raise EmulatorError(
             f"no entry points of group {GROUP}: install emu again (pip install -e .)"

@@ -115,6 +115,7 @@ class ModelProgramSection(Section):
                     yield "program", problem
             except DataError as error:
                 yield "program", str(error)
+
         if not fanouts and self.layers is None:
             yield "layers", "fanouts say no number of layers, write for example 2"
 
@@ -433,6 +434,7 @@ class TrainingSection(JobSection):
                 yield ("job", "rates"), problem
         else:
             yield from self.model.problems()
+
         if self.fanouts and len(self.fanouts) != self.hops:
             problem = (
                 f"found {len(self.fanouts)} for a model of {self.hops} layers, "

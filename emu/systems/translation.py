@@ -87,12 +87,14 @@ class CommonJob:
         """
         samplers = self.same.get("samplers_per_worker", 1)
         sampler_batch = self.workers * self.batch_size / (workers * samplers)
+        # Every sampler has a seed at the least.
         batch = samplers * max(1, round(sampler_batch))
         factors = {
             "graph_store": self.stores / stores,
             "parameter_server": 1.0,
             "all_reduce": 1.0,
         }
+
         times = {}
         for kind, time in self.times.items():
             factor = factors.get(kind, batch / self.batch_size)
@@ -120,6 +122,7 @@ class CommonJob:
             for phase, part in zip(PHASES, parts, strict=True):
                 times[phase] = scale_time(self.times["worker"], part / sum(parts))
 
+        # P3 has no stores: its first phase collects, its last one steps.
         collecting = self.times.get("graph_store", 0.0)
         for phase, time in ((PHASES[0], collecting), (PHASES[-1], self.step)):
             if phase in times:
@@ -165,6 +168,7 @@ def read_replicas(
     keys: Keys = {"cache": {}, "owners": {}}
     if isinstance(job, StoresSection):
         keys = {"cache": job.cache_keys, "owners": job.store_keys}
+
     return {
         **keys,
         "workers": len(ranks),
@@ -243,6 +247,7 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
     refuse_stores(common, system)
     model = common.same["model"]
     kind = model.get("kind", "sage")
+    # A model is not changed for the sake of a comparison.
     if kind not in kinds:
         problem = f"trains {' or '.join(kinds)} on the whole graph, not {kind}"
         raise ScenarioError(problem, key="job.model.kind")

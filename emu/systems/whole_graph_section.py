@@ -164,6 +164,7 @@ class WholeGraphSection(JobSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from self.model.problems()
         yield from self.rank_problems(cluster)
+
         parts = len(self.ranks(cluster.names))
         if self.partitioner == "hierarchical" and self.boxes is None:
             half = [parts - parts // 2, parts // 2] if parts > 1 else [1]

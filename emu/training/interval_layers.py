@@ -32,6 +32,7 @@ class RowSums:
     """Weighted sums of vectors for some rows of an adjacency, each with an entry."""
 
     def __init__(self, adjacency: Adjacency, rows: Ids, dtype: Any) -> None:
+        # Every row has an entry, or sums between two starts would go wrong.
         pointers, entries = entries_of(adjacency.indptr, rows)
         weights = adjacency.weights[entries].astype(dtype)
 
@@ -106,6 +107,7 @@ def initial_weights(settings: JobSettings, dataset: Dataset) -> list[Array]:
     flat = initial_parameters(settings, dataset)
     shapes = parameter_shapes(settings, dataset)
     parts = [*split_parts(flat, shapes).values()]
+    # A GAT has its attention beside the weights of each layer.
     parts_per_layer = len(PARTS[settings["model"]["kind"]])
 
     layers = []

@@ -136,6 +136,7 @@ def _stem(causes: JobSettings) -> str:
 def _keep(folder: Path, train: Callable[[], Progress]) -> Progress:
     def write(partial: Path) -> dict[str, Any]:
         progress = train()
+        # One fewer than are kept: this one comes beside them.
         forget_oldest(folder.parent, f"*{_ENDING}", MOST_KEPT - 1)
         arrays = {"loss": progress.loss, "looks": progress.looks, **progress.accuracy}
         write_arrays(partial, arrays)

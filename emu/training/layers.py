@@ -105,6 +105,7 @@ def _attention(
 
     heads, width = of_source.shape
     rows = weighed.view(-1, heads, width)
+    # Every vertex attends to itself, too.
     loops = np.arange(block.inner, dtype=block.source.dtype)
     source = as_tensor(np.concatenate([block.source, loops])).long()
     destination = as_tensor(np.concatenate([block.destination, loops])).long()
@@ -336,6 +337,7 @@ class MiniBatch:
         for source, destination in reversed(edges):
             inner = sizes[-1]
             outer = max(inner, int(source.max(initial=-1)) + 1)
+            # It came over a socket: a block checks its edges.
             Block(source=source, destination=destination, outer=outer, inner=inner)
             sizes.append(outer)
         if len(features) != sizes[-1]:

@@ -90,6 +90,7 @@ class Adam(Optimizer):
 
         first = self._arrays["first"]
         second = self._arrays["second"]
+        # In place, as `restore` and copies of the state expect.
         first += (1 - decay) * (gradient - first)
         second += (1 - decay_square) * (gradient * gradient - second)
 

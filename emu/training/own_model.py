@@ -205,6 +205,7 @@ class OwnModel:
         follows from worker and iteration.
         """
         self._module.train()
+        # A parameter that takes no part has no gradient then: its zeros stand for it.
         self._module.zero_grad(set_to_none=True)
 
         def scores_of(batch: MiniBatch) -> Tensor:
@@ -437,6 +438,7 @@ def _check(settings: JobSettings, dataset: Dataset) -> None:
                 path=program,
             )
 
+    # Of the same module once more, and of another one.
     again, elsewhere = gradients[1:]
     is_repeated = np.array_equal(gradients[0], again, equal_nan=True)
     if not is_repeated or not np.array_equal(gradients[0], elsewhere, equal_nan=True):

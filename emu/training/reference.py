@@ -133,6 +133,7 @@ def attend(
     matrix = torch.sparse_coo_tensor(
         edges.indices(), leaky_relu(scores, 0.2), edges.shape, check_invariants=True
     )
+    # A softmax over the entries that are there, not over zeros.
     attention = torch.sparse.softmax(matrix.coalesce(), 1)
     return torch.sparse.mm(attention, sources)
 
@@ -201,9 +202,11 @@ def reference_training(
     mean_losses = []
     versions: deque[Array] = deque(maxlen=missed + 1)
     for iteration in range(iterations):
+        # A copy: the optimiser changes parameters in place.
         versions.append(parameters.copy())
         model.load(versions[0])
 
+        # Workers in rank order: sums of floats depend on it.
         gradients = []
         losses = []
         for worker in range(settings["workers"]):

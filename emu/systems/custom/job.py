@@ -107,6 +107,7 @@ def _payloads(
     byte_scale: float,
 ) -> dict[str, list[list[int]]]:
     """Return the real bytes to send by task: a row per out-edge, one per iteration."""
+    # Nothing is sent to a gate: the scheduler knows when its tasks end.
     gates = {task.name for task, _ in tasks if task.gate}
     sends = [flow for flow in flows if flow.edge.destination not in gates]
     counts = [rounds[flow.edge.source] for flow in sends]
@@ -264,6 +265,7 @@ def with_collectives(
         if collective.shuffle is not None:
             all_flows += _shuffle_flows(collective.shuffle)
             continue
+
         kind = collective.kind
         exchange = collective.exchange
         for segment in range(exchange.segments):
@@ -294,11 +296,13 @@ def _rank_tasks(
     rank = names.index(task.name)
     collective, segment = key
     label = f"{kind}{collective}.{segment}"
+
     for step in range(len(steps) + 1):
         before = steps[step - 1] if step else ()
         sends = steps[step] if step < len(steps) else ()
         senders = {send.sender for send in before if send.receiver == rank}
         receivers = {send.receiver for send in sends if send.sender == rank}
+
         place = {
             "kind": kind,
             "algorithm": exchange.way(kind),

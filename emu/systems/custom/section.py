@@ -248,6 +248,7 @@ class CustomJobSection(JobSection):
             if task.slot and (task.takes or task.frees):
                 problem = "slot says both what is taken and freed"
                 yield (*trail, "slot"), f"{problem}, write it or takes, frees"
+
             for key in ("slot", "takes"):
                 name = getattr(task, key)
                 if name and name not in pools:
@@ -256,6 +257,7 @@ class CustomJobSection(JobSection):
                 elif name and name == task.home:
                     problem = f"the process is called {name!r} too, call one otherwise"
                     yield (*trail, key), problem
+
             frees = task.slot_to_free()
             if frees and frees not in takes:
                 problem = f"no task takes a slot of {frees!r}, {_unknown(frees, takes)}"
@@ -340,6 +342,8 @@ def _flow_problems(job: CustomJobSection) -> Problems:
                 yield (*trail, key), f"no task {name!r}, {nearest(name, rounds)}"
             if name not in gates:
                 continue
+
+            # A gate is no process: it has no memory to read, and no connection.
             if np.any(flow.volume):
                 problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
                 yield (*trail, "volume"), problem
@@ -440,6 +444,7 @@ def _process_problems(job: CustomJobSection) -> Problems:
             if task.server and getattr(task, key):
                 problem = f"a server is a process with one slot, write it or {key}"
                 yield (*trail, "server"), problem
+
         if task.pin is None:
             continue
         first = pins.setdefault(process, task)

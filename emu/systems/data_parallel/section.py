@@ -68,6 +68,7 @@ def _replica(
             program=PROGRAMS["sampler"],
             settings={"sampler": sampler, "worker": rank},
         )
+
     yield Task(
         f"w{rank}",
         "worker",
@@ -177,6 +178,7 @@ def _write(common: CommonJob) -> Keys:
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
     if "worker" in times:
         times["worker"] = translation.add_times(times["worker"], common.step)
+
     by_import = common.partitioner == "imported"  # which only dgtp takes
     return {
         "partitioner": "hash" if by_import else common.partitioner,

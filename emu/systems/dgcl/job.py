@@ -72,6 +72,7 @@ class DgclBuilder:
                 before=f"layer{layer - 1}" if layer > 1 else "",
                 after=f"layer{layer}",
             )
+
         for layer in range(layers, 1, -1):
             # The last layer goes on to its own backward pass.
             name = "layer" if layer == layers else "grad"
@@ -232,6 +233,7 @@ def _edges(builder: DgclBuilder) -> Iterator[NamedEdge]:
 
     ranks = range(len(builder.machines))
     last = "layer1" if builder.section.model.layers == 1 else "grad1"
+    # What waits for new weights: layer 1, or the gather before it.
     first = [f"d{rank}.layer1" for rank in ranks]
     if not builder.section.cache_features:
         first = [next(builder.gathers).stage(rank, 0) for rank in ranks]

@@ -85,6 +85,7 @@ class Topology:
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
         """True where a device reaches another over any number of links."""
+        # The closure of Warshall: devices are 62 at most.
         reach = np.eye(self.devices, dtype=bool)
         for pair in self.routes:
             reach[pair] = True
@@ -154,6 +155,7 @@ class Needs:
         if not len(vertices):
             return cls(vertices=vertices, owners=owner, readers=vertices)
 
+        # Equal vertices side by side: a group of readers each.
         order = np.argsort(vertices, kind="stable")
         vertices = vertices[order]
         owner = owner[order]
@@ -209,6 +211,7 @@ class Needs:
             cut_off = cut_off[cut_off != 0]
             if cut_off.size:
                 readers = int(cut_off[0])
+                # Of several readers that are cut off, the first is named.
                 lowest = readers & -readers
                 return owner, lowest.bit_length() - 1
         return None
@@ -280,6 +283,7 @@ class GatherPlan:
         for transfer in self:
             by_stage.setdefault(transfer[0], []).append(transfer)
 
+        # A stage that is parted makes those after it later.
         first_part = 0
         for stage in reversed(range(self.stages)):
             written: dict[int, list[Ints]] = {}  # by receiver, in each part
@@ -343,6 +347,7 @@ def peer_to_peer(needs: Needs, devices: int) -> GatherPlan:
 
 def swap(needs: Needs, host: int) -> GatherPlan:
     """Return the plan of NeuGraph's swap: all rows to a host, and those needed back."""
+    # Every row goes up in stage 0, and down in stage 1 to each of its readers.
     to_host = replace(needs, readers=needs.readers & 1 << host)
     transfers = [*peer_to_peer(to_host, host + 1)]
     for reader in range(host):
@@ -359,6 +364,7 @@ def check_plan(plan: GatherPlan, needs: Needs, topology: Topology) -> None:
     from another stage than the one before or not at all, comes twice or to its owner,
     travels where no route leads, or does not come to a reader.
     """
+    # Raises where a transfer has no route.
     plan.load(topology)
     order = np.lexsort(plan.transfers.T[::-1])
     is_ordered = (order == np.arange(len(order))).all()
@@ -389,6 +395,7 @@ def _follow(depth: NDArray[np.int8], vertices: Ints, transfer: RowTransfer) -> N
     stage, sender, receiver, rows = transfer
     if not rows.size or (np.diff(rows) <= 0).any():
         raise PlanError("vertices are none or not ascending")
+    # What is beyond the last vertex is compared with that, and differs.
     places = np.minimum(np.searchsorted(vertices, rows), len(vertices) - 1)
     if not len(vertices) or (vertices[places] != rows).any():
         raise PlanError("a vertex that no device needs")

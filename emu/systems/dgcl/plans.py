@@ -90,7 +90,8 @@ def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
     """Return the remote vertices of all parts, within boxes where these replicate."""
     parts = [graph.part(number) for number in range(graph.parts)]
     islands = []
-    end = 0
+
+    end = 0  # of a box of consecutive parts
     for size in boxes or [graph.parts]:
         start = end
         end = start + size
@@ -245,6 +246,7 @@ def _check_tables(plan: GatherPlan) -> None:
     if ends != [0, len(plan.rows)] or (plan.bounds[1:] < plan.bounds[:-1]).any():
         raise PlanError("bounds do not divide its rows")
     stages = plan.transfers[:, 0]
+    # A graph whose parts need nothing of each other has no transfer.
     if not stages.size:
         return
     is_ascending = (stages[1:] >= stages[:-1]).all()

@@ -121,6 +121,7 @@ class DgclJobSection(DgclKeys):
         if self.rates is not None:
             return {}, set()
 
+        # One key is the time of a whole kind: what shares it with others is not scaled.
         kinds = whole_kinds(tasks, wanted)
         scaled = {"gather", "scatter", "coordination"} & kinds
         edit: Edit = {}
@@ -233,6 +234,7 @@ class DgclJobSection(DgclKeys):
         when there is no plan.
         """
         machines = self.ranks(context.machines)
+        # Names and settings of tasks are known before the plan is: nothing travels.
         forward = (plan_of(len(machines), []),) * self.model.layers
         if "topology" in settings:
             try:
@@ -434,6 +436,7 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
 
     begins = []
     ends = []
+    # The stages of a device, one process each.
     for positions in stages.values():
         begins.append(schedule.task_start[positions].min(axis=0))
         ends.append(schedule.task_end[positions].max(axis=0))

@@ -85,6 +85,7 @@ def _groups(needs: Needs, most: int) -> tuple[Ints, Ints]:
 
     order, is_first = _sort_alike(needs)
     starts = np.maximum.accumulate(np.where(is_first, positions, 0))
+    # A kind of rows is cut into groups of equal size, and one of what is left.
     opens = (positions - starts) % most == 0
     group_of = np.empty(len(order), np.int64)
     group_of[order] = np.cumsum(opens) - 1
@@ -104,6 +105,7 @@ def _tables(devices: int, vertices: Ints, group_of: Ints, trees: Any) -> GatherP
     counts = np.zeros(max(devices - 1, 1) * devices * devices, np.int64)
     lib.count_rows(trees, pointer(counts))
 
+    # A cell is a stage and a pair of devices, in the order of a plan's transfers.
     cells = np.flatnonzero(counts)
     bounds = np.concatenate([[0], np.cumsum(counts[cells])])
     next_place = np.zeros(len(counts), np.int64)
@@ -137,6 +139,7 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     neither do some links that together every route across the cut crosses.
     """
     order, is_first = _sort_alike(needs)
+    # Rows of equal owner and readers cross the same cuts: they are counted once.
     first = np.flatnonzero(is_first)
     counts = np.diff(first, append=len(order))
     owners = np.int64(1) << needs.owners[order][first].astype(np.int64)
@@ -157,6 +160,7 @@ def _cuts(devices: int) -> Iterator[int]:
     if devices <= _FEW:
         yield from range(1, everyone)
         return
+    # Of so many devices not every set can be looked at: neighbours share links.
     for size in {1, 2, 4, 8, devices // 2}:
         for first in range(0, devices - size + 1, size):
             inside = ((1 << size) - 1) << first
@@ -188,6 +192,7 @@ def _capacity(topology: Topology, inside: int) -> float:
         cover.append(best)
         missing = [route for route in missing if best not in route]
 
+    # The links with most capacity first: a tighter bound where they are left out.
     for link in sorted(cover, key=lambda link: -capacities[link]):
         others = {*cover} - {link}
         if all(route & others for route in routes):

@@ -107,6 +107,7 @@ def dgtp_volumes(
         destination = job.tasks[edge.destination]
         if edge.credit:
             continue
+
         if ALL_REDUCE in (source.kind, destination.kind):
             row[:] = itemsize * elements_sent(source, destination, parameters)
             continue
@@ -201,6 +202,7 @@ class PullingSection(StoresSection):
             "weights": weight_bytes(settings, parameters, steps=steps),
             "a mini-batch": _fullest_batch(job, dataset),
         }
+        # Stores keep the rows of all vertices that they own.
         owned = np.bincount(dataset.owner, minlength=dataset.parts).tolist()
 
         parts: dict[str, Parts] = {}
@@ -230,9 +232,10 @@ def _count_batches(job: Job, operations: Operations) -> None:
     settings = job.settings
     dataset = open_for(settings)
     counts = count_job(settings, dataset, job.iterations)
-    sizes = (settings["model"], dataset.feature_length, dataset.classes)
-    row = number_bytes(settings) * dataset.feature_length
+    length = dataset.feature_length
+    row = number_bytes(settings) * length
     samplers_per_worker = settings["samplers_per_worker"]
+
     for position, task in enumerate(job.tasks):
         place = task.settings
         if task.kind == "sampler":
@@ -252,7 +255,10 @@ def _count_batches(job: Job, operations: Operations) -> None:
         elif task.kind == "worker":
             first = place["worker"] * samplers_per_worker
             for batches in counts[first : first + samplers_per_worker]:
-                for number, layer in enumerate(count_layers(*sizes, batches)):
+                layers = count_layers(
+                    settings["model"], length, dataset.classes, batches
+                )
+                for number, layer in enumerate(layers):
                     operations.add(position, layer.forward)
                     operations.add(position, layer.backward(first=number == 0))
 
@@ -421,6 +427,7 @@ class DgtpJobSection(PullingSection):
                 stated = ", ".join(self.machines)
                 problem = f"{name!r} takes no part, job.machines: {stated}"
                 yield ("job", "stores", position), problem
+
         if self.sync == "halving_doubling" and self.workers & (self.workers - 1):
             problem = (
                 f"halving and doubling needs 2, 4, 8, ... workers, found "
@@ -557,6 +564,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     owners = job.owners(cluster.names)
     times = job.times.by_kind()
     ranks = job.ranks(cluster.names)
+    # Where stores are on machines of their own, workers stand on the others.
     if job.has_stores_apart:
         ranks = tuple(name for name in ranks if name not in owners) or ranks
     worker = demands["worker"]
@@ -565,6 +573,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
         for name in worker | sampler
     }
+
     machines = translation.roomy_machines(job, cluster, replica, job.workers, ranks)
     step: PerDevice = 0.0
     if job.sync == "parameter_server" and "parameter_server" in times:
@@ -585,11 +594,12 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
 def _write(common: CommonJob) -> Keys:
     machines = common.stated or common.everywhere
     common = common.spread(common.workers, common.stores_on(machines))
-    kinds = ("graph_store", "sampler", "worker", "parameter_server")
-    times = {"graph_store": 0.0, "parameter_server": 0.0, **common.times_of(*kinds)}
+    times: dict[str, PerDevice] = {"graph_store": 0.0, "parameter_server": 0.0}
+    times |= common.times_of("graph_store", "sampler", "worker", "parameter_server")
     if common.by_hops:
         times["sampler_fetch"] = 0.0
         times |= common.times_of(*translation.HOPS, "sampler_fetch")
+
     return {
         "workers": common.workers,
         **_take_part(common),

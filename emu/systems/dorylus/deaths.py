@@ -68,7 +68,9 @@ def draw_attempts(
     if not dying.share:
         return {}
 
+    # Drawn for the most attempts: fewer epochs or a smaller share change no draw.
     draws = np.random.default_rng([seed, 8]).random((*shape, dying.attempts, 3))
+    # Of three numbers per attempt: whether it fails, whether late, after which part.
     fails = draws[..., 0] < dying.share
     failures = np.cumprod(fails, axis=-1).sum(axis=-1)  # before the first answer
     unanswered = np.argwhere(failures == dying.attempts)
@@ -141,6 +143,7 @@ def end_early(
         is_relaunched = np.resize(ends != ANSWERS, job.iterations)
         work[row] = np.where(is_relaunched, usual[row], work[row])
 
+    # Tasks stand interval by interval, and step by step in each.
     by_step = work.reshape(*shape, -1, job.iterations)
     waits = timeouts(dying, np.moveaxis(by_step, -1, 0))
     for position, task in enumerate(job.tasks):
@@ -192,6 +195,7 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
         work = tasks["work"]
         ends = np.array(job.tasks[work].settings.get("ends", [ANSWERS]))
         ends = np.resize(ends, job.iterations)
+        # The end of the task up to which each kind of end is paid for.
         last_tasks = {
             ANSWERS: answer,
             DIES: work,
@@ -237,6 +241,7 @@ def relaunches(schedule: Schedule) -> dict[str, Any]:
         if task.kind == "held":
             late += int(np.count_nonzero(ends == LATE))
             continue
+
         epochs = np.flatnonzero(ends != IDLE)
         count += len(epochs)
         waits = schedule.task_end[position, epochs] - starts[epochs]

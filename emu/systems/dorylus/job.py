@@ -107,6 +107,7 @@ class Graph:
         """Add a task that stands where ``template`` does."""
         program = PROGRAMS.get(kind, template.program)
         if self.section.attends:
+            # A GAT has programs of its own for some kinds.
             program = PROGRAMS.get(f"attention {kind}", program)
         changes["settings"] = {**template.settings, **changes.get("settings", {})}
         task = replace(template, name=name, kind=kind, program=program, **changes)
@@ -228,6 +229,7 @@ def _add_interval(graph: Graph, i: int) -> None:
         before = name
 
     graph.join(before, "done", credit=True)
+    # It enters epoch n once every interval has ended epoch n - lag.
     graph.join("done", f"{graph.entry[graph.steps[0].name]}_{i}", section.lag)
 
 
@@ -245,35 +247,44 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
         server, pinned=graph.lambdas[i], process=f"lambda{i}", settings=last_part
     )
     attempts = graph.attempts.get((i, k), [])
-    streams = section.stream > 1
     name = f"{step.name}_{i}"
-    first = f"{name}.first"
-    launch = f"launch{k}_{i}"
-    call = f"call{k}_{i}"
     back = f"back{k}_{i}"
 
     slots = {"takes": LAMBDAS, "frees": ""}
     if section.launch.takes_time:
-        graph.add(server, launch, "launch", **slots)
-        graph.add(server, call, "call")
-    else:
-        graph.add(server, call, "call", **slots)
-    if streams:
-        graph.add(remote, first, step.kind, settings={"part": 0})
-    graph.add(
-        remote, name, step.kind, settings=attempts[0].settings if attempts else {}
-    )
+        graph.add(server, f"launch{k}_{i}", "launch", **slots)
+        slots = {}
+    graph.add(server, f"call{k}_{i}", "call", **slots)
+    if section.stream > 1:
+        graph.add(remote, f"{name}.first", step.kind, settings={"part": 0})
+    # Where every lambda answers, nothing is said of ends.
+    ends = attempts[0].settings if attempts else {}
+    graph.add(remote, name, step.kind, settings=ends)
     graph.add(server, back, "answer", frees=LAMBDAS)
+
+    _join_lambda(graph, i, k, step, before)
+    add_relaunches(graph, server, remote, step)
+    return back
+
+
+def _join_lambda(graph: Graph, i: int, k: int, step: Step, before: str) -> None:
+    """Join the tasks of `_add_lambda`."""
+    takes_time = graph.section.launch.takes_time
+    name = f"{step.name}_{i}"
+    launch = f"launch{k}_{i}"
+    call = f"call{k}_{i}"
+    back = f"back{k}_{i}"
 
     _weight_edges(graph, i, step, call)
     if before:
         # A launch that the graph task before it does not begin follows that task.
         follows = before.startswith("back") or not step.launches_early
-        entry = launch if section.launch.takes_time and follows else call
-        graph.join(before, entry)
-    if section.launch.takes_time:
+        graph.join(before, launch if takes_time and follows else call)
+    if takes_time:
         graph.join(launch, call)
-    if streams:
+
+    if graph.section.stream > 1:
+        first = f"{name}.first"
         graph.join(call, first, channel=f"{name} pulls")
         graph.join(call, name, channel=f"{name} pulls")
         graph.join(first, name)
@@ -282,8 +293,6 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
     else:
         graph.join(call, name)
         graph.join(name, back)
-    add_relaunches(graph, server, remote, step)
-    return back
 
 
 def _weight_edges(graph: Graph, i: int, step: Step, caller: str) -> None:
@@ -292,6 +301,7 @@ def _weight_edges(graph: Graph, i: int, step: Step, caller: str) -> None:
     name = f"{step.name}_{i}"
     server = i % len(section.parameter_servers)
     first = f"{name}.first" if section.stream > 1 and graph.lambdas else name
+
     if graph.sends_gradient(step):
         graph.join(name, graph.sums[step.layer][server])
     if step.kind == "apply":
@@ -340,6 +350,7 @@ def _receivers(graph: Graph, scatter: Step, gather: Step) -> None:
     for i in range(graph.count):
         for g in range(len(graph.servers)):
             source = f"{scatter.name}_{i}"
+            # Rows of a server's own intervals are in its memory: no task takes them in.
             if i not in graph.of_server(g):
                 source = f"{scatter.receiver}_{i}_{g}"
                 place = {"layer": scatter.layer, "interval": i, "kind": scatter.kind}
@@ -367,6 +378,7 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step) -> None:
         receiver = f"{scatter.receiver}_{g}"
         place = {"layer": scatter.layer, "kind": scatter.kind}
         graph.add(graph.on_server(g), receiver, "ghosts", settings=place)
+
         for i in range(graph.count):
             graph.join(f"{scatter.name}_{i}", receiver, latest=is_async)
         for j in graph.of_server(g):
@@ -401,6 +413,7 @@ def _stages(graph: Graph) -> None:
             first = f"call{tensor}"
             last = f"back{tensor}"
             tensor += 1
+
         if place:
             for i in range(graph.count):
                 graph.join(f"stage{place}", f"{first}_{i}", credit=True)

@@ -50,6 +50,7 @@ def quota_lines(schedule: Schedule) -> Iterator[str]:
     pools = {(pool.machine, pool.name): pool for pool in schedule.problem.pools}
     for tuner, name in zip(cluster.tuners, cluster.tuned_names, strict=True):
         since, quotas = schedule.slots_of(pools[tuner.machine, tuner.pool])
+        # The last quota holds to the end, and those behind the end for no time.
         bounds = np.minimum(np.append(since, end), end)
         mean = quotas @ np.diff(bounds) / end
         yield (
@@ -95,6 +96,7 @@ def live_versions(schedule: Schedule) -> int:
         if edge.latest and schedule.reads is not None:
             versions = schedule.reads[position]
         ends = use_ends.setdefault(edge.source, np.zeros(job.iterations + 1))
+        # Version -1, the first weights, has place 0.
         places = np.maximum(versions, -1) + 1
         np.maximum.at(ends, places, _use_ends(schedule, edge.destination))
 

@@ -105,6 +105,7 @@ class ReadLog:
         """Yield the places of the rows that a step has read, none of epoch -1."""
         reader = self._entry[step, place.interval]
         epochs = {place.interval: place.epoch}
+
         for edge in self._in_edges[reader]:
             source = self._source(edge)
             task = self._job.tasks[source]
@@ -117,6 +118,7 @@ class ReadLog:
                     interval = scatter.settings["interval"]
                     if interval != place.interval:
                         epochs[interval] = self._epoch(scatter_edge, epoch)
+
         for interval, epoch in epochs.items():
             if epoch >= 0:
                 yield Place(place.layer, interval, epoch)
@@ -153,6 +155,7 @@ class Replay:
         self._dtype = np.dtype(settings["precision"])
         self._activation = settings["model"]["activation"]
 
+        # The same cut as that of the programs, from the data set alone.
         cut = cut_intervals(
             self._dataset.structure,
             self._dataset.owner,
@@ -299,6 +302,7 @@ class Replay:
         layers = range(self._section.model.layers)
         weights = [self.weights(layer, epoch) for layer in layers]
 
+        # What is older is forgotten, or memory would grow with the epochs.
         unread = epoch - 2 * self._section.lag - 1  # by any later one
         for key in [*self.known]:
             place = key[1]
@@ -337,6 +341,7 @@ class AttentionReplay(Replay):
         import torch
 
         read = self._read_rows(f"ae{place.layer}", place, self._z)
+        # Autograd from these rows on alone: where they came from is another place.
         rows = torch.tensor(read, requires_grad=True)
         attention = self._weights_in_use(place)[-2:]
         vectors = torch.tensor(attention, requires_grad=True)

@@ -118,6 +118,7 @@ class DorylusJobSection(DorylusKeys):
 
     def _slots(self, server: MachineSection) -> dict[str, int]:
         """Return the slots of a server, those that it states among them."""
+        # Half a core runs a thread as well.
         cores = max(int(server.cpu or 1), 1)
         slots = {THREADS: self.threads or cores, LAMBDAS: self.quota}
         if self.backend == "gpu":
@@ -337,6 +338,7 @@ class DorylusJobSection(DorylusKeys):
 
         by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
         if self.dying_lambdas.share:
+            # Edges without bytes need no look: there are many times as many.
             for edge in np.flatnonzero(volumes).tolist():
                 by_epoch[edge] *= epochs_of_edge(job, edge)
         return Realization(times=seconds, volumes=by_epoch)

@@ -76,6 +76,7 @@ def attention_bytes(
         answer = b * vertices * before if layer else 0
         return LambdaBytes(b * vertices * (before + after), answer)
 
+    # Rows of both ends of every edge travel, also where a row is there already.
     pull = edges * (2 * b * after + EDGE_END)
     if kind == "edge_apply":
         return LambdaBytes(pull, b * edges)
@@ -99,6 +100,7 @@ def dorylus_volumes(
         itemsize=itemsize,
         weights=weight_bytes(section, widths, itemsize),
     )
+
     volumes = np.zeros(len(job.edges))
     for position, edge in enumerate(job.edges):
         source = job.tasks[edge.source]
@@ -143,6 +145,7 @@ class _FlowSizes:
         return LambdaBytes(per_row.pulled * rows, per_row.returned * rows)
 
     def _of_ghosts(self, source: Task, destination: Task) -> float:
+        # A GAT sends gradients back along edges, to the owners of their sources.
         pushes = self.section.attends and source.kind == "scatter_back"
         ghosts = self.counts.sources if pushes else self.counts.ghosts
         rows = ghosts[source.settings["interval"], destination.settings["server"]]
@@ -217,6 +220,7 @@ def dorylus_times(
         else:
             raise ValueError(f"no time for {task.kind}")
 
+    # Relaunched lambdas are not slow: the draws are of the first ones alone.
     first = first_attempts(job)
     usual = seconds[first]
     if section.slow_lambdas.share and section.uses_lambdas:
@@ -239,6 +243,7 @@ def _works(
         "scatter": _relative(counts.ghosts.sum(axis=1)),
     }
     streams = section.uses_lambdas and section.stream > 1
+
     works = []
     for task in job.tasks:
         work = 1.0
@@ -310,6 +315,7 @@ def count_steps(
     operations = Operations(job)
     operations.add_bytes(job, volumes, "scatter", "scatter_back")
     operations.add_gradients(job, volumes, itemsize, "gradient_sum", "weight_update")
+
     for position, task in enumerate(job.tasks):
         if task.kind.removesuffix("_back") in {"gather", "apply", "edge_apply"}:
             interval = task.settings["interval"]

@@ -103,6 +103,7 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     dataset = open_for(job.settings)
     blocks = _blocks(job.settings, dataset.feature_length)
     sizes = parameter_bytes(job)
+    # The owner of a vertex has all of its columns until then.
     rows = np.bincount(dataset.owner, minlength=len(sizes)).tolist()
     itemsize = np.dtype(job.settings["precision"]).itemsize
     for rank, (reader, weights) in enumerate(sizes.items()):

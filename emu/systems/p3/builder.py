@@ -103,6 +103,7 @@ class P3Builder:
                 settings={"sampler": number, "rank": rank},
             )
             yield sampler
+
             for hop in range(1, self.hops + 1):
                 yield replace(
                     sampler,
@@ -129,6 +130,7 @@ class P3Builder:
                 program=PROGRAMS["graph_store"],
                 settings={"rank": rank},
             )
+
         for name, kind in PHASES.items():
             yield replace(
                 worker,
@@ -141,6 +143,7 @@ class P3Builder:
                 settings={"rank": rank},
                 takes="gpu",
             )
+
         for hop in range(1, self.hops + 1):
             yield replace(
                 worker,
@@ -237,6 +240,7 @@ class P3Builder:
         """
         if self._window is None:
             return
+        # Where a sampler asks by hops, its first question is what has to wait.
         hop = ".hop1" if self.hops else ""
         last_phase = self.pipeline.order[-1]
         pairs = itertools.product(self.samplers_of(rank), self.group_of(rank))

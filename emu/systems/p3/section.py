@@ -195,6 +195,7 @@ def _write(common: CommonJob) -> Keys:
     if common.by_hops:
         kinds += translation.HOPS
     times = common.times_of(*kinds) | common.phases()
+
     return {
         **translation.machines_key(common),
         "structure": "hashed" if common.by_hops else "replicated",

@@ -85,6 +85,7 @@ def p3_realization(
 
     edges = [*builder.edges()]
     volumes = np.zeros((len(edges), builder.cycles))
+    # A flow belongs to the cycle of its source: later phases send in later cycles.
     behind = {task.name: task.behind for task in tasks}
     sizes = _EdgeSizes(builder, counts, model)
     for row, edge in zip(volumes, edges, strict=True):
