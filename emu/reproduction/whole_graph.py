@@ -15,7 +15,7 @@ from emu.reproduction.claims import Claim, Side
 from emu.reproduction.figures import experiment_of, scenario_of
 from emu.scenario import Scenario
 from emu.systems.dgcl import plans
-from emu.systems.dgcl.planner import Plan, Topology
+from emu.systems.dgcl.planner import GatherPlan, Topology
 from emu.systems.dgcl.spst import spst
 
 FLOAT_BYTES = 4
@@ -25,7 +25,7 @@ def _settings_of(scenario: Scenario) -> Mapping[str, Any]:
     return scenario.to_job(opened=True).settings
 
 
-def _plan_of(scenario: Scenario) -> tuple[Plan, Topology]:
+def _plan_of(scenario: Scenario) -> tuple[GatherPlan, Topology]:
     """Return the plan of the last layer's gather, and the links that it is for."""
     settings = _settings_of(scenario)
     *_, plan = plans.open_plans(settings)

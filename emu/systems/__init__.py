@@ -7,8 +7,12 @@ volumes that follow from them, and what its results mean; its node programs stan
 Must not know: scenario files, sockets, other rooms than those that it builds on.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["Edit", "Problems", "Times"]
 
@@ -22,3 +26,15 @@ Edit: TypeAlias = dict[str, Any]
 Keys: TypeAlias = dict[str, Any]
 #: What every program of a job gets, ``Job.settings``; msgpack-able.
 Settings: TypeAlias = dict[str, Any]
+#: The same, to read.
+JobSettings: TypeAlias = Mapping[str, Any]
+#: Times or volumes, by task or edge and iteration where nothing else is said.
+Floats: TypeAlias = "NDArray[np.float64]"
+#: Names of machines, in their order.
+Names: TypeAlias = tuple[str, ...]
+#: What returns a stated time, rate or volume times a factor.
+Scale: TypeAlias = Callable[[Any], Any]
+#: A time or rate of all devices, or one per device.
+PerDevice: TypeAlias = float | dict[str, float]
+#: An edit that scales times or links, and the names of those that it covers.
+Scaling: TypeAlias = tuple[Edit, set[str]]

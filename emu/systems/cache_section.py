@@ -54,22 +54,31 @@ class CachedSection(TrainingSection):
     @property
     @override
     def unprofiled(self) -> str:
-        hint = "a profile knows no job.cache, write job.times instead"
-        return "" if self.cache is None else hint
+        if self.cache is None:
+            return ""
+        return "a profile knows no job.cache, write job.times instead"
 
     def cache_settings(self, stores: int, samplers: int) -> Settings:
         """Return the settings of node programs that follow from ``cache``, if any."""
         if self.cache is None:
             return {}
+        # Before placement: samplers are spread over the stores in their order.
         homes = [sampler * stores // samplers for sampler in range(samplers)]
-        fields = {"policy": self.cache.policy, "size": self.cache.size}
-        return {"cache": {**fields, "window": self.cache.window or 0, "homes": homes}}
+        return {
+            "cache": {
+                "policy": self.cache.policy,
+                "size": self.cache.size,
+                "window": self.cache.window or 0,
+                "homes": homes,
+            }
+        }
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
         if self.cache is None:
             return
+
         policy = self.cache.policy
         window = self.cache.window
         if policy == "window" and window is None:
@@ -122,6 +131,7 @@ class CachedSection(TrainingSection):
             check_room(task.pinned, needs)
             return replace(task, demands={**task.demands, "memory": needs})
 
+        # Placement keeps that free (`leave_room`): here it is only whether it can.
         for machine in _without_store(job.tasks, cluster):
             check_room(machine, size)
         return replace(job, tasks=tuple(map(reserve, job.tasks)))
@@ -138,8 +148,9 @@ def _without_store(tasks: Sequence[Task], cluster: Cluster) -> list[str]:
     """Return the machines on which samplers of a job may stand, and no store does."""
     stores = {task.pinned for task in tasks if task.kind == "graph_store"}
     pins = {task.pinned for task in tasks if task.kind == "sampler"}
+    may_move = None in pins
     names = [machine.name for machine in cluster.machines]
-    return [n for n in names if n not in stores and (None in pins or n in pins)]
+    return [name for name in names if name not in stores and (may_move or name in pins)]
 
 
 def leave_room(
@@ -166,12 +177,15 @@ def leave_room(
             tasks = [replace(task, pinned=places[task.name]) for task in tasks]
         for machine in _without_store(tasks, cluster):
             taken[machine] = taken.get(machine, 0.0) + size
+    if not taken:
+        return cluster
 
     def keep_free(machine: Machine) -> Machine:
         resources = dict(machine.resources)
         if machine.name in taken and "memory" in resources:
             resources["memory"] -= taken[machine.name]
-            if (lacking := -resources["memory"]) > 0:
+            lacking = -resources["memory"]
+            if lacking > 0:
                 problem = (
                     f"caches of jobs need {SIZE.format(lacking)} more memory than "
                     f"machine {machine.name} has left"
@@ -179,9 +193,8 @@ def leave_room(
                 raise InfeasiblePlacement(problem, resource="memory", shortfall=lacking)
         return replace(machine, resources=resources)
 
-    if not taken:
-        return cluster
-    return replace(cluster, machines=tuple(map(keep_free, cluster.machines)))
+    machines = map(keep_free, cluster.machines)
+    return replace(cluster, machines=tuple(machines))
 
 
 def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Job:
@@ -190,26 +203,38 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
     ``machine_of``: task -> machine; ``first``: iterations that are done, of the whole
     job that this ends. Several jobs are settled each by itself.
     """
-    by_name = {name: job.settings_of(name) for name in job.job_names}
-    if not any(isinstance(one.get("cache"), Mapping) for one in by_name.values()):
+    by_name = {}
+    for name in job.job_names:
+        settings = job.settings_of(name)
+        if isinstance(settings.get("cache"), Mapping):
+            tasks = [task for task in job.tasks if task.job_name == name]
+            homes = _homes(tasks, machine_of)
+            cache = {**settings["cache"], "homes": homes, "first": first}
+            settings = {**settings, "cache": cache}
+        by_name[name] = settings
+
+    if not any(isinstance(found.get("cache"), Mapping) for found in by_name.values()):
         return job
-    for name, settings in by_name.items():
-        if not isinstance(cache := settings.get("cache"), Mapping):
-            continue
-        own = [task for task in job.tasks if task.job_name == name]
-        at = [(task.kind, machine_of[task.name]) for task in own]
-        stores = [machine for kind, machine in at if kind == "graph_store"]
-        places = {machine: store for store, machine in enumerate(stores)}
-        samplers = [machine for kind, machine in at if kind == "sampler"]
-        for machine in samplers:  # without a store: numbers behind those of all stores
-            places.setdefault(machine, len(places))
-        homes = [places[machine] for machine in samplers]
-        plan = {**cache, "homes": homes, "first": first}
-        by_name[name] = {**settings, "cache": plan}
     if "jobs" in job.settings:
         return replace(job, settings={**job.settings, "jobs": by_name})
     (settings,) = by_name.values()
     return replace(job, settings=settings)
+
+
+def _homes(tasks: Sequence[Task], machine_of: Mapping[str, str]) -> list[int]:
+    """Return per sampler the number of the store on its machine.
+
+    Machines without one have numbers behind those of all stores.
+    """
+    places: dict[str, int] = {}
+    for task in tasks:
+        if task.kind == "graph_store":
+            places[machine_of[task.name]] = len(places)
+    samplers = [machine_of[task.name] for task in tasks if task.kind == "sampler"]
+    for machine in samplers:
+        # Samplers of one machine share its cache.
+        places.setdefault(machine, len(places))
+    return [places[machine] for machine in samplers]
 
 
 def list_fills(job: Job) -> Iterator[Transfer]:
@@ -223,14 +248,15 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     if cache is None or cache.policy not in FIXED:
         return
     plan = BatchPlan.from_settings(settings)
-    machines = [task.name for task in job.tasks if task.kind == "graph_store"]
+    readers = [task.name for task in job.tasks if task.kind == "graph_store"]
     samplers = [task.name for task in job.tasks if task.kind == "sampler"]
     for sampler, home in zip(samplers, cache.homes, strict=True):
-        if home == len(machines):  # the first on a machine without a store
-            machines.append(sampler)
+        if home == len(readers):  # the first on a machine without a store
+            readers.append(sampler)
+
     row = dataset.feature_length * number_bytes(settings)
-    reads = [choose_rows(dataset, plan, cache, home) for home in range(len(machines))]
-    yield from ghost_features(machines, reads, dataset.owner, row, cause=CACHED)
+    reads = [choose_rows(dataset, plan, cache, home) for home in range(len(readers))]
+    yield from ghost_features(readers, reads, dataset.owner, row, cause=CACHED)
 
 
 def cache_figures(schedule: Schedule) -> dict[str, Any]:
@@ -245,12 +271,16 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
     assert cache is not None  # noqa: S101 - for mypy
     first = job.settings["cache"]["first"]
     counts = count_job(job.settings, dataset, first + job.iterations)
-    hits = misses = empty = 0
+    hits = 0
+    misses = 0
+    empty = 0
     for home, batches in zip(cache.homes, counts, strict=True):
-        for one in batches[first:]:
-            sends = [one.sent(s) for s in range(dataset.parts) if s != home]
-            hits, misses = hits + sum(one.hits), misses + sum(sends)
+        for batch in batches[first:]:
+            sends = [batch.sent(s) for s in range(dataset.parts) if s != home]
+            hits += sum(batch.hits)
+            misses += sum(sends)
             empty += sends.count(0)
+
     row = dataset.feature_length * number_bytes(job.settings)
     return {
         "cache": {
@@ -267,7 +297,9 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
 
 def cache_lines(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str]:
     """Yield a line on the hits of caches, which are those of every schedule."""
-    yield from map(cache_line, cache_figures(next(iter(schedules.values()))).values())
+    first = next(iter(schedules.values()))
+    for figures in cache_figures(first).values():
+        yield cache_line(figures)
 
 
 def cache_line(figures: Mapping[str, Any]) -> str:

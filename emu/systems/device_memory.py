@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import mul
-from typing import Any
 
 import numpy as np
 
 from emu.errors import ScenarioError
 from emu.problem import Cluster, Job, Task
 from emu.problem.workloads import SampleCounts, model_shapes
+from emu.systems import JobSettings
 from emu.units import format_size
 
 RESOURCE = "gpu_memory"
@@ -31,7 +31,7 @@ Parts = Mapping[str, float]
 
 def batch_bytes(
     counts: SampleCounts,
-    model: Mapping[str, Any],
+    model: JobSettings,
     classes: int,
     row: int,
     number: int,
@@ -61,7 +61,7 @@ def most_of_batches(sizes: Sequence[Sequence[float]]) -> float:
     return float(totals.max())
 
 
-def weight_bytes(settings: Mapping[str, Any], parameters: int, *, steps: bool) -> float:
+def weight_bytes(settings: JobSettings, parameters: int, *, steps: bool) -> float:
     """Return the bytes of parameters, their gradients, and moments of who steps."""
     vectors = 2
     if steps and settings["optimizer"]["name"] == "adam":
@@ -87,14 +87,14 @@ def demand_devices(
     for task in job.tasks:
         if task.name in parts and RESOURCE not in task.demands:
             sizes = parts[task.name]
-            scaled = {what: size / byte_scale for what, size in sizes.items()}
+            scaled = {cause: size / byte_scale for cause, size in sizes.items()}
             counted[task.name] = scaled
             tasks.append(_with_demand(task, sum(scaled.values())))
         else:
             tasks.append(task)
 
-    for where, room, together in _groups(tasks, cluster):
-        problem = _lack_of(where, room, together, counted)
+    for machines, room, group in _groups(tasks, cluster):
+        problem = _lack_of(machines, room, group, counted)
         if problem:
             raise ScenarioError(problem, key="cluster.machines")
     return replace(job, tasks=tuple(tasks))
@@ -132,7 +132,7 @@ def _groups(
 
 
 def _lack_of(
-    where: str,
+    machines: str,
     room: float,
     tasks: Sequence[Task],
     counted: Mapping[str, Parts],
@@ -145,14 +145,15 @@ def _lack_of(
     totals = defaultdict[str, float](float)
     for task in tasks:
         sizes = counted.get(task.name, {})
-        for what, size in sizes.items():
-            totals[what] += size
-    words = [f"{format_size(size)} of {what}" for what, size in totals.items()]
+        for cause, size in sizes.items():
+            totals[cause] += size
+    words = [f"{format_size(size)} of {cause}" for cause, size in totals.items()]
 
+    # Features are all that can lie elsewhere.
     movable = totals.get(ROWS, 0.0) + totals.get(COLUMNS, 0.0)
     would_fit = movable > 0 and needed - movable <= room
     hint = "; job.features: host keeps features elsewhere" if would_fit else ""
     return (
-        f"{format_size(needed)} of gpu_memory are needed on {where}, "
+        f"{format_size(needed)} of gpu_memory are needed on {machines}, "
         f"{format_size(needed - room)} more than there are: {', '.join(words)}{hint}"
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from emu.host.limits import limit
@@ -25,7 +24,7 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
-from emu.systems import Edit, Problems, Times
+from emu.systems import Edit, Floats, Names, PerDevice, Problems, Scale, Scaling, Times
 from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
@@ -42,7 +41,7 @@ TRANSLATED = "emu compare FILE --systems NAME --write DIR translates a file"
 class BuildContext:
     """Values that a job takes from the other sections of its scenario."""
 
-    machines: tuple[str, ...]
+    machines: Names
     """Names of those of the cluster."""
     window: int | None
     """Credit window K, None for unlimited."""
@@ -63,14 +62,16 @@ class BuildContext:
     @property
     def devices(self) -> dict[str, str]:
         """Machine -> its device, of those that state one."""
-        machines = {} if self.stated is None else self.stated.by_name
-        return {n: one.device for n, one in machines.items() if one.device is not None}
+        if self.stated is None:
+            return {}
+        rows = self.stated.by_name.items()
+        return {name: row.device for name, row in rows if row.device is not None}
 
 
 class KindTimesSection(Section):
     """Times of one task of each kind, by keys that are called as the kinds."""
 
-    def by_kind(self) -> dict[str, float | dict[str, float]]:
+    def by_kind(self) -> dict[str, PerDevice]:
         """Return kind -> time, of those that are stated or follow from others."""
         return {kind: time for kind, time in self if time is not None}
 
@@ -110,7 +111,7 @@ class RatesSection(Section):
     default is ``collect``."""
 
     @property
-    def stated(self) -> dict[str, float | dict[str, float]]:
+    def stated(self) -> dict[str, PerDevice]:
         """Operation -> rate, or a rate per device, of those that the file states."""
         return {name: rate for name, rate in self if rate is not None}
 
@@ -145,13 +146,13 @@ class JobSection(Section):
     foreign: ClassVar[dict[str, str]] = {}
     """Keys of other systems that a user may expect here -> why there are none."""
 
-    grows_with: ClassVar[tuple[str, ...]] = ()
+    grows_with: ClassVar[Names] = ()
     """Keys that `least_edges` grows with, whole numbers."""
 
     if TYPE_CHECKING:  # else its keys would stand before those of the systems
         system: str
         times: Any  # a section; a word in jobs of the user's own
-        machines: tuple[str, ...] | None  # where some of them may be stated
+        machines: Names | None  # where some of them may be stated
 
         @property
         def iterations(self) -> int | None: ...  # noqa: D102
@@ -168,11 +169,11 @@ class JobSection(Section):
         """Rates of operations that stand in place of times."""
         return getattr(self, "rates", None)
 
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def ranks(self, machines: Sequence[str]) -> Names:
         """Return the machines that take part, out of those of the cluster."""
         return tuple(machines) if self.machines is None else self.machines
 
-    def owners(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def owners(self, machines: Sequence[str]) -> Names:
         """Return the machines that own a part of the data, in the parts' order."""
         return self.ranks(machines)
 
@@ -181,7 +182,7 @@ class JobSection(Section):
         """Number of machines that `on_machines` takes; None for any."""
         return None
 
-    def choice_pool(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def choice_pool(self, machines: Sequence[str]) -> Names:
         """Return the machines of which `on_machines` takes some."""
         return tuple(machines)
 
@@ -226,7 +227,7 @@ class JobSection(Section):
 
         Raises ScenarioError where it does not fit; DataError as `device_memory`.
         """
-        if not any(RESOURCE in one.resources for one in cluster.machines):
+        if not any(RESOURCE in machine.resources for machine in cluster.machines):
             return job
         parts = self.device_memory(job, context)
         return demand_devices(job, cluster, parts, context.byte_scale)
@@ -240,7 +241,7 @@ class JobSection(Section):
             yield ("job", "rates"), problem
 
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+        self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
         """Return the operations of every task, from real bytes of (edge, iteration)."""
         raise NotImplementedError
@@ -250,20 +251,18 @@ class JobSection(Section):
         assert self.operation_rates is not None  # noqa: S101 - for mypy
         return self.operation_rates.on(device)
 
-    def rate_tasks(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def rate_tasks(self, job: Job, context: BuildContext, volumes: Floats) -> Floats:
         """Return seconds of (task, iteration) by the stated rates.
 
         A task that is pinned has the rates of its machine's device, others the default
         ones, of which ``Task.slowness`` is a multiple.
         """
         devices = context.devices
-        of_tasks = [
-            self.rates_of(task, devices.get(task.pinned or "", DEFAULT_DEVICE))
-            for task in job.tasks
-        ]
-        return self.count_operations(job, context, volumes).seconds(of_tasks)
+        rates = []
+        for task in job.tasks:
+            device = devices.get(task.pinned or "", DEFAULT_DEVICE)
+            rates.append(self.rates_of(task, device))
+        return self.count_operations(job, context, volumes).seconds(rates)
 
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return how many edges the job on these machines has at the least.
@@ -277,43 +276,54 @@ class JobSection(Section):
         """Yield the key that makes more edges or flows than `MOST_EDGES` allow."""
         edges = self.least_edges(machines)
         steps = self.iterations or getattr(self, "epochs", None) or 1
-        key = "machines"
-        fits = 0
-        most = limit(MOST_EDGES)
-
-        def is_too_much(size: int) -> bool:
-            if key == "machines":
-                return self.least_edges(machines[:size]) > most
-            job = self.model_copy(update={key: size})
-            return job.least_edges(machines) > most
-
-        if edges > most:
-            values = {key: getattr(self, key) for key in self.grows_with}
-            sizes = {key: size for key, size in values.items() if isinstance(size, int)}
-            sizes["machines"] = len(machines)
-            # The largest first: that of the others is seldom the slip.
-            for key in sorted(sizes, key=lambda key: -sizes[key]):
-                below = range(1, sizes[key])
-                if fits := bisect.bisect_left(below, True, key=is_too_much):
-                    break
+        flows = edges * steps
+        if edges > limit(MOST_EDGES):
+            key, size, fits = self._largest_key(machines)
             trail = "cluster" if key == "machines" else "job"
             advice = f"write {fits:,} or fewer" if fits else "write fewer"
             problem = (
-                f"found {sizes[key]:,}, which make {edges:,} edges or more, at most "
+                f"found {size:,}, which make {edges:,} edges or more, at most "
                 f"{MOST_EDGES:,} are built: {advice}"
             )
             yield (trail, key), problem
-        elif edges * steps > limit(MOST_FLOWS):
+        elif flows > limit(MOST_FLOWS):
             key = "epochs" if getattr(self, "epochs", None) else "iterations"
             problem = (
-                f"found {steps:,}, with {edges:,} edges or more {edges * steps:,} "
+                f"found {steps:,}, with {edges:,} edges or more {flows:,} "
                 f"flows, at most {MOST_FLOWS:,} are simulated: write "
                 f"{MOST_FLOWS // edges:,} or fewer"
             )
             yield ("job", key), problem
 
+    def _largest_key(self, machines: Sequence[str]) -> tuple[str, int, int]:
+        """Return the key that makes too many edges, its value, and one that fits.
+
+        That is the largest of those by which alone the job can be made small enough:
+        that of the others is seldom the slip. 0 where none can.
+        """
+        most = limit(MOST_EDGES)
+
+        def is_too_much(key: str, size: int) -> bool:
+            if key == "machines":
+                return self.least_edges(machines[:size]) > most
+            job = self.model_copy(update={key: size})
+            return job.least_edges(machines) > most
+
+        values = {key: getattr(self, key) for key in self.grows_with}
+        sizes = {key: size for key, size in values.items() if isinstance(size, int)}
+        sizes["machines"] = len(machines)
+        key = "machines"
+        fits = 0
+        for key in sorted(sizes, key=lambda key: -sizes[key]):
+            exceeds = partial(is_too_much, key)
+            # Edges grow with each key: the largest value that fits is searched for.
+            fits = bisect.bisect_left(range(1, sizes[key]), True, key=exceeds)
+            if fits:
+                break
+        return key, sizes[key], fits
+
     @property
-    def movable_on(self) -> tuple[str, ...] | None:
+    def movable_on(self) -> Names | None:
         """Machines that tasks which can move may stand on; None for all."""
         return None
 
@@ -349,7 +359,7 @@ class JobSection(Section):
         """Yield the keys of ``times`` that have to be stated, and are not."""
         yield from ()
 
-    def keys_of_kinds(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
+    def keys_of_kinds(self, kinds: AbstractSet[str]) -> Names:
         """Return the keys of ``times`` that the CPU times of these kinds give."""
         return tuple(key for key in type(self.times).model_fields if key in kinds)
 
@@ -359,8 +369,10 @@ class JobSection(Section):
 
     def demands_at(self, task: Task) -> Trail:
         """Return where the demands of a task of the job are written."""
-        keys = [at for at, _ in self.list_demands() if at[-1] == task.kind]
-        return keys[0] if keys else ("job", "demands")
+        for trail, _ in self.list_demands():
+            if trail[-1] == task.kind:
+                return trail
+        return ("job", "demands")
 
     def list_pins(self) -> Iterator[tuple[Trail, str, str]]:
         """Yield (where, task, machine that the task must stand on)."""
@@ -368,7 +380,8 @@ class JobSection(Section):
 
     def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
         """Yield (where, task or kind of task, device -> seconds) of what differs."""
-        if isinstance(times := getattr(self, "times", None), KindTimesSection):
+        times = getattr(self, "times", None)
+        if isinstance(times, KindTimesSection):
             yield from times.device_times()
 
     @property
@@ -406,8 +419,8 @@ class JobSection(Section):
         return False
 
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
-    ) -> tuple[Edit, set[str]]:
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+    ) -> Scaling:
         """Return an edit that scales the times of wanted tasks, and whom it covers.
 
         ``tasks``: all of the job, name -> kind; ``scale``: returns a stated time times
@@ -416,19 +429,19 @@ class JobSection(Section):
         return {}, set()
 
     def scale_links(
-        self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
-    ) -> tuple[Edit, set[str]]:
+        self, cluster: ClusterSection, links: set[str], scale: Scale
+    ) -> Scaling:
         """Return an edit that scales links of `with_machines`, and those it covers.
 
         ``cluster``: as stated, without them; ``scale``: returns a rate times a factor.
         """
         return {}, set()
 
-    def scale_latencies(self, scale: Callable[[Any], Any]) -> Edit:
+    def scale_latencies(self, scale: Scale) -> Edit:
         """Return an edit that scales the latencies of links of `with_machines`."""
         return {}
 
-    def scale_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
+    def scale_volumes(self, rows: list[int], scale: Scale) -> Edit:
         """Return an edit that scales the volumes of edges; empty where none can."""
         return {}
 
@@ -442,14 +455,17 @@ class JobSection(Section):
 
     def device_problems(self, cluster: ClusterSection) -> Problems:
         """Yield devices with times that no machine has, and what would be right."""
+        # A device that no machine has would be a time that nothing ever takes.
         devices = sorted({m.device for m in cluster.machines if m.device})
-        rates = self.operation_rates
-        differing = () if rates is None else rates.device_rates()
-        for trail, _, times in (*self.device_times(), *differing):
+        stated = [*self.device_times()]
+        if self.operation_rates is not None:
+            stated += self.operation_rates.device_rates()
+        for trail, _, times in stated:
             for device in times:
                 if device != DEFAULT_DEVICE and device not in devices:
-                    none = "no machine has a device"
-                    hint = nearest(device, devices) if devices else none
+                    hint = "no machine has a device"
+                    if devices:
+                        hint = nearest(device, devices)
                     yield (*trail, device), f"no machine has device {device!r}, {hint}"
 
 
@@ -480,27 +496,25 @@ def with_slowness(
     takes over its speed. Other stated times are those of its device.
     """
     machines = cluster.by_name
-    slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
+    slower = {name: 1 / row.speed for name, row in machines.items() if row.speed != 1}
+    factors: dict[str, dict[str, float]] = {}
     if profiled or section.goes_by_speed:
         factors = dict.fromkeys([task.name for task in job.tasks], slower)
     else:
-        factors = {
-            of: {
-                name: times[m.device] / times[DEFAULT_DEVICE]
-                for name, m in machines.items()
-                if m.device is not None and m.device in times
+        for _, name, times in section.device_times():
+            factors[name] = {
+                machine: times[row.device] / times[DEFAULT_DEVICE]
+                for machine, row in machines.items()
+                if row.device is not None and row.device in times
             }
-            for _, of, times in section.device_times()
-        }
-    by_kind = not profiled and section.trains
     if not profiled and section.measures_worker:
         factors["worker"] = slower
     if not any(factors.values()):
         return job
-    tasks = (
-        replace(task, slowness=factor)
-        if (factor := factors.get(task.kind if by_kind else task.name))
-        else task
-        for task in job.tasks
-    )
+
+    has_kinds = not profiled and section.trains
+    tasks = []
+    for task in job.tasks:
+        factor = factors.get(task.kind if has_kinds else task.name)
+        tasks.append(replace(task, slowness=factor) if factor else task)
     return replace(job, tasks=tuple(tasks))

@@ -16,7 +16,7 @@ from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources
-from emu.systems import Edit, Keys, Problems
+from emu.systems import Edit, Keys, Names, Problems
 from emu.systems.cache_section import CachedSection
 from emu.systems.job_section import name_problems
 from emu.units import SIZE
@@ -48,7 +48,7 @@ class StoresSection(CachedSection):
     With ``auto`` best chooses the number, too, of all. By default each that takes part
     has one."""
 
-    _pool: tuple[str, ...] = PrivateAttr(default=())
+    _pool: Names = PrivateAttr(default=())
     """Machines of which some are chosen, those with room for a store first."""
 
     @property
@@ -69,7 +69,7 @@ class StoresSection(CachedSection):
         return self.model_dump(mode="json", exclude_none=True, include={"stores"})
 
     @override
-    def owners(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def owners(self, machines: Sequence[str]) -> Names:
         if isinstance(self.stores, tuple):
             return self.stores
         if isinstance(self.stores, int):
@@ -77,7 +77,7 @@ class StoresSection(CachedSection):
             return tuple(name for name in machines if name in first)
         return self.ranks(machines)
 
-    def candidates(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def candidates(self, machines: Sequence[str]) -> Names:
         """Return the machines on which stores may stand."""
         return tuple(machines) if self.machines is None else self.machines
 
@@ -87,7 +87,7 @@ class StoresSection(CachedSection):
         return self.stores if isinstance(self.stores, int) else None
 
     @override
-    def choice_pool(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def choice_pool(self, machines: Sequence[str]) -> Names:
         return self._pool or self.candidates(machines)
 
     @override
@@ -106,7 +106,7 @@ class StoresSection(CachedSection):
         elif self.stores == "auto" and roomy:
             names = roomy
         job = self.model_copy()
-        job._pool = (*names,)  # noqa: SLF001 - its own class
+        job._pool = tuple(names)  # noqa: SLF001 - its own class
         return job
 
     def with_stores(self, names: Sequence[str], memory: float | None) -> Self:
@@ -115,7 +115,7 @@ class StoresSection(CachedSection):
         if memory is not None:
             store = store.model_copy(update={"memory": memory})
         demands = self.demands.model_copy(update={"graph_store": store})
-        return self.model_copy(update={"stores": (*names,), "demands": demands})
+        return self.model_copy(update={"stores": tuple(names), "demands": demands})
 
     @override
     def on_machines(self, names: Sequence[str], count: int) -> Self | None:
@@ -125,8 +125,9 @@ class StoresSection(CachedSection):
         on each of ``count`` machines, and fewer need more each.
         """
         if isinstance(self.stores, int):
-            is_such = len(names) == self.stores
-            return self.with_stores(names, None) if is_such else None
+            if len(names) != self.stores:
+                return None
+            return self.with_stores(names, None)
         if self.stores != "auto":
             return None
         return self.with_stores(names, self.memory_of_each(names, count))
@@ -134,7 +135,9 @@ class StoresSection(CachedSection):
     def memory_of_each(self, names: Sequence[str], count: int) -> float | None:
         """Return the memory of stores on these machines, stated of one of ``count``."""
         memory = self._store.memory
-        return None if memory is None else math.ceil(memory * count / len(names))
+        if memory is None:
+            return None
+        return math.ceil(memory * count / len(names))
 
     @override
     def machine_keys(self) -> Edit:

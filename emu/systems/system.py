@@ -20,6 +20,7 @@ from emu.errors import EmulatorError
 from emu.names import printable
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
+from emu.systems import Floats, JobSettings
 from emu.systems.setup import WEIGHTS, Transfer
 
 if TYPE_CHECKING:
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
     from emu.trust.guards import Evidence
     from emu.trust.violation import Finding
 
+    Array = NDArray[Any]
+    Seconds = Floats
     Guard = Callable[[Evidence], Iterable[Finding]]
     #: Task -> name -> what its program left at the end of the run.
-    Results = Mapping[str, Mapping[str, NDArray[Any]]]
+    Results = Mapping[str, Mapping[str, Array]]
+    #: Called after a step with its number and the parameters; True ends the training.
+    Watch = Callable[[int, Array], Any]
 
 #: Entry points of this group are `System` records.
 GROUP = "emu.systems"
@@ -65,13 +70,17 @@ def initial_weights(job: Job) -> Iterator[Transfer]:
 
 def parameter_bytes(job: Job) -> dict[str, int]:
     """Return the real bytes of parameters by task that steps some, else DataError."""
-    each = np.dtype(job.settings["precision"]).itemsize
+    itemsize = np.dtype(job.settings["precision"]).itemsize
     vectors = _system(job.settings).vectors(job)
-    return {name: each * sum(lengths) for name, lengths in vectors.items()}
+    return {name: itemsize * sum(lengths) for name, lengths in vectors.items()}
 
 
 def _trains_nothing(*_: object) -> NoReturn:
     raise TypeError("this system trains nothing")
+
+
+def _pays_no_functions(_: Schedule) -> tuple[Seconds, Seconds]:
+    return np.zeros(0), np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -100,21 +109,20 @@ class System:
     """True where its programs need torch."""
     guards: tuple[Guard, ...] = ()
     """Guards against what its runs must not show, beside those of every run."""
-    open_data: Callable[[Mapping[str, Any]], None] = lambda _: None
+    open_data: Callable[[JobSettings], None] = lambda _: None
     """Opens, by ``Job.settings``, the data that processes will open: what is missing or
     damaged is an error before they start."""
-    trained: Callable[[Job, Results], NDArray[Any]] = _trains_nothing
+    trained: Callable[[Job, Results], Array] = _trains_nothing
     """Returns all parameters after a run, flat, in the order of
     `emu.training.parameter_shapes`."""
-    updates_missed: Callable[[Mapping[str, Any]], int] = lambda _: 0
+    updates_missed: Callable[[JobSettings], int] = lambda _: 0
     """Returns, from ``Job.settings``, how many updates the weights of a forward pass
     lack."""
-    asynchronous: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    asynchronous: Callable[[JobSettings], bool] = lambda _: False
     """Returns, from ``Job.settings``, True where weights depend on which values were
     read when: no training in one process repeats it without the log of reads."""
     follow: Callable[
-        [JobSection, BuildContext, Schedule, Callable[[int, NDArray[Any]], Any]],
-        tuple[NDArray[Any], list[float]],
+        [JobSection, BuildContext, Schedule, Watch], tuple[Array, list[float]]
     ] = _trains_nothing
     """Trains an asynchronous job in one process with the reads of a schedule: returns
     all parameters, and the loss of every step. Calls its last argument after each with
@@ -124,9 +132,7 @@ class System:
     where steps overlap, or nothing is trained."""
     parameter_kinds: tuple[str, ...] = ()
     """Kinds of task of parameter servers: the cost of their machines is shown apart."""
-    functions: Callable[[Schedule], tuple[NDArray[np.float64], NDArray[np.float64]]] = (
-        lambda _: (np.zeros(0), np.zeros(0))
-    )
+    functions: Callable[[Schedule], tuple[Seconds, Seconds]] = _pays_no_functions
     """Returns the seconds that every function (a lambda) of a schedule is paid for: of
     those that answered, and of those that did not."""
     cuts: Callable[[Job], Mapping[str, tuple[str, ...]]] | None = None
@@ -145,7 +151,7 @@ class System:
     ``emulated``), and on its rate policy, in the words of the system."""
     figures: Callable[[Schedule], Mapping[str, Any]] = lambda _: {}
     """Returns what result.json has of a schedule that only this system knows."""
-    outlook: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+    outlook: Callable[[JobSettings], Iterable[str]] = lambda _: ()
     """Returns, from ``Job.settings``, lines that are worth reading before a run."""
     variants: Mapping[str, Variant] = field(default_factory=dict)
     """Rows of a table of all systems, by name; none: one row, the system as it is."""
@@ -167,16 +173,17 @@ def systems() -> Mapping[str, System]:
     """
     by_name: dict[str, System] = {}
     for point in sorted(entry_points(group=GROUP)):
-        where = _describe_point(point)
+        label = _describe_point(point)
         try:
             system = point.load()
         except Exception as error:  # of another package: anything
-            raise EmulatorError(f"{where} cannot be imported: {error}") from error
+            raise EmulatorError(f"{label} cannot be imported: {error}") from error
         if not isinstance(system, System) or system.name != point.name:
-            raise EmulatorError(f"{where} is no System called {point.name!r}")
+            raise EmulatorError(f"{label} is no System called {point.name!r}")
         if system.name in by_name:
-            raise EmulatorError(f"{where}: there is another system of that name")
+            raise EmulatorError(f"{label}: there is another system of that name")
         by_name[system.name] = system
+
     if not by_name:
         raise EmulatorError(
             f"no entry points of group {GROUP}: install emu again (pip install -e .)"
@@ -203,7 +210,7 @@ def section_type(name: str) -> type[JobSection]:
     try:
         kind: type[JobSection] = systems()[name].section()
     except Exception as error:  # of another package: anything
-        (point,) = (one for one in entry_points(group=GROUP) if one.name == name)
+        (point,) = entry_points(group=GROUP, name=name)
         package = point.dist.name if point.dist else "an unknown package"
         text = printable(f"{type(error).__name__}: {error}", limit=300)
         problem = f"{_describe_point(point)}, which {package} brings"
@@ -218,12 +225,12 @@ def system_guards() -> list[Guard]:
     return [guard for system in systems().values() for guard in system.guards]
 
 
-def system_of(settings: Mapping[str, object]) -> System | None:
+def system_of(settings: JobSettings) -> System | None:
     """Return the system that built a job, from ``Job.settings``; None without one."""
     return systems().get(str(settings.get("system")))
 
 
-def _system(settings: Mapping[str, object]) -> System:
+def _system(settings: JobSettings) -> System:
     """Return the system that built a job, or one that says nothing of any."""
     return system_of(settings) or System("", _trains_nothing)
 
@@ -239,21 +246,23 @@ def updates_missed(job: Job) -> int:
     return _system(job.settings).updates_missed(job.settings)
 
 
-def state_bytes(job: Job) -> dict[str, NDArray[np.float64]]:
+def state_bytes(job: Job) -> dict[str, Floats]:
     """Return the real bytes of what every task of a cut has before each iteration.
 
     Of every vector: parameters, two moments with Adam, the number of steps, and
     gradients under way (`emu.training.optimizers`). Raises DataError as `vectors`.
     """
-    system = system_of(job.settings)
     settings = job.settings
+    system = system_of(settings)
     if system is None:
         return {}
+
     arrays = 3.0 if settings["optimizer"]["name"] == "adam" else 1.0
-    misses = np.minimum(np.arange(job.iterations), system.updates_missed(settings))
-    each = (arrays + misses) * np.dtype(settings["precision"]).itemsize
+    missed = system.updates_missed(settings)
+    under_way = np.minimum(np.arange(job.iterations), missed)
+    parameter_size = (arrays + under_way) * np.dtype(settings["precision"]).itemsize
     return {
-        name: sum(lengths) * each + 8 * len(lengths)
+        name: sum(lengths) * parameter_size + 8 * len(lengths)
         for name, lengths in system.vectors(job).items()
     }
 
@@ -274,7 +283,7 @@ def figures_on(schedule: Schedule) -> dict[str, Any]:
     return {**_system(schedule.problem.job.settings).figures(schedule)}
 
 
-def outlook_on(settings: Mapping[str, object]) -> list[str]:
+def outlook_on(settings: JobSettings) -> list[str]:
     """Return the lines of a job's system before a run; see `System.outlook`."""
     return [*_system(settings).outlook(settings)]
 
@@ -283,8 +292,8 @@ def content_of(name: str, kinds: tuple[str, str]) -> str:
     """Return the content of flows, a plural; system ``name`` is asked first."""
     if kinds[1] == CHECKPOINT:
         return "checkpoints"
-    names = systems()
-    for system in sorted(names.values(), key=lambda system: system.name != name):
+    in_order = sorted(systems().values(), key=lambda system: system.name != name)
+    for system in in_order:
         if kinds in system.carries:
             return system.carries[kinds]
     return f"bytes of {kinds[0]} -> {kinds[1]}"

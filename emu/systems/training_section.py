@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
@@ -31,8 +31,17 @@ from emu.problem.fields.quantities import (
     word_or_list,
 )
 from emu.problem.fields.section import Resources, Section, Trail
+from emu.problem.workloads import parameter_count
 from emu.problem.workloads.coflows import Coflow
-from emu.systems import Edit, Problems, Settings, Times
+from emu.systems import (
+    JobSettings,
+    PerDevice,
+    Problems,
+    Scale,
+    Scaling,
+    Settings,
+    Times,
+)
 from emu.systems.job_section import (
     BuildContext,
     JobSection,
@@ -106,6 +115,7 @@ class ModelProgramSection(Section):
                     yield "program", problem
             except DataError as error:
                 yield "program", str(error)
+
         if not fanouts and self.layers is None:
             yield "layers", "fanouts say no number of layers, write for example 2"
 
@@ -252,7 +262,7 @@ class TimesSection(KindTimesSection):
     """P3: the gradient of layer 1 on an even share of the columns."""
 
     @override
-    def by_kind(self) -> dict[str, float | dict[str, float]]:
+    def by_kind(self) -> dict[str, PerDevice]:
         times = super().by_kind()
         phases = [times[phase] for phase in PHASES if phase in times]
         if self.worker is None and len(phases) == len(PHASES):
@@ -353,7 +363,9 @@ class TrainingSection(JobSection):
 
     def share(self, kind: str) -> float:
         """Return a task's part of its kind's time: samplers share a mini-batch."""
-        return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
+        if kind not in _SAMPLING:
+            return 1.0
+        return self.sampler_batch / self.batch_size
 
     def samplers(self, machines: Sequence[str]) -> int:
         """Return the number of samplers on these machines of the cluster."""
@@ -383,7 +395,7 @@ class TrainingSection(JobSection):
         """Return the settings of node programs that follow from these keys."""
         from emu.graph_data import ALL_NEIGHBOURS  # noqa: PLC0415 - 0.1 s
 
-        every = [ALL_NEIGHBOURS] * self.hops
+        all_neighbours = [ALL_NEIGHBOURS] * self.hops
         if isinstance(self.model, ModelSection):
             model = self.model.model_dump()
         else:
@@ -393,7 +405,7 @@ class TrainingSection(JobSection):
             "system": self.system,
             "dataset": self.dataset.settings(context.seed),
             "model": model,
-            "fanouts": list(self.fanouts) or every,
+            "fanouts": list(self.fanouts) or all_neighbours,
             "batch_size": self.batch_size,
             "optimizer": self.optimizer.model_dump(),
             "precision": self.precision,
@@ -422,6 +434,7 @@ class TrainingSection(JobSection):
                 yield ("job", "rates"), problem
         else:
             yield from self.model.problems()
+
         if self.fanouts and len(self.fanouts) != self.hops:
             problem = (
                 f"found {len(self.fanouts)} for a model of {self.hops} layers, "
@@ -439,10 +452,10 @@ class TrainingSection(JobSection):
     def _sharing_problem(self) -> str:
         """Return what is wrong with a batch that samplers cannot share, if anything."""
         samplers = self.samplers_per_worker
-        each, left = divmod(self.batch_size, samplers)
+        share, left = divmod(self.batch_size, samplers)
         if not left:
             return ""
-        even = [str(number * samplers) for number in (each, each + 1) if number]
+        even = [str(number * samplers) for number in (share, share + 1) if number]
         return (
             f"{self.batch_size} seeds cannot be shared evenly by {samplers} samplers "
             f"(job.samplers_per_worker), write batch_size: {' or '.join(even)}"
@@ -455,8 +468,10 @@ class TrainingSection(JobSection):
         machines = cluster.by_name
         names = [name for name in self.ranks(cluster.names) if name in machines]
         without = [name for name in names if not machines[name].gpu]
+        if not without:
+            return ""
         hint = "write host, or machines that have one (job.machines)"
-        return f"{', '.join(without)} has no gpu: {hint}" if without else ""
+        return f"{', '.join(without)} has no gpu: {hint}"
 
     @override
     def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
@@ -465,12 +480,12 @@ class TrainingSection(JobSection):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
-    ) -> tuple[Edit, set[str]]:
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+    ) -> Scaling:
         stated = {kind: time for kind, time in self.times if time is not None}
-        times = {kind: stated[kind] for kind in whole_kinds(tasks, wanted) & {*stated}}
-        edit = {f"job.times.{kind}": scale(time) for kind, time in times.items()}
-        return edit, {name for name in wanted if tasks[name] in times}
+        scaled = whole_kinds(tasks, wanted) & stated.keys()
+        edit = {f"job.times.{kind}": scale(stated[kind]) for kind in scaled}
+        return edit, {name for name in wanted if tasks[name] in scaled}
 
     @override
     def realize(
@@ -483,14 +498,15 @@ class TrainingSection(JobSection):
             if task.kind not in times:
                 raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
         times = {kind: time * self.share(kind) for kind, time in times.items()}
+
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)
         realization = self.realize_sampled(job, times, context, cluster)
-        volumes = realization.volumes
         seconds = realization.times
         if self.rates is not None:
-            seconds = self.rate_tasks(job, context, volumes)
-        return Realization(seconds, volumes / context.byte_scale)
+            seconds = self.rate_tasks(job, context, realization.volumes)
+        emulated = realization.volumes / context.byte_scale
+        return Realization(times=seconds, volumes=emulated)
 
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster
@@ -502,7 +518,7 @@ class TrainingSection(JobSection):
         raise NotImplementedError
 
 
-def open_fitting(settings: Mapping[str, Any]) -> Dataset:
+def open_fitting(settings: JobSettings) -> Dataset:
     """Return the data set of a job, whose training set holds its mini-batches.
 
     Raises ScenarioError when a mini-batch has more seeds than there are training
@@ -516,30 +532,36 @@ def open_fitting(settings: Mapping[str, Any]) -> Dataset:
     return dataset
 
 
-def batch_problem(settings: Mapping[str, Any], train: int) -> str:
+def batch_problem(settings: JobSettings, train: int) -> str:
     """Return what is wrong with mini-batches of so many training vertices, if any."""
-    each = settings["samplers_per_worker"]
-    most = train - train % each
-    if settings["epoch"] != "replicate":
-        most = train // (settings["workers"] * each) * each
+    samplers = settings["samplers_per_worker"]
+    has_shares = settings["epoch"] != "replicate"
+    most = train - train % samplers
+    if has_shares:
+        most = train // (settings["workers"] * samplers) * samplers
     if settings["batch_size"] <= most:
         return ""
+
     if not most:
         return f"{train:,} training vertices are too few for so many samplers"
-    shares = settings["epoch"] != "replicate"
-    of_worker = "one worker's share of " if shares else ""
+    share = "one worker's share of " if has_shares else ""
     return (
-        f"{settings['batch_size']:,} seeds are more than {of_worker}the {train:,} "
+        f"{settings['batch_size']:,} seeds are more than {share}the {train:,} "
         f"training vertices: write {most:,} or fewer"
     )
 
 
-def number_bytes(settings: Mapping[str, Any]) -> int:
+def number_bytes(settings: JobSettings) -> int:
     """Return the bytes of a feature and of a parameter, from ``Job.settings``."""
     return 8 if settings["precision"] == "float64" else 4
 
 
+def count_parameters(settings: JobSettings, dataset: Dataset) -> int:
+    """Return the number of parameters of a job's model."""
+    return parameter_count(settings["model"], dataset.feature_length, dataset.classes)
+
+
 def lacking_memory(cluster: Cluster, machine: str, size: float) -> float:
     """Return the bytes of ``size`` that a machine has no memory for, if above 0."""
-    there = cluster.machines[cluster.index(machine)].resources.get("memory", math.inf)
-    return size - there
+    resources = cluster.machines[cluster.index(machine)].resources
+    return size - resources.get("memory", math.inf)

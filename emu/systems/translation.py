@@ -2,27 +2,25 @@
 
 The vocabulary is `CommonJob`: the graph, the model, the seeds of all workers in one
 iteration, and times. A system's `Translation` reads it from a job and writes a job of
-it. Times of what is done to a mini-batch are in proportion to its seeds.
+it. PerDevices of what is done to a mini-batch are in proportion to its seeds.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE, combine, time_on
 from emu.problem.fields.section import SIZES
-from emu.systems import Keys
+from emu.systems import Keys, PerDevice
 from emu.systems.replica_section import ReplicaSection
 from emu.systems.stores_section import StoresSection
 from emu.systems.training_section import PHASES, TrainingSection
 from emu.units import DURATION, SIZE
-
-if TYPE_CHECKING:
-    Time = float | dict[str, float]
 
 #: Keys that mean the same in every system that has them.
 SAME_KEYS = (
@@ -56,9 +54,9 @@ class CommonJob:
     """True where samplers ask for the structure hop by hop."""
     demands: Mapping[str, Mapping[str, float]]
     """Kind of process -> amounts; ``replica`` is a worker that samples as well."""
-    times: Mapping[str, Time]
+    times: Mapping[str, PerDevice]
     """Kind of task -> seconds, of mini-batches of ``batch_size`` seeds."""
-    step: Time
+    step: PerDevice
     """Seconds that a worker takes longer where it steps itself."""
     first_layer: float
     """Share of layer 1 in the operations of a forward pass."""
@@ -88,22 +86,28 @@ class CommonJob:
         They are rounded to what the samplers of a worker can share evenly.
         """
         samplers = self.same.get("samplers_per_worker", 1)
-        each = self.workers * self.batch_size / (workers * samplers)
-        batch = samplers * max(1, round(each))
+        sampler_batch = self.workers * self.batch_size / (workers * samplers)
+        # Every sampler has a seed at the least.
+        batch = samplers * max(1, round(sampler_batch))
         factors = {
             "graph_store": self.stores / stores,
             "parameter_server": 1.0,
             "all_reduce": 1.0,
         }
-        times = {
-            kind: scale_time(time, factors.get(kind, batch / self.batch_size))
-            for kind, time in self.times.items()
-        }
+
+        times = {}
+        for kind, time in self.times.items():
+            factor = factors.get(kind, batch / self.batch_size)
+            times[kind] = scale_time(time, factor)
         return replace(
-            self, workers=workers, batch_size=batch, stores=stores, times=times
+            self,
+            workers=workers,
+            batch_size=batch,
+            stores=stores,
+            times=times,
         )
 
-    def phases(self) -> dict[str, Time]:
+    def phases(self) -> dict[str, PerDevice]:
         """Return the times of P3's phases: as stated, else by operations.
 
         A backward pass takes twice the operations of its forward pass, of layer 1 as
@@ -115,29 +119,29 @@ class CommonJob:
             first = self.first_layer
             rest = 1 - self.first_layer
             parts = (first, rest, 2 * rest, first)
-            times = {
-                phase: scale_time(self.times["worker"], part / sum(parts))
-                for phase, part in zip(PHASES, parts, strict=True)
-            }
-        beside = {PHASES[0]: self.times.get("graph_store", 0.0), PHASES[-1]: self.step}
-        return times | {
-            kind: add_times(times[kind], beside[kind])
-            for kind in times.keys() & beside.keys()
-        }
+            for phase, part in zip(PHASES, parts, strict=True):
+                times[phase] = scale_time(self.times["worker"], part / sum(parts))
 
-    def times_of(self, *kinds: str) -> dict[str, Time]:
+        # P3 has no stores: its first phase collects, its last one steps.
+        collecting = self.times.get("graph_store", 0.0)
+        for phase, time in ((PHASES[0], collecting), (PHASES[-1], self.step)):
+            if phase in times:
+                times[phase] = add_times(times[phase], time)
+        return times
+
+    def times_of(self, *kinds: str) -> dict[str, PerDevice]:
         """Return the times that are known of some kinds of task."""
         return {kind: self.times[kind] for kind in kinds if kind in self.times}
 
 
-def scale_time(time: Time, factor: float) -> Time:
+def scale_time(time: PerDevice, factor: float) -> PerDevice:
     """Return a time, or one per device, times a factor."""
     return combine(lambda seconds: seconds * factor, time)
 
 
-def add_times(one: Time, other: Time) -> Time:
+def add_times(*times: PerDevice) -> PerDevice:
     """Return the sum of two times, device by device."""
-    return combine(lambda a, b: a + b, one, other)
+    return combine(operator.add, *times)
 
 
 @dataclass(frozen=True)
@@ -160,16 +164,17 @@ def read_replicas(
 ) -> Keys:
     """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
-    of_stores: Keys = {"cache": {}, "owners": {}}
-    if isinstance(job, StoresSection):
-        of_stores = {"cache": job.cache_keys, "owners": job.store_keys}
     demands = {kind: amounts.amounts() for kind, amounts in job.demands}
+    keys: Keys = {"cache": {}, "owners": {}}
+    if isinstance(job, StoresSection):
+        keys = {"cache": job.cache_keys, "owners": job.store_keys}
+
     return {
+        **keys,
         "workers": len(ranks),
         "machines": ranks,
         "stores": len(job.owners(cluster.names)),
         "by_hops": by_hops,
-        **of_stores,
         "demands": {**demands, "replica": demands["worker"]},
         "step": 0.0,
     }
@@ -187,26 +192,29 @@ def roomy_machines(
     Of more, those on which a worker takes the least time, then with the fastest NIC.
     One that states no gpu has none where others do.
     """
-    needed = {"gpu": 1.0, **needed} if cluster.has_gpus else needed
+    if cluster.has_gpus:
+        needed = {"gpu": 1.0, **needed}
     time = job.times.by_kind().get("worker", 0.0)
     if job.rates is not None:  # workers multiply most
         time = job.rates.multiply
-    built = {machine.name: machine for machine in cluster.build().machines}
-    numbers = {name: number for number, name in enumerate(cluster.names)}
-    candidates = []
-    for name in cluster.roomy(needed):
-        if name in among:
-            device = cluster.by_name[name].device or DEFAULT_DEVICE
-            nic = -built[name].bandwidth_in
-            candidates.append((time_on(time, device), nic, numbers[name], name))
+
+    positions = {name: position for position, name in enumerate(cluster.names)}
+    machines = {machine.name: machine for machine in cluster.build().machines}
+
+    def badness(name: str) -> tuple[float, float, int]:
+        device = cluster.by_name[name].device or DEFAULT_DEVICE
+        bandwidth = machines[name].bandwidth_in
+        return time_on(time, device), -bandwidth, positions[name]
+
+    candidates = [name for name in cluster.roomy(needed) if name in among]
     if not candidates:
         raise ScenarioError(
             "no machine has room for a worker with its samplers, which are one process "
             "in data_parallel and p3: state smaller demands",
             key="job.demands",
         )
-    names = sorted(candidates)[:workers]
-    return tuple(name for *_, name in sorted(names, key=lambda one: one[2]))
+    best = sorted(candidates, key=badness)[:workers]
+    return tuple(sorted(best, key=positions.__getitem__))
 
 
 def machines_key(common: CommonJob) -> Keys:
@@ -238,44 +246,52 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
     """
     refuse_stores(common, system)
     model = common.same["model"]
-    rates = common.same.get("rates")
-    if (kind := model.get("kind", "sage")) not in kinds:
+    kind = model.get("kind", "sage")
+    # A model is not changed for the sake of a comparison.
+    if kind not in kinds:
         problem = f"trains {' or '.join(kinds)} on the whole graph, not {kind}"
         raise ScenarioError(problem, key="job.model.kind")
-    if rates is None:
+    if common.same.get("rates") is None:
         problem = (
             "times of mini-batches say nothing of the whole graph: write job.rates in "
             "place of job.times, emu profile --rates measures them"
         )
         raise ScenarioError(problem, key="job.times")
-    norm = {"norm": "mean"} if kind == "gcn" else {}
-    shape = {key: model[key] for key in ("hidden", "layers") if key in model}
+
+    written = {"kind": kind}
+    for key in ("hidden", "layers"):
+        if key in model:
+            written[key] = model[key]
+    if kind == "gcn":
+        written["norm"] = "mean"
+    written["activation"] = "relu"
     return {
         **{key: common.same[key] for key in _WHOLE_KEYS if key in common.same},
-        "model": {"kind": kind, **shape, **norm, "activation": "relu"},
+        "model": written,
         "epochs": common.epochs,
         "machines": [*(common.stated or common.everywhere)],
     }
 
 
-def write_common(common: CommonJob, times: Mapping[str, Time], *demanding: str) -> Keys:
+def write_common(
+    common: CommonJob, times: Mapping[str, PerDevice], *demanding: str
+) -> Keys:
     """Return the keys that all systems have, as a scenario states them."""
-    demands = {
-        "worker" if kind == "replica" else kind: {
-            name: SIZE.exact(amount) if name in SIZES else amount
-            for name, amount in common.demands.get(kind, {}).items()
-        }
-        for kind in demanding
-    }
-    return {
-        **common.same,
-        "batch_size": common.batch_size,
-        "demands": {kind: amounts for kind, amounts in demands.items() if amounts},
-        **({} if "rates" in common.same else {"times": _text(times)}),
-    }
+    demands = {}
+    for kind in demanding:
+        amounts = {}
+        for name, amount in common.demands.get(kind, {}).items():
+            amounts[name] = SIZE.exact(amount) if name in SIZES else amount
+        if amounts:
+            demands["worker" if kind == "replica" else kind] = amounts
+
+    keys = {**common.same, "batch_size": common.batch_size, "demands": demands}
+    if "rates" not in common.same:
+        keys["times"] = _text(times)
+    return keys
 
 
-def _text(time: Time | Mapping[str, Time]) -> Any:
+def _text(time: PerDevice | Mapping[str, PerDevice]) -> Any:
     if isinstance(time, Mapping):
         return {device: _text(seconds) for device, seconds in time.items()}
     return DURATION.format(time, 9)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from typing_extensions import override
@@ -27,6 +27,9 @@ from emu.systems.job_section import (
 )
 from emu.systems.training_section import AnyDataset, AnyOptimizer, OptimizerSection
 from emu.units import DURATION
+
+if TYPE_CHECKING:
+    from emu.graph_data import Dataset
 
 _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
 
@@ -58,7 +61,7 @@ TimePerLayer = Annotated[
 
 def layer_time(times: tuple[Any, ...], layer: int) -> Any:
     """Return the time of a layer, from 0, of a `TimePerLayer`."""
-    return times[0] if len(times) == 1 else times[layer]
+    return times[0 if len(times) == 1 else layer]
 
 
 class WholeGraphModelSection(Section):
@@ -137,6 +140,11 @@ class WholeGraphSection(JobSection):
     def of_steps(self, steps: int) -> Self:
         return self.model_copy(update={"epochs": steps})
 
+    def widths(self, dataset: Dataset) -> tuple[int, ...]:
+        """Return f_0 .. f_L: length of features, hidden layers, classes."""
+        hidden = [self.model.hidden] * (self.model.layers - 1)
+        return (dataset.feature_length, *hidden, dataset.classes)
+
     def whole_graph_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
         return {
@@ -156,6 +164,7 @@ class WholeGraphSection(JobSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from self.model.problems()
         yield from self.rank_problems(cluster)
+
         parts = len(self.ranks(cluster.names))
         if self.partitioner == "hierarchical" and self.boxes is None:
             half = [parts - parts // 2, parts // 2] if parts > 1 else [1]

@@ -19,7 +19,9 @@ from emu.graph_data import Dataset
 from emu.problem.workloads import PARTS, layer_shapes
 from emu.training.layers import (
     LAYERS,
+    Array,
     Block,
+    JobSettings,
     LayerTensors,
     MiniBatch,
     Tensor,
@@ -29,19 +31,22 @@ from emu.training.layers import (
 )
 from emu.training.own_model import OwnModel
 
+_FIRST_WEIGHTS = 5  # stream of the job's seed
+
 
 class GraphModel(LayerTensors):
     """Layers of one kind with ReLU between them; see `model_shapes`."""
 
-    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         super().__init__(settings, dataset)
         self._layer = LAYERS[settings["model"].get("kind", "sage")]
         self._width = dataset.feature_length
 
     def layer(self, number: int, block: Block, hidden: Tensor) -> Tensor:
         """Return the vectors of a block's destinations after one layer."""
-        out = self._layer(block, hidden, *self._tensors_of(number))
-        return out if number == self.layers - 1 else out.relu()
+        vectors = self._layer(block, hidden, *self._tensors_of(number))
+        is_last = number == self.layers - 1
+        return vectors if is_last else vectors.relu()
 
     def scores(self, blocks: Sequence[Block], features: Tensor) -> Tensor:
         """Return one score per class for the last block's destinations.
@@ -50,6 +55,7 @@ class GraphModel(LayerTensors):
         """
         if len(blocks) != self.layers:
             raise ValueError(f"{len(blocks)} blocks for {self.layers} layers")
+
         hidden = features
         for number, block in enumerate(blocks):
             hidden = self.layer(number, block, hidden)
@@ -57,7 +63,7 @@ class GraphModel(LayerTensors):
 
     def gradient(
         self, batches: Sequence[MiniBatch], _worker: int = 0, _iteration: int = 0
-    ) -> tuple[NDArray[Any], float, float]:
+    ) -> tuple[Array, float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
         Flat, in the model's precision; with it the mean cross-entropy, and the share of
@@ -66,8 +72,9 @@ class GraphModel(LayerTensors):
         """
 
         def scores_of(batch: MiniBatch) -> Tensor:
+            blocks = make_blocks(batch.sizes, batch.edges)
             features = as_tensor(batch.features).to(self._dtype)
-            return self.scores(make_blocks(batch.sizes, batch.edges), features)
+            return self.scores(blocks, features)
 
         self._flat.grad = None
         loss, accuracy = add_gradients(scores_of, batches)
@@ -75,31 +82,34 @@ class GraphModel(LayerTensors):
 
     def warm_up_scheduler(self) -> None:
         """Learn from one vertex and forget it: the first step loads libraries."""
-        loop = np.zeros(1, np.int32), np.zeros(1, np.int32)
-        features = np.zeros((1, self._width), np.float32)
-        sizes = (1,) * (self.layers + 1)
-        edges = (loop,) * self.layers
-        self.gradient([MiniBatch(features, np.zeros(1, np.int32), sizes, edges)])
+        zero = np.zeros(1, np.int32)
+        batch = MiniBatch(
+            features=np.zeros((1, self._width), np.float32),
+            labels=zero,
+            sizes=(1,) * (self.layers + 1),
+            edges=((zero, zero),) * self.layers,
+        )
+        self.gradient([batch])
 
 
 def parameter_shapes(
-    settings: Mapping[str, Any], dataset: Dataset
+    settings: JobSettings, dataset: Dataset
 ) -> dict[str, tuple[int, ...]]:
     """Return name -> shape of the tensors of a job's model, in their flat order."""
     model = settings["model"]
     if "program" in model:
         return OwnModel(settings, dataset).shapes
+
+    shapes = {}
+    parts = PARTS[model.get("kind", "sage")]
     layers = layer_shapes(model, dataset.feature_length, dataset.classes)
-    return {
-        f"layers.{number}.{part}": shape
-        for number, shapes in enumerate(layers)
-        for part, shape in zip(PARTS[model.get("kind", "sage")], shapes, strict=True)
-    }
+    for number, layer in enumerate(layers):
+        for part, shape in zip(parts, layer, strict=True):
+            shapes[f"layers.{number}.{part}"] = shape
+    return shapes
 
 
-def split_parts(
-    flat: NDArray[Any], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, NDArray[Any]]:
+def split_parts(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
     """Return the named parts of a flat vector, as views.
 
     Raises ValueError when the shapes hold more elements, or less.
@@ -107,12 +117,16 @@ def split_parts(
     ends = np.cumsum([prod(shape) for shape in shapes.values()])
     if ends[-1] != len(flat):
         raise ValueError(f"{len(flat)} parameters for a model of {ends[-1]}")
-    pieces = zip(shapes.items(), np.split(flat, ends[:-1]), strict=True)
-    return {name: piece.reshape(shape) for (name, shape), piece in pieces}
+
+    parts = {}
+    pieces = np.split(flat, ends[:-1])
+    for (name, shape), piece in zip(shapes.items(), pieces, strict=True):
+        parts[name] = piece.reshape(shape)
+    return parts
 
 
 def initial_parameters(
-    settings: Mapping[str, Any], dataset: Dataset
+    settings: JobSettings, dataset: Dataset
 ) -> NDArray[np.floating[Any]]:
     """Return the first parameters of a job, flat, in the job's precision.
 
@@ -122,23 +136,26 @@ def initial_parameters(
     """
     if "program" in settings["model"]:
         return OwnModel(settings, dataset).parameters
+
     shapes = [*parameter_shapes(settings, dataset).values()]
-    flat = np.zeros(sum(map(prod, shapes)), np.dtype(settings["precision"]))
-    rng = np.random.default_rng([settings["seed"], 5])
-    end = 0
+    count = sum(map(prod, shapes))
+    flat = np.zeros(count, np.dtype(settings["precision"]))
+    rng = np.random.default_rng([settings["seed"], _FIRST_WEIGHTS])
+    start = 0
     for shape in shapes:
-        size = prod(shape)
+        end = start + prod(shape)
         if len(shape) == 2:
             bound = np.sqrt(2.0) * np.sqrt(6.0 / sum(shape))
-            flat[end : end + size] = rng.uniform(-bound, bound, size)
-        end += size
+            flat[start:end] = rng.uniform(-bound, bound, prod(shape))
+        start = end
     return flat
 
 
-def build_model(settings: Mapping[str, Any], dataset: Dataset) -> GraphModel | OwnModel:
+def build_model(settings: JobSettings, dataset: Dataset) -> GraphModel | OwnModel:
     """Return the model of a job, a program's or one of emu's.
 
     Raises DataError as `OwnModel`.
     """
-    kind = OwnModel if "program" in settings["model"] else GraphModel
-    return kind(settings, dataset)
+    if "program" in settings["model"]:
+        return OwnModel(settings, dataset)
+    return GraphModel(settings, dataset)

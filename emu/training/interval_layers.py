@@ -12,7 +12,7 @@ rows of both ends of every edge, and sums by it on servers, GA (OSDI 2021, secti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,41 +20,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data import Adjacency, Dataset
-from emu.graph_data.sampling import entries_of
+from emu.graph_data.sampling import Ids, entries_of
 from emu.problem.workloads import PARTS
 from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
-from emu.training.layers import NEGATIVE_SLOPE
+from emu.training.layers import NEGATIVE_SLOPE, JobSettings
 
 Array = NDArray[np.floating[Any]]
 
 
 class RowSums:
-    """Some rows of an adjacency, each with an entry, as weighted sums of vectors."""
+    """Weighted sums of vectors for some rows of an adjacency, each with an entry."""
 
-    def __init__(
-        self, adjacency: Adjacency, rows: NDArray[np.int64], dtype: Any
-    ) -> None:
+    def __init__(self, adjacency: Adjacency, rows: Ids, dtype: Any) -> None:
+        # Every row has an entry, or sums between two starts would go wrong.
         pointers, entries = entries_of(adjacency.indptr, rows)
+        weights = adjacency.weights[entries].astype(dtype)
+
         self._starts = pointers[:-1]
         self._columns = adjacency.columns[entries]
-        self._weights = adjacency.weights[entries].astype(dtype)[:, None]
+        self._weights = weights[:, None]
 
     def __call__(self, vectors: Array) -> Array:
         """Return the sums, shape (rows, columns of ``vectors``)."""
         if not len(self._starts):
             return np.zeros((0, vectors.shape[1]), vectors.dtype)
-        rows = self._weights * vectors[self._columns]
-        return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
+        weighted = self._weights * vectors[self._columns]
+        return np.asarray(np.add.reduceat(weighted, self._starts, axis=0))
 
 
 def activate(name: str, z: Array) -> Array:
     """Return the activation, ``tanh`` or ``relu``, of every element."""
-    return np.tanh(z) if name == "tanh" else np.maximum(z, 0)
+    if name == "tanh":
+        return np.tanh(z)
+    return np.maximum(z, 0)
 
 
 def activation_slope(name: str, z: Array) -> Array:
     """Return the derivative of the activation at every element."""
-    return 1 - np.tanh(z) ** 2 if name == "tanh" else (z > 0).astype(z.dtype)
+    if name == "tanh":
+        return 1 - np.tanh(z) ** 2
+    return (z > 0).astype(z.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,35 +78,44 @@ def cross_entropy(scores: Array, targets: Array) -> Loss:
     ``targets``: one over the number of training vertices at the label of each of them,
     else 0; shape (rows, classes).
     """
+    # From the highest score on, no exponential overflows.
     offsets = scores - scores.max(axis=1, keepdims=True)
-    likely = np.exp(offsets)
-    total = likely.sum(axis=1, keepdims=True)
-    value = -float((targets * (offsets - np.log(total))).sum())
-    return Loss(value, likely / total * targets.sum(axis=1, keepdims=True) - targets)
+    exponentials = np.exp(offsets)
+    totals = exponentials.sum(axis=1, keepdims=True)
+
+    value = -float((targets * (offsets - np.log(totals))).sum())
+    weights = targets.sum(axis=1, keepdims=True)  # 0 where a vertex does not train
+    gradient = exponentials / totals * weights - targets
+    return Loss(value=value, gradient=gradient)
 
 
-def training_targets(
-    dataset: Dataset, vertices: NDArray[np.int64], dtype: Any
-) -> Array:
+def training_targets(dataset: Dataset, vertices: Ids, dtype: Any) -> Array:
     """Return the targets of some vertices, as `cross_entropy` takes them."""
-    targets = np.zeros((len(vertices), dataset.classes), dtype)
     rows = np.flatnonzero(np.isin(vertices, dataset.train))
     labels = dataset.labels[vertices[rows]].astype(np.int64)
+
+    targets = np.zeros((len(vertices), dataset.classes), dtype)
     targets[rows, labels] = 1 / dataset.train_count
     return targets
 
 
-def initial_weights(settings: Mapping[str, Any], dataset: Dataset) -> list[Array]:
+def initial_weights(settings: JobSettings, dataset: Dataset) -> list[Array]:
     """Return the first weights of every layer, shape (inputs, outputs).
 
     Those of a GAT have two rows more, the attention of sources and of destinations.
     """
     flat = initial_parameters(settings, dataset)
-    parts = [*split_parts(flat, parameter_shapes(settings, dataset)).values()]
-    each = len(PARTS[settings["model"]["kind"]])
-    layers = [parts[first : first + each] for first in range(0, len(parts), each)]
-    whole = [np.concatenate([weight.T, *rest]) for weight, *rest in layers]
-    return [*map(np.ascontiguousarray, whole)]
+    shapes = parameter_shapes(settings, dataset)
+    parts = [*split_parts(flat, shapes).values()]
+    # A GAT has its attention beside the weights of each layer.
+    parts_per_layer = len(PARTS[settings["model"]["kind"]])
+
+    layers = []
+    for first in range(0, len(parts), parts_per_layer):
+        weight, *attention = parts[first : first + parts_per_layer]
+        rows = np.concatenate([weight.T, *attention])
+        layers.append(np.ascontiguousarray(rows))
+    return layers
 
 
 def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
@@ -109,9 +123,12 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
 
     ``kind``: of the model in ``Job.settings``.
     """
-    below = len(PARTS[kind]) - 1  # rows of attention
-    cuts = ((one, len(one) - below) for one in weights)
-    pieces = [part.ravel() for one, at in cuts for part in (one[:at].T, one[at:])]
+    attention_rows = len(PARTS[kind]) - 1
+    pieces = []
+    for layer in weights:
+        inputs = len(layer) - attention_rows
+        pieces.append(layer[:inputs].T.ravel())
+        pieces.append(layer[inputs:].ravel())
     return np.concatenate(pieces)
 
 
@@ -122,14 +139,15 @@ class InEdges:
     themselves too.
     """
 
-    def __init__(self, adjacency: Adjacency, rows: NDArray[np.int64]) -> None:
-        self._rows = rows
+    def __init__(self, adjacency: Adjacency, rows: Ids) -> None:
         pointers, entries = entries_of(adjacency.indptr, rows)
+        numbers = np.arange(len(rows), dtype=np.int32)
+
+        self._rows = rows
         self._starts = pointers[:-1]
         self.columns = adjacency.columns[entries]
         """Position of every edge's source."""
-        ends = np.arange(len(rows), dtype=np.int32)
-        self.ends: NDArray[Any] = np.repeat(ends, np.diff(pointers))
+        self.ends: NDArray[Any] = np.repeat(numbers, np.diff(pointers))
         """Number of every edge's destination within the interval, int32."""
 
     def both(self, vectors: Array) -> dict[str, Array]:
@@ -142,13 +160,13 @@ class InEdges:
 
     def sum_weighted(self, attention: Array, vectors: Array) -> Array:
         """Return every destination's sum of the sources' rows times attention."""
-        rows = attention[:, None] * vectors[self.columns]
-        return np.asarray(np.add.reduceat(rows, self._starts, axis=0))
+        weighted = attention[:, None] * vectors[self.columns]
+        return np.asarray(np.add.reduceat(weighted, self._starts, axis=0))
 
     def push_back(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
         """Return the gradients of all ``count`` rows from those of edges' ends."""
         sums = np.zeros((count, of_sources.shape[1]), of_sources.dtype)
-        np.add.at(sums, self.columns, of_sources)
+        np.add.at(sums, self.columns, of_sources)  # a source has many edges
         sums[self._rows] += of_destinations
         return sums
 
@@ -175,16 +193,20 @@ class Ends:
 
     def _sums(self, values: Array) -> Array:
         """Return the sum of every destination's edges."""
-        return np.bincount(self.ends, values).astype(values.dtype, copy=False)
+        sums = np.bincount(self.ends, values)  # of float64, whatever the values are
+        return sums.astype(values.dtype, copy=False)
 
     def attention(self) -> Array:
         """Return the attention of every edge, shape (edges,)."""
         scores = self._scores()
         scores = np.where(scores > 0, scores, NEGATIVE_SLOPE * scores)
-        top = np.full(int(self.ends.max()) + 1, -np.inf, scores.dtype)
-        np.maximum.at(top, self.ends, scores)
-        likely = np.exp(scores - top[self.ends])
-        return np.asarray(likely / self._sums(likely)[self.ends])
+
+        destinations = int(self.ends.max()) + 1
+        highest = np.full(destinations, -np.inf, scores.dtype)
+        np.maximum.at(highest, self.ends, scores)
+        exponentials = np.exp(scores - highest[self.ends])
+        totals = self._sums(exponentials)
+        return np.asarray(exponentials / totals[self.ends])
 
     def backward(self, gradient: Array) -> tuple[Array, Array, Array]:
         """Return the gradients of sources, of destinations and of both vectors.
@@ -193,13 +215,17 @@ class Ends:
         the sums of every destination, shape (vertices, width).
         """
         attention = self.attention()
-        mine = gradient[self.ends]
-        of_attention = (mine * self.sources).sum(axis=1)
-        mean = self._sums(attention * of_attention)[self.ends]
+        edge_gradient = gradient[self.ends]
+
+        # Through the softmax: what raises the attention of all edges alike is lost.
+        of_attention = (edge_gradient * self.sources).sum(axis=1)
+        means = self._sums(attention * of_attention)
+        excess = of_attention - means[self.ends]
         slope = np.where(self._scores() > 0, 1, NEGATIVE_SLOPE)
-        of_scores = (attention * (of_attention - mean) * slope).astype(mine.dtype)
-        of_sources = attention[:, None] * mine + of_scores[:, None] * self.vectors[0]
+        of_scores = (attention * excess * slope).astype(edge_gradient.dtype)
+
+        weighted = attention[:, None] * edge_gradient
+        of_sources = weighted + of_scores[:, None] * self.vectors[0]
         of_destinations = self._sums(of_scores)[:, None] * self.vectors[1]
-        ends = self.sources, self.destinations
-        of_vectors = np.stack([of_scores @ rows for rows in ends])
+        of_vectors = np.stack([of_scores @ self.sources, of_scores @ self.destinations])
         return of_sources, of_destinations, of_vectors

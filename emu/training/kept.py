@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +29,7 @@ from emu.graph_data.prepared import (
 from emu.graph_data.sources import source_of
 from emu.host.files import cache_home
 from emu.names import file_part
+from emu.training.layers import JobSettings
 from emu.training.looks import HELD, Progress, reach
 
 _WEIGHTS = (
@@ -41,7 +42,7 @@ MOST_KEPT = 1024
 _ENDING = "-accuracy"
 
 
-def weight_settings(settings: Mapping[str, Any], *, opens: bool) -> dict[str, Any]:
+def weight_settings(settings: JobSettings, *, opens: bool) -> dict[str, Any]:
     """Return those of ``Job.settings`` that decide the weights of a training.
 
     Parts of the graph do with ``epoch: local`` alone, but none ``opens`` without.
@@ -91,7 +92,7 @@ class Extent:
         )
 
 
-def train_once(causes: Mapping[str, Any], train: Callable[[], Progress]) -> Progress:
+def train_once(causes: JobSettings, train: Callable[[], Progress]) -> Progress:
     """Return a training, from disk where it is kept.
 
     ``causes``: JSON of all that decides it, ``dataset`` of ``Job.settings`` among it;
@@ -103,7 +104,7 @@ def train_once(causes: Mapping[str, Any], train: Callable[[], Progress]) -> Prog
 
 
 def train_until(
-    causes: Mapping[str, Any], extent: Extent, train: Callable[[], Progress]
+    causes: JobSettings, extent: Extent, train: Callable[[], Progress]
 ) -> Progress:
     """Return a training as far as an extent goes, from disk where as much is kept.
 
@@ -122,7 +123,7 @@ def train_until(
     return extent.cut(progress) or progress
 
 
-def _stem(causes: Mapping[str, Any]) -> str:
+def _stem(causes: JobSettings) -> str:
     dataset = {**causes["dataset"]}
     name = dataset["name"]
     fingerprint = source_of(dataset).fingerprint
@@ -135,11 +136,15 @@ def _stem(causes: Mapping[str, Any]) -> str:
 def _keep(folder: Path, train: Callable[[], Progress]) -> Progress:
     def write(partial: Path) -> dict[str, Any]:
         progress = train()
+        # One fewer than are kept: this one comes beside them.
         forget_oldest(folder.parent, f"*{_ENDING}", MOST_KEPT - 1)
         arrays = {"loss": progress.loss, "looks": progress.looks, **progress.accuracy}
         write_arrays(partial, arrays)
-        names = {"accuracy": [*progress.accuracy]}
-        return {**names, "spaced": progress.spaced, "diverged": progress.diverged}
+        return {
+            "accuracy": [*progress.accuracy],
+            "spaced": progress.spaced,
+            "diverged": progress.diverged,
+        }
 
     prepare_arrays(folder, write)
     return _read(folder)
@@ -163,6 +168,7 @@ def _versions() -> list[str]:
     """Return the digest of emu's code, any of which may count, and versions."""
     digest = hashlib.sha256()
     home = Path(__file__).parents[1]
-    for path in sorted((*home.rglob("*.py"), *home.glob("prediction/core/_core.*"))):
+    core = home.glob("prediction/core/_core.*")
+    for path in sorted((*home.rglob("*.py"), *core)):
         digest.update(path.read_bytes())
     return [digest.hexdigest(), version("torch"), version("numpy")]

@@ -24,11 +24,17 @@ from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 
 #: A torch tensor; torch is imported where it is needed.
 Tensor: TypeAlias = Any
+#: A numpy array of any type.
+Array: TypeAlias = NDArray[Any]
+#: Ends of the edges of a block: positions of their sources, of their destinations.
+EdgeEnds: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32]]
+#: ``Job.settings``, to read.
+JobSettings: TypeAlias = Mapping[str, Any]
 
 NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 
 
-def as_tensor(array: NDArray[Any]) -> Tensor:
+def as_tensor(array: Array) -> Tensor:
     """Return a torch tensor on ``array``'s memory, or on a copy if it is read-only."""
     import torch
 
@@ -45,58 +51,81 @@ def linear(rows: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
 def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
     from torch.nn import functional
 
-    return functional.embedding_bag(
-        as_tensor(block.source), hidden, as_tensor(block.offsets), mode=mode
-    )
+    source = as_tensor(block.source)
+    offsets = as_tensor(block.offsets)
+    return functional.embedding_bag(source, hidden, offsets, mode=mode)
 
 
 def sum_weighted(
     aggregate: Callable[[Tensor], Tensor], hidden: Tensor, weight: Tensor
 ) -> Tensor:
     """Aggregate the shorter rows, of the inputs or of the outputs."""
-    if weight.shape[0] < weight.shape[1]:
+    outputs, inputs = weight.shape
+    if outputs < inputs:
         return aggregate(linear(hidden, weight))
     return linear(aggregate(hidden), weight)
 
 
-def _sage(block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor) -> Tensor:
-    mean = sum_weighted(lambda x: _aggregate(block, x, "mean"), hidden, neighbours)
-    return linear(hidden[: block.inner], own) + mean
+def _sage(block: Block, hidden: Tensor, neighbours: Tensor, root: Tensor) -> Tensor:
+    def aggregate(rows: Tensor) -> Tensor:
+        return _aggregate(block, rows, "mean")
+
+    mean = sum_weighted(aggregate, hidden, neighbours)
+    return linear(hidden[: block.inner], root) + mean
 
 
 def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
-    narrower = weight.shape[1] > weight.shape[0]
-    rows = linear(hidden, weight) if narrower else hidden
+    outputs, inputs = weight.shape
+    weighs_first = inputs > outputs  # the shorter rows are aggregated
+    rows = linear(hidden, weight) if weighs_first else hidden
+
     total = _aggregate(block, rows, "sum") + rows[: block.inner]
-    mean = total / as_tensor(block.degrees + 1).to(total.dtype).unsqueeze(1)
-    return mean if narrower else linear(mean, weight)
+    members = as_tensor(block.degrees + 1)
+    mean = total / members.to(total.dtype).unsqueeze(1)
+    return mean if weighs_first else linear(mean, weight)
 
 
 def _add_bias(_block: Block, summed: Tensor, bias: Tensor) -> Tensor:
     return summed + bias
 
 
-def _attention(block: Block, weighed: Tensor, *tensors: Tensor) -> Tensor:
+def _weigh(_block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
+    return linear(hidden, weight)
+
+
+def _attention(
+    block: Block,
+    weighed: Tensor,
+    of_source: Tensor,
+    of_destination: Tensor,
+    bias: Tensor,
+) -> Tensor:
     """Weigh neighbours and the vertex itself by what each head attends to."""
     from torch.nn.functional import leaky_relu
 
-    of_source, of_destination, bias = tensors
     heads, width = of_source.shape
     rows = weighed.view(-1, heads, width)
+    # Every vertex attends to itself, too.
     loops = np.arange(block.inner, dtype=block.source.dtype)
     source = as_tensor(np.concatenate([block.source, loops])).long()
     destination = as_tensor(np.concatenate([block.destination, loops])).long()
-    attends = (rows[: block.inner] * of_destination).sum(2)[destination]
-    scores = leaky_relu((rows * of_source).sum(2)[source] + attends, NEGATIVE_SLOPE)
+
+    of_sources = (rows * of_source).sum(2)
+    of_destinations = (rows[: block.inner] * of_destination).sum(2)
+    scores = of_sources[source] + of_destinations[destination]
+    scores = leaky_relu(scores, NEGATIVE_SLOPE)
+
     # A softmax per destination, from its highest score so that none overflows.
-    highest = scores.detach().new_full((block.inner, heads), -np.inf)
+    lowest = scores.detach().new_full((block.inner, heads), -np.inf)
     places = destination.unsqueeze(1).expand_as(scores)
-    highest = highest.scatter_reduce(0, places, scores.detach(), "amax")
+    highest = lowest.scatter_reduce(0, places, scores.detach(), "amax")
     shares = (scores - highest[destination]).exp()
-    totals = shares.new_zeros(block.inner, heads).index_add(0, destination, shares)
+    zeros = shares.new_zeros(block.inner, heads)
+    totals = zeros.index_add(0, destination, shares)
     shares = (shares / totals[destination]).unsqueeze(2)
-    nothing = rows.new_zeros(block.inner, heads, width)
-    sums = nothing.index_add(0, destination, rows[source] * shares)
+
+    zeros = rows.new_zeros(block.inner, heads, width)
+    sums = zeros.index_add(0, destination, rows[source] * shares)
     return sums.flatten(1) + bias
 
 
@@ -134,7 +163,7 @@ class Layer:
 LAYERS = {
     "sage": Layer(SPLIT_WEIGHTS["sage"], _sage, _add_bias),
     "gcn": Layer(SPLIT_WEIGHTS["gcn"], _gcn, _add_bias),
-    "gat": Layer(SPLIT_WEIGHTS["gat"], lambda _, h, w: linear(h, w), _attention),
+    "gat": Layer(SPLIT_WEIGHTS["gat"], _weigh, _attention),
     "gin": Layer(SPLIT_WEIGHTS["gin"], _gin, _second_linear),
 }
 
@@ -146,8 +175,8 @@ class Block:
     Raises ValueError when an edge leaves its sets, or destinations do not ascend.
     """
 
-    source: NDArray[Any]
-    destination: NDArray[Any]
+    source: Array
+    destination: Array
     """Positions of the ends of every edge, of one integer type; destinations ascend."""
     outer: int
     inner: int
@@ -173,21 +202,28 @@ class Block:
         return np.bincount(self.destination, minlength=self.inner)
 
     @property
-    def offsets(self) -> NDArray[Any]:
+    def offsets(self) -> Array:
         """Position of the first edge into every destination."""
         ends = np.cumsum(self.degrees)
         return (ends - self.degrees).astype(self.source.dtype)
 
 
-def make_blocks(
-    sizes: Sequence[int], edges: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]]
-) -> list[Block]:
+def make_blocks(sizes: Sequence[int], edges: Sequence[EdgeEnds]) -> list[Block]:
     """Return the blocks of a mini-batch, input side first, as of `SampledBatch`.
 
     Raises ValueError as `Block`, or when edge lists are not one less than sets.
     """
-    pairs = zip(pairwise(sizes), edges, strict=True)
-    return [Block(*ends, outer, inner) for (outer, inner), ends in pairs]
+    blocks = []
+    for (outer, inner), ends in zip(pairwise(sizes), edges, strict=True):
+        source, destination = ends
+        block = Block(
+            source=source,
+            destination=destination,
+            outer=outer,
+            inner=inner,
+        )
+        blocks.append(block)
+    return blocks
 
 
 class LayerTensors:
@@ -197,14 +233,15 @@ class LayerTensors:
     machine's cores belong to dozens of processes, and one thread sums in one order.
     """
 
-    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         import torch
 
         torch.set_num_threads(1)
-        length = dataset.feature_length
-        classes = dataset.classes
-        self._shapes = [*layer_shapes(settings["model"], length, classes)]
-        self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
+        shapes = layer_shapes(
+            settings["model"], dataset.feature_length, dataset.classes
+        )
+        self._shapes = [*shapes]
+        self._sizes = [prod(shape) for layer in self._shapes for shape in layer]
         self._dtype = getattr(torch, settings["precision"])
         self._flat: Tensor = torch.zeros(
             sum(self._sizes), dtype=self._dtype, requires_grad=True
@@ -215,7 +252,7 @@ class LayerTensors:
         """Number of layers."""
         return len(self._shapes)
 
-    def load(self, flat: NDArray[Any]) -> None:
+    def load(self, flat: Array) -> None:
         """Copy a flat parameter vector into the model.
 
         Raises ValueError when its length is not the model's.
@@ -229,51 +266,58 @@ class LayerTensors:
             self._flat.copy_(as_tensor(flat))
 
     def _tensors_of(self, number: int) -> list[Tensor]:
-        before = sum(len(shapes) for shapes in self._shapes[:number])
-        parts = self._flat.split(self._sizes)[before:]
+        first = sum(len(shapes) for shapes in self._shapes[:number])
         shapes = self._shapes[number]
-        return [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
+        parts = self._flat.split(self._sizes)[first : first + len(shapes)]
+        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
     """Sample from which a model learns in one step of one sampler."""
 
-    features: NDArray[Any]
+    features: Array
     """Rows of S_0, float32 or float64, shape (#S_0, feature_length)."""
     labels: NDArray[np.int32]
     """int32, shape (#S_L,)."""
     sizes: tuple[int, ...]
-    edges: tuple[tuple[NDArray[np.int32], NDArray[np.int32]], ...]
+    edges: tuple[EdgeEnds, ...]
     """As in `SampledBatch`."""
 
     @classmethod
     def of(
-        cls, batch: SampledBatch, features: NDArray[Any], labels: NDArray[np.int32]
+        cls, batch: SampledBatch, features: Array, labels: NDArray[np.int32]
     ) -> MiniBatch:
         """Join a sampled batch with its rows and labels."""
-        return cls(features, labels, batch.sizes, batch.edges)
+        return cls(
+            features=features,
+            labels=labels,
+            sizes=batch.sizes,
+            edges=batch.edges,
+        )
 
     @classmethod
     def draw(
         cls, dataset: Dataset, plan: BatchPlan, sampler: int, iteration: int
     ) -> MiniBatch:
         """Sample the mini-batch of one (sampler, iteration), with its features."""
-        batch = plan.batch(dataset.structure, plan.walk(dataset), sampler, iteration)
+        train = plan.walk(dataset)
+        batch = plan.batch(dataset.structure, train, sampler, iteration)
         rows = dataset.gather(batch.vertices)
         labels = dataset.labels[batch.seeds]
         return cls.of(batch, rows, labels)
 
-    def tensors(self) -> dict[str, NDArray[Any]]:
+    def tensors(self) -> dict[str, Array]:
         """Return the arrays that travel, exactly d of the edge sampler -> worker."""
-        arrays: dict[str, NDArray[Any]]
+        arrays: dict[str, Array]
         arrays = {"features": self.features, "labels": self.labels}
-        for number, (source, to) in enumerate(self.edges):
-            arrays |= {f"source_{number}": source, f"destination_{number}": to}
+        for number, (source, destination) in enumerate(self.edges):
+            arrays[f"source_{number}"] = source
+            arrays[f"destination_{number}"] = destination
         return arrays
 
     @classmethod
-    def from_tensors(cls, named: Mapping[str, NDArray[Any]], layers: int) -> MiniBatch:
+    def from_tensors(cls, named: Mapping[str, Array], layers: int) -> MiniBatch:
         """Rebuild a mini-batch from what `tensors` returned.
 
         The sizes need not travel: S_L has a label each, and a block's sources are its
@@ -285,16 +329,27 @@ class MiniBatch:
         missing = {"features", "labels", *chain(*names)} - named.keys()
         if missing:
             raise ValueError(f"a mini-batch of {layers} blocks is not {sorted(named)}")
-        edges = tuple((named[source], named[to]) for source, to in names)
-        sizes = [len(named["labels"])]
+
+        features = named["features"]
+        labels = named["labels"]
+        edges = tuple((named[source], named[end]) for source, end in names)
+        sizes = [len(labels)]  # from the output side back
         for source, destination in reversed(edges):
-            sizes.append(max(sizes[-1], int(source.max(initial=-1)) + 1))
-            Block(source, destination, outer=sizes[-1], inner=sizes[-2])
-        if len(named["features"]) != sizes[-1]:
+            inner = sizes[-1]
+            outer = max(inner, int(source.max(initial=-1)) + 1)
+            # It came over a socket: a block checks its edges.
+            Block(source=source, destination=destination, outer=outer, inner=inner)
+            sizes.append(outer)
+        if len(features) != sizes[-1]:
             raise ValueError(
-                f"{len(named['features'])} feature rows for {sizes[-1]} input vertices"
+                f"{len(features)} feature rows for {sizes[-1]} input vertices"
             )
-        return cls(named["features"], named["labels"], tuple(sizes[::-1]), edges)
+        return cls(
+            features=features,
+            labels=labels,
+            sizes=tuple(reversed(sizes)),
+            edges=edges,
+        )
 
 
 def add_gradients(
@@ -309,11 +364,15 @@ def add_gradients(
     seeds = sum(len(batch.labels) for batch in batches)
     loss = 0.0
     correct = 0
+
     for batch in batches:
         scores = scores_of(batch)
         labels = as_tensor(batch.labels).long()
-        share = functional.cross_entropy(scores, labels, reduction="sum") / seeds
-        share.backward()  # type: ignore[no-untyped-call] # adds to the gradients of the batches before
+        total = functional.cross_entropy(scores, labels, reduction="sum")
+        share = total / seeds
+        # Its gradients are added to those of the batches before.
+        share.backward()  # type: ignore[no-untyped-call]
         loss += share.item()
         correct += int((scores.argmax(1) == labels).sum())
+
     return loss, correct / seeds

@@ -9,7 +9,7 @@ all in every step. One look alone may be luck, so that a target counts as reache
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -18,56 +18,63 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data import BatchPlan, open_for
 from emu.problem import Epoch
+from emu.training.layers import JobSettings
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
 
 #: Looks in a row that hold a target which counts as reached.
 HELD = 3
 
 
-def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
+def trains_whole_graph(settings: JobSettings) -> bool:
     """Return True where a job of ``Job.settings`` has no mini-batches."""
     return "batch_size" not in settings
 
 
-def count_seeds(
-    settings: Mapping[str, Any], train: int, steps: int
-) -> NDArray[np.int64]:
+def count_seeds(settings: JobSettings, train: int, steps: int) -> Ints:
     """Return the seeds seen after every step, int64, shape (steps,).
 
     ``settings``, ``train``: ``Job.settings``; number of training vertices. Raises
     ValueError as `BatchPlan`, or when a sampler would have no training vertex.
     """
     numbers = np.arange(1, steps + 1)
+
     if trains_whole_graph(settings):
         return numbers * train
     return BatchPlan.from_settings(settings).seeds_after(train, numbers)
 
 
-def epoch_of(settings: Mapping[str, Any]) -> Epoch | None:
+def epoch_of(settings: JobSettings) -> Epoch | None:
     """Return the epoch of a job of ``Job.settings``; None without mini-batches.
 
     Where the data set is not there, as beside a profile, every batch counts in full.
     """
     if "workers" not in settings or trains_whole_graph(settings):
         return None
+
     plan = BatchPlan.from_settings(settings)
     try:
         train = open_for(settings).train_count
     except DataError:
         return Epoch(1, plan.samplers * plan.batch_size)
+
     steps = plan.steps_per_epoch(train)
-    return Epoch(steps, int(plan.seeds_after(train, np.array([steps]))[0]))
+    seeds = plan.seeds_after(train, np.array([steps]))
+    return Epoch(steps, int(seeds[0]))
 
 
-def space_looks(seen: NDArray[np.int64], spacing: int) -> NDArray[np.int64]:
+def space_looks(seen: Ints, spacing: int) -> Ints:
     """Return the steps, from 1, after which to look: those that see the next multiple.
 
     ``seen``: seeds after every step, as of `count_seeds`; ``spacing``: seeds from one
     look to the next; a step that sees more has one look.
     """
-    return np.flatnonzero(np.diff(seen // spacing, prepend=0)) + 1
+    multiples = seen // spacing
+    return np.flatnonzero(np.diff(multiples, prepend=0)) + 1
 
 
-def hold(accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
+def hold(accuracy: Floats) -> Floats:
     """Return what every `HELD` looks in a row hold: the least of them.
 
     Its place is that of their first look; shape (looks - HELD + 1,), or none.
@@ -77,7 +84,7 @@ def hold(accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(sliding_window_view(accuracy, HELD).min(axis=1))
 
 
-def reach(accuracy: NDArray[np.float64], target: float) -> int | None:
+def reach(accuracy: Floats, target: float) -> int | None:
     """Return the look, from 0, at which a target is reached; None where at none."""
     places = np.flatnonzero(hold(accuracy) >= target)
     return int(places[0]) if len(places) else None
@@ -97,11 +104,11 @@ class Look(NamedTuple):
 class Progress(NamedTuple):
     """Training in one process."""
 
-    loss: NDArray[np.float64]
+    loss: Floats
     """Mean over the workers of every step, shape (steps,)."""
-    looks: NDArray[np.int64]
+    looks: Ints
     """Steps, from 1, after which it was looked at, shape (looks,)."""
-    accuracy: Mapping[str, NDArray[np.float64]]
+    accuracy: Mapping[str, Floats]
     """By split, shape (looks,); NaN where it has no vertices."""
     spaced: int
     """First so many looks are evenly spaced; one behind them is of the last step."""
@@ -110,4 +117,5 @@ class Progress(NamedTuple):
 
     def reach(self, split: str, target: float) -> int | None:
         """Return the look at which a target is reached, or None; see `reach`."""
-        return reach(self.accuracy[split][: self.spaced], target)
+        evenly_spaced = self.accuracy[split][: self.spaced]
+        return reach(evenly_spaced, target)

@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
+
+from emu.training.layers import Array, JobSettings
+
+
+def _forms(arrays: Mapping[str, Array]) -> dict[str, tuple[object, object]]:
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
 
 
 class Optimizer(ABC):
@@ -22,50 +26,51 @@ class Optimizer(ABC):
     #: Names of arrays of the size of the parameters, at first 0, that steps change.
     moments: tuple[str, ...] = ()
 
-    def __init__(self, parameters: NDArray[Any], lr: float, half_life: float) -> None:
+    def __init__(self, parameters: Array, lr: float, half_life: float) -> None:
         self._parameters = parameters
         self._lr = lr
         self._half_life = half_life
-        own = {name: np.zeros_like(parameters) for name in self.moments}
-        self._arrays = {"parameters": parameters, **own}
         self._steps = 0
+        self._arrays = {"parameters": parameters}
+        for name in self.moments:
+            self._arrays[name] = np.zeros_like(parameters)
 
     @abstractmethod
-    def step(self, gradient: NDArray[Any]) -> None:
+    def step(self, gradient: Array) -> None:
         """Apply one step."""
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> dict[str, Array]:
         """Return copies of the parameters, the number of steps, and any moments."""
         copies = {name: array.copy() for name, array in self._arrays.items()}
         return {**copies, "steps": np.array([self._steps], np.int64)}
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         """Go on from what `state` returned; parameters change in place.
 
         Raises ValueError when it is of another optimiser, or of other parameters.
         """
-        own = self.state()
-        if {name: (a.shape, a.dtype) for name, a in own.items()} != {
-            name: (array.shape, array.dtype) for name, array in state.items()
-        }:
+        expected = self.state()
+        if _forms(expected) != _forms(state):
             raise ValueError(
                 f"state of {', '.join(sorted(state))} is not that of an optimiser of "
-                f"{len(self._parameters)} parameters with {', '.join(sorted(own))}"
+                f"{len(self._parameters)} parameters with {', '.join(sorted(expected))}"
             )
+
         for name, array in self._arrays.items():
             array[:] = state[name]
         self._steps = int(state["steps"][0])
 
     def _next_rate(self) -> float:
         self._steps += 1
-        return float(self._lr * 0.5 ** ((self._steps - 1) / self._half_life))
+        half_lives = (self._steps - 1) / self._half_life  # the first step is not slower
+        return float(self._lr * 0.5**half_lives)
 
 
 class Sgd(Optimizer):
     """Plain gradient descent."""
 
     @override
-    def step(self, gradient: NDArray[Any]) -> None:
+    def step(self, gradient: Array) -> None:
         """Subtract the learning rate times the gradient."""
         self._parameters -= self._next_rate() * gradient
 
@@ -76,41 +81,48 @@ class Adam(Optimizer):
     moments = "first", "second"
 
     @override
-    def step(self, gradient: NDArray[Any]) -> None:
+    def step(self, gradient: Array) -> None:
         """Move along the bias-corrected first moment, scaled by the second."""
         decay = 0.9
         decay_square = 0.999
         epsilon = 1e-8
         rate = self._next_rate()
-        first, second = (self._arrays[name] for name in self.moments)
+
+        first = self._arrays["first"]
+        second = self._arrays["second"]
+        # In place, as `restore` and copies of the state expect.
         first += (1 - decay) * (gradient - first)
         second += (1 - decay_square) * (gradient * gradient - second)
+
+        # Both began at 0 and lean towards it.
         rate /= 1 - decay**self._steps
         scale = np.sqrt(second / (1 - decay_square**self._steps))
         self._parameters -= rate * first / (scale + epsilon)
 
 
-def make_optimizer(settings: Mapping[str, Any], parameters: NDArray[Any]) -> Optimizer:
+def make_optimizer(settings: JobSettings, parameters: Array) -> Optimizer:
     """Return the optimiser of ``Job.settings`` for a shard.
 
     Raises ValueError when its name is neither adam nor sgd.
     """
     section = settings["optimizer"]
     name = section["name"]
-    half_life = section.get("half_life") or math.inf
     kind = {"adam": Adam, "sgd": Sgd}.get(name)
     if kind is None:
         raise ValueError(f"optimizer {name} is neither adam nor sgd")
+
+    half_life = section.get("half_life") or math.inf
     return kind(parameters, section["lr"], half_life)
 
 
-def mean_gradient(gradients: list[NDArray[Any]]) -> NDArray[Any]:
+def mean_gradient(gradients: list[Array]) -> Array:
     """Return the mean over workers, summed in the order given.
 
     Raises ValueError when there is none.
     """
     if not gradients:
         raise ValueError("no worker, no gradient")
+
     total = gradients[0].copy()
     for gradient in gradients[1:]:
         total += gradient

@@ -22,7 +22,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import BatchPlan, Dataset, open_for, sample_batch
@@ -36,9 +35,16 @@ from emu.host.foreign_code import (
 )
 from emu.host.stream_key import stream_key
 from emu.names import printable
-from emu.training.layers import MiniBatch, Tensor, add_gradients, as_tensor
+from emu.training.layers import (
+    Array,
+    JobSettings,
+    MiniBatch,
+    Tensor,
+    add_gradients,
+    as_tensor,
+)
 
-Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
+Edges = Sequence[tuple[Array, Array]]
 
 #: Held by who runs a program: its output and its generators are of the process.
 _ALONE = threading.RLock()
@@ -106,7 +112,7 @@ class OwnModel:
     every method raises it when the program fails or returns another shape.
     """
 
-    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         import torch
 
         torch.set_num_threads(1)
@@ -115,12 +121,13 @@ class OwnModel:
         self._seed: int = settings["seed"]
         self._classes = dataset.classes
         self._dtype = getattr(torch, settings["precision"])
-        figures = dataset.feature_length, dataset.classes, model["layers"]
+
+        sizes = (dataset.feature_length, dataset.classes, model["layers"])
         arguments = dict[str, Any]()
-        for names, value in zip(_OFFERED, figures, strict=True):
-            arguments |= dict.fromkeys(names, value)
+        for names, size in zip(_OFFERED, sizes, strict=True):
+            arguments |= dict.fromkeys(names, size)
         with self._running("does not build a model", _BUILT):
-            module = _built(model, arguments)
+            module = _build_module(model, arguments)
             self._module = module.to(self._dtype)
             self._parameters = [p for p in module.parameters() if p.requires_grad]
             if not self._parameters:
@@ -136,7 +143,8 @@ class OwnModel:
         key = int(stream_key(self._seed, *stream))
         quiet = contextlib.redirect_stdout(sys.stderr)
         with _ALONE, torch.random.fork_rng([]), quiet:
-            before = np.random.get_state(), random.getstate()  # noqa: NPY002 - programs'
+            numpy_state = np.random.get_state()  # noqa: NPY002 - programs'
+            python_state = random.getstate()
             torch.manual_seed(key)
             np.random.seed(key % 2**32)  # noqa: NPY002 - as above
             random.seed(key)
@@ -150,18 +158,19 @@ class OwnModel:
                 problem = f"{failing}: {text}{line_of(error, file)}"
                 raise DataError(problem, path=self._program) from error
             finally:
-                np.random.set_state(before[0])  # noqa: NPY002 - as above
-                random.setstate(before[1])
+                np.random.set_state(numpy_state)  # noqa: NPY002 - as above
+                random.setstate(python_state)
 
     @property
-    def parameters(self) -> NDArray[Any]:
+    def parameters(self) -> Array:
         """The parameters, flat: a copy."""
         return self._flat(self._parameters)
 
     @property
-    def buffers(self) -> dict[str, NDArray[Any]]:
+    def buffers(self) -> dict[str, Array]:
         """Copies of the module's tensors that are no parameters, by name."""
-        return {n: b.numpy().copy() for n, b in self._module.named_buffers()}
+        buffers = self._module.named_buffers()
+        return {name: buffer.numpy().copy() for name, buffer in buffers}
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -170,12 +179,12 @@ class OwnModel:
         return {name: tuple(p.shape) for name, p in parameters if p.requires_grad}
 
     @staticmethod
-    def _flat(parts: Sequence[Tensor]) -> NDArray[Any]:
+    def _flat(parts: Sequence[Tensor]) -> Array:
         from torch.nn.utils import parameters_to_vector
 
         return np.asarray(parameters_to_vector(parts).detach().numpy())
 
-    def load(self, flat: NDArray[Any]) -> None:
+    def load(self, flat: Array) -> None:
         """Copy a flat parameter vector into the module.
 
         Raises ValueError when its length is not the model's.
@@ -189,55 +198,70 @@ class OwnModel:
 
     def gradient(
         self, batches: Sequence[MiniBatch], worker: int = 0, iteration: int = 0
-    ) -> tuple[NDArray[Any], float, float]:
+    ) -> tuple[Array, float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
         With loss and accuracy, as `GraphModel.gradient`. What the model draws (dropout)
         follows from worker and iteration.
         """
         self._module.train()
+        # A parameter that takes no part has no gradient then: its zeros stand for it.
         self._module.zero_grad(set_to_none=True)
+
+        def scores_of(batch: MiniBatch) -> Tensor:
+            features = as_tensor(batch.features)
+            return self.scores(batch.sizes, batch.edges, features)
+
         with self._running("fails in training", _CALLED, worker, iteration):
-            loss, accuracy = add_gradients(
-                lambda b: self.scores(b.sizes, b.edges, as_tensor(b.features)), batches
-            )
-        pairs = zip(self._parameters, self._empty, strict=True)
-        parts = [nothing if p.grad is None else p.grad for p, nothing in pairs]
-        return self._flat(parts), loss, accuracy
+            loss, accuracy = add_gradients(scores_of, batches)
+
+        gradients = []
+        for parameter, zeros in zip(self._parameters, self._empty, strict=True):
+            is_unused = parameter.grad is None
+            gradients.append(zeros if is_unused else parameter.grad)
+        return self._flat(gradients), loss, accuracy
 
     def scores(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
         """Return one score per class for the last block's destinations.
 
         Sizes and edges are as in `SampledBatch`.
         """
-        import torch
-
-        ends = [(as_tensor(source), as_tensor(to)) for source, to in edges]
-        pairs = [*zip(ends, pairwise(sizes), strict=True)]
-        dgl = None if "adjs" in self._names else _dgl()
-        blocks: list[Any]
-        if dgl is None:
-            blocks = [Adjacency(torch.stack(e).long(), None, size) for e, size in pairs]
-        else:
-            blocks = [
-                dgl.create_block(e, num_src_nodes=outer, num_dst_nodes=inner)
-                for e, (outer, inner) in pairs
-            ]
+        blocks = self._blocks(sizes, edges)
         inputs = features.to(self._dtype)
-        in_order = (blocks, inputs)
-        if self._names[1:2] in (["adjs"], ["blocks"], ["mfgs"]):
-            in_order = (inputs, blocks)
-        scores = self._module(*in_order)
+        takes_inputs_first = self._names[1:2] in (["adjs"], ["blocks"], ["mfgs"])
+        if takes_inputs_first:
+            scores = self._module(inputs, blocks)
+        else:
+            scores = self._module(blocks, inputs)
+
         shape = (sizes[-1], self._classes)
-        if getattr(scores, "shape", None) != shape or scores.dtype != self._dtype:
-            found = getattr(scores, "shape", None)
-            what = type(scores).__name__ if found is None else f"shape {tuple(found)}"
+        found = getattr(scores, "shape", None)
+        if found != shape or scores.dtype != self._dtype:
+            answer = type(scores).__name__
+            if found is not None:
+                answer = f"shape {tuple(found)}"
             raise DataError(
-                f"returns {what} {getattr(scores, 'dtype', '')}, one score per seed "
+                f"returns {answer} {getattr(scores, 'dtype', '')}, one score per seed "
                 f"and class is needed: shape {shape} {self._dtype}",
                 path=self._program,
             )
         return scores
+
+    def _blocks(self, sizes: Sequence[int], edges: Edges) -> list[Any]:
+        """Return the blocks as the program's examples have them, input side first."""
+        import torch
+
+        dgl = None if "adjs" in self._names else _dgl()
+        blocks: list[Any] = []
+        for (source, destination), size in zip(edges, pairwise(sizes), strict=True):
+            ends = (as_tensor(source), as_tensor(destination))
+            if dgl is None:
+                blocks.append(Adjacency(torch.stack(ends).long(), None, size))
+            else:
+                outer, inner = size
+                block = dgl.create_block(ends, num_src_nodes=outer, num_dst_nodes=inner)
+                blocks.append(block)
+        return blocks
 
     def predict(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
         """Return the class of each of the last block's destinations, not training."""
@@ -257,7 +281,7 @@ def _dgl() -> Any:
         return None
 
 
-def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
+def _build_module(model: JobSettings, offered: Mapping[str, Any]) -> Any:
     """Return the module of a program, built with its arguments and what it takes."""
     import torch
 
@@ -265,27 +289,31 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
     _dgl()  # its choice of a backend, before the program imports it
     factory = _factory(program, model["source"])
     stated = model.get("args") or {}
+
     takes = inspect.signature(factory).parameters
-    keywords = any(p.kind is p.VAR_KEYWORD for p in takes.values())
-    unknown = [name for name in stated if name not in takes and not keywords]
-    if unknown:
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+    unknown = [name for name in stated if name not in takes]
+    if unknown and not takes_any:
         names = ", ".join(takes) or "no arguments"
         problem = f"takes no {unknown[0]!r}, it takes {names}: see job.model.args"
         raise DataError(problem, path=program)
+
     arguments = {name: offered[name] for name in takes if name in offered} | stated
-    missing = [
-        name
-        for name, p in takes.items()
-        if p.default is p.empty
-        and p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}
-        and name not in arguments
-    ]
+    missing = []
+    for name, parameter in takes.items():
+        is_named = parameter.kind in {
+            parameter.POSITIONAL_OR_KEYWORD,
+            parameter.KEYWORD_ONLY,
+        }
+        if is_named and parameter.default is parameter.empty and name not in arguments:
+            missing.append(name)
     if missing:
         problem = (
             f"needs {', '.join(missing)}: write for example job.model.args: "
             f"{{{missing[0]}: 64}}, or name a function that builds it"
         )
         raise DataError(problem, path=program)
+
     module = factory(**arguments)
     if not isinstance(module, torch.nn.Module):
         problem = f"returns {type(module).__name__}, a torch.nn.Module is needed"
@@ -302,20 +330,23 @@ def _factory(program: str, source: str) -> Callable[..., Any]:
 
     ask_to_run(program.rpartition(":")[0], f"model {program}")
     target = import_program(program, source)
-    is_class = isinstance(target, type) and issubclass(target, torch.nn.Module)
-    if is_class or (inspect.isfunction(target) and target.__module__.startswith(OWN)):
+    if isinstance(target, type) and issubclass(target, torch.nn.Module):
         return target
-    what = getattr(target, "__name__", type(target).__name__)
+    if inspect.isfunction(target) and target.__module__.startswith(OWN):
+        return target
+
+    found = getattr(target, "__name__", type(target).__name__)
     problem = "is neither a class of torch.nn.Module nor a function of this file"
-    raise DataError(f"{problem}: it is {what}", path=program)
+    raise DataError(f"{problem}: it is {found}", path=program)
 
 
 _SEEDS = 32  # of the mini-batch that faults are looked for on
 _TIMED = 3  # mini-batches whose median time counts
 _ENOUGH = 4.0  # seconds after which no further one is measured
 
-#: Settings of a job that the figures depend on.
+#: JobSettings of a job that the figures depend on.
 _KEYS = ("dataset", "fanouts", "batch_size", "samplers_per_worker", "precision")
+_MODEL_KEYS = ("program", "source", "args", "layers")
 
 
 @dataclass(frozen=True)
@@ -333,7 +364,7 @@ class ModelFigures:
 _known: dict[str, ModelFigures] = {}
 
 
-def try_out(settings: Mapping[str, Any]) -> ModelFigures:
+def try_out(settings: JobSettings) -> ModelFigures:
     """Build the model of a program, look for faults, and measure it.
 
     Takes seconds the first time; the figures are kept while the process lives, so that
@@ -344,37 +375,47 @@ def try_out(settings: Mapping[str, Any]) -> ModelFigures:
     """
     program = settings["model"]["program"]
     import_library("torch", program, INSTALL_TORCH)
-    own = {k: settings["model"][k] for k in ("program", "source", "args", "layers")}
-    key = json.dumps([own, *(settings.get(name) for name in _KEYS)], sort_keys=True)
-    if key in _known:
-        return _known[key]
+    causes = [settings.get(name) for name in _KEYS]
+    causes += [settings["model"][name] for name in _MODEL_KEYS]
+    key = json.dumps(causes, sort_keys=True)
+    if key not in _known:
+        dataset = open_for(settings)
+        _check(settings, dataset)
+        _known[key] = _measure(settings, dataset)
+    return _known[key]
+
+
+def _measure(settings: JobSettings, dataset: Dataset) -> ModelFigures:
     from torch.utils.flop_counter import FlopCounterMode
 
-    dataset = open_for(settings)
-    _check(settings, dataset)
     plan = BatchPlan.from_settings(settings)
     model = OwnModel(settings, dataset)
-    each = settings["samplers_per_worker"]
+    samplers = range(settings["samplers_per_worker"])
     seconds: list[float] = []
     flops = 0.0
+
     for iteration in range(_TIMED + 1):
-        batches = [MiniBatch.draw(dataset, plan, s, iteration) for s in range(each)]
+        batches = [MiniBatch.draw(dataset, plan, s, iteration) for s in samplers]
         if iteration == 0:  # the first call loads libraries: its time is no measure
             with FlopCounterMode(display=False) as counter:
                 model.gradient(batches)
             flops = float(counter.get_total_flops())
             continue
+
         began = time.thread_time()
         model.gradient(batches)
         seconds.append(time.thread_time() - began)
         if sum(seconds) > _ENOUGH:
             break
-    median = float(np.median(seconds))
-    _known[key] = ModelFigures(len(model.parameters), flops, median)
-    return _known[key]
+
+    return ModelFigures(
+        parameters=len(model.parameters),
+        flops=flops,
+        seconds=float(np.median(seconds)),
+    )
 
 
-def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
+def _check(settings: JobSettings, dataset: Dataset) -> None:
     program = settings["model"]["program"]
     first = OwnModel(settings, dataset)
     second = OwnModel(settings, dataset)
@@ -384,6 +425,7 @@ def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
             "np.random or random, which emu seeds, or give your generator a seed",
             path=program,
         )
+
     batch = _small_batch(settings, dataset)
     before = first.buffers
     gradients = [model.gradient([batch])[0] for model in (first, first, second)]
@@ -395,8 +437,11 @@ def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
                 "torch.nn.LayerNorm needs none",
                 path=program,
             )
-    head, *others = gradients
-    if not all(np.array_equal(head, each, equal_nan=True) for each in others):
+
+    # Of the same module once more, and of another one.
+    again, elsewhere = gradients[1:]
+    is_repeated = np.array_equal(gradients[0], again, equal_nan=True)
+    if not is_repeated or not np.array_equal(gradients[0], elsewhere, equal_nan=True):
         raise DataError(
             "draws random numbers unseeded, or keeps values from call to call: two "
             "calls with the same blocks and seed had other gradients; draw from torch, "
@@ -405,20 +450,25 @@ def _check(settings: Mapping[str, Any], dataset: Dataset) -> None:
         )
 
 
-def _small_batch(settings: Mapping[str, Any], dataset: Dataset) -> MiniBatch:
+def _small_batch(settings: JobSettings, dataset: Dataset) -> MiniBatch:
     """Return a mini-batch of some seeds, one of them without a neighbour if any is.
 
     An accuracy is of the whole graph, so that a model must bear such a vertex.
     """
-    plan = BatchPlan.from_settings(settings)
     structure = dataset.structure
+    plan = BatchPlan.from_settings(settings)
     train = plan.walk(dataset)
     plan = replace(plan, batch_size=min(plan.batch_size, _SEEDS))
+
     seeds = plan.seeds(train, 0, 0)
     lonely = np.flatnonzero(np.diff(structure.indptr) == 0)[:1]
     seeds = np.concatenate([seeds[~np.isin(seeds, lonely)], lonely])
-    stream = plan.stream(0, 0)
-    batch = sample_batch(structure, seeds, fanouts=plan.fanouts, stream=stream)
+    batch = sample_batch(
+        structure,
+        seeds,
+        fanouts=plan.fanouts,
+        stream=plan.stream(0, 0),
+    )
     rows = dataset.gather(batch.vertices)
     labels = np.maximum(dataset.labels[batch.seeds], 0)  # -1 where it has none
     return MiniBatch.of(batch, rows, labels)

@@ -12,70 +12,86 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import prod
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, open_for, relabel
-from emu.training.graph_model import build_model, initial_parameters, parameter_shapes
-from emu.training.layers import Block, MiniBatch, Tensor, as_tensor
+from emu.graph_data.sampling import Ids
+from emu.training.graph_model import (
+    GraphModel,
+    build_model,
+    initial_parameters,
+    parameter_shapes,
+)
+from emu.training.layers import Array, Block, JobSettings, MiniBatch, Tensor, as_tensor
 from emu.training.looks import trains_whole_graph
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel
 
 #: Called after every step with its number, from 0, the parameters, and what returns
 #: their accuracy as `evaluate`; True ends the training there.
-Watch: TypeAlias = Callable[
-    [int, NDArray[Any], Callable[[], dict[str, float]]], bool | None
-]
+Watch: TypeAlias = Callable[[int, Array, Callable[[], dict[str, float]]], bool | None]
+#: Destinations that are computed at once: memory beside a layer's output is bounded.
+_SLICE = 16_384
+
+
+def _edge_weights(norm: str, source: Array, destination: Array, count: int) -> Array:
+    """Return the weight of every edge in the sums of ``count`` vertices."""
+    degree = np.bincount(destination, minlength=count).astype(np.float64)
+    if norm == "symmetric":
+        return np.asarray(degree[destination] ** -0.5 * degree[source] ** -0.5)
+    if norm == "mean":
+        return np.asarray(1 / degree[destination])
+    return np.ones(len(destination))
 
 
 class WholeGraphModel:
     """A model of ``Job.settings`` with the matrix of its graph."""
 
-    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         import torch
 
         torch.set_num_threads(1)
         self._model = settings["model"]
         self._shapes = parameter_shapes(settings, dataset)
         self._dtype = getattr(torch, settings["precision"])
-        features = dataset.gather(np.arange(dataset.vertices))
+        vertices = np.arange(dataset.vertices)
+        features = dataset.gather(vertices)
         self._features = torch.from_numpy(features).to(self._dtype)
-        count = dataset.vertices
+
         structure = dataset.structure
-        to = np.repeat(np.arange(count), np.diff(structure.indptr))
-        of = structure.indices.astype(np.int64)
+        destination = np.repeat(vertices, np.diff(structure.indptr))
+        source = structure.indices.astype(np.int64)
         if self._model["kind"] in {"gcn", "plain_gcn", "plain_gat", "gin"}:
-            to, of = (np.concatenate([ends, np.arange(count)]) for ends in (to, of))
-        degree = np.bincount(to, minlength=count).astype(np.float64)
-        if self._model["norm"] == "symmetric":
-            weights = degree[to] ** -0.5 * degree[of] ** -0.5
-        else:
-            is_mean = self._model["norm"] == "mean"
-            weights = 1 / degree[to] if is_mean else np.ones(len(to))
-        ends = torch.from_numpy(np.stack([to, of]))
-        values = torch.from_numpy(weights)
-        #: Weights of all edges, rows by destination.
+            # These layers see the vertex itself as one of its neighbours.
+            destination = np.concatenate([destination, vertices])
+            source = np.concatenate([source, vertices])
+
+        count = dataset.vertices
+        weights = _edge_weights(self._model["norm"], source, destination, count)
         self.matrix = torch.sparse_coo_tensor(
-            ends, values.to(self._dtype), (count, count), check_invariants=True
+            torch.from_numpy(np.stack([destination, source])),
+            torch.from_numpy(weights).to(self._dtype),
+            (count, count),
+            check_invariants=True,
         ).coalesce()
+        """Weights of all edges, rows by destination."""
 
     def scores(self, flat: Tensor) -> Tensor:
         """Return a score per vertex and class, from flat parameters."""
         import torch
 
-        pieces = flat.split([prod(shape) for shape in self._shapes.values()])
         layers: list[dict[str, Tensor]] = [{} for _ in range(self._model["layers"])]
+        pieces = flat.split([prod(shape) for shape in self._shapes.values()])
         for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True):
-            _, place, part = name.split(".")
-            layers[int(place)][part] = piece.view(shape)
-        hidden = self._features
-        for number, layer in enumerate(layers):
-            if number:
-                hidden = getattr(torch, self._model["activation"])(hidden)
-            hidden = self._layer(hidden, layer)
+            _, number, part = name.split(".")
+            layers[int(number)][part] = piece.view(shape)
+
+        activation = getattr(torch, self._model["activation"])
+        hidden = self._layer(self._features, layers[0])
+        for layer in layers[1:]:
+            hidden = self._layer(activation(hidden), layer)
         return hidden
 
     def _layer(self, hidden: Tensor, parts: Mapping[str, Tensor]) -> Tensor:
@@ -83,19 +99,18 @@ class WholeGraphModel:
 
         kind = self._model["kind"]
         if kind in {"gcn", "plain_gcn"}:
-            product = hidden @ parts["weight"].T
-            return torch.sparse.mm(self.matrix, product) + parts.get("bias", 0.0)
+            rows = hidden @ parts["weight"].T
+            return torch.sparse.mm(self.matrix, rows) + parts.get("bias", 0.0)
         if kind == "plain_gat":
             rows = hidden @ parts["weight"].T
-            names = "attention_source", "attention_destination"
-            vectors = torch.cat([parts[name] for name in names])
-            return attend(self.matrix, rows, rows, vectors)
+            attention = [parts["attention_source"], parts["attention_destination"]]
+            return attend(self.matrix, rows, rows, torch.cat(attention))
         if kind == "gin":
             total = torch.sparse.mm(self.matrix, hidden)
             inner = (total @ parts["weight_1"].T + parts["bias_1"]).relu()
             return inner @ parts["weight_2"].T + parts["bias_2"]
-        around = torch.sparse.mm(self.matrix, hidden @ parts["neighbours"].T)
-        return around + hidden @ parts["own"].T + parts.get("bias", 0.0)
+        sums = torch.sparse.mm(self.matrix, hidden @ parts["neighbours"].T)
+        return sums + hidden @ parts["own"].T + parts.get("bias", 0.0)
 
 
 def attend(
@@ -111,19 +126,22 @@ def attend(
     import torch
     from torch.nn.functional import leaky_relu
 
-    to, of = edges.indices()
-    scores = (sources @ vectors[0])[of] + (destinations @ vectors[1])[to]
+    destination, source = edges.indices()
+    of_sources = sources @ vectors[0]
+    of_destinations = destinations @ vectors[1]
+    scores = of_sources[source] + of_destinations[destination]
     matrix = torch.sparse_coo_tensor(
         edges.indices(), leaky_relu(scores, 0.2), edges.shape, check_invariants=True
     )
+    # A softmax over the entries that are there, not over zeros.
     attention = torch.sparse.softmax(matrix.coalesce(), 1)
     return torch.sparse.mm(attention, sources)
 
 
 def _train_whole_graph(
-    settings: Mapping[str, Any], epochs: int, watch: Watch
-) -> tuple[NDArray[Any], list[float]]:
-    """Return what `reference_training` does, of a step per epoch on the mean loss."""
+    settings: JobSettings, epochs: int, watch: Watch
+) -> tuple[Array, list[float]]:
+    """Train as `reference_training`, with a step per epoch on the mean loss."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -133,6 +151,7 @@ def _train_whole_graph(
     optimizer = make_optimizer(settings, parameters)
     train = torch.from_numpy(np.array(dataset.train))
     labels = torch.from_numpy(dataset.labels[dataset.train].astype(np.int64))
+
     losses = list[float]()
     for epoch in range(epochs):
         flat = torch.tensor(parameters, requires_grad=True)
@@ -141,10 +160,12 @@ def _train_whole_graph(
         look = partial(_grade, dataset, scores.argmax(1).numpy())
         if epoch and watch(epoch - 1, parameters, look):
             return parameters, losses
+
         loss = cross_entropy(scores[train], labels)
         (gradient,) = torch.autograd.grad(loss, flat)
         optimizer.step(gradient.numpy())
         losses.append(float(loss.detach()))
+
     if epochs:
         look = partial(evaluate, settings, parameters, dataset, model)
         watch(epochs - 1, parameters, look)
@@ -152,11 +173,11 @@ def _train_whole_graph(
 
 
 def reference_training(
-    settings: Mapping[str, Any],
+    settings: JobSettings,
     iterations: int,
     missed: int = 0,
     watch: Watch = lambda *_: None,
-) -> tuple[NDArray[Any], list[float]]:
+) -> tuple[Array, list[float]]:
     """Train as the workers and servers of a job would, without any of them.
 
     Gradients are averaged over workers in rank order, each worker's being that of its
@@ -170,36 +191,43 @@ def reference_training(
     """
     if trains_whole_graph(settings):
         return _train_whole_graph(settings, iterations, watch)
+
     dataset = open_for(settings)
     plan = BatchPlan.from_settings(settings)
     parameters = initial_parameters(settings, dataset)
     optimizer = make_optimizer(settings, parameters)
     model = build_model(settings, dataset)
-    each = settings["samplers_per_worker"]
-    losses = []
-    versions: deque[NDArray[Any]] = deque(maxlen=missed + 1)
+    samplers_per_worker = settings["samplers_per_worker"]
+
+    mean_losses = []
+    versions: deque[Array] = deque(maxlen=missed + 1)
     for iteration in range(iterations):
+        # A copy: the optimiser changes parameters in place.
         versions.append(parameters.copy())
         model.load(versions[0])
-        results = []
+
+        # Workers in rank order: sums of floats depend on it.
+        gradients = []
+        losses = []
         for worker in range(settings["workers"]):
-            samplers = range(worker * each, (worker + 1) * each)
+            first = worker * samplers_per_worker
+            samplers = range(first, first + samplers_per_worker)
             batches = [MiniBatch.draw(dataset, plan, s, iteration) for s in samplers]
-            results.append(model.gradient(batches, worker, iteration))
-        optimizer.step(mean_gradient([gradient for gradient, _, _ in results]))
-        losses.append(float(np.mean([loss for _, loss, _ in results])))
+            gradient, loss, _ = model.gradient(batches, worker, iteration)
+            gradients.append(gradient)
+            losses.append(loss)
+
+        optimizer.step(mean_gradient(gradients))
+        mean_losses.append(float(np.mean(losses)))
         look = partial(evaluate, settings, parameters, dataset)
         if watch(iteration, parameters, look):
             break
-    return parameters, losses
-
-
-_SLICE = 16_384  # destinations at a time: bounds memory beside the layer's own output
+    return parameters, mean_losses
 
 
 def evaluate(
-    settings: Mapping[str, Any],
-    parameters: NDArray[Any],
+    settings: JobSettings,
+    parameters: Array,
     dataset: Dataset | None = None,
     whole: WholeGraphModel | None = None,
 ) -> dict[str, float]:
@@ -212,53 +240,82 @@ def evaluate(
     parameters do not fit the model.
     """
     dataset = dataset or open_for(settings)
-    return _grade(dataset, predict(settings, dataset, parameters, whole))
+    classes = predict(settings, dataset, parameters, whole)
+    return _grade(dataset, classes)
 
 
-def _grade(dataset: Dataset, classes: NDArray[np.int64]) -> dict[str, float]:
-    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
-    return {
-        name: float(np.mean(classes[vertices] == dataset.labels[vertices]))
-        for name, vertices in parts.items()
-        if len(vertices)
-    }
+def _grade(dataset: Dataset, classes: Ids) -> dict[str, float]:
+    splits = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
+    accuracy = {}
+    for name, vertices in splits.items():
+        if len(vertices):
+            is_right = classes[vertices] == dataset.labels[vertices]
+            accuracy[name] = float(np.mean(is_right))
+    return accuracy
 
 
 def predict(
-    settings: Mapping[str, Any],
+    settings: JobSettings,
     dataset: Dataset,
-    parameters: NDArray[Any],
+    parameters: Array,
     whole: WholeGraphModel | None = None,
-) -> NDArray[np.int64]:
+) -> Ids:
     """Return the predicted class of every vertex; raises ValueError as `evaluate`."""
     import torch
 
     if trains_whole_graph(settings):
-        model = whole or WholeGraphModel(settings, dataset)
+        on_graph = whole or WholeGraphModel(settings, dataset)
         with torch.no_grad():
-            return np.asarray(model.scores(torch.tensor(parameters)).argmax(1).numpy())
-    sampled = build_model(settings, dataset)
-    sampled.load(parameters)
-    hidden = dataset.gather(np.arange(dataset.vertices))
-    hidden = hidden.astype(settings["precision"], copy=False)
-    if isinstance(sampled, OwnModel):  # it has no layers to call one by one
-        layers = settings["model"]["layers"]
-        to = np.arange(dataset.vertices, dtype=np.int32)
-        to = np.repeat(to, np.diff(dataset.structure.indptr))
-        every = [(dataset.structure.indices, to)] * layers
-        sizes = [dataset.vertices] * (layers + 1)
-        return np.asarray(sampled.predict(sizes, every, as_tensor(hidden)).numpy())
+            scores = on_graph.scores(torch.tensor(parameters))
+            return np.asarray(scores.argmax(1).numpy())
+
+    model = build_model(settings, dataset)
+    model.load(parameters)
+    features = dataset.gather(np.arange(dataset.vertices))
+    features = features.astype(settings["precision"], copy=False)
+    if isinstance(model, OwnModel):  # it has no layers to call one by one
+        return _predict_at_once(model, settings["model"]["layers"], dataset, features)
+
+    hidden = features
     with torch.no_grad():
-        for number in range(sampled.layers):
-            outputs = []
-            for first in range(0, dataset.vertices, _SLICE):
-                inner = min(_SLICE, dataset.vertices - first)
-                own = np.arange(first, first + inner)
-                indptr, neighbours = dataset.structure.neighbours(own)
-                vertices, source = relabel(own, neighbours)
-                to = np.repeat(np.arange(inner, dtype=np.int32), np.diff(indptr))
-                block = Block(source, to, len(vertices), inner)
-                rows = as_tensor(hidden[vertices])
-                outputs.append(sampled.layer(number, block, rows))
-            hidden = torch.cat(outputs).numpy()
+        for number in range(model.layers):
+            hidden = _layer_in_slices(model, number, dataset, hidden)
     return np.asarray(hidden.argmax(1), np.int64)
+
+
+def _predict_at_once(
+    model: OwnModel, layers: int, dataset: Dataset, features: Array
+) -> Ids:
+    """Return the classes that a program gives to blocks of all vertices and edges."""
+    structure = dataset.structure
+    vertices = np.arange(dataset.vertices, dtype=np.int32)
+    destination = np.repeat(vertices, np.diff(structure.indptr))
+    edges = [(structure.indices, destination)] * layers
+    sizes = [dataset.vertices] * (layers + 1)
+    return np.asarray(model.predict(sizes, edges, as_tensor(features)).numpy())
+
+
+def _layer_in_slices(
+    model: GraphModel, number: int, dataset: Dataset, hidden: Array
+) -> Array:
+    """Return the vectors of all vertices after a layer."""
+    import torch
+
+    outputs = []
+    for first in range(0, dataset.vertices, _SLICE):
+        inner = min(_SLICE, dataset.vertices - first)
+        seeds = np.arange(first, first + inner)
+        indptr, neighbours = dataset.structure.neighbours(seeds)
+        vertices, source = relabel(seeds, neighbours)
+        positions = np.arange(inner, dtype=np.int32)
+        destination = np.repeat(positions, np.diff(indptr))
+
+        block = Block(
+            source=source,
+            destination=destination,
+            outer=len(vertices),
+            inner=inner,
+        )
+        rows = as_tensor(hidden[vertices])
+        outputs.append(model.layer(number, block, rows))
+    return np.asarray(torch.cat(outputs).numpy())

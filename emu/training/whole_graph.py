@@ -8,16 +8,23 @@ layer of one device; `emu.training.reference` trains the same in one piece.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import Adjacency, Dataset, Part
-from emu.training.layers import LayerTensors, Tensor, as_tensor, linear, sum_weighted
+from emu.training.layers import (
+    Array,
+    JobSettings,
+    LayerTensors,
+    Tensor,
+    as_tensor,
+    linear,
+    sum_weighted,
+)
 
 Aggregate = Callable[[Tensor], Tensor]
 
@@ -28,8 +35,18 @@ def _bag(adjacency: Adjacency, dtype: Any) -> Aggregate:
     columns = as_tensor(adjacency.columns).long()
     offsets = as_tensor(adjacency.indptr)
     weights = as_tensor(adjacency.weights).to(dtype)
-    how = {"per_sample_weights": weights, "include_last_offset": True}
-    return lambda rows: embedding_bag(columns, rows, offsets, mode="sum", **how)
+
+    def weighted_sums(rows: Tensor) -> Tensor:
+        return embedding_bag(
+            columns,
+            rows,
+            offsets,
+            mode="sum",
+            per_sample_weights=weights,
+            include_last_offset=True,
+        )
+
+    return weighted_sums
 
 
 def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
@@ -41,7 +58,8 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
     import torch
 
     forward_bag = _bag(adjacency, dtype)
-    backward_bag = _bag(adjacency.transpose(columns), dtype)
+    transpose = adjacency.transpose(columns)
+    backward_bag = _bag(transpose, dtype)
 
     class Product(torch.autograd.Function):
         @staticmethod
@@ -59,10 +77,16 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
 
 
 def _sage(
-    aggregate: Aggregate, local: int, hidden: Tensor, neighbours: Tensor, *own: Tensor
+    aggregate: Aggregate, local: int, hidden: Tensor, neighbours: Tensor, *root: Tensor
 ) -> Tensor:
     sums = sum_weighted(aggregate, hidden, neighbours)
-    return sums + linear(hidden[:local], *own)
+    return sums + linear(hidden[:local], *root)
+
+
+def _gcn(
+    aggregate: Aggregate, _local: int, hidden: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
+    return sum_weighted(aggregate, hidden, weight) + bias
 
 
 def _gin(aggregate: Aggregate, _local: int, hidden: Tensor, *tensors: Tensor) -> Tensor:
@@ -73,9 +97,7 @@ def _gin(aggregate: Aggregate, _local: int, hidden: Tensor, *tensors: Tensor) ->
 
 #: Layers by kind, from rows of local then remote vertices; ``commnet`` has no bias.
 _LAYERS: dict[str, Callable[..., Tensor]] = {
-    "gcn": lambda sums, _, hidden, weight, bias: (
-        sum_weighted(sums, hidden, weight) + bias
-    ),
+    "gcn": _gcn,
     "sage": _sage,
     "commnet": _sage,
     "gin": _gin,
@@ -91,7 +113,7 @@ class Scored:
     losses sum up to the mean of all."""
     accuracy: float
     """Those of them whose label scores highest, over the same number."""
-    gradient: NDArray[Any]
+    gradient: Array
     """Gradient of the scores, shape (local, classes)."""
 
 
@@ -102,27 +124,30 @@ class PartModel(LayerTensors):
     layer.
     """
 
-    def __init__(
-        self, settings: Mapping[str, Any], dataset: Dataset, *parts: Part
-    ) -> None:
+    def __init__(self, settings: JobSettings, dataset: Dataset, *parts: Part) -> None:
         import torch
 
         super().__init__(settings, dataset)
         self._layer = _LAYERS[settings["model"]["kind"]]
         self._activation = getattr(torch, settings["model"]["activation"])
-        dtype = self._dtype
-        sums = [_product(p.forward, len(p.vertices), dtype) for p in parts]
-        self._sums = sums if len(sums) > 1 else sums * self.layers
-        self._parts = parts if len(parts) > 1 else parts * self.layers
+        sums = [
+            _product(part.forward, len(part.vertices), self._dtype) for part in parts
+        ]
+
+        # One part serves all layers: its products are built once.
+        repeats = 1 if len(parts) > 1 else self.layers
+        self._sums = sums * repeats
+        self._parts = parts * repeats
         self._rows = [len(part.vertices) for part in self._parts]
-        own = self._parts[-1].local
-        self._train = np.flatnonzero(np.isin(own, dataset.train))
-        self._labels = dataset.labels[own[self._train]].astype(np.int64)
+
+        local = self._parts[-1].local
+        self._train = np.flatnonzero(np.isin(local, dataset.train))
+        self._labels = dataset.labels[local[self._train]].astype(np.int64)
         self._train_count = dataset.train_count
         self._steps: dict[int, tuple[Tensor, Tensor]] = {}
 
     @override
-    def load(self, flat: NDArray[Any]) -> None:
+    def load(self, flat: Array) -> None:
         """Copy a flat parameter vector into the model, and forget its gradient."""
         import torch
 
@@ -131,11 +156,11 @@ class PartModel(LayerTensors):
         self._steps.clear()
 
     @property
-    def gradient(self) -> NDArray[Any]:
+    def gradient(self) -> Array:
         """Gradient of the parameters from all layers whose backward pass is done."""
         return np.asarray(self._flat.grad.numpy())
 
-    def forward(self, number: int, rows: NDArray[Any]) -> NDArray[Any]:
+    def forward(self, number: int, rows: Array) -> Array:
         """Return the vectors of the local vertices after a layer, numbered from 0.
 
         ``rows`` are those before it, of the vertices of its part, in the job's
@@ -143,38 +168,46 @@ class PartModel(LayerTensors):
         """
         if len(rows) != self._rows[number]:
             raise ValueError(f"{len(rows)} rows for {self._rows[number]} vertices")
+
         hidden = as_tensor(rows).to(self._dtype)
         hidden.requires_grad_(number > 0)  # features need no gradient
         local = len(self._parts[number].local)
         tensors = self._tensors_of(number)
-        out = self._layer(self._sums[number], local, hidden, *tensors)
+        vectors = self._layer(self._sums[number], local, hidden, *tensors)
         if number < self.layers - 1:
-            out = self._activation(out)
-        self._steps[number] = hidden, out
-        return np.asarray(out.detach().numpy())
+            vectors = self._activation(vectors)
 
-    def score(self, scores: NDArray[Any]) -> Scored:
+        self._steps[number] = hidden, vectors
+        return np.asarray(vectors.detach().numpy())
+
+    def score(self, scores: Array) -> Scored:
         """Return the loss of the last layer's output at the training vertices."""
         import torch
         from torch.nn.functional import cross_entropy
 
-        mine = as_tensor(scores[self._train]).requires_grad_()
+        rows = as_tensor(scores[self._train]).requires_grad_()
         labels = as_tensor(self._labels)
-        loss = cross_entropy(mine, labels, reduction="sum") / self._train_count
-        (grad,) = torch.autograd.grad(loss, mine)
-        gradient = np.zeros_like(scores)
-        gradient[self._train] = grad.numpy()
-        correct = int((mine.argmax(1) == labels).sum())
-        return Scored(float(loss.detach()), correct / self._train_count, gradient)
+        total = cross_entropy(rows, labels, reduction="sum")
+        loss = total / self._train_count
+        (row_gradient,) = torch.autograd.grad(loss, rows)
 
-    def backward(self, number: int, gradient: NDArray[Any]) -> NDArray[Any] | None:
+        gradient = np.zeros_like(scores)
+        gradient[self._train] = row_gradient.numpy()
+        correct = int((rows.argmax(1) == labels).sum())
+        return Scored(
+            loss=float(loss.detach()),
+            accuracy=correct / self._train_count,
+            gradient=gradient,
+        )
+
+    def backward(self, number: int, gradient: Array) -> Array | None:
         """Return the gradient of a layer's rows, and add to that of the parameters.
 
         This part's share, of the vertices of its part; None for layer 0. ``gradient``
         is that of what `forward` returned, complete: all parts' shares of it added up.
         """
-        hidden, out = self._steps.pop(number)
-        out.backward(as_tensor(gradient))
+        hidden, vectors = self._steps.pop(number)
+        vectors.backward(as_tensor(gradient))
         if number == 0:
             return None
         return np.asarray(hidden.grad.numpy())

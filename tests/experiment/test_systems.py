@@ -172,6 +172,22 @@ def test_a_seed_takes_a_worker_as_long_in_every_system(
         assert on(made.times.by_kind()["sampler"]) == pytest.approx(share * 0.006)
 
 
+@pytest.mark.parametrize("servers", [1, 3])
+def test_a_replica_steps_what_all_servers_share(servers: int) -> None:
+    """A server steps its shard in 2 ms, beside the 28 ms of a worker."""
+    job = {
+        "workers": 3,
+        "parameter_servers": servers,
+        "demands": {"worker": {"gpu": 1}},
+    }
+    made = translated(document("dgtp", job), "data_parallel")
+
+    assert made.batch_size == 12
+    worker = made.times.by_kind()["worker"]
+    assert worker["default"] == pytest.approx(0.028 + servers * 0.002)
+    assert worker["quick"] == pytest.approx(0.014 + servers * 0.002)
+
+
 @pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gin"])
 @pytest.mark.parametrize("hidden", [8, 160])
 def test_phases_of_p3_are_split_by_operations(kind: str, hidden: int) -> None:

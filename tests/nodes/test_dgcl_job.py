@@ -13,7 +13,7 @@ from emu.graph_data import open_for, open_parts
 from emu.problem.payloads import payload_kind
 from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
-from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
+from emu.systems.dgcl.planner import GatherPlan, Needs, Topology, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu.training import reference_training
 from emu_nodes.dgcl import programs
@@ -58,7 +58,7 @@ def line(devices: int) -> Topology:
     return Topology(devices, tuple(links), capacities, routes)
 
 
-def plan_of(settings: dict[str, Any], *, planned: bool) -> Plan:
+def plan_of(settings: dict[str, Any], *, planned: bool) -> GatherPlan:
     _, whole = open_parts(settings)
     parts = [whole.part(number) for number in range(whole.parts)]
     needs = Needs.of_parts([p.remote for p in parts], [p.owners for p in parts])

@@ -14,7 +14,7 @@ from emu.errors import NodeMisbehaved
 from emu.graph_data import WholeGraph
 from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.whole_graph import Aggregation
-from emu.systems.dgcl.planner import Needs, Plan, peer_to_peer
+from emu.systems.dgcl.planner import GatherPlan, Needs, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from emu_nodes.dgcl.programs import Tables
 from tests.graph_data.parts import whole_of
@@ -31,7 +31,7 @@ def random_graph(seed: int) -> WholeGraph:
     return whole_of(structure, owner, DEVICES, Aggregation("mean", loops=True))
 
 
-def plan_of(whole: WholeGraph, *, planned: bool) -> Plan:
+def plan_of(whole: WholeGraph, *, planned: bool) -> GatherPlan:
     parts = [whole.part(number) for number in range(DEVICES)]
     needs = Needs.of_parts([p.remote for p in parts], [p.owners for p in parts])
     if not planned:
@@ -41,7 +41,7 @@ def plan_of(whole: WholeGraph, *, planned: bool) -> Plan:
 
 def carry_out(
     whole: WholeGraph,
-    plan: Plan,
+    plan: GatherPlan,
     values: list[NDArray[Any]],
     *,
     add: bool,

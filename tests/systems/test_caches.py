@@ -49,7 +49,9 @@ def test_stores_send_what_the_machine_of_a_sampler_lacks(policy: str) -> None:
     window = ", window: 2" if policy == "window" else ""
     ready = prepare(scenario(f"job.cache={{policy: {policy}, size: 40 kB{window}}}"))
     without = prepare(scenario("job.cache=null"))
-    job, saved = ready.problem.job, 0.0
+    job = ready.problem.job
+    saved = 0.0
+    fetched = 0.0
     assert job.settings["cache"]["homes"] == [0, 0, 2, 1]
     differ = without.realization.volumes - ready.realization.volumes
     for e, edge in enumerate(job.edges):
@@ -59,8 +61,10 @@ def test_stores_send_what_the_machine_of_a_sampler_lacks(policy: str) -> None:
         assert (differ[e] >= 0).all()
         assert differ[e].any() == (pulls and away)
         saved += differ[e].sum()
+        fetched += ready.realization.volumes[e].sum() if pulls and away else 0.0
     (figures,) = cache_figures(ready.simulate()).values()
     assert saved == figures["bytes_saved"] == 400 * figures["hits"]
+    assert fetched == 400 * figures["misses"] != saved
     assert figures["rows"] == 100
     assert ready.simulate().makespan < without.simulate().makespan
     rest = cache_figures(ready.beginning_at(4).simulate())["cache"]

@@ -22,9 +22,10 @@ from emu.systems.dorylus.deaths import (
     LATE,
     UnansweredLambda,
     draw_attempts,
+    relaunches,
     timeouts,
 )
-from emu.systems.dorylus.remarks import read_lines, relaunches
+from emu.systems.dorylus.remarks import read_lines
 from emu.systems.dorylus.sections import DyingLambdasSection
 from emu.trust.audit import audit
 
@@ -189,6 +190,34 @@ def test_time_and_money_by_hand(late: str, launch: str) -> None:
     assert cost.lost == pytest.approx(Prices().functions(np.array(done)), rel=0.02)
     assert cost.lambdas == pytest.approx(before.lambdas + cost.lost, rel=1e-6)
     assert cost.to_json()["lost"] == cost.lost
+
+
+def test_a_lambda_launched_again_is_not_slow_as_the_first_was() -> None:
+    """Servers wait by what the lambdas that answered took, 0.13 s or three times it."""
+    found = _one_chain(
+        "job.slow_lambdas={share: 100 %, factor: 3}", "job.times.apply=130 ms",
+        "job.dying_lambdas={share: 30 %, timeout: 200 ms}", "job.epochs=12",
+    )  # fmt: skip
+    section: Any = found.scenario.job
+    tasks = found.problem.job.tasks
+    first = [
+        task
+        for task in tasks
+        if task.kind.startswith("apply") and task.settings.get("attempt", 1) == 1
+    ]
+    work = np.full((12, 1, 1, len(first)), 0.39)
+    for tensor, task in enumerate(first):
+        for epoch, end in enumerate(task.settings.get("ends", ())):
+            if end != ANSWERS:
+                work[epoch, 0, 0, tensor] = 0.13
+    waits = timeouts(section.dying_lambdas, work)
+
+    assert (work == 0.13).any()
+    for seconds, task in zip(found.realization.times, tasks, strict=True):
+        if task.kind == "recall":
+            is_launched = np.array(task.settings["ends"]) != IDLE
+            expected = np.where(is_launched, waits[:, 0, task.settings["tensor"]], 0.0)
+            np.testing.assert_allclose(seconds, expected)
 
 
 @settings(deadline=None, max_examples=12)

@@ -29,7 +29,7 @@ from emu.problem import Placement, Problem, Schedule
 from emu.scenario import Scenario
 from emu.scenario.scenario_file import load, loads
 from emu.systems.dgcl.job import dgcl_job, dgcl_realization
-from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer
+from emu.systems.dgcl.planner import GatherPlan, Needs, Topology, peer_to_peer
 from emu.systems.dgcl.plans import needs_of_settings, read_topology
 from emu.systems.dgcl.section import DgclJobSection
 from emu.systems.dgcl.spst import lower_bound, spst
@@ -84,7 +84,7 @@ def scenario_of(name: str, graph: str) -> Scenario:
     return loads(TEXT.format(cluster=cluster, graph=graph, partitioner=partitioner))
 
 
-def gather(scenario: Scenario, rule: str, plan: Plan | None = None) -> Schedule:
+def gather(scenario: Scenario, rule: str, plan: GatherPlan | None = None) -> Schedule:
     """Return the simulated forward gather of a scenario, or one along ``plan``."""
     section = scenario.job
     assert isinstance(section, DgclJobSection)  # noqa: S101 - for mypy
@@ -213,7 +213,7 @@ def drawn(devices: int, pairs: float, vertices: int) -> Needs:
     return Needs(np.flatnonzero(kept), owners[kept].astype(np.int32), readers[kept])
 
 
-def timed(needs: Needs, topology: Topology, **options: Any) -> tuple[Plan, float]:
+def timed(needs: Needs, topology: Topology, **options: Any) -> tuple[GatherPlan, float]:
     """Return a plan and the CPU seconds that it took."""
     begun = time.process_time()
     plan = spst(needs, topology, seed=0, **options)

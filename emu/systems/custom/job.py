@@ -75,36 +75,49 @@ def custom_job(
     """
     rounds = {task.name: task.iterations or iterations for task, _ in tasks}
     most = max(rounds.values())
-    gates = {task.name for task, _ in tasks if task.gate}
-    sends = [f for f in flows if byte_scale and f.edge.destination not in gates]
-    counts = [rounds[flow.edge.source] for flow in sends]
-    volumes = _rows([flow.volume for flow in sends], counts) * (byte_scale or 0.0)
-    real = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
-    payload = defaultdict[str, list[list[int]]](list)
-    for flow, row in zip(sends, real.tolist(), strict=True):
-        payload[flow.edge.source].append(row)
-    built = [
-        replace(
+    payloads = _payloads(tasks, flows, rounds, byte_scale) if byte_scale else {}
+
+    job_tasks = []
+    for task, _ in tasks:
+        program_settings: dict[str, Any] = {}
+        if byte_scale:
+            program_settings = {**task.settings}
+            if task.settings:
+                program_settings["byte_scale"] = byte_scale
+            program_settings["payload_bytes"] = payloads.get(task.name, [])
+        count = rounds[task.name]
+        job_task = replace(
             task,
-            settings=_to_send(task, payload[task.name], byte_scale),
-            iterations=None if rounds[task.name] == most else rounds[task.name],
+            settings=program_settings,
+            iterations=None if count == most else count,
         )
-        for task, _ in tasks
-    ]
+        job_tasks.append(job_task)
+
     # What no iteration would wait for is left out: it may be 300,000 edges of 42,000.
-    window = window if window is None or window < most else None
+    if window is not None and window >= most:
+        window = None
     edges = [flow.edge for flow in flows]
-    return build_named_job(built, edges, most, settings or {}, window=window)
+    return build_named_job(job_tasks, edges, most, settings or {}, window=window)
 
 
-def _to_send(
-    task: Task, rows: list[list[int]], byte_scale: float | None
-) -> dict[str, Any]:
-    """Return the settings of a task's program; empty where nothing is emulated."""
-    if not byte_scale:
-        return {}
-    scale = {"byte_scale": byte_scale} if task.settings else {}
-    return {**task.settings, **scale, "payload_bytes": rows}
+def _payloads(
+    tasks: Sequence[CustomTask],
+    flows: Sequence[CustomFlow],
+    rounds: Mapping[str, int],
+    byte_scale: float,
+) -> dict[str, list[list[int]]]:
+    """Return the real bytes to send by task: a row per out-edge, one per iteration."""
+    # Nothing is sent to a gate: the scheduler knows when its tasks end.
+    gates = {task.name for task, _ in tasks if task.gate}
+    sends = [flow for flow in flows if flow.edge.destination not in gates]
+    counts = [rounds[flow.edge.source] for flow in sends]
+    volumes = _rows([flow.volume for flow in sends], counts) * byte_scale
+    real_bytes = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
+
+    payloads = defaultdict[str, list[list[int]]](list)
+    for flow, row in zip(sends, real_bytes.tolist(), strict=True):
+        payloads[flow.edge.source].append(row)
+    return payloads
 
 
 def custom_realization(
@@ -115,15 +128,15 @@ def custom_realization(
     Raises ValueError when there are fewer values than iterations, or a value is
     negative or NaN.
     """
-    times = np.zeros((len(tasks), job.iterations))
-    volumes = np.zeros((len(job.edges), job.iterations))
-    sources = [job.rounds[edge.source] for edge in job.edges[: len(flows)]]
-    for array, rows in (
-        (times, _rows([task.time for task in tasks], job.rounds)),
-        (volumes, _rows([flow.volume for flow in flows], sources)),
-    ):
-        array[: rows.shape[0], : rows.shape[1]] = rows
-    return Realization(times, volumes)
+    times = _rows([task.time for task in tasks], job.rounds)
+    all_times = np.zeros((len(tasks), job.iterations))
+    all_times[:, : times.shape[1]] = times
+
+    counts = [job.rounds[edge.source] for edge in job.edges[: len(flows)]]
+    volumes = _rows([flow.volume for flow in flows], counts)
+    all_volumes = np.zeros((len(job.edges), job.iterations))
+    all_volumes[: len(flows), : volumes.shape[1]] = volumes
+    return Realization(times=all_times, volumes=all_volumes)
 
 
 class ExchangeSection(Section):
@@ -153,6 +166,17 @@ class ExchangeSection(Section):
     def steps(self, kind: str) -> tuple[tuple[Send, ...], ...]:
         """Return the sends of every step, ValueError as of `list_steps`."""
         return list_steps(kind, self.way(kind), len(self.among))
+
+    def share(self, volume: float, kind: str, chunks: int = 1) -> float:
+        """Return the bytes of chunks of a segment: all but allgather cut a rank's."""
+        ranks = 1 if kind == "allgather" else len(self.among)
+        return chunks * volume / (self.segments * ranks)
+
+    def shares(self, kind: str, chunks: int = 1) -> PerIteration:
+        """Return `share` of what each rank brings."""
+        if isinstance(self.volume, tuple):
+            return tuple(self.share(volume, kind, chunks) for volume in self.volume)
+        return self.share(self.volume, kind, chunks)
 
 
 class AllReduceSection(ExchangeSection):
@@ -195,10 +219,9 @@ class CollectiveSection(Section):
     def _one(self) -> Self:
         kinds = [key for key in type(self).model_fields if getattr(self, key)]
         if len(kinds) != 1:
-            some = ", ".join(type(self).model_fields)
-            raise ValueError(
-                f"found {' and '.join(kinds) or 'none'}, write one: {some}"
-            )
+            found = " and ".join(kinds) or "none"
+            known = ", ".join(type(self).model_fields)
+            raise ValueError(f"found {found}, write one: {known}")
         return self
 
     @property
@@ -209,18 +232,19 @@ class CollectiveSection(Section):
     @property
     def exchange(self) -> ExchangeSection:
         """The stated one, of those that go by steps."""
-        one: ExchangeSection = getattr(self, self.kind)
-        return one
+        exchange: ExchangeSection = getattr(self, self.kind)
+        return exchange
 
     @property
     def edges(self) -> int:
         """Number of edges that it adds between its ends, 0 of one that cannot be."""
         if self.shuffle is not None:
             return len(self.shuffle.sources) * len(self.shuffle.destinations)
-        one = self.exchange
+        exchange = self.exchange
+        ranks = len(exchange.among)
         with contextlib.suppress(ValueError):
-            steps = one.steps(self.kind)
-            return one.segments * sum(len(step) + len(one.among) for step in steps)
+            steps = exchange.steps(self.kind)
+            return exchange.segments * sum(len(step) + ranks for step in steps)
         return 0
 
 
@@ -238,43 +262,57 @@ def with_collectives(
     all_flows = [*flows]
     by_name = {task.name: task for task, _ in tasks}
     for number, collective in enumerate(collectives):
-        if (shuffle := collective.shuffle) is not None:
-            for to, volume in zip(shuffle.destinations, shuffle.volume, strict=True):
-                for source in shuffle.sources:
-                    edge = NamedEdge(source, to, coflow=shuffle.coflow or "")
-                    all_flows.append(CustomFlow(edge, volume))
+        if collective.shuffle is not None:
+            all_flows += _shuffle_flows(collective.shuffle)
             continue
+
         kind = collective.kind
-        one = collective.exchange
-        for segment in range(one.segments):
-            for name in one.among:
-                parts = _steps_of_rank(one, kind, by_name[name], (number, segment))
-                all_tasks += [CustomTask(part, 0.0) for part in parts]
-            all_flows += _segment(one, kind, f"{kind}{number}.{segment}")
+        exchange = collective.exchange
+        for segment in range(exchange.segments):
+            for name in exchange.among:
+                steps = _rank_tasks(exchange, kind, by_name[name], (number, segment))
+                all_tasks += [CustomTask(task=step, time=0.0) for step in steps]
+            all_flows += _segment_flows(exchange, kind, f"{kind}{number}.{segment}")
     return all_tasks, all_flows
 
 
-def _steps_of_rank(
-    one: ExchangeSection, kind: str, task: Task, key: tuple[int, int]
+def _shuffle_flows(shuffle: ShuffleSection) -> Iterator[CustomFlow]:
+    coflow = shuffle.coflow or ""
+    pairs = zip(shuffle.destinations, shuffle.volume, strict=True)
+    for destination, volume in pairs:
+        for source in shuffle.sources:
+            yield CustomFlow(NamedEdge(source, destination, coflow=coflow), volume)
+
+
+def _rank_tasks(
+    exchange: ExchangeSection, kind: str, task: Task, key: tuple[int, int]
 ) -> Iterator[Task]:
     """Yield the tasks of a rank in one segment: a step each, and one for the outcome.
 
     ``key``: numbers of the collective and of the segment.
     """
-    steps = one.steps(kind)
-    names = one.among
-    label = f"{kind}{key[0]}.{key[1]}"
+    steps = exchange.steps(kind)
+    names = exchange.among
     rank = names.index(task.name)
-    place = {"kind": kind, "algorithm": one.way(kind), "rank": rank, "key": [*key]}
-    place |= {"ranks": len(names), "chunk": _chunk(one, kind)}
+    collective, segment = key
+    label = f"{kind}{collective}.{segment}"
+
     for step in range(len(steps) + 1):
         before = steps[step - 1] if step else ()
-        after = (*steps[step : step + 1],)
-        senders = {s.sender for s in before if s.receiver == rank}
-        receivers = {s.receiver for some in after for s in some if s.sender == rank}
-        peers = {
+        sends = steps[step] if step < len(steps) else ()
+        senders = {send.sender for send in before if send.receiver == rank}
+        receivers = {send.receiver for send in sends if send.sender == rank}
+
+        place = {
+            "kind": kind,
+            "algorithm": exchange.way(kind),
+            "rank": rank,
+            "key": [*key],
+            "ranks": len(names),
+            "chunk": exchange.shares(kind),
             "from": {f"{names[r]}.{label}.{step - 1}": r for r in sorted(senders)},
             "to": {f"{names[r]}.{label}.{step + 1}": r for r in sorted(receivers)},
+            "step": step,
         }
         yield replace(
             task,
@@ -285,19 +323,13 @@ def _steps_of_rank(
             takes="",
             frees=None,
             program=EXCHANGE,
-            settings={"exchange": {**place, **peers, "step": step}},
+            settings={"exchange": place},
         )
 
 
-def _chunk(one: ExchangeSection, kind: str) -> PerIteration:
-    """Return the bytes of a chunk: of a rank's share, of all but an allgather."""
-    pieces = one.segments * (1 if kind == "allgather" else len(one.among))
-    if isinstance(one.volume, tuple):
-        return tuple(size / pieces for size in one.volume)
-    return one.volume / pieces
-
-
-def _segment(one: ExchangeSection, kind: str, label: str) -> Iterator[CustomFlow]:
+def _segment_flows(
+    exchange: ExchangeSection, kind: str, label: str
+) -> Iterator[CustomFlow]:
     """Yield the flows of one segment: from every task, through the steps, to its end.
 
     A step follows the one before on its rank and what came from others. Its flows
@@ -305,27 +337,26 @@ def _segment(one: ExchangeSection, kind: str, label: str) -> Iterator[CustomFlow
     one another, so that one is on its way while another is added up: two in gloo, more
     in NCCL.
     """
-    ranks = len(one.among)
-    steps = one.steps(kind)
-    lag = one.lag if one.lag is not None else int(not one.then)
-    # A chunk is what a rank brings to allgather, of the others a part of that.
-    pieces = one.segments * (1 if kind == "allgather" else ranks)
+    steps = exchange.steps(kind)
+    lag = exchange.lag
+    if lag is None:
+        lag = 0 if exchange.then else 1
     # A rank sends to one after the other, but where all goes at once.
-    apart = one.way(kind) in ("direct", "ring")
-    for rank, name in enumerate(one.among):
+    is_direct = exchange.way(kind) in ("direct", "ring")
+    for rank, name in enumerate(exchange.among):
         yield CustomFlow(NamedEdge(name, f"{name}.{label}.0"), 0.0)
         for step, sends in enumerate(steps):
-            here = f"{name}.{label}.{step}"
+            source = f"{name}.{label}.{step}"
             following = f"{label}.{step + 1}"
-            yield CustomFlow(NamedEdge(here, f"{name}.{following}"), 0.0)
-            for send in (send for send in sends if send.sender == rank):
-                to = one.among[send.receiver]
-                channel = f"{name}->{to if apart else ''}"
-                edge = NamedEdge(here, f"{to}.{following}", channel=channel)
-                rows = one.volume if isinstance(one.volume, tuple) else (one.volume,)
-                shares = tuple(send.chunks * size / pieces for size in rows)
-                whole = isinstance(one.volume, tuple)
-                yield CustomFlow(edge, shares if whole else shares[0])
+            yield CustomFlow(NamedEdge(source, f"{name}.{following}"), 0.0)
+            for send in sends:
+                if send.sender != rank:
+                    continue
+                receiver = exchange.among[send.receiver]
+                channel = f"{name}->{receiver if is_direct else ''}"
+                edge = NamedEdge(source, f"{receiver}.{following}", channel=channel)
+                yield CustomFlow(edge, exchange.shares(kind, send.chunks))
+
         last = f"{name}.{label}.{len(steps)}"
-        then = one.then[rank] if one.then else name
-        yield CustomFlow(NamedEdge(last, then, lag), 0.0)
+        reader = exchange.then[rank] if exchange.then else name
+        yield CustomFlow(NamedEdge(last, reader, lag), 0.0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -28,7 +28,7 @@ from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.problem.workloads.coflows import Coflow
-from emu.systems import Edit, Problems, Times
+from emu.systems import Edit, Problems, Scale, Scaling, Times
 from emu.systems.custom.job import (
     CollectiveSection,
     CustomFlow,
@@ -139,7 +139,8 @@ class CustomJobSection(JobSection):
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
-        return max(1, len(self.flows)) + sum(one.edges for one in self.collectives)
+        edges = sum(collective.edges for collective in self.collectives)
+        return max(1, len(self.flows)) + edges
 
     @override
     def size_problems(self, machines: Sequence[str]) -> Problems:
@@ -148,54 +149,56 @@ class CustomJobSection(JobSection):
         if edges <= limit(MOST_EDGES):
             yield from super().size_problems(machines)
             return
+
         trail: Trail = ("job", "flows")
-        text = f"found {len(self.flows):,}"
-        sizes = [one.edges for one in self.collectives]
-        if sizes and max(sizes) > len(self.flows):
-            position = sizes.index(max(sizes))
-            largest = self.collectives[position]
-            trail = ("job", "collectives", position, largest.kind)
-            text = f"found {largest.kind}"
-            if largest.shuffle is None:
-                one = largest.exchange
-                key = "among" if max(sizes) > MOST_EDGES * one.segments else "segments"
-                trail = (*trail, key)
-                text = f"found {len(one.among):,} tasks in {one.segments:,} segments"
-        problem = f"{text}, which make {edges:,} edges or more, at most"
-        yield trail, f"{problem} {MOST_EDGES:,} are built: write fewer"
+        found = f"{len(self.flows):,}"
+        sizes = [collective.edges for collective in self.collectives]
+        largest = max(sizes, default=0)
+        if largest > len(self.flows):
+            position = sizes.index(largest)
+            collective = self.collectives[position]
+            trail = ("job", "collectives", position, collective.kind)
+            found = collective.kind
+            if collective.shuffle is None:
+                exchange = collective.exchange
+                # The larger of the two factors is the likelier slip.
+                has_many_tasks = largest > MOST_EDGES * exchange.segments
+                trail = (*trail, "among" if has_many_tasks else "segments")
+                tasks = len(exchange.among)
+                found = f"{tasks:,} tasks in {exchange.segments:,} segments"
+        problem = (
+            f"found {found}, which make {edges:,} edges or more, at most "
+            f"{MOST_EDGES:,} are built: write fewer"
+        )
+        yield trail, problem
 
     def _parts(self) -> tuple[list[CustomTask], list[CustomFlow]]:
-        tasks = [
-            CustomTask(
-                Task(
-                    task.name,
-                    task.kind,
-                    task.demands.amounts(),
-                    task.pin,
-                    process=task.process or task.server or "",
-                    iterations=task.iterations,
-                    takes=task.slot or task.takes or task.server or "",
-                    frees=task.slot_to_free(),
-                    gate=task.gate,
-                ),
-                default_time(task.time),
+        tasks = []
+        for row in self.tasks:
+            task = Task(
+                name=row.name,
+                kind=row.kind,
+                demands=row.demands.amounts(),
+                pinned=row.pin,
+                process=row.process or row.server or "",
+                iterations=row.iterations,
+                takes=row.slot or row.takes or row.server or "",
+                frees=row.slot_to_free(),
+                gate=row.gate,
             )
-            for task in self.tasks
-        ]
-        flows = [
-            CustomFlow(
-                NamedEdge(
-                    flow.source,
-                    flow.destination,
-                    flow.lag,
-                    channel=flow.channel or "",
-                    latest=flow.reads == "latest",
-                    coflow=flow.coflow or "",
-                ),
-                flow.volume,
+            tasks.append(CustomTask(task=task, time=default_time(row.time)))
+
+        flows = []
+        for flow in self.flows:
+            edge = NamedEdge(
+                source=flow.source,
+                destination=flow.destination,
+                lag=flow.lag,
+                channel=flow.channel or "",
+                latest=flow.reads == "latest",
+                coflow=flow.coflow or "",
             )
-            for flow in self.flows
-        ]
+            flows.append(CustomFlow(edge=edge, volume=flow.volume))
         return with_collectives(tasks, flows, self.collectives)
 
     @property
@@ -213,18 +216,21 @@ class CustomJobSection(JobSection):
             if counts[task.name] > 1:
                 problem = f"{task.name!r} occurs {counts[task.name]} times"
                 yield (*trail, "name"), problem
-            yield from _enough(task.time, rounds[task.name], (*trail, "time"))
+            yield from _count_problems(task.time, rounds[task.name], (*trail, "time"))
             if self.goes_by_speed and isinstance(task.time, dict):
                 problem = "states times by device, but job.times is measured: state one"
                 yield (*trail, "time"), problem
-        yield from _processes(self)
-        yield from _flows(self)
+        yield from _process_problems(self)
+        yield from _flow_problems(self)
+
         gates = {task.name: task.gate for task in self.tasks}
         for position, collective in enumerate(self.collectives):
             kind = collective.kind
-            section = getattr(collective, kind)
-            check = _shuffle if kind == "shuffle" else _exchange
-            for key, problem in check(section, kind, gates, rounds):
+            if collective.shuffle is not None:
+                problems = _shuffle_problems(collective.shuffle, gates)
+            else:
+                problems = _exchange_problems(collective.exchange, kind, gates, rounds)
+            for key, problem in problems:
                 yield ("job", "collectives", position, kind, key), problem
 
     @property
@@ -235,14 +241,14 @@ class CustomJobSection(JobSection):
     @override
     def slot_problems(self, cluster: ClusterSection) -> Problems:
         pools = sorted({pool for m in cluster.machines for pool in m.slots})
-        takes = {
-            name for task in self.tasks for name in (task.slot, task.takes) if name
-        }
+        takes = {task.slot for task in self.tasks if task.slot}
+        takes |= {task.takes for task in self.tasks if task.takes}
         for position, task in enumerate(self.tasks):
             trail: Trail = ("job", "tasks", position)
             if task.slot and (task.takes or task.frees):
                 problem = "slot says both what is taken and freed"
                 yield (*trail, "slot"), f"{problem}, write it or takes, frees"
+
             for key in ("slot", "takes"):
                 name = getattr(task, key)
                 if name and name not in pools:
@@ -251,6 +257,7 @@ class CustomJobSection(JobSection):
                 elif name and name == task.home:
                     problem = f"the process is called {name!r} too, call one otherwise"
                     yield (*trail, key), problem
+
             frees = task.slot_to_free()
             if frees and frees not in takes:
                 problem = f"no task takes a slot of {frees!r}, {_unknown(frees, takes)}"
@@ -285,25 +292,32 @@ class CustomJobSection(JobSection):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
-    ) -> tuple[Edit, set[str]]:
-        rows = [(i, task) for i, task in enumerate(self.tasks) if task.name in wanted]
-        edit = {f"job.tasks[{i}].time": scale(task.time) for i, task in rows}
-        return edit, {task.name for _, task in rows}
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+    ) -> Scaling:
+        edit: Edit = {}
+        scaled = set()
+        for position, task in enumerate(self.tasks):
+            if task.name in wanted:
+                edit[f"job.tasks[{position}].time"] = scale(task.time)
+                scaled.add(task.name)
+        return edit, scaled
 
     @override
-    def scale_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
+    def scale_volumes(self, rows: list[int], scale: Scale) -> Edit:
         """Return the volumes of stated flows, scaled; empty beyond: of a collective."""
         if max(rows) >= len(self.flows):
             return {}
+        volumes = {row: self.flows[row].volume for row in rows}
         return {
-            f"job.flows[{row}].volume": scale(self.flows[row].volume) for row in rows
+            f"job.flows[{row}].volume": scale(volume) for row, volume in volumes.items()
         }
 
     @override
     def build(self, context: BuildContext) -> Job:
+        tasks, flows = self._parts()
         return custom_job(
-            *self._parts(),
+            tasks,
+            flows,
             self.iterations,
             window=context.window,
             byte_scale=context.byte_scale,
@@ -314,19 +328,22 @@ class CustomJobSection(JobSection):
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        return custom_realization(job, *self._parts())
+        tasks, flows = self._parts()
+        return custom_realization(job, tasks, flows)
 
 
-def _flows(job: CustomJobSection) -> Problems:
-    own = job.rounds
+def _flow_problems(job: CustomJobSection) -> Problems:
+    rounds = job.rounds
     gates = {task.name for task in job.tasks if task.gate}
     for position, flow in enumerate(job.flows):
         trail: Trail = ("job", "flows", position)
         for key, name in (("from", flow.source), ("to", flow.destination)):
-            if name not in own:
-                yield (*trail, key), f"no task {name!r}, {nearest(name, own)}"
+            if name not in rounds:
+                yield (*trail, key), f"no task {name!r}, {nearest(name, rounds)}"
             if name not in gates:
                 continue
+
+            # A gate is no process: it has no memory to read, and no connection.
             if np.any(flow.volume):
                 problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
                 yield (*trail, "volume"), problem
@@ -337,45 +354,55 @@ def _flows(job: CustomJobSection) -> Problems:
                 if getattr(flow, sent):
                     problem = f"nothing is sent to or from the gate {name!r}, remove"
                     yield (*trail, sent), f"{problem} this"
-        rounds = own.get(flow.source, job.iterations)
-        yield from _enough(flow.volume, rounds, (*trail, "volume"))
+        iterations = rounds.get(flow.source, job.iterations)
+        yield from _count_problems(flow.volume, iterations, (*trail, "volume"))
 
 
-def _exchange(
-    one: ExchangeSection, kind: str, gates: Mapping[str, bool], own: Mapping[str, int]
+def _exchange_problems(
+    exchange: ExchangeSection,
+    kind: str,
+    gates: Mapping[str, bool],
+    rounds: Mapping[str, int],
 ) -> Iterator[tuple[str, str]]:
     """Yield key and problem of a collective."""
-    yield from _ranks(gates, one)
-    rounds = {name: own[name] for name in one.among if name in own}
-    if len(set(rounds.values())) > 1:
-        counts = ", ".join(f"{name} {count}" for name, count in rounds.items())
-        yield "among", f"found different numbers of iterations: {counts}"
-    if not one.then and one.lag == 0:
+    yield from _rank_problems(gates, exchange)
+    counts = {name: rounds[name] for name in exchange.among if name in rounds}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+        yield "among", f"found different numbers of iterations: {listed}"
+    if not exchange.then and exchange.lag == 0:
         problem = "found 0: who brings can wait for the outcome later only, write 1"
         yield "lag", problem
-    if not np.any(one.volume):
+    if not np.any(exchange.volume):
         yield "volume", "found 0 bytes, there is nothing to exchange"
-    for _, problem in _enough(one.volume, max(rounds.values(), default=1), ()):
+    iterations = max(counts.values(), default=1)
+    for _, problem in _count_problems(exchange.volume, iterations, ()):
         yield "volume", problem
-    if len(one.among) > 1:
+
+    if len(exchange.among) > 1:
         try:
-            one.steps(kind)
+            exchange.steps(kind)
         except ValueError as error:
             yield "algorithm", str(error)
 
 
-def _shuffle(
-    one: ShuffleSection, _kind: str, gates: Mapping[str, bool], _: Mapping[str, int]
+def _shuffle_problems(
+    shuffle: ShuffleSection, gates: Mapping[str, bool]
 ) -> Iterator[tuple[str, str]]:
-    for key, names in (("from", one.sources), ("to", one.destinations)):
-        yield from _names(gates, key, names)
-        yield from ((key, f"{n!r} is a gate") for n in names if gates.get(n))
-    if len(one.volume) != len(one.destinations):
-        problem = f"found {len(one.volume)} for {len(one.destinations)} tasks of to"
-        yield "volume", f"{problem}, write one for each"
+    for key, names in (("from", shuffle.sources), ("to", shuffle.destinations)):
+        yield from _name_problems(gates, key, names)
+        for name in names:
+            if gates.get(name):
+                yield key, f"{name!r} is a gate"
+    if len(shuffle.volume) != len(shuffle.destinations):
+        problem = (
+            f"found {len(shuffle.volume)} for {len(shuffle.destinations)} tasks of to, "
+            "write one for each"
+        )
+        yield "volume", problem
 
 
-def _names(
+def _name_problems(
     tasks: Collection[str], key: str, names: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     for name, count in Counter(names).items():
@@ -385,21 +412,23 @@ def _names(
             yield key, f"{name!r} occurs {count} times"
 
 
-def _ranks(
-    gates: Mapping[str, bool], one: ExchangeSection
+def _rank_problems(
+    gates: Mapping[str, bool], exchange: ExchangeSection
 ) -> Iterator[tuple[str, str]]:
-    if len(one.among) < 2:
+    ranks = len(exchange.among)
+    if ranks < 2:
         yield "among", "one task alone has nothing to exchange, name two or more"
-    if one.then and len(one.then) != len(one.among):
-        problem = f"found {len(one.then)} for {len(one.among)} tasks, name one for each"
+    if exchange.then and len(exchange.then) != ranks:
+        problem = f"found {len(exchange.then)} for {ranks} tasks, name one for each"
         yield "then", problem
-    for key, names in (("among", one.among), ("then", one.then)):
-        yield from _names(gates, key, names)
-    for name in (name for name in one.among if gates.get(name)):
-        yield "among", f"{name!r} is a gate, it brings nothing"
+    yield from _name_problems(gates, "among", exchange.among)
+    yield from _name_problems(gates, "then", exchange.then)
+    for name in exchange.among:
+        if gates.get(name):
+            yield "among", f"{name!r} is a gate, it brings nothing"
 
 
-def _processes(job: CustomJobSection) -> Problems:
+def _process_problems(job: CustomJobSection) -> Problems:
     """Yield tasks of one process with two pins, and names that mean two processes."""
     process_of = {task.name: task.home for task in job.tasks}
     pins: dict[str, CustomTaskSection] = {}
@@ -415,6 +444,7 @@ def _processes(job: CustomJobSection) -> Problems:
             if task.server and getattr(task, key):
                 problem = f"a server is a process with one slot, write it or {key}"
                 yield (*trail, "server"), problem
+
         if task.pin is None:
             continue
         first = pins.setdefault(process, task)
@@ -426,11 +456,13 @@ def _processes(job: CustomJobSection) -> Problems:
             yield (*trail, "pin"), problem
 
 
-def _unknown(name: str, among: Collection[str]) -> str:
-    return nearest(name, sorted(among)) if among else "there are no pools"
+def _unknown(name: str, pools: Collection[str]) -> str:
+    if not pools:
+        return "there are no pools"
+    return nearest(name, sorted(pools))
 
 
-def _enough(values: object, iterations: int, trail: Trail) -> Problems:
+def _count_problems(values: object, iterations: int, trail: Trail) -> Problems:
     if isinstance(values, tuple) and len(values) < iterations:
         problem = (
             f"found {len(values)} values for {iterations} iterations, "

@@ -24,7 +24,7 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
 )
-from emu.systems import Keys, Problems, translation
+from emu.systems import Keys, Names, Problems, translation
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.dgtp.section import PullingSection
 from emu.systems.job_section import BuildContext
@@ -59,8 +59,8 @@ def _replica(
     section: DataParallelJobSection, rank: int, machine: str
 ) -> Iterator[Task]:
     """Yield the samplers and the worker of a rank, each a process of its own."""
-    each = section.samplers_per_worker
-    for sampler in range(rank * each, (rank + 1) * each):
+    first = rank * section.samplers_per_worker
+    for sampler in range(first, first + section.samplers_per_worker):
         yield Task(
             f"s{sampler}",
             "sampler",
@@ -68,6 +68,7 @@ def _replica(
             program=PROGRAMS["sampler"],
             settings={"sampler": sampler, "worker": rank},
         )
+
     yield Task(
         f"w{rank}",
         "worker",
@@ -87,7 +88,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     partitioner: Literal["metis", "metis-dgl", "hash"] = "hash"
     """Which machine owns which vertex."""
 
-    _roomy: tuple[str, ...] | None = PrivateAttr(default=None)
+    _roomy: Names | None = PrivateAttr(default=None)
     """Machines with room for a worker, where a cluster is known."""
 
     @property
@@ -96,7 +97,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         return "replicate" if self.partitioner == "hash" else "local"
 
     @override
-    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def ranks(self, machines: Sequence[str]) -> Names:
         """Return the machines with a worker.
 
         Where stores stand apart, by default the others with room for one.
@@ -112,20 +113,21 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         job = super().on_cluster(cluster)
         if job is not self:
             needs = self.demands.worker.amounts()
-            needs = {"gpu": 1.0, **needs} if cluster.has_gpus else needs
+            if cluster.has_gpus:
+                needs = {"gpu": 1.0, **needs}
             job._roomy = cluster.roomy(needs)  # noqa: SLF001 - its own class
         return job
 
     @override
-    def candidates(self, machines: Sequence[str]) -> tuple[str, ...]:
+    def candidates(self, machines: Sequence[str]) -> Names:
         return tuple(machines)  # also beside those of the workers
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         stores = len(self.owners(machines))
-        own = self.samplers(machines) * (stores + 1)
-        return own + all_reduce_edge_count(ranks)
+        fetches = self.samplers(machines) * (stores + 1)
+        return fetches + all_reduce_edge_count(ranks)
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
@@ -142,22 +144,30 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         """Edges: store -> sampler (store-major), sampler -> worker, ring, credits."""
         owners = self.owners(context.machines)
         tasks = [*_tasks(self, owners, self.ranks(context.machines))]
-        workers = [task for task in tasks if task.kind == "worker"]
-        names = [worker.name for worker in workers]
         stores = [task.name for task in tasks if task.kind == "graph_store"]
         samplers = [task for task in tasks if task.kind == "sampler"]
-        edges = [
-            *(NamedEdge(store, to.name) for store in stores for to in samplers),
-            *(NamedEdge(one.name, names[one.settings["worker"]]) for one in samplers),
-            *all_reduce_edges(names, names, names, lag=1, carries="gradient"),
-        ]
+        workers = [task for task in tasks if task.kind == "worker"]
+        names = [worker.name for worker in workers]
+
+        edges = []
+        for store in stores:
+            edges += [NamedEdge(store, sampler.name) for sampler in samplers]
+        for sampler in samplers:
+            worker = names[sampler.settings["worker"]]
+            edges.append(NamedEdge(sampler.name, worker))
+        edges += all_reduce_edges(names, names, names, lag=1, carries="gradient")
+
+        settings = {
+            **self.replica_settings(context),
+            **self.cache_settings(len(stores), len(samplers)),
+            "partitioner": self.partitioner,
+            "parts": len(stores),
+        }
         return build_named_job(
             [*tasks, *all_reduce_tasks(workers)],
             edges,
             self.count_batches(context),
-            self.replica_settings(context)
-            | self.cache_settings(len(stores), len(samplers))
-            | {"partitioner": self.partitioner, "parts": len(stores)},
+            settings,
             window=context.window,
         )
 
@@ -166,10 +176,9 @@ def _write(common: CommonJob) -> Keys:
     stores = common.stores_on(common.machines)
     common = common.spread(len(common.machines), stores)
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
-    times |= {
-        k: translation.add_times(times[k], common.step)
-        for k in times.keys() & {"worker"}
-    }
+    if "worker" in times:
+        times["worker"] = translation.add_times(times["worker"], common.step)
+
     by_import = common.partitioner == "imported"  # which only dgtp takes
     return {
         "partitioner": "hash" if by_import else common.partitioner,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,8 +26,9 @@ from emu.problem.workloads.all_reduce import (
 )
 
 if TYPE_CHECKING:
+    from emu.systems import JobSettings, Times
     from emu.systems.dgcl.keys import DgclKeys
-    from emu.systems.dgcl.planner import Plan
+    from emu.systems.dgcl.planner import GatherPlan
 
 #: Most layers of a model.
 _LAYERS = range(1, 17)
@@ -54,23 +55,34 @@ class DgclBuilder:
     section: DgclKeys
     machines: tuple[str, ...]
     """Names of the devices' machines, rank by rank; a host is the device after them."""
-    plans: tuple[Plan, ...]
+    plans: tuple[GatherPlan, ...]
     """Plan of the forward gather before each layer."""
-    backward: tuple[Plan, ...]
-    """Plan of the gradients of each layer's inputs, as `Plan.reverse` makes it."""
+    backward: tuple[GatherPlan, ...]
+    """Plan of the gradients of each layer's inputs, see `GatherPlan.reverse`."""
 
     @property
     def gathers(self) -> Iterator[Gathering]:
         """The gathers of an epoch, forward then backward, in their order."""
         layers = self.section.model.layers
         for layer in range(1 + self.section.cache_features, layers + 1):
-            source = f"layer{layer - 1}" if layer > 1 else ""
-            plan = self.plans[layer - 1]
-            yield Gathering("f", layer, plan, source, f"layer{layer}")
+            yield Gathering(
+                letter="f",
+                layer=layer,
+                plan=self.plans[layer - 1],
+                before=f"layer{layer - 1}" if layer > 1 else "",
+                after=f"layer{layer}",
+            )
+
         for layer in range(layers, 1, -1):
-            source = f"layer{layer}" if layer == layers else f"grad{layer}"
-            plan = self.backward[layer - 1]
-            yield Gathering("b", layer, plan, source, f"grad{layer - 1}")
+            # The last layer goes on to its own backward pass.
+            name = "layer" if layer == layers else "grad"
+            yield Gathering(
+                letter="b",
+                layer=layer,
+                plan=self.backward[layer - 1],
+                before=f"{name}{layer}",
+                after=f"grad{layer - 1}",
+            )
 
     def stages(self, gather: Gathering) -> Iterator[tuple[int, range]]:
         """Yield rank and stages of all in a gather; a host has rows after the first."""
@@ -88,7 +100,7 @@ class Gathering:
     """``f``, or ``b`` for gradients."""
     layer: int
     """Layer whose inputs are gathered."""
-    plan: Plan
+    plan: GatherPlan
     """Transfers by stage."""
     before: str
     after: str
@@ -111,7 +123,7 @@ class Gathering:
         return "" if self.layer == 2 else f"@{self.layer}"
 
 
-def dgcl_job(builder: DgclBuilder, settings: Mapping[str, Any]) -> Job:
+def dgcl_job(builder: DgclBuilder, settings: JobSettings) -> Job:
     """Return the job that ``builder`` builds; raise ValueError as `Job`."""
     epochs = builder.section.epochs
     return build_named_job(_tasks(builder), _edges(builder), epochs, settings)
@@ -119,7 +131,7 @@ def dgcl_job(builder: DgclBuilder, settings: Mapping[str, Any]) -> Job:
 
 def dgcl_realization(
     builder: DgclBuilder,
-    times: Mapping[str, float],
+    times: Times,
     widths: Sequence[int],
     parameters: int,
     itemsize: float,
@@ -132,11 +144,13 @@ def dgcl_realization(
     ``itemsize``: bytes of a number over those of the emulation; ``work``: task ->
     factor on its time, 1 of absent ones.
     """
-    epochs, work = builder.section.epochs, work or {}
-    seconds = [
-        [times.get(task.kind, 0.0) * work.get(task.name, 1.0)] * epochs
-        for task in _tasks(builder)
-    ]
+    epochs = builder.section.epochs
+    work = work or {}
+    times_of_tasks = []
+    for task in _tasks(builder):
+        time = times.get(task.kind, 0.0) * work.get(task.name, 1.0)
+        times_of_tasks.append([time] * epochs)
+
     rows: list[list[float]] = []
     for edge in _edges(builder):
         elements = 0
@@ -146,38 +160,55 @@ def dgcl_realization(
         elif edge.carries:
             elements = part_elements(parameters, edge.place)
         rows.append([itemsize * elements] * epochs)
-    volumes = np.array(rows, dtype=np.float64).reshape(len(rows), epochs)
-    return Realization(np.array(seconds), volumes)
+
+    volumes = np.array(rows, dtype=np.float64)
+    return Realization(
+        times=np.array(times_of_tasks),
+        volumes=volumes.reshape(len(rows), epochs),  # a single device has no edges
+    )
 
 
 def _tasks(builder: DgclBuilder) -> Iterator[Task]:
-    machines = builder.machines
     layers = builder.section.model.layers
-    for rank in range(len(machines)):
-        forward = [("layer", "layer", layer) for layer in range(1, layers + 1)]
-        backward = [("grad", "gradient", layer) for layer in range(1, layers)]
-        for name, kind, layer in forward + backward:
-            names = f"d{rank}.{name}{layer}", f"{kind}{layer}"
-            yield _on(builder, rank, *names, layer=layer)
-    kinds = {"f": ("gather", "gathered"), "b": ("scatter", "scattered")}
+    passes = [(f"layer{n}", f"layer{n}", n) for n in range(1, layers + 1)]
+    passes += [(f"grad{n}", f"gradient{n}", n) for n in range(1, layers)]
+    for rank in range(len(builder.machines)):
+        for name, kind, layer in passes:
+            yield _on(builder, rank, f"d{rank}.{name}", kind, layer=layer)
+
     for gather in builder.gathers:
-        first, receives = kinds[gather.letter]
-        for rank, stages in builder.stages(gather):
-            for stage in stages:
-                name = gather.stage(rank, stage)
-                yield _on(builder, rank, name, first, layer=gather.layer, stage=stage)
-        for stage, sender, receiver in gather.plan.transfers.tolist():
-            name = gather.receive(stage, sender, receiver)
-            place = {"layer": gather.layer, "stage": stage, "sender": sender}
-            yield _on(builder, receiver, name, receives, **place)
-        if builder.section.coordination == "central":
-            for stage in range(1, gather.plan.stages + 1):
-                yield Task(gather.gate(stage), "coordination", process="d0", gate=True)
-    workers = [
-        Task(f"w{rank}", "worker", pinned=machine, process=f"d{rank}")
-        for rank, machine in enumerate(machines)
-    ]
+        yield from _gather_tasks(builder, gather)
+
+    workers = []
+    for rank, machine in enumerate(builder.machines):
+        worker = Task(f"w{rank}", "worker", pinned=machine, process=f"d{rank}")
+        workers.append(worker)
     yield from all_reduce_tasks(workers)
+
+
+def _gather_tasks(builder: DgclBuilder, gather: Gathering) -> Iterator[Task]:
+    layer = gather.layer
+    is_forward = gather.letter == "f"
+    sends = "gather" if is_forward else "scatter"
+    for rank, stages in builder.stages(gather):
+        for stage in stages:
+            name = gather.stage(rank, stage)
+            yield _on(builder, rank, name, sends, layer=layer, stage=stage)
+
+    for stage, sender, receiver in gather.plan.transfers.tolist():
+        yield _on(
+            builder,
+            receiver,
+            gather.receive(stage, sender, receiver),
+            "gathered" if is_forward else "scattered",
+            layer=layer,
+            stage=stage,
+            sender=sender,
+        )
+
+    if builder.section.coordination == "central":
+        for stage in range(1, gather.plan.stages + 1):
+            yield Task(gather.gate(stage), "coordination", process="d0", gate=True)
 
 
 def _on(builder: DgclBuilder, rank: int, name: str, kind: str, **place: int) -> Task:
@@ -195,20 +226,14 @@ def _on(builder: DgclBuilder, rank: int, name: str, kind: str, **place: int) -> 
 
 def _edges(builder: DgclBuilder) -> Iterator[NamedEdge]:
     for gather in builder.gathers:
-        # Each transfer, and that its two ends wait for it before the next stage.
-        for (stage, sender, receiver), count in zip(
-            gather.plan.transfers.tolist(), gather.plan.counts.tolist(), strict=True
-        ):
-            got = gather.receive(stage, sender, receiver)
-            place = (gather.layer, count)
-            yield NamedEdge(
-                gather.stage(sender, stage), got, carries="rows", place=place
-            )
-            yield NamedEdge(got, gather.stage(receiver, stage + 1))
-            yield NamedEdge(got, gather.stage(sender, stage + 1), credit=True)
+        yield from _transfer_edges(gather)
         yield from _order_edges(builder, gather)
+        if builder.section.coordination == "central":
+            yield from _gate_edges(builder, gather)
+
     ranks = range(len(builder.machines))
     last = "layer1" if builder.section.model.layers == 1 else "grad1"
+    # What waits for new weights: layer 1, or the gather before it.
     first = [f"d{rank}.layer1" for rank in ranks]
     if not builder.section.cache_features:
         first = [next(builder.gathers).stage(rank, 0) for rank in ranks]
@@ -221,20 +246,36 @@ def _edges(builder: DgclBuilder) -> Iterator[NamedEdge]:
     )
 
 
+def _transfer_edges(gather: Gathering) -> Iterator[NamedEdge]:
+    """Yield each transfer, and that its two ends wait for it before the next stage."""
+    counts = gather.plan.counts.tolist()
+    transfers = gather.plan.transfers.tolist()
+    for (stage, sender, receiver), count in zip(transfers, counts, strict=True):
+        task = gather.receive(stage, sender, receiver)
+        yield NamedEdge(
+            gather.stage(sender, stage),
+            task,
+            carries="rows",
+            place=(gather.layer, count),
+        )
+        yield NamedEdge(task, gather.stage(receiver, stage + 1))
+        yield NamedEdge(task, gather.stage(sender, stage + 1), credit=True)
+
+
 def _order_edges(builder: DgclBuilder, gather: Gathering) -> Iterator[NamedEdge]:
-    """Yield the order of the tasks of each device, and that of the gates."""
-    plan = gather.plan
+    """Yield the order of the tasks of each device."""
     for rank in range(len(builder.machines)):
         if gather.before:
             yield NamedEdge(f"d{rank}.{gather.before}", gather.stage(rank, 0))
-        end = gather.stage(rank, plan.stages)
-        yield NamedEdge(end, f"d{rank}.{gather.after}")
+        last = gather.stage(rank, gather.plan.stages)
+        yield NamedEdge(last, f"d{rank}.{gather.after}")
     for rank, stages in builder.stages(gather):
         for stage in stages[:-1]:
             yield NamedEdge(gather.stage(rank, stage), gather.stage(rank, stage + 1))
-    if builder.section.coordination != "central":
-        return
-    # A gate waits for everybody's stage, and everybody for the gate.
+
+
+def _gate_edges(builder: DgclBuilder, gather: Gathering) -> Iterator[NamedEdge]:
+    """Yield that a gate waits for everybody's stage, and everybody for the gate."""
     for rank, stages in builder.stages(gather):
         for stage in range(gather.plan.stages):
             gate = gather.gate(stage + 1)
@@ -242,5 +283,5 @@ def _order_edges(builder: DgclBuilder, gather: Gathering) -> Iterator[NamedEdge]
                 yield NamedEdge(gather.stage(rank, stage), gate, credit=True)
             yield NamedEdge(gate, gather.stage(rank, stage + 1), credit=True)
     for stage, sender, receiver in gather.plan.transfers.tolist():
-        receiver_task = gather.receive(stage, sender, receiver)
-        yield NamedEdge(receiver_task, gather.gate(stage + 1), credit=True)
+        task = gather.receive(stage, sender, receiver)
+        yield NamedEdge(task, gather.gate(stage + 1), credit=True)

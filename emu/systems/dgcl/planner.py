@@ -11,12 +11,24 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+Ints: TypeAlias = NDArray[np.int64]
+Devices: TypeAlias = NDArray[np.int32]
+#: (Stage, sender, receiver, vertices in ascending order).
+RowTransfer: TypeAlias = tuple[int, int, int, Ints]
+
 #: Sets of devices are bits of an int64.
 MOST_DEVICES = 62
+_NO_ROWS = np.empty(0, np.int64)
+
+
+def _includes(sets: Ints, device: int) -> NDArray[np.bool_]:
+    """Return True for every set, bit by bit, that a device is in."""
+    return np.asarray(sets >> device & 1 == 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,31 +58,34 @@ class Topology:
                 raise ValueError(
                     f"link {name}: capacity {capacity} is not positive and finite"
                 )
+
+        devices = {*range(self.devices)}
+        positions = {*range(len(self.links))}
         for (sender, receiver), links in self.routes.items():
-            ends = {sender, receiver}
-            if len(ends) < 2 or not ends <= {*range(self.devices)}:
+            if sender == receiver or not {sender, receiver} <= devices:
                 raise ValueError(f"no route leads from {sender} to {receiver}")
-            if not links or not {*links} <= {*range(len(self.links))}:
+            if not links or not {*links} <= positions:
                 raise ValueError(f"route {sender} to {receiver}: no links {links}")
 
     @cached_property
-    def starts(self) -> NDArray[np.int32]:
+    def starts(self) -> Devices:
         """Where the links of pair ``sender * devices + receiver`` begin in `crossed`.
 
         int32, shape (devices ** 2 + 1,); a pair that is not joined has none.
         """
-        counts = [len(self.routes.get(pair, ())) for pair in self._pairs()]
+        counts = [len(links) for links in self._links_by_pair()]
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
     @cached_property
-    def crossed(self) -> NDArray[np.int32]:
+    def crossed(self) -> Devices:
         """Links of all pairs, flat; int32."""
-        flat = [link for pair in self._pairs() for link in self.routes.get(pair, ())]
-        return np.array(flat, np.int32)
+        flat = itertools.chain.from_iterable(self._links_by_pair())
+        return np.array([*flat], np.int32)
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
         """True where a device reaches another over any number of links."""
+        # The closure of Warshall: devices are 62 at most.
         reach = np.eye(self.devices, dtype=bool)
         for pair in self.routes:
             reach[pair] = True
@@ -81,13 +96,17 @@ class Topology:
     def within(self, boxes: Sequence[int]) -> Topology:
         """Return the topology without routes between boxes of consecutive devices."""
         box = np.repeat(np.arange(len(boxes)), boxes)
-        links = {
-            pair: to for pair, to in self.routes.items() if len({*box[[*pair]]}) < 2
+        routes = {
+            (sender, receiver): links
+            for (sender, receiver), links in self.routes.items()
+            if box[sender] == box[receiver]
         }
-        return replace(self, routes=links)
+        return replace(self, routes=routes)
 
-    def _pairs(self) -> itertools.product[tuple[int, int]]:
-        return itertools.product(range(self.devices), range(self.devices))
+    def _links_by_pair(self) -> Iterator[Sequence[int]]:
+        for sender in range(self.devices):
+            for receiver in range(self.devices):
+                yield self.routes.get((sender, receiver), ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +117,11 @@ class Needs:
     needed.
     """
 
-    vertices: NDArray[np.int64]
+    vertices: Ints
     """int64, shape (rows,)."""
-    owners: NDArray[np.int32]
+    owners: Devices
     """Device that has each."""
-    readers: NDArray[np.int64]
+    readers: Ints
     """Set of devices that need each, bit by bit."""
 
     def __post_init__(self) -> None:
@@ -110,8 +129,8 @@ class Needs:
             raise ValueError("vertices, owners and readers differ in length")
         if (np.diff(self.vertices) < 0).any():
             raise ValueError("vertices are not in ascending order")
-        own = self.readers >> self.owners.astype(np.int64) & 1
-        if (self.readers <= 0).any() or own.any():
+        owner_reads = self.readers >> self.owners.astype(np.int64) & 1
+        if (self.readers <= 0).any() or owner_reads.any():
             raise ValueError("a vertex has no reader, or its owner among them")
 
     def __len__(self) -> int:
@@ -124,65 +143,77 @@ class Needs:
         return int(np.bitwise_count(self.readers).sum())
 
     @classmethod
-    def of_parts(
-        cls, remote: Sequence[NDArray[np.int64]], owners: Sequence[NDArray[np.int32]]
-    ) -> Needs:
+    def of_parts(cls, remote: Sequence[Ints], owners: Sequence[Devices]) -> Needs:
         """Return the needs of parts: device i needs ``remote[i]`` of ``owners[i]``.
 
         Raises ValueError when two parts disagree on the owner of a vertex, or one owns
         what it needs.
         """
-        vertices = np.concatenate([*remote, np.empty(0, np.int64)])
-        owner = np.concatenate([*owners, np.empty(0, np.int32)])
-        reader = np.repeat(np.arange(len(remote)), [len(some) for some in remote])
+        vertices = np.concatenate([*remote, _NO_ROWS])
+        owner = np.concatenate([*owners, np.empty(0, np.int32)]).astype(np.int32)
+        reader = np.repeat(np.arange(len(remote)), [*map(len, remote)])
+        if not len(vertices):
+            return cls(vertices=vertices, owners=owner, readers=vertices)
+
+        # Equal vertices side by side: a group of readers each.
         order = np.argsort(vertices, kind="stable")
-        vertices, owner, reader = vertices[order], owner[order], reader[order]
+        vertices = vertices[order]
+        owner = owner[order]
         first = np.flatnonzero(np.diff(vertices, prepend=-1))
-        if not len(first):
-            return cls(vertices, owner.astype(np.int32), vertices)
         counts = np.diff(first, append=len(vertices))
         if (np.repeat(owner[first], counts) != owner).any():
             raise ValueError("two parts disagree on the owner of a vertex")
-        readers = np.bitwise_or.reduceat(np.int64(1) << reader.astype(np.int64), first)
-        return cls(vertices[first], owner[first].astype(np.int32), readers)
+
+        bits = np.int64(1) << reader[order].astype(np.int64)
+        return cls(
+            vertices=vertices[first],
+            owners=owner[first],
+            readers=np.bitwise_or.reduceat(bits, first),
+        )
 
     @classmethod
     def join(cls, some: Sequence[Needs]) -> Needs:
         """Return the needs of several islands of devices as one."""
-        vertices = np.concatenate([one.vertices for one in some])
+        vertices = np.concatenate([needs.vertices for needs in some])
+        owners = np.concatenate([needs.owners for needs in some])
+        readers = np.concatenate([needs.readers for needs in some])
         order = np.argsort(vertices, kind="stable")
         return cls(
-            vertices[order],
-            np.concatenate([one.owners for one in some])[order],
-            np.concatenate([one.readers for one in some])[order],
+            vertices=vertices[order], owners=owners[order], readers=readers[order]
         )
 
-    def swap(self, local: Sequence[NDArray[np.int64]]) -> Needs:
+    def swap(self, local: Sequence[Ints]) -> Needs:
         """Return the needs where a host, device ``len(local)``, gets all local rows."""
+        host = len(local)
         vertices = np.concatenate(local)
         order = np.argsort(vertices)
-        owner = np.repeat(np.arange(len(local), dtype=np.int32), [*map(len, local)])
-        readers = np.full(len(vertices), np.int64(1) << len(local))
-        readers[np.searchsorted(vertices[order], self.vertices)] |= self.readers
-        return Needs(vertices[order], owner[order], readers)
+        vertices = vertices[order]
+        owner = np.repeat(np.arange(host, dtype=np.int32), [*map(len, local)])
+
+        readers = np.full(len(vertices), np.int64(1) << host)
+        readers[np.searchsorted(vertices, self.vertices)] |= self.readers
+        return Needs(vertices=vertices, owners=owner[order], readers=readers)
 
     def move(self, device_of: Sequence[int]) -> Needs:
         """Return the needs with the part of device i on ``device_of[i]``."""
         readers = np.zeros_like(self.readers)
-        for old, new in enumerate(device_of):
-            readers |= (self.readers >> old & 1) << new
+        for part, device in enumerate(device_of):
+            readers |= (self.readers >> part & 1) << device
         owners = np.asarray(device_of, np.int32)[self.owners]
-        return Needs(self.vertices, owners, readers)
+        return Needs(vertices=self.vertices, owners=owners, readers=readers)
 
     def unreachable(self, topology: Topology) -> tuple[int, int] | None:
         """Return (owner, reader) of a row that cannot get there; None: all can."""
-        missing = ~topology.reachable
         for owner in range(topology.devices):
-            bits = int(sum(1 << int(d) for d in np.flatnonzero(missing[owner])))
+            missing = np.flatnonzero(~topology.reachable[owner])
+            bits = sum(1 << device for device in missing.tolist())
             cut_off = self.readers[self.owners == owner] & bits
-            if cut_off.any():
-                row = int(cut_off[np.flatnonzero(cut_off)[0]])
-                return owner, (row & -row).bit_length() - 1
+            cut_off = cut_off[cut_off != 0]
+            if cut_off.size:
+                readers = int(cut_off[0])
+                # Of several readers that are cut off, the first is named.
+                lowest = readers & -readers
+                return owner, lowest.bit_length() - 1
         return None
 
 
@@ -191,16 +222,16 @@ class PlanError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """Rows that every device sends to every other in every stage."""
+class GatherPlan:
+    """Rows that every device sends to every other in every stage of a gather."""
 
     devices: int
     """Number of devices."""
-    transfers: NDArray[np.int32]
+    transfers: Devices
     """(Stage, sender, receiver), ascending, each once; shape (transfers, 3)."""
-    bounds: NDArray[np.int64]
+    bounds: Ints
     """Rows of transfer i are ``rows[bounds[i]:bounds[i + 1]]``."""
-    rows: NDArray[np.int64]
+    rows: Ints
     """Vertices, ascending within a transfer."""
 
     @property
@@ -208,144 +239,177 @@ class Plan:
         """Number of stages."""
         return int(self.transfers[-1, 0]) + 1 if len(self.transfers) else 0
 
-    def __iter__(self) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
+    def __iter__(self) -> Iterator[RowTransfer]:
         """Yield (stage, sender, receiver, vertices) of every transfer."""
-        for number, (stage, sender, receiver) in enumerate(self.transfers.tolist()):
-            begin, end = self.bounds[number : number + 2]
+        bounds = itertools.pairwise(self.bounds.tolist())
+        for key, (begin, end) in zip(self.transfers.tolist(), bounds, strict=True):
+            stage, sender, receiver = key
             yield stage, sender, receiver, self.rows[begin:end]
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Rows of every transfer."""
         return np.diff(self.bounds)
 
-    def load(self, topology: Topology) -> NDArray[np.int64]:
+    def load(self, topology: Topology) -> Ints:
         """Return the rows that cross each link in each stage; (stages, links).
 
         Raises PlanError when a transfer joins devices that no route joins.
         """
         load = np.zeros((self.stages, len(topology.links)), np.int64)
-        for (stage, *pair), rows in zip(
-            self.transfers.tolist(), self.counts.tolist(), strict=True
-        ):
-            if (links := topology.routes.get((pair[0], pair[1]))) is None:
-                raise PlanError(f"no link leads from {pair[0]} to {pair[1]}")
-            load[stage, list(links)] += rows
+        keys = self.transfers.tolist()
+        for (stage, sender, receiver), count in zip(keys, self.counts, strict=True):
+            links = topology.routes.get((sender, receiver))
+            if links is None:
+                raise PlanError(f"no link leads from {sender} to {receiver}")
+            load[stage, [*links]] += count
         return load
 
     def cost(self, topology: Topology) -> float:
         """Return t(S), the sum over the stages (DGCL, equation 4), a row being 1."""
-        busy = self.load(topology) / topology.capacities  # of a stage its slowest link
-        return float(busy.max(axis=1, initial=0.0).sum())
+        seconds = self.load(topology) / topology.capacities
+        slowest = seconds.max(axis=1, initial=0.0)  # of the links of a stage
+        return float(slowest.sum())
 
-    def reverse(self, *, atomic: bool) -> Plan:
+    def reverse(self, *, atomic: bool) -> GatherPlan:
         """Return the plan of the gradients: last stage first, receivers send.
 
         With ``atomic`` a device sums what several send it in one stage. Otherwise the
         l-th sender of a vertex sends in the l-th part of the stage, so that each has
         one writer at a time (section 6.2).
         """
-        transfers: list[tuple[int, int, int, NDArray[np.int64]]] = []
-        stage = 0
-        for number in reversed(range(self.stages)):
-            writes: dict[int, list[NDArray[np.int64]]] = {}  # by writer and part
-            for row in np.flatnonzero(self.transfers[:, 0] == number).tolist():
-                _, receiver, sender = self.transfers[row].tolist()
-                rows = self.rows[self.bounds[row] : self.bounds[row + 1]]
-                parts = writes.setdefault(receiver, [])
-                part = 0
-                while rows.size:
-                    if part == len(parts):
-                        parts.append(rows[:0])
-                    is_taken = np.isin(rows, parts[part], assume_unique=True)
-                    is_taken &= not atomic
-                    if (free := rows[~is_taken]).size:
-                        transfers.append((stage + part, sender, receiver, free))
-                        parts[part] = np.concatenate([parts[part], free])
-                    rows, part = rows[is_taken], part + 1
-            stage += max(map(len, writes.values()))
-        transfers.sort(key=lambda one: one[:3])
+        transfers: list[RowTransfer] = []
+        by_stage: dict[int, list[RowTransfer]] = {}
+        for transfer in self:
+            by_stage.setdefault(transfer[0], []).append(transfer)
+
+        # A stage that is parted makes those after it later.
+        first_part = 0
+        for stage in reversed(range(self.stages)):
+            written: dict[int, list[Ints]] = {}  # by receiver, in each part
+            for _, receiver, sender, rows in by_stage[stage]:
+                parts = written.setdefault(receiver, [])
+                pieces = _split_writes(rows, parts, atomic=atomic)
+                for part, piece in enumerate(pieces, first_part):
+                    if piece.size:
+                        transfers.append((part, sender, receiver, piece))
+            first_part += max(map(len, written.values()))
+
+        transfers.sort(key=lambda transfer: transfer[:3])
         return plan_of(self.devices, transfers)
 
 
-def plan_of(
-    devices: int, transfers: list[tuple[int, int, int, NDArray[np.int64]]]
-) -> Plan:
+def _split_writes(rows: Ints, written: list[Ints], *, atomic: bool) -> Iterator[Ints]:
+    """Yield the rows that can be written in each part of a stage, and note them there.
+
+    Those that another sender writes in that part have to wait for the next one.
+    """
+    part = 0
+    while rows.size:
+        if part == len(written):
+            written.append(_NO_ROWS)
+        is_taken = np.isin(rows, written[part], assume_unique=True)
+        if atomic:
+            is_taken[:] = False
+
+        free = rows[~is_taken]
+        written[part] = np.concatenate([written[part], free])
+        yield free
+        rows = rows[is_taken]
+        part += 1
+
+
+def plan_of(devices: int, transfers: Sequence[RowTransfer]) -> GatherPlan:
     """Return the plan of (stage, sender, receiver, vertices), in ascending order."""
-    keys = np.array([one[:3] for one in transfers], np.int32).reshape(-1, 3)
-    tables = [one[3] for one in transfers]
-    bounds = np.cumsum([0, *map(len, tables)], dtype=np.int64)
-    return Plan(devices, keys, bounds, np.concatenate([*tables, np.empty(0, np.int64)]))
+    keys = [transfer[:3] for transfer in transfers]
+    tables = [transfer[3] for transfer in transfers]
+    return GatherPlan(
+        devices=devices,
+        transfers=np.array(keys, np.int32).reshape(-1, 3),
+        bounds=np.cumsum([0, *map(len, tables)], dtype=np.int64),
+        rows=np.concatenate([*tables, _NO_ROWS]),
+    )
 
 
-def peer_to_peer(needs: Needs, devices: int) -> Plan:
+def peer_to_peer(needs: Needs, devices: int) -> GatherPlan:
     """Return the plan of one stage in which every owner sends to every reader."""
-    transfers: list[tuple[int, int, int, NDArray[np.int64]]] = []
+    transfers: list[RowTransfer] = []
     for owner in range(devices):
-        mine = needs.owners == owner
-        vertices = needs.vertices[mine]
-        readers = needs.readers[mine]
-        transfers += [
-            (0, owner, reader, vertices[readers >> reader & 1 == 1])
-            for reader in range(devices)
-            if (readers >> reader & 1).any()
-        ]
+        is_owner = needs.owners == owner
+        vertices = needs.vertices[is_owner]
+        readers = needs.readers[is_owner]
+        for reader in range(devices):
+            rows = vertices[_includes(readers, reader)]
+            if rows.size:
+                transfers.append((0, owner, reader, rows))
     return plan_of(devices, transfers)
 
 
-def swap(needs: Needs, host: int) -> Plan:
+def swap(needs: Needs, host: int) -> GatherPlan:
     """Return the plan of NeuGraph's swap: all rows to a host, and those needed back."""
-    up = peer_to_peer(replace(needs, readers=needs.readers & 1 << host), host + 1)
-    others = needs.readers & ~(1 << host)
-    down = [
-        (1, host, reader, needs.vertices[others >> reader & 1 == 1])
-        for reader in range(host)
-    ]
-    transfers = [
-        (stage, *ends, rows) for stage, *ends, rows in (*up, *down) if len(rows)
-    ]
+    # Every row goes up in stage 0, and down in stage 1 to each of its readers.
+    to_host = replace(needs, readers=needs.readers & 1 << host)
+    transfers = [*peer_to_peer(to_host, host + 1)]
+    for reader in range(host):
+        rows = needs.vertices[_includes(needs.readers, reader)]
+        if rows.size:
+            transfers.append((1, host, reader, rows))
     return plan_of(host + 1, transfers)
 
 
-def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:
+def check_plan(plan: GatherPlan, needs: Needs, topology: Topology) -> None:
     """Check that every row travels along a tree from its owner to all its readers.
 
     Raises PlanError when a table is not in order, a row is sent by a device that has it
     from another stage than the one before or not at all, comes twice or to its owner,
     travels where no route leads, or does not come to a reader.
     """
+    # Raises where a transfer has no route.
     plan.load(topology)
     order = np.lexsort(plan.transfers.T[::-1])
-    if (order != np.arange(len(order))).any() or (
-        len(np.unique(plan.transfers, axis=0)) != len(order)
-    ):
+    is_ordered = (order == np.arange(len(order))).all()
+    if not is_ordered or len(np.unique(plan.transfers, axis=0)) != len(order):
         raise PlanError("transfers are not in ascending order, or one occurs twice")
+
     vertices = np.unique(needs.vertices)
+    places = np.searchsorted(vertices, needs.vertices)
+    # Links that a row has come over from its owner to each device, -1 before it comes.
     depth = np.full((len(vertices), plan.devices), -1, np.int8)
-    # Links that a row has come over from its owner to each device.
-    depth[np.searchsorted(vertices, needs.vertices), needs.owners] = 0
+    depth[places, needs.owners] = 0
     for stage, sender, receiver, rows in plan:
-        where = f"stage {stage}, {sender} to {receiver}"
-        if not rows.size or (np.diff(rows) <= 0).any():
-            raise PlanError(f"{where}: vertices are none or not ascending")
-        at = np.minimum(np.searchsorted(vertices, rows), len(vertices) - 1)
-        if not len(vertices) or (vertices[at] != rows).any():
-            raise PlanError(f"{where}: a vertex that no device needs")
-        if (wrong := depth[at, sender] != stage).any():
-            row = int(np.flatnonzero(wrong)[0])
-            had = int(depth[at[row], sender])
-            state = (
-                "does not have" if had < 0 else f"has since stage {had} and not {stage}"
-            )
-            raise PlanError(f"{where}: {sender} {state} vertex {rows[row]}")
-        if (again := depth[at, receiver] >= 0).any():
-            row = rows[np.flatnonzero(again)[0]]
-            raise PlanError(f"{where}: vertex {row} comes to {receiver} again")
-        depth[at, receiver] = stage + 1
-    at = np.searchsorted(vertices, needs.vertices)
+        try:
+            _follow(depth, vertices, (stage, sender, receiver, rows))
+        except PlanError as error:
+            where = f"stage {stage}, {sender} to {receiver}"
+            raise PlanError(f"{where}: {error}") from None
+
     for reader in range(plan.devices):
-        is_need = needs.readers >> reader & 1 == 1
-        missing = is_need & (depth[at, reader] < 0)
-        if missing.any():
-            vertex = needs.vertices[np.flatnonzero(missing)[0]]
-            raise PlanError(f"vertex {vertex} does not come to device {reader}")
+        is_needed = _includes(needs.readers, reader)
+        missing = needs.vertices[is_needed & (depth[places, reader] < 0)]
+        if missing.size:
+            raise PlanError(f"vertex {missing[0]} does not come to device {reader}")
+
+
+def _follow(depth: NDArray[np.int8], vertices: Ints, transfer: RowTransfer) -> None:
+    """Check a transfer, and note in ``depth`` where its rows are then."""
+    stage, sender, receiver, rows = transfer
+    if not rows.size or (np.diff(rows) <= 0).any():
+        raise PlanError("vertices are none or not ascending")
+    # What is beyond the last vertex is compared with that, and differs.
+    places = np.minimum(np.searchsorted(vertices, rows), len(vertices) - 1)
+    if not len(vertices) or (vertices[places] != rows).any():
+        raise PlanError("a vertex that no device needs")
+
+    sender_depth = depth[places, sender]
+    wrong = np.flatnonzero(sender_depth != stage)
+    if wrong.size:
+        found = sender_depth[wrong[0]]
+        state = f"has since stage {found} and not {stage}"
+        if found < 0:
+            state = "does not have"
+        raise PlanError(f"{sender} {state} vertex {rows[wrong[0]]}")
+
+    repeated = rows[depth[places, receiver] >= 0]
+    if repeated.size:
+        raise PlanError(f"vertex {repeated[0]} comes to {receiver} again")
+    depth[places, receiver] = stage + 1

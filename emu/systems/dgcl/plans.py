@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import glob
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +23,10 @@ from emu.graph_data.prepared import (
     write_arrays,
 )
 from emu.problem import Cluster
-from emu.systems import Settings
+from emu.systems import JobSettings, Settings
 from emu.systems.dgcl.planner import (
+    GatherPlan,
     Needs,
-    Plan,
     PlanError,
     Topology,
     check_plan,
@@ -41,7 +42,7 @@ MOST_KEPT = 32
 #: Of the planner: plans of another one are made again.
 _VERSION = 2
 #: Plans that this process has checked, by folder and checksum.
-_CHECKED: dict[tuple[Path, int], tuple[Plan, ...]] = {}
+_CHECKED: dict[tuple[Path, int], tuple[GatherPlan, ...]] = {}
 #: Epochs that ``best_of`` simulates along either plan: they repeat.
 EPOCHS = 2
 #: Gain in t(S) below which planning does not pay.
@@ -50,62 +51,77 @@ _WORTH = 1.01
 
 def topology_settings(cluster: Cluster, machines: Sequence[str]) -> Settings:
     """Return the links between machines as ``Job.settings`` hold them."""
+    links = cluster.links
     ranks = [cluster.index(name) for name in machines]
-    routes = [
-        (i, j, list(cluster.links.route(a, b)))
-        for i, a in enumerate(ranks)
-        for j, b in enumerate(ranks)
-        if i != j
-    ]
-    ports_in_use = sorted({port for *_, ports in routes for port in ports})
-    place = {port: number for number, port in enumerate(ports_in_use)}
+    pairs = itertools.permutations(range(len(ranks)), 2)
+    routes = {(i, j): links.route(ranks[i], ranks[j]) for i, j in pairs}
+
+    ports = sorted({port for route in routes.values() for port in route})
+    places = {port: place for place, port in enumerate(ports)}
     return {
-        "devices": len(ranks),
-        "links": [cluster.links[port].name for port in ports_in_use],
-        "capacities": [cluster.links[port].capacity for port in ports_in_use],
-        "routes": [[i, j, [place[port] for port in ports]] for i, j, ports in routes],
+        "devices": len(machines),
+        "links": [links[port].name for port in ports],
+        "capacities": [links[port].capacity for port in ports],
+        "routes": [
+            [i, j, [places[port] for port in route]] for (i, j), route in routes.items()
+        ],
     }
 
 
-def read_topology(settings: Mapping[str, Any]) -> Topology:
+def read_topology(settings: JobSettings) -> Topology:
     """Return the topology of `topology_settings`."""
     return Topology(
-        settings["devices"],
-        tuple(settings["links"]),
-        np.array(settings["capacities"], np.float64),
-        {(i, j): tuple(links) for i, j, links in settings["routes"]},
+        devices=settings["devices"],
+        links=tuple(settings["links"]),
+        capacities=np.array(settings["capacities"], np.float64),
+        routes={(i, j): tuple(links) for i, j, links in settings["routes"]},
     )
+
+
+def _topology_of(settings: JobSettings) -> Topology:
+    """Return the topology of a job, without routes between boxes that replicate."""
+    topology = read_topology(settings["topology"])
+    if boxes := settings.get("replicas"):
+        return topology.within(boxes)
+    return topology
 
 
 def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
     """Return the remote vertices of all parts, within boxes where these replicate."""
     parts = [graph.part(number) for number in range(graph.parts)]
-    box = np.repeat(np.arange(len(boxes)), boxes) if boxes else np.zeros(graph.parts)
     islands = []
-    for island in np.unique(box):
-        some = [part for part, own in zip(parts, box, strict=True) if own == island]
-        islands.append(
-            Needs.of_parts(
-                [p.remote[: len(p.remote) if p in some else 0] for p in parts],
-                [p.owners[: len(p.owners) if p in some else 0] for p in parts],
-            )
-        )
+
+    end = 0  # of a box of consecutive parts
+    for size in boxes or [graph.parts]:
+        start = end
+        end = start + size
+        remote = []
+        owners = []
+        for number, part in enumerate(parts):
+            count = len(part.remote) if start <= number < end else 0
+            remote.append(part.remote[:count])
+            owners.append(part.owners[:count])
+        islands.append(Needs.of_parts(remote, owners))
     return Needs.join(islands)
 
 
-def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
+def needs_of_settings(settings: JobSettings) -> list[Needs]:
     """Return what plans bring, with replicas in each layer; raise as `open_layers`."""
     _, graphs = open_layers(settings)
     if boxes := settings.get("replicas"):
         return [needs_of(graph, boxes) for graph in graphs]
-    needs = needs_of(graphs[0])
+
+    graph = graphs[0]
+    needs = needs_of(graph)
     if settings["plan"]["kind"] == "swap" and len(needs):
-        local = [graphs[0].part(number).local for number in range(graphs[0].parts)]
+        local = [graph.part(number).local for number in range(graph.parts)]
         needs = needs.swap(local)
     return [needs]
 
 
-def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Plan:
+def make_plan(
+    needs: Needs, topology: Topology, stated: Mapping[str, Any]
+) -> GatherPlan:
     """Return the ``stated`` plan, PlanError where who needs a row is cut off."""
     if stated["kind"] == "swap":
         return swap(needs, topology.devices - 1)
@@ -115,7 +131,7 @@ def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Pl
     return spst(needs, topology, **options)
 
 
-def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
+def open_plans(settings: JobSettings) -> tuple[GatherPlan, ...]:
     """Return the plan of each layer, made on first use and kept beside the data set.
 
     Raises DataError when the data set or a plan is damaged or cannot be written, or a
@@ -123,47 +139,60 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
     PlanError as `make_plan`.
     """
     dataset, graphs = open_layers(settings)
-    boxes = settings.get("replicas", [])
     layers = len(graphs)
-    topology = read_topology(settings["topology"])
-    topology = topology.within(boxes) if boxes else topology
-    causes = {
-        "version": _VERSION,
-        "topology": settings["topology"],
-        "plan": settings["plan"],
-        **({"replicas": boxes, "layers": layers} if boxes else {}),
-    }
-    key = hashlib.sha256(json.dumps(causes, sort_keys=True).encode()).hexdigest()[:16]
-    facts = {"parts": dataset.folder.name, "key": key}
-    needs = functools.cache(lambda: needs_of_settings(settings))
+    topology = _topology_of(settings)
+    home = dataset.folder
+    key = _key_of(settings, layers)
+    facts = {"parts": home.name, "key": key}
+
+    @functools.cache
+    def needs() -> list[Needs]:  # a plan that was checked asks for none
+        return needs_of_settings(settings)
 
     def write(partial: Path) -> Settings:
-        plans = [make_plan(one, topology, settings["plan"]) for one in needs()]
-        stem = glob.escape(dataset.folder.name)
-        forget_oldest(dataset.folder.parent, f"{stem}-plan-*", MOST_KEPT - 1)
+        plans = [make_plan(need, topology, settings["plan"]) for need in needs()]
+        stem = glob.escape(home.name)
+        forget_oldest(home.parent, f"{stem}-plan-*", MOST_KEPT - 1)
         return write_plans(partial, plans, facts)
 
-    folder = dataset.folder.with_name(f"{dataset.folder.name}-plan-{key}")
-    arrays = prepare_arrays(folder, write)
+    arrays = prepare_arrays(home.with_name(f"{home.name}-plan-{key}"), write)
     os.utime(arrays.folder)  # the newest now: in use
     entry = (arrays.folder, arrays.checksum)
     if entry not in _CHECKED:
         _CHECKED[entry] = read_plans(arrays, facts, needs(), topology)
-    found = _CHECKED[entry]
-    return found if len(found) == layers else found * layers
+
+    plans = _CHECKED[entry]
+    return plans if len(plans) == layers else plans * layers
+
+
+def _key_of(settings: JobSettings, layers: int) -> str:
+    """Return a digest of all that a job's plans follow from, beside its parts."""
+    causes = {
+        "version": _VERSION,
+        "topology": settings["topology"],
+        "plan": settings["plan"],
+    }
+    if boxes := settings.get("replicas"):
+        causes |= {"replicas": boxes, "layers": layers}
+    text = json.dumps(causes, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @functools.lru_cache(maxsize=32)
-def gradient_plan(plan: Plan, *, atomic: bool) -> Plan:
-    """Return the plan of the gradients of a plan; see `Plan.reverse`."""
+def gradient_plan(plan: GatherPlan, *, atomic: bool) -> GatherPlan:
+    """Return the plan of the gradients of a plan; see `GatherPlan.reverse`."""
     return plan.reverse(atomic=atomic)
 
 
-def write_plans(folder: Path, plans: Sequence[Plan], facts: Settings) -> Settings:
+def _tables(plan: GatherPlan) -> dict[str, Any]:
+    return {"transfers": plan.transfers, "bounds": plan.bounds, "rows": plan.rows}
+
+
+def write_plans(folder: Path, plans: Sequence[GatherPlan], facts: Settings) -> Settings:
     """Write plans as `prepare_arrays` asks for it."""
     for number, plan in enumerate(plans):
-        names = "transfers", "bounds", "rows"
-        write_arrays(folder, {f"{n}_{number}": getattr(plan, n) for n in names})
+        tables = _tables(plan).items()
+        write_arrays(folder, {f"{name}_{number}": table for name, table in tables})
     return facts
 
 
@@ -172,19 +201,25 @@ def read_plans(
     facts: Mapping[str, Any],
     needs: Sequence[Needs],
     topology: Topology,
-) -> tuple[Plan, ...]:
+) -> tuple[GatherPlan, ...]:
     """Return the plans in a folder, rows mapped and not read, DataError if damaged."""
     for name, value in facts.items():
-        if (fact := prepared.facts.get(name)) != value:
+        fact = prepared.facts.get(name)
+        if fact != value:
             raise DataError(
                 f"is a plan of {name} {fact!r}, not {value!r}; delete the folder "
                 "and it will be made again",
                 path=str(prepared.folder),
             )
+
     plans = []
     for number, need in enumerate(needs):
-        names = (f"transfers_{number}", f"bounds_{number}", f"rows_{number}")
-        plan = Plan(topology.devices, *(prepared.array(name) for name in names))
+        plan = GatherPlan(
+            devices=topology.devices,
+            transfers=prepared.array(f"transfers_{number}"),
+            bounds=prepared.array(f"bounds_{number}"),
+            rows=prepared.array(f"rows_{number}"),
+        )
         try:
             _check_tables(plan)
             check_plan(plan, need, topology)
@@ -197,47 +232,52 @@ def read_plans(
     return tuple(plans)
 
 
-def _check_tables(plan: Plan) -> None:
+def _check_tables(plan: GatherPlan) -> None:
     """Check that arrays are those of a plan, whatever they say."""
-    kinds = [array.dtype for array in (plan.transfers, plan.bounds, plan.rows)]
+    tables = _tables(plan).values()
+    kinds = [table.dtype for table in tables]
     if kinds != [np.int32, np.int64, np.int64]:
         raise PlanError(f"its arrays are of types {', '.join(map(str, kinds))}")
-    shapes = [array.shape for array in (plan.transfers, plan.bounds, plan.rows)]
+    shapes = [table.shape for table in tables]
     if shapes != [(plan.bounds.size - 1, 3), (plan.bounds.size,), (plan.rows.size,)]:
         raise PlanError(f"its arrays have shapes {', '.join(map(str, shapes))}")
-    ends = plan.bounds[[0, -1]].tolist()
+
+    ends = [plan.bounds[0], plan.bounds[-1]]
     if ends != [0, len(plan.rows)] or (plan.bounds[1:] < plan.bounds[:-1]).any():
         raise PlanError("bounds do not divide its rows")
     stages = plan.transfers[:, 0]
-    ends = stages[[0, -1]].tolist() if stages.size else [0, 0]
-    if (stages[1:] < stages[:-1]).any() or not 0 <= ends[0] <= ends[1] < plan.devices:
+    # A graph whose parts need nothing of each other has no transfer.
+    if not stages.size:
+        return
+    is_ascending = (stages[1:] >= stages[:-1]).all()
+    if not is_ascending or not 0 <= stages[0] <= stages[-1] < plan.devices:
         raise PlanError("stages are not ascending, or one is beyond any tree's depth")
 
 
-def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
+def plan_lines(settings: JobSettings) -> Iterator[str]:
     """Yield what can be said of the plans of a job before it runs."""
+    kind = settings["plan"]["kind"]
     if seconds := settings.get("best_of"):
-        times = (f"{format_duration(time)} with {k}" for k, time in seconds.items())
-        kind = settings["plan"]["kind"]
+        times = [
+            f"{format_duration(time)} with {name}" for name, time in seconds.items()
+        ]
         yield f"best_of takes {kind}: {EPOCHS} epochs take {', '.join(times)}"
     if settings["replicas"]:
         _, graphs = open_layers(settings)
-        parts = [graphs[0].part(number) for number in range(graphs[0].parts)]
-        rows = sum(len(part.local) + len(part.held) for part in parts)
-        factor = rows / graphs[0].vertices
+        graph = graphs[0]
+        rows = 0
+        for number in range(graph.parts):
+            part = graph.part(number)
+            rows += len(part.local) + len(part.held)
+        factor = rows / graph.vertices
         yield f"devices keep {factor:.2f} times the vertices (replication factor)"
-    kinds = {"swap", "replication"}
-    if settings["plan"]["kind"] in kinds:
+    if kind in {"swap", "replication"}:
         return
-    topology = read_topology(settings["topology"])
-    if boxes := settings["replicas"]:
-        topology = topology.within(boxes)
-    costs = [
-        (peer_to_peer(needs, topology.devices), spst(needs, topology, seed=0, group=10))
-        for needs in needs_of_settings(settings)
-    ]
-    direct, by_plan = (
-        sum(p.cost(topology) for p in some) for some in zip(*costs, strict=True)
-    )
-    if direct <= _WORTH * by_plan:
+
+    topology = _topology_of(settings)
+    direct = planned = 0.0
+    for needs in needs_of_settings(settings):
+        direct += peer_to_peer(needs, topology.devices).cost(topology)
+        planned += spst(needs, topology, seed=0, group=10).cost(topology)
+    if direct <= _WORTH * planned:
         yield "SPST finds no plan of a lower t(S) than peer-to-peer's"

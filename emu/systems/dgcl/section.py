@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -21,17 +19,27 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import default_time, write_times
 from emu.problem.fields.section import Trail
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
-from emu.problem.workloads.model_shapes import parameter_count
 from emu.problem.workloads.operations import Operations, count_layer
-from emu.systems import Edit, Keys, Problems, Settings, Times
+from emu.systems import (
+    Edit,
+    Floats,
+    JobSettings,
+    Keys,
+    PerDevice,
+    Problems,
+    Scale,
+    Scaling,
+    Settings,
+    Times,
+)
 from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.job import CARRIES, DgclBuilder, dgcl_job, dgcl_realization
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
-from emu.systems.dgcl.planner import MOST_DEVICES, Plan, PlanError
+from emu.systems.dgcl.planner import MOST_DEVICES, PlanError, plan_of
 from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
-from emu.systems.training_section import number_bytes
+from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
 from emu.systems.whole_graph_section import layer_time
 from emu.units import format_duration
@@ -57,6 +65,19 @@ class DgclJobSection(DgclKeys):
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
+        yield from self._plan_problems(cluster)
+        yield from self.layer_problems("forward", self.times.forward)
+        yield from self.layer_problems("backward", self.times.backward)
+
+        devices = len(self.ranks(cluster.names))
+        if devices > MOST_DEVICES:
+            problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
+            yield ("job", "machines"), problem
+        if self.times.coordination and self.coordination != "central":
+            problem = "found a time of gates, write coordination: central"
+            yield ("job", "times", "coordination"), problem
+
+    def _plan_problems(self, cluster: ClusterSection) -> Problems:
         if self.plan == "swap" and self.host not in cluster.names:
             problem = (
                 f"found swap without a machine {self.host!r} to leave rows on: name "
@@ -65,6 +86,7 @@ class DgclJobSection(DgclKeys):
             yield ("job", "plan"), problem
         elif self.plan == "swap" and self.host in (self.machines or ()):
             yield ("job", "host"), f"{self.host!r} holds a part: name another machine"
+
         if self.plan == "dgcl_r" and self.boxes is None:
             problem = (
                 "found dgcl_r without boxes to replicate between: write partitioner: "
@@ -74,15 +96,6 @@ class DgclJobSection(DgclKeys):
         if self.plan == "replication" and not self.cache_features:
             problem = "found false for replication, where no row travels: remove it"
             yield ("job", "cache_features"), problem
-        yield from self.layer_problems("forward", self.times.forward)
-        yield from self.layer_problems("backward", self.times.backward)
-        devices = len(self.ranks(cluster.names))
-        if devices > MOST_DEVICES:
-            problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
-            yield ("job", "machines"), problem
-        if self.times.coordination and self.coordination != "central":
-            problem = "found a time of gates, write coordination: central"
-            yield ("job", "times", "coordination"), problem
 
     @override
     def list_untimed(self) -> Iterator[str]:
@@ -103,35 +116,38 @@ class DgclJobSection(DgclKeys):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
-    ) -> tuple[Edit, set[str]]:
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+    ) -> Scaling:
         if self.rates is not None:
             return {}, set()
-        kinds = whole_kinds(tasks, wanted)
-        last = self.model.layers
-        keys = {"gather", "scatter", "coordination"} & kinds
-        edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in keys}
-        if {"gathered", "scattered"} <= kinds:
-            keys |= {"gathered", "scattered"}
-            edit["job.times.receive"] = scale(self.times.receive)
-        passes = {
-            "forward": {f"layer{number}": number for number in range(1, last + 1)},
-            "backward": {f"gradient{number}": number for number in range(1, last)}
-            | {f"layer{last}": last},
-        }
-        for key, layers in passes.items():
-            layers_changed = {layers[kind] for kind in kinds & layers.keys()}
-            keys |= kinds & layers.keys()
-            if layers_changed:
-                edit[f"job.times.{key}"] = [
-                    (scale if number in layers_changed else write_times)(
-                        layer_time(getattr(self.times, key), number - 1)
-                    )
-                    for number in range(1, last + 1)
-                ]
-        return edit, {name for name in wanted if tasks[name] in keys}
 
-    def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
+        # One key is the time of a whole kind: what shares it with others is not scaled.
+        kinds = whole_kinds(tasks, wanted)
+        scaled = {"gather", "scatter", "coordination"} & kinds
+        edit: Edit = {}
+        for kind in scaled:
+            edit[f"job.times.{kind}"] = scale(getattr(self.times, kind))
+        if {"gathered", "scattered"} <= kinds:
+            scaled |= {"gathered", "scattered"}
+            edit["job.times.receive"] = scale(self.times.receive)
+
+        last = self.model.layers
+        forward = {f"layer{number}": number for number in range(1, last + 1)}
+        backward = {f"gradient{number}": number for number in range(1, last)}
+        backward[f"layer{last}"] = last  # it goes on to its own backward pass
+        for key, layers in (("forward", forward), ("backward", backward)):
+            changed = {layers[kind] for kind in kinds & layers.keys()}
+            scaled |= kinds & layers.keys()
+            if changed:
+                times = []
+                for number in range(1, last + 1):
+                    time = layer_time(getattr(self.times, key), number - 1)
+                    write = scale if number in changed else write_times
+                    times.append(write(time))
+                edit[f"job.times.{key}"] = times
+        return edit, {name for name in wanted if tasks[name] in scaled}
+
+    def _pass_times(self) -> Iterator[tuple[str, str, PerDevice]]:
         """Yield (key, kind of task, time) of those that are stated."""
         last = self.model.layers
         times = self.times
@@ -142,9 +158,11 @@ class DgclJobSection(DgclKeys):
             if times.backward is not None:
                 time = layer_time(times.backward, number)
                 yield "backward", f"gradient{number + 1}", time
+
         if times.forward is not None and times.backward is not None:
-            ends = (layer_time(t, last - 1) for t in (times.forward, times.backward))
-            yield "forward", f"layer{last}", add_times(*ends)
+            forward = layer_time(times.forward, last - 1)
+            backward = layer_time(times.backward, last - 1)
+            yield "forward", f"layer{last}", add_times(forward, backward)
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -153,8 +171,13 @@ class DgclJobSection(DgclKeys):
 
     def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
-        ranks = self.ranks(context.machines)
-        boxes = list(self.boxes or ()) if self.plan == "dgcl_r" else []
+        machines = self.ranks(context.machines)
+        replicas: list[int] = []
+        if self.plan == "dgcl_r":
+            replicas = [*(self.boxes or ())]
+        elif self.plan == "replication":  # no two devices share rows
+            replicas = [1] * len(machines)
+
         settings = self.whole_graph_settings(context) | {
             "plan": {
                 "kind": self.plan,
@@ -165,56 +188,68 @@ class DgclJobSection(DgclKeys):
             },
             "cache_features": self.cache_features,
             "backward": self.backward,
-            "replicas": [1] * len(ranks) if self.plan == "replication" else boxes,
+            "replicas": replicas,
         }
-        if context.cluster is not None:
-            ends = (*ranks, self.host) if self.plan == "swap" else ranks
-            settings["topology"] = plans.topology_settings(context.cluster, ends)
-        if context.cluster is not None and self.plan == "best_of":
-            seconds = self._epoch_times(context, context.cluster)
+        cluster = context.cluster
+        if cluster is None:
+            return settings
+
+        if self.plan == "swap":
+            machines = (*machines, self.host)
+        settings["topology"] = plans.topology_settings(cluster, machines)
+        if self.plan == "best_of":
+            seconds = self._epoch_times(context, cluster)
             settings["plan"]["kind"] = min(seconds, key=seconds.__getitem__)
             settings["best_of"] = {**seconds}
         return settings
 
     def _epoch_times(self, context: BuildContext, cluster: Cluster) -> dict[str, float]:
         """Return the simulated seconds of `EPOCHS` epochs along either plan."""
-        if (known := _EPOCH_TIMES.get(key := repr((self, context)))) is not None:
-            return known
-        seconds = {}
-        first = self.ranks(context.machines)[0]
-        for kind in ("peer_to_peer", "spst"):
-            one = self.model_copy(update={"plan": kind, "epochs": plans.EPOCHS})
-            job = one.build(context)
-            if context.stated is not None:
-                job = with_slowness(job, one, context.stated, profiled=False)
-            reference = one.realize(job, context, cluster, {})
-            at = (cluster.index(task.pinned or first) for task in job.tasks)  # gates
-            problem = Problem(cluster, job, Placement(tuple(at)))
-            times = problem.stretch(reference)
-            seconds[kind] = makespan(problem, times, context.policy)
-        _EPOCH_TIMES[key] = seconds
-        return seconds
+        key = repr((self, context))
+        if key not in _EPOCH_TIMES:
+            _EPOCH_TIMES[key] = {
+                kind: self._simulated_time(kind, context, cluster)
+                for kind in ("peer_to_peer", "spst")
+            }
+        return _EPOCH_TIMES[key]
 
-    def builder(
-        self, context: BuildContext, settings: Mapping[str, Any]
-    ) -> DgclBuilder:
+    def _simulated_time(
+        self, kind: str, context: BuildContext, cluster: Cluster
+    ) -> float:
+        candidate = self.model_copy(update={"plan": kind, "epochs": plans.EPOCHS})
+        job = candidate.build(context)
+        if context.stated is not None:
+            job = with_slowness(job, candidate, context.stated, profiled=False)
+        reference = candidate.realize(job, context, cluster, {})
+
+        first = self.ranks(context.machines)[0]  # gates are pinned nowhere
+        machines = (cluster.index(task.pinned or first) for task in job.tasks)
+        problem = Problem(cluster, job, Placement(tuple(machines)))
+        return makespan(problem, problem.stretch(reference), context.policy)
+
+    def builder(self, context: BuildContext, settings: JobSettings) -> DgclBuilder:
         """Return the job's builder; without a cluster, of one that gathers nothing.
 
         Raises DataError when data set or plan are missing or damaged; ScenarioError
         when there is no plan.
         """
-        ranks = self.ranks(context.machines)
-        none = np.empty(0, np.int64)
-        empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
-        forward = (empty,) * self.model.layers
+        machines = self.ranks(context.machines)
+        # Names and settings of tasks are known before the plan is: nothing travels.
+        forward = (plan_of(len(machines), []),) * self.model.layers
         if "topology" in settings:
             try:
                 forward = plans.open_plans(settings)
             except PlanError as error:
                 raise ScenarioError(str(error), key="job.plan") from error
-        atomic = self.backward == "atomic"
-        backward = tuple(plans.gradient_plan(plan, atomic=atomic) for plan in forward)
-        return DgclBuilder(self, ranks, forward, backward)
+
+        is_atomic = self.backward == "atomic"
+        backward = [plans.gradient_plan(plan, atomic=is_atomic) for plan in forward]
+        return DgclBuilder(
+            section=self,
+            machines=machines,
+            plans=forward,
+            backward=tuple(backward),
+        )
 
     @override
     def realize(
@@ -222,20 +257,23 @@ class DgclJobSection(DgclKeys):
     ) -> Realization:
         settings = self.settings(replace(context, cluster=cluster))
         dataset = open_for(job.settings)
-        hidden = [self.model.hidden] * (self.model.layers - 1)
-        model = job.settings["model"]
-        length = dataset.feature_length
-        times = {kind: default_time(time) for _, kind, time in self._pass_times()}
-        keys = "gather", "scatter", "coordination"
-        stages = {key: getattr(self.times, key) for key in keys}
-        stages |= dict.fromkeys(("gathered", "scattered"), self.times.receive)
+        times = {
+            "gather": self.times.gather,
+            "scatter": self.times.scatter,
+            "coordination": self.times.coordination,
+            "gathered": self.times.receive,
+            "scattered": self.times.receive,
+        }
+        for _, kind, time in self._pass_times():
+            times[kind] = default_time(time)
+
         realization = dgcl_realization(
             self.builder(context, settings),
-            {**measured, **stages, **times},
-            (length, *hidden),
-            parameter_count(model, length, dataset.classes),
-            number_bytes(job.settings) / context.byte_scale,
-            replica_work(job.settings),
+            times={**measured, **times},
+            widths=self.widths(dataset)[:-1],
+            parameters=count_parameters(job.settings, dataset),
+            itemsize=number_bytes(job.settings) / context.byte_scale,
+            work=replica_work(job.settings),
         )
         if self.rates is None:
             return realization
@@ -251,81 +289,86 @@ class DgclJobSection(DgclKeys):
         """
         settings = job.settings
         dataset, graphs = open_layers(settings)
-        model = settings["model"]
-        length = dataset.feature_length
-        hidden = [self.model.hidden] * (self.model.layers - 1)
-        parameters = parameter_count(model, length, dataset.classes)
+        length, *widths = self.widths(dataset)
+        parameters = count_parameters(settings, dataset)
         weights = weight_bytes(settings, parameters, steps=True)
-        parts: dict[str, Parts] = {}
+        itemsize = number_bytes(settings)
+
+        memory: dict[str, Parts] = {}
         for rank in range(settings["parts"]):
-            layers = [graph.part(rank) for graph in graphs]
-            outputs = zip(layers, [*hidden, dataset.classes], strict=True)
-            numbers = sum(2 * len(part.local) * width for part, width in outputs)
-            inputs = zip(layers[1:], hidden, strict=True)
-            numbers += sum(2 * len(part.remote) * width for part, width in inputs)
-            rows = len(layers[0].vertices) * length
-            parts[f"d{rank}.layer1"] = {
-                "features": float(number_bytes(settings) * rows),
-                "rows of layers": float(number_bytes(settings) * numbers),
+            parts = [graph.part(rank) for graph in graphs]
+            numbers = 0
+            for part, width in zip(parts, widths, strict=True):
+                numbers += 2 * len(part.local) * width
+            for part, width in zip(parts[1:], widths[:-1], strict=True):
+                numbers += 2 * len(part.remote) * width
+            features = len(parts[0].vertices) * length
+            memory[f"d{rank}.layer1"] = {
+                "features": float(itemsize * features),
+                "rows of layers": float(itemsize * numbers),
                 "weights": weights,
             }
-        return parts
+        return memory
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+        self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
-        dataset, graphs = open_layers(job.settings)
-        model = job.settings["model"]
-        length = dataset.feature_length
-        hidden = [self.model.hidden] * (self.model.layers - 1)
-        widths = [*pairwise((length, *hidden, dataset.classes))]
-        last = self.model.layers
         itemsize = number_bytes(job.settings)
         operations = Operations(job)
         operations.add_gradients(job, volumes, itemsize)
-        for edge, row in zip(job.edges, volumes, strict=True):
+        for edge, sizes in zip(job.edges, volumes, strict=True):
             # Rows are on the device: to move or add their numbers is work as of edges.
-            numbers = {"aggregate": row / itemsize}
-            to = job.tasks[edge.destination]
+            numbers = {"aggregate": sizes / itemsize}
             if job.tasks[edge.source].kind in {"gather", "scatter"}:
                 operations.add(edge.source, numbers)
-            if to.kind == "scattered":
+            if job.tasks[edge.destination].kind == "scattered":
                 operations.add(edge.destination, numbers)
-        for t, task in enumerate(job.tasks):
+
+        self._count_layers(job, operations)
+        return operations
+
+    def _count_layers(self, job: Job, operations: Operations) -> None:
+        dataset, graphs = open_layers(job.settings)
+        kind = job.settings["model"]["kind"]
+        widths = self.widths(dataset)
+        for position, task in enumerate(job.tasks):
             name = task.kind.rstrip("0123456789")
             if name not in {"layer", "gradient"}:
                 continue
+
             number = task.settings["layer"]
             part = graphs[number - 1].part(task.settings["rank"])
-            ends = int(part.forward.indptr[-1]), len(part.vertices), len(part.local)
-            shape = widths[number - 1]
+            inputs, outputs = widths[number - 1 : number + 1]
             layer = count_layer(
-                model["kind"], shape, *ends, shortens=shape[0] > shape[1]
+                kind,
+                (inputs, outputs),
+                int(part.forward.indptr[-1]),
+                len(part.vertices),
+                len(part.local),
+                shortens=inputs > outputs,
             )
-            operations.add(t, layer.forward if name == "layer" else {})
-            if name == "gradient" or number == last:
-                operations.add(t, layer.backward(first=number == 1))
+            operations.add(position, layer.forward if name == "layer" else {})
+            if name == "gradient" or number == self.model.layers:
+                operations.add(position, layer.backward(first=number == 1))
             if task.kind == "layer1":
-                parameters = parameter_count(model, length, dataset.classes)
-                operations.add(t, {"step": parameters})
-        return operations
+                parameters = count_parameters(job.settings, dataset)
+                operations.add(position, {"step": parameters})
 
 
 def _write(common: CommonJob) -> Keys:
-    return {
-        **write_whole_graph(common, "dgcl", "gcn", "sage", "gin"),
-        "plan": "best_of",
-    }
+    keys = write_whole_graph(common, "dgcl", "gcn", "sage", "gin")
+    return {**keys, "plan": "best_of"}
 
 
 TRANSLATION = Translation(None, _write, counts_epochs=True)
 
 
-def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
+def replica_work(settings: JobSettings) -> dict[str, float]:
     """Return task -> edges of all that it computes over its own, where replicas are."""
     if not settings["replicas"]:
         return {}
+
     _, graphs = open_layers(settings)
     works = {}
     for rank in range(settings["parts"]):
@@ -345,37 +388,43 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
     """
     first = next(iter(schedules.values()))
     job = first.problem.job
-    settings = first.problem.job.settings
+    settings = job.settings
     by_layer = plans.open_plans(settings)
     topology = plans.read_topology(settings["topology"])
     needs = plans.needs_of_settings(settings)
-    atomic = settings["backward"] == "atomic"
+    is_atomic = settings["backward"] == "atomic"
     if "emulated" not in schedules:  # else it was said before the run
         yield from plans.plan_lines(settings)
-    for kind, layer in sorted(
-        {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
-    ):
+
+    gathers = {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
+    for kind, layer in sorted(gathers):
         plan = by_layer[layer - 1]
-        least = ""
         if not plan.stages:
             continue
         if kind == "scatter":
-            plan = plans.gradient_plan(plan, atomic=atomic)
-        parts = [
-            f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
-            for how, schedule in schedules.items()
-        ]
-        rows = max(int(plan.counts.sum()), 1) * job.iterations
+            plan = plans.gradient_plan(plan, atomic=is_atomic)
+
+        waits = []
+        for name, schedule in schedules.items():
+            time = format_duration(_mean_time(schedule, kind, layer))
+            waits.append(f"{name} {time}")
         sizes = _bytes_of(first, kind, layer)
-        size = float(sizes.sum()) / rows
+        rows = max(int(plan.counts.sum()), 1) * job.iterations
+        row_bytes = float(sizes.sum()) / rows
+        bound = ""
         if kind == "gather":
-            bound = lower_bound(needs[layer - 1 if len(needs) > 1 else 0], topology)
-            least = f"; no plan's t(S) is below {format_duration(size * bound)}"
-        where = f"gather of layer {layer}, {_WORDS[kind]}"
-        cost = format_duration(size * plan.cost(topology))
+            rows_bound = lower_bound(
+                needs[layer - 1 if len(needs) > 1 else 0], topology
+            )
+            least = format_duration(row_bytes * rows_bound)
+            bound = f"; no plan's t(S) is below {least}"
+
+        cost = format_duration(row_bytes * plan.cost(topology))
         alone = format_duration(_time_alone(first, sizes, policy))
-        waits = f"with waits {', '.join(parts)}"
-        yield f"{where}: t(S) {cost}, simulated {alone}; {waits}{least}"
+        yield (
+            f"gather of layer {layer}, {_WORDS[kind]}: t(S) {cost}, "
+            f"simulated {alone}; with waits {', '.join(waits)}{bound}"
+        )
 
 
 def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
@@ -384,27 +433,34 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
     for position, task in enumerate(schedule.problem.job.tasks):
         if task.kind == kind and task.settings["layer"] == layer:
             stages[task.process_name].append(position)
-    begin = [schedule.task_start[own].min(axis=0) for own in stages.values()]
-    end = [schedule.task_end[own].max(axis=0) for own in stages.values()]
-    return float(np.mean(np.max(end, axis=0) - np.max(begin, axis=0)))
+
+    begins = []
+    ends = []
+    # The stages of a device, one process each.
+    for positions in stages.values():
+        begins.append(schedule.task_start[positions].min(axis=0))
+        ends.append(schedule.task_end[positions].max(axis=0))
+    seconds = np.max(ends, axis=0) - np.max(begins, axis=0)
+    return float(np.mean(seconds))
 
 
-def _time_alone(schedule: Schedule, sizes: NDArray[np.float64], policy: str) -> float:
+def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
     """Return the seconds of a gather that nobody else's work or bytes delay."""
     problem = schedule.problem
     cluster = replace(problem.cluster, changes=(), speed_changes=())
     job = replace(problem.job, iterations=1)
-    alone = Realization(np.zeros((len(job.tasks), 1)), sizes[:, :1])
-    return makespan(replace(problem, cluster=cluster, job=job), alone, policy)
+    flows = Realization(times=np.zeros((len(job.tasks), 1)), volumes=sizes[:, :1])
+    return makespan(replace(problem, cluster=cluster, job=job), flows, policy)
 
 
-def _bytes_of(schedule: Schedule, kind: str, layer: int) -> NDArray[np.float64]:
+def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
     """Return the bytes of a gather by edge and iteration, 0 of all other flows."""
     job = schedule.problem.job
-    ends = [(job.tasks[e.source], job.tasks[e.destination]) for e in job.edges]
-    own = [
-        (one.kind, other.kind) in CARRIES
-        and (one.kind, one.settings["layer"]) == (kind, layer)
-        for one, other in ends
-    ]
-    return np.where(np.array(own)[:, None], np.nan_to_num(schedule.flow_bytes), 0.0)
+    belongs = []
+    for edge in job.edges:
+        source = job.tasks[edge.source]
+        carries_rows = (source.kind, job.tasks[edge.destination].kind) in CARRIES
+        belongs.append(
+            carries_rows and source.kind == kind and source.settings["layer"] == layer
+        )
+    return np.where(np.array(belongs)[:, None], np.nan_to_num(schedule.flow_bytes), 0.0)

@@ -8,7 +8,6 @@ cross a cut, over what the cut can carry.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.core import lib, pointer, structure
-from emu.systems.dgcl.planner import Needs, Plan, PlanError, Topology
+from emu.systems.dgcl.planner import GatherPlan, Ints, Needs, PlanError, Topology
 
 #: Of so many devices every set is looked at: 1,022 cuts.
 _FEW = 10
@@ -30,7 +29,7 @@ def spst(
     eps: float = 1e-4,
     group: int = 1,
     sweeps: int = 0,
-) -> Plan:
+) -> GatherPlan:
     """Return the plan of Algorithms 1 and 2.
 
     ``seed``: of the order of the vertices; ``eps``: cost of every link of a path, over
@@ -41,15 +40,14 @@ def spst(
 
     Raises PlanError when a device that needs a row cannot be reached.
     """
-    if (row := needs.unreachable(topology)) is not None:
-        raise PlanError(f"no links lead from device {row[0]} to device {row[1]}")
-    owners = needs.owners.astype(np.int64)
-    readers = needs.readers
-    group_of, first, weights = _groups(owners, readers, group)
+    cut_off = needs.unreachable(topology)
+    if cut_off is not None:
+        owner, reader = cut_off
+        raise PlanError(f"no links lead from device {owner} to device {reader}")
+
+    group_of, first = _groups(needs, group)
     groups = len(first)
     width = max(topology.devices - 1, 1)
-    rows = np.zeros((width, len(topology.links)), np.int64)
-    peaks = np.zeros(width)
     # What C reads and fills: a tree per group of rows, an edge from its sender to its
     # receiver in each stage, and the load of all trees by stage and link.
     trees = structure(
@@ -61,16 +59,17 @@ def spst(
         row_times=topology.capacities.max(initial=1.0) / topology.capacities,
         groups=groups,
         width=width,
-        owners=owners[first],
-        readers=readers[first],
-        weights=weights,
+        owners=needs.owners[first].astype(np.int64),
+        readers=needs.readers[first],
+        weights=np.bincount(group_of),
         senders=np.empty((groups, width), np.int8),
         receivers=np.empty((groups, width), np.int8),
         stages=np.empty((groups, width), np.int8),
         sizes=np.zeros(groups, np.int8),
-        rows=rows,
-        peaks=peaks,
+        rows=np.zeros((width, len(topology.links)), np.int64),
+        peaks=np.zeros(width),
     )
+
     draws = np.random.default_rng(seed)
     lib.grow(trees, pointer(draws.permutation(groups)), eps)
     for _ in range(sweeps):
@@ -78,43 +77,58 @@ def spst(
     return _tables(topology.devices, needs.vertices, group_of, trees)
 
 
-def _groups(
-    owners: NDArray[np.int64], readers: NDArray[np.int64], most: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return each row's group, and the first row and the size of each group."""
+def _groups(needs: Needs, most: int) -> tuple[Ints, Ints]:
+    """Return each row's group, and the first row of each group."""
+    positions = np.arange(len(needs))
     if most == 1:  # in the order of the rows
-        each = np.arange(len(owners))
-        return each, each, np.ones(len(owners), np.int64)
-    order = np.lexsort((readers, owners))
-    new_kind = (np.diff(owners[order], prepend=-1) != 0) | (
-        np.diff(readers[order], prepend=-1) != 0
-    )
-    position = np.arange(len(order))
-    starts = np.maximum.accumulate(np.where(new_kind, position, 0))
-    new = (position - starts) % most == 0
+        return positions, positions
+
+    order, is_first = _sort_alike(needs)
+    starts = np.maximum.accumulate(np.where(is_first, positions, 0))
+    # A kind of rows is cut into groups of equal size, and one of what is left.
+    opens = (positions - starts) % most == 0
     group_of = np.empty(len(order), np.int64)
-    group_of[order] = np.cumsum(new) - 1
-    return group_of, order[new], np.bincount(group_of)
+    group_of[order] = np.cumsum(opens) - 1
+    return group_of, order[opens]
 
 
-def _tables(
-    devices: int, vertices: NDArray[np.int64], group_of: NDArray[np.int64], trees: Any
-) -> Plan:
+def _sort_alike(needs: Needs) -> tuple[Ints, NDArray[np.bool_]]:
+    """Return rows by owner and readers, and where the first of equal ones stands."""
+    order = np.lexsort((needs.readers, needs.owners))
+    new_owner = np.diff(needs.owners[order], prepend=-1) != 0
+    new_readers = np.diff(needs.readers[order], prepend=-1) != 0
+    return order, new_owner | new_readers
+
+
+def _tables(devices: int, vertices: Ints, group_of: Ints, trees: Any) -> GatherPlan:
     """Return the plan of grown trees."""
     counts = np.zeros(max(devices - 1, 1) * devices * devices, np.int64)
     lib.count_rows(trees, pointer(counts))
+
+    # A cell is a stage and a pair of devices, in the order of a plan's transfers.
     cells = np.flatnonzero(counts)
     bounds = np.concatenate([[0], np.cumsum(counts[cells])])
     next_place = np.zeros(len(counts), np.int64)
     next_place[cells] = bounds[:-1]
     rows = np.empty(bounds[-1], np.int64)
     lib.fill_tables(
-        trees, pointer(vertices), pointer(group_of), len(vertices),
-        pointer(next_place), pointer(rows),
-    )  # fmt: skip
+        trees,
+        pointer(vertices),
+        pointer(group_of),
+        len(vertices),
+        pointer(next_place),
+        pointer(rows),
+    )
+
     stage, pair = np.divmod(cells, devices * devices)
-    transfers = np.stack([stage, *np.divmod(pair, devices)], axis=1)
-    return Plan(devices, transfers.astype(np.int32), bounds, rows)
+    sender, receiver = np.divmod(pair, devices)
+    transfers = np.stack([stage, sender, receiver], axis=1)
+    return GatherPlan(
+        devices=devices,
+        transfers=transfers.astype(np.int32),
+        bounds=bounds,
+        rows=rows,
+    )
 
 
 def lower_bound(needs: Needs, topology: Topology) -> float:
@@ -124,17 +138,17 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     stage of t seconds links carry no more than t times the sum of their capacities, so
     neither do some links that together every route across the cut crosses.
     """
-    bound = 0.0
-    order = np.lexsort((needs.readers, needs.owners))
-    owners = needs.owners[order].astype(np.int64)
-    readers = needs.readers[order]
-    new = (np.diff(owners, prepend=-1) != 0) | (np.diff(readers, prepend=-1) != 0)
-    first = np.flatnonzero(new)  # of those of equal owner and readers
-    owners, readers = owners[first], readers[first]
+    order, is_first = _sort_alike(needs)
+    # Rows of equal owner and readers cross the same cuts: they are counted once.
+    first = np.flatnonzero(is_first)
     counts = np.diff(first, append=len(order))
+    owners = np.int64(1) << needs.owners[order][first].astype(np.int64)
+    readers = needs.readers[order][first]
+
+    bound = 0.0
     for inside in _cuts(topology.devices):
-        leaving = (np.int64(1) << owners) & inside != 0
-        rows = int(counts[leaving & (readers & ~inside != 0)].sum())
+        leaves = (owners & inside != 0) & (readers & ~inside != 0)
+        rows = int(counts[leaves].sum())
         if rows:
             bound = max(bound, rows / _capacity(topology, inside))
     return bound
@@ -146,12 +160,13 @@ def _cuts(devices: int) -> Iterator[int]:
     if devices <= _FEW:
         yield from range(1, everyone)
         return
+    # Of so many devices not every set can be looked at: neighbours share links.
     for size in {1, 2, 4, 8, devices // 2}:
         for first in range(0, devices - size + 1, size):
-            within = ((1 << size) - 1) << first
-            if within != everyone:
-                yield within
-                yield everyone & ~within
+            inside = ((1 << size) - 1) << first
+            if inside != everyone:
+                yield inside
+                yield everyone & ~inside
 
 
 def _capacity(topology: Topology, inside: int) -> float:
@@ -160,22 +175,26 @@ def _capacity(topology: Topology, inside: int) -> float:
     They are chosen by the greedy cover (Chvatal, 1979), and those left out again
     without which the others do.
     """
-    routes = [
-        {*links}
-        for (sender, receiver), links in topology.routes.items()
-        if inside >> sender & 1 and not inside >> receiver & 1
-    ]
-    ports: list[int] = []
+    capacities = topology.capacities
+    routes = []
+    for (sender, receiver), links in topology.routes.items():
+        if inside >> sender & 1 and not inside >> receiver & 1:
+            routes.append({*links})
+
+    cover: list[int] = []
     missing = routes
     while missing:
         worth: dict[int, float] = {}
-        for link in itertools.chain(*missing):
-            worth[link] = worth.get(link, 0.0) + 1 / topology.capacities[link]
+        for route in missing:
+            for link in route:
+                worth[link] = worth.get(link, 0.0) + 1 / capacities[link]
         best = max(worth, key=worth.__getitem__)
-        ports.append(best)
+        cover.append(best)
         missing = [route for route in missing if best not in route]
-    for link in sorted(ports, key=lambda one: -topology.capacities[one]):
-        others = {*ports} - {link}
+
+    # The links with most capacity first: a tighter bound where they are left out.
+    for link in sorted(cover, key=lambda link: -capacities[link]):
+        others = {*cover} - {link}
         if all(route & others for route in routes):
-            ports.remove(link)
-    return float(topology.capacities[ports].sum())
+            cover.remove(link)
+    return float(capacities[cover].sum())

@@ -15,7 +15,23 @@ process.
 
 from __future__ import annotations
 
-from emu.problem.workloads.all_reduce import ALL_REDUCE, RECEIVE, STEP
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING
+
+from emu.problem import Task
+from emu.problem.workloads.all_reduce import (
+    ALL_REDUCE,
+    RECEIVE,
+    STEP,
+    NamedEdge,
+    all_reduce_edges,
+    all_reduce_tasks,
+)
+
+if TYPE_CHECKING:
+    from emu.systems.dgtp.section import DgtpJobSection
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.
@@ -39,3 +55,111 @@ CARRIES = {
     ("worker", "parameter_server"): "gradients",
     ("parameter_server", "worker"): "parameters",
 }
+
+
+def dgtp_tasks(section: DgtpJobSection, owners: Sequence[str]) -> Iterator[Task]:
+    """Yield the tasks, whose settings tell a program its place.
+
+    Settings are ``store``, ``sampler`` and ``worker`` (of a sampler: the worker it
+    serves), ``server``; a hop task also its ``hop``, from 1. ``owners``: machines with
+    a store.
+    """
+    demands = {kind: amounts.amounts() for kind, amounts in section.demands}
+    has_servers = section.sync == "parameter_server"
+    asks_by_hops = section.sampling == "multiround"
+
+    def of_kind(kind: str, name: str, **settings: int) -> Task:
+        is_replica = kind == "worker" and not has_servers
+        return Task(
+            name,
+            kind,
+            demands=demands[kind],
+            program=PROGRAMS["replica" if is_replica else kind],
+            settings=settings,
+            takes=section.pools.get(kind, ""),
+        )
+
+    for i, machine in enumerate(owners):
+        store = replace(of_kind("graph_store", f"g{i}", store=i), pinned=machine)
+        yield store
+        if asks_by_hops:
+            yield from _hops(store, "graph_store_hop", section.hops)
+    for i in range(section.workers * section.samplers_per_worker):
+        worker = i // section.samplers_per_worker
+        sampler = of_kind("sampler", f"s{i}", sampler=i, worker=worker)
+        yield sampler
+        if asks_by_hops:
+            yield from _hops(sampler, "sampler_hop", section.hops)
+            yield _part(sampler, "fetch", "sampler_fetch")
+    workers = [of_kind("worker", f"w{i}", worker=i) for i in range(section.workers)]
+    yield from workers
+
+    if has_servers:
+        for i in range(section.parameter_servers):
+            yield of_kind("parameter_server", f"ps{i}", server=i)
+    else:
+        yield from all_reduce_tasks(workers, section.sync)
+
+
+def _hops(main: Task, kind: str, count: int) -> Iterator[Task]:
+    """Yield the hop tasks of a process, none of which demands anything of its own."""
+    for hop in range(1, count + 1):
+        yield _part(main, f"hop{hop}", kind, hop=hop)
+
+
+def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
+    """Return another task of a task's process."""
+    return replace(
+        main,
+        name=f"{main.name}.{name}",
+        kind=kind,
+        demands={},
+        process=main.name,
+        takes="",
+        program=PROGRAMS[kind],
+        settings={**main.settings, **settings},
+    )
+
+
+def dgtp_edges(section: DgtpJobSection, count: int) -> Iterator[NamedEdge]:
+    """Yield the edges of a job with so many stores.
+
+    Every g -> s (store-major), s -> its w, every w -> ps (worker-major), every ps -> w
+    with lag 1 (server-major), or those of the all-reduce (`all_reduce_edges`, which
+    says what its tasks know); with multi-round sampling, hop by hop, every s.hop ->
+    g.hop (sampler-major) and its answers g.hop -> s (store-major), then every
+    s.fetch -> g.
+    """
+    stores = [f"g{i}" for i in range(count)]
+    samplers = [f"s{i}" for i in range(section.workers * section.samplers_per_worker)]
+    workers = [f"w{i}" for i in range(section.workers)]
+    for store, sampler in product(stores, samplers):
+        yield NamedEdge(store, sampler)
+    for i, sampler in enumerate(samplers):
+        yield NamedEdge(sampler, workers[i // section.samplers_per_worker])
+
+    if section.sync == "parameter_server":
+        servers = [f"ps{i}" for i in range(section.parameter_servers)]
+        for worker, server in product(workers, servers):
+            yield NamedEdge(worker, server)
+        for server, worker in product(servers, workers):
+            yield NamedEdge(server, worker, lag=1)
+    else:
+        yield from all_reduce_edges(
+            workers, workers, workers, lag=1, carries="gradient", algorithm=section.sync
+        )
+    if section.sampling == "multiround":
+        yield from _hop_edges(section.hops, stores, samplers)
+
+
+def _hop_edges(
+    hops: int, stores: Sequence[str], samplers: Sequence[str]
+) -> Iterator[NamedEdge]:
+    rounds = [f"hop{hop}" for hop in range(1, hops + 1)]
+    for hop, following in pairwise([*rounds, "fetch"]):
+        for sampler, store in product(samplers, stores):
+            yield NamedEdge(f"{sampler}.{hop}", f"{store}.{hop}")
+        for store, sampler in product(stores, samplers):
+            yield NamedEdge(f"{store}.{hop}", f"{sampler}.{following}")
+    for sampler, store in product(samplers, stores):
+        yield NamedEdge(f"{sampler}.fetch", store)

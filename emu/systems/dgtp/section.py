@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise, product
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 from typing_extensions import override
 
@@ -19,27 +16,33 @@ from emu.graph_data import (
     count_samples,
     open_for,
 )
-from emu.problem import Cluster, Job, Realization, Task
+from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
 from emu.problem.workloads import (
     SampleCounts,
     model_shapes,
-    parameter_count,
     shard_sizes,
 )
 from emu.problem.workloads.all_reduce import (
     ALL_REDUCE,
-    NamedEdge,
     all_reduce_edge_count,
-    all_reduce_edges,
-    all_reduce_tasks,
     build_named_job,
     elements_sent,
 )
 from emu.problem.workloads.operations import Operations, count_layers
-from emu.systems import Edit, Keys, Problems, Settings, Times, translation
+from emu.systems import (
+    Edit,
+    Floats,
+    Keys,
+    Names,
+    PerDevice,
+    Problems,
+    Settings,
+    Times,
+    translation,
+)
 from emu.systems.device_memory import (
     ROWS,
     Parts,
@@ -47,10 +50,10 @@ from emu.systems.device_memory import (
     most_of_batches,
     weight_bytes,
 )
-from emu.systems.dgtp.job import PROGRAMS
+from emu.systems.dgtp.job import dgtp_edges, dgtp_tasks
 from emu.systems.job_section import BuildContext
 from emu.systems.stores_section import StoresSection
-from emu.systems.training_section import number_bytes
+from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import CommonJob, Translation
 
 
@@ -63,7 +66,8 @@ def _edge_bytes(
             return row * counts.sent(place["store"])
         case "sampler":
             edges = model_shapes.BLOCK_EDGE_BYTES * counts.edges
-            return row * counts.inputs + edges + model_shapes.LABEL_BYTES * counts.seeds
+            labels = model_shapes.LABEL_BYTES * counts.seeds
+            return row * counts.inputs + edges + labels
         case "sampler_fetch":
             return model_shapes.VERTEX_ID_BYTES * counts.sent(place["store"])
         case "sampler_hop":
@@ -83,7 +87,7 @@ def dgtp_volumes(
     feature_length: int,
     parameters: int,
     itemsize: int = 4,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return real bytes of (edge, iteration) of a DGTP job; credits carry 0.
 
     ``counts``: of each sampler, of each iteration; ``parameters``: of the model,
@@ -98,34 +102,32 @@ def dgtp_volumes(
         destination = job.tasks[edge.destination]
         if edge.credit:
             continue
+
         if ALL_REDUCE in (source.kind, destination.kind):
             row[:] = itemsize * elements_sent(source, destination, parameters)
             continue
-        ends = {**destination.settings, **source.settings}  # the hop is the source's
-        if "server" in ends:
-            row[:] = itemsize * shards[ends["server"]]
+        place = {**destination.settings, **source.settings}  # the source's hop
+        if "server" in place:
+            row[:] = itemsize * shards[place["server"]]
             continue
-        row[:] = [
-            _edge_bytes(source.kind, ends, counts_of_batch, itemsize * feature_length)
-            for counts_of_batch in counts[ends["sampler"]][: job.iterations]
-        ]
+        batches = counts[place["sampler"]][: job.iterations]
+        features = itemsize * feature_length
+        row[:] = [_edge_bytes(source.kind, place, batch, features) for batch in batches]
     return volumes
 
 
-def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
+def realize_volumes(job: Job, dataset: Dataset) -> Floats:
     """Return the real bytes of (edge, iteration), exactly those that programs send."""
     return dgtp_volumes(
         job,
         count_job(job.settings, dataset, job.iterations),
         feature_length=dataset.feature_length,
-        parameters=parameter_count(
-            job.settings["model"], dataset.feature_length, dataset.classes
-        ),
+        parameters=count_parameters(job.settings, dataset),
         itemsize=number_bytes(job.settings),
     )
 
 
-def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:
+def dgtp_times(job: Job, times: Times) -> Floats:
     """Return seconds of (task, iteration) from the time of each kind of task."""
     column = np.array([times[task.kind] for task in job.tasks])
     return np.repeat(column[:, None], job.iterations, axis=1)
@@ -141,8 +143,9 @@ class PullingSection(StoresSection):
         Stores whose rows lie in memory of a device collect them on it, in turn with
         what trains there.
         """
-        on_device = self.place_of_features == "device"
-        return dict.fromkeys(("graph_store", "worker"), "gpu") if on_device else {}
+        if self.place_of_features != "device":
+            return {}
+        return {"graph_store": "gpu", "worker": "gpu"}
 
     @property
     @override
@@ -162,53 +165,20 @@ class PullingSection(StoresSection):
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+        self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
         """Return the operations of stores, samplers and workers.
 
         Stores collect the rows that they send, samplers those that their caches have in
-        memory of the host.
-        Who draws an edge is a sampler that has all structure, else the store that
-        answers.
+        memory of the host. Who draws an edge is a sampler that has all structure, else
+        the store that answers.
         """
-        settings = job.settings
-        dataset = open_for(job.settings)
-        itemsize = number_bytes(settings)
-        counts = count_job(settings, dataset, job.iterations)
-        sizes = settings["model"], dataset.feature_length, dataset.classes
-        parameters = parameter_count(*sizes)
-        servers = sum(task.kind == "parameter_server" for task in job.tasks)
-        row = itemsize * dataset.feature_length
+        itemsize = number_bytes(job.settings)
         operations = Operations(job)
         operations.add_bytes(job, volumes, "graph_store")
         operations.add_gradients(job, volumes, itemsize, "parameter_server")
-        for t, task in enumerate(job.tasks):
-            place = task.settings
-            match task.kind:
-                case "sampler":
-                    own = counts[place["sampler"]]
-                    operations.add(t, {"collect": [row * sum(one.hits) for one in own]})
-                    if settings["sampling"] == "oneshot":
-                        operations.add(t, {"sample": [one.edges for one in own]})
-                case "graph_store_hop":
-                    store = place["store"]
-                    hop = place["hop"] - 1
-                    answers = [
-                        [one.answered[hop][store] for one in of] for of in counts
-                    ]
-                    operations.add(t, {"sample": np.sum(answers, axis=0)})
-                case "worker":
-                    each = settings["samplers_per_worker"]
-                    for of in counts[place["worker"] * each :][:each]:
-                        for number, layer in enumerate(count_layers(*sizes, of)):
-                            operations.add(t, layer.forward)
-                            operations.add(t, layer.backward(first=number == 0))
-                    operations.add(t, {"step": 0 if servers else parameters})
-                case "parameter_server":
-                    shard = shard_sizes(parameters, servers)[place["server"]]
-                    operations.add(t, {"step": shard})
-                case _:
-                    pass
+        _count_batches(job, operations)
+        _count_steps(job, operations)
         return operations
 
     @override
@@ -219,33 +189,24 @@ class PullingSection(StoresSection):
         host.
         """
         settings = job.settings
-        dataset = open_for(job.settings)
-        model = settings["model"]
-        number = number_bytes(settings)
-        row = number * dataset.feature_length
-        plan = BatchPlan.from_settings(settings)
-        counts = count_samples(dataset, plan, job.iterations)
-        sizes = [
-            [batch_bytes(one, model, dataset.classes, row, number) for one in batches]
-            for batches in counts
-        ]
-        each = settings["samplers_per_worker"]
-        shares = [sizes[first : first + each] for first in range(0, len(sizes), each)]
+        dataset = open_for(settings)
+        row = number_bytes(settings) * dataset.feature_length
+        parameters = count_parameters(settings, dataset)
         steps = not any(task.kind == "parameter_server" for task in job.tasks)
-        parameters = parameter_count(model, dataset.feature_length, dataset.classes)
-        of_worker = {
+        worker_parts = {
             "weights": weight_bytes(settings, parameters, steps=steps),
-            "a mini-batch": max(map(most_of_batches, shares)),
+            "a mini-batch": _fullest_batch(job, dataset),
         }
-        parts: dict[str, Parts] = {
-            task.name: of_worker for task in job.tasks if task.kind == "worker"
-        }
-        if self.place_of_features == "device":
-            owned = np.bincount(dataset.owner, minlength=dataset.parts)
-            for task in job.tasks:
-                if task.kind == "graph_store":
-                    rows = float(owned[task.settings["store"]])
-                    parts[task.name] = {ROWS: rows * row}
+        # Stores keep the rows of all vertices that they own.
+        owned = np.bincount(dataset.owner, minlength=dataset.parts).tolist()
+
+        parts: dict[str, Parts] = {}
+        for task in job.tasks:
+            if task.kind == "worker":
+                parts[task.name] = worker_parts
+            elif task.kind == "graph_store" and self.place_of_features == "device":
+                rows = float(owned[task.settings["store"]])
+                parts[task.name] = {ROWS: rows * row}
         return parts
 
     @override
@@ -255,8 +216,76 @@ class PullingSection(StoresSection):
         dataset = open_for(job.settings)
         if self.has_stores_apart:
             self.check_parts(job.settings["parts"], dataset.vertices)
-        volumes = realize_volumes(job, dataset)
-        return Realization(dgtp_times(job, times), volumes)
+        return Realization(
+            times=dgtp_times(job, times),
+            volumes=realize_volumes(job, dataset),
+        )
+
+
+def _count_batches(job: Job, operations: Operations) -> None:
+    """Add what follows from mini-batches: drawn edges, collected rows, layers."""
+    settings = job.settings
+    dataset = open_for(settings)
+    counts = count_job(settings, dataset, job.iterations)
+    length = dataset.feature_length
+    row = number_bytes(settings) * length
+    samplers_per_worker = settings["samplers_per_worker"]
+
+    for position, task in enumerate(job.tasks):
+        place = task.settings
+        if task.kind == "sampler":
+            batches = counts[place["sampler"]]
+            hits = [row * sum(batch.hits) for batch in batches]
+            operations.add(position, {"collect": hits})
+            if settings["sampling"] == "oneshot":
+                edges = [batch.edges for batch in batches]
+                operations.add(position, {"sample": edges})
+        elif task.kind == "graph_store_hop":
+            hop = place["hop"] - 1
+            answers = [
+                [batch.answered[hop][place["store"]] for batch in batches]
+                for batches in counts
+            ]
+            operations.add(position, {"sample": np.sum(answers, axis=0)})
+        elif task.kind == "worker":
+            first = place["worker"] * samplers_per_worker
+            for batches in counts[first : first + samplers_per_worker]:
+                layers = count_layers(
+                    settings["model"], length, dataset.classes, batches
+                )
+                for number, layer in enumerate(layers):
+                    operations.add(position, layer.forward)
+                    operations.add(position, layer.backward(first=number == 0))
+
+
+def _count_steps(job: Job, operations: Operations) -> None:
+    """Add the steps of parameter servers, each of its shard, or of workers."""
+    dataset = open_for(job.settings)
+    parameters = count_parameters(job.settings, dataset)
+    servers = sum(task.kind == "parameter_server" for task in job.tasks)
+    shards = shard_sizes(parameters, servers) if servers else ()
+    for position, task in enumerate(job.tasks):
+        if task.kind == "parameter_server":
+            operations.add(position, {"step": shards[task.settings["server"]]})
+        elif task.kind == "worker":
+            operations.add(position, {"step": 0 if servers else parameters})
+
+
+def _fullest_batch(job: Job, dataset: Dataset) -> float:
+    """Return the most bytes that a worker's mini-batch and its layers take."""
+    settings = job.settings
+    number = number_bytes(settings)
+    row = number * dataset.feature_length
+
+    def size_of(batch: SampleCounts) -> float:
+        return batch_bytes(batch, settings["model"], dataset.classes, row, number)
+
+    plan = BatchPlan.from_settings(settings)
+    counts = count_samples(dataset, plan, job.iterations)
+    sizes = [[*map(size_of, batches)] for batches in counts]
+    samplers = settings["samplers_per_worker"]
+    firsts = range(0, len(sizes), samplers)
+    return max(most_of_batches(sizes[first : first + samplers]) for first in firsts)
 
 
 class DemandsSection(Section):
@@ -300,7 +329,7 @@ class DgtpJobSection(PullingSection):
     """``oneshot``: stores have all structure; ``multiround``: a request per hop."""
 
     traced: ClassVar[bool] = True
-    grows_with: ClassVar[tuple[str, ...]] = (
+    grows_with: ClassVar[Names] = (
         "workers",
         "samplers_per_worker",
         "parameter_servers",
@@ -333,7 +362,7 @@ class DgtpJobSection(PullingSection):
 
     @property
     @override
-    def movable_on(self) -> tuple[str, ...] | None:
+    def movable_on(self) -> Names | None:
         return self.machines
 
     @override
@@ -368,7 +397,9 @@ class DgtpJobSection(PullingSection):
     @property
     @override
     def asks_for_gpus(self) -> str:
-        return "demands.worker.gpu" if self.demands.worker.gpu is None else ""
+        if self.demands.worker.gpu is not None:
+            return ""
+        return "demands.worker.gpu"
 
     @override
     def on_gpus(self) -> Self:
@@ -388,9 +419,10 @@ class DgtpJobSection(PullingSection):
         yield from self.rank_problems(cluster)
         for position, name in enumerate(self.owners(cluster.names)):
             if self.machines is not None and name not in self.machines:
-                among = ", ".join(self.machines)
-                problem = f"{name!r} takes no part, job.machines: {among}"
+                stated = ", ".join(self.machines)
+                problem = f"{name!r} takes no part, job.machines: {stated}"
                 yield ("job", "stores", position), problem
+
         if self.sync == "halving_doubling" and self.workers & (self.workers - 1):
             problem = (
                 f"halving and doubling needs 2, 4, 8, ... workers, found "
@@ -413,107 +445,13 @@ class DgtpJobSection(PullingSection):
         )
 
 
-def dgtp_tasks(section: DgtpJobSection, owners: Sequence[str]) -> Iterator[Task]:
-    """Yield the tasks, whose settings tell a program its place.
-
-    Settings are ``store``, ``sampler`` and ``worker`` (of a sampler: the worker it
-    serves), ``server``; a hop task also its ``hop``, from 1. ``owners``: machines with
-    a store.
-    """
-    demands = {kind: amounts.amounts() for kind, amounts in section.demands}
-    by_server = section.sync == "parameter_server"
-
-    def of_kind(kind: str, name: str, **settings: int) -> Task:
-        program = PROGRAMS["replica" if kind == "worker" and not by_server else kind]
-        return Task(
-            name,
-            kind,
-            demands=demands[kind],
-            program=program,
-            settings=settings,
-            takes=section.pools.get(kind, ""),
-        )
-
-    for i, machine in enumerate(owners):
-        store = replace(of_kind("graph_store", f"g{i}", store=i), pinned=machine)
-        yield store
-        yield from _rounds(store, "graph_store_hop", section)
-    for i in range(section.workers * section.samplers_per_worker):
-        worker = i // section.samplers_per_worker
-        sampler = of_kind("sampler", f"s{i}", sampler=i, worker=worker)
-        yield sampler
-        yield from _rounds(sampler, "sampler_hop", section)
-        if section.sampling == "multiround":
-            yield _part(sampler, "fetch", "sampler_fetch")
-    workers = [of_kind("worker", f"w{i}", worker=i) for i in range(section.workers)]
-    yield from workers
-    if not by_server:
-        yield from all_reduce_tasks(workers, section.sync)
-    for i in range(section.parameter_servers if by_server else 0):
-        yield of_kind("parameter_server", f"ps{i}", server=i)
-
-
-def _rounds(main: Task, kind: str, section: DgtpJobSection) -> Iterator[Task]:
-    """Yield the hop tasks of a process, none of which demands anything of its own."""
-    for hop in range(1, section.hops + 1 if section.sampling == "multiround" else 1):
-        yield _part(main, f"hop{hop}", kind, hop=hop)
-
-
-def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
-    """Return another task of a task's process."""
-    return replace(
-        main,
-        name=f"{main.name}.{name}",
-        kind=kind,
-        demands={},
-        process=main.name,
-        takes="",
-        program=PROGRAMS[kind],
-        settings={**main.settings, **settings},
-    )
-
-
-def dgtp_edges(section: DgtpJobSection, count: int) -> Iterator[NamedEdge]:
-    """Yield the edges of a job with so many stores.
-
-    Every g -> s (store-major), s -> its w, every w -> ps (worker-major), every ps -> w
-    with lag 1 (server-major), or those of the all-reduce (`all_reduce_edges`, which
-    says what its tasks know); with multi-round sampling, hop by hop, every s.hop ->
-    g.hop (sampler-major) and its answers g.hop -> s (store-major), then every
-    s.fetch -> g.
-    """
-    stores = [f"g{i}" for i in range(count)]
-    samplers = [f"s{i}" for i in range(section.workers * section.samplers_per_worker)]
-    workers = [f"w{i}" for i in range(section.workers)]
-    yield from (NamedEdge(g, s) for g, s in product(stores, samplers))
-    for i, sampler in enumerate(samplers):
-        yield NamedEdge(sampler, workers[i // section.samplers_per_worker])
-    if section.sync == "parameter_server":
-        servers = [f"ps{i}" for i in range(section.parameter_servers)]
-        yield from (NamedEdge(w, p) for w, p in product(workers, servers))
-        yield from (NamedEdge(p, w, lag=1) for p, w in product(servers, workers))
-    else:
-        yield from all_reduce_edges(
-            workers, workers, workers, lag=1, carries="gradient", algorithm=section.sync
-        )
-    if section.sampling == "oneshot":
-        return
-    steps = [f"hop{hop}" for hop in range(1, section.hops + 1)]
-    for hop, following in pairwise([*steps, "fetch"]):
-        for s, g in product(samplers, stores):
-            yield NamedEdge(f"{s}.{hop}", f"{g}.{hop}")
-        for g, s in product(stores, samplers):
-            yield NamedEdge(f"{g}.{hop}", f"{s}.{following}")
-    for s, g in product(samplers, stores):
-        yield NamedEdge(f"{s}.fetch", g)
-
-
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     """Return the values particular to dgtp: servers step, samplers are processes."""
     demands = {kind: amounts.amounts() for kind, amounts in job.demands}
     owners = job.owners(cluster.names)
     times = job.times.by_kind()
     ranks = job.ranks(cluster.names)
+    # Where stores are on machines of their own, workers stand on the others.
     if job.has_stores_apart:
         ranks = tuple(name for name in ranks if name not in owners) or ranks
     worker = demands["worker"]
@@ -522,34 +460,33 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
         for name in worker | sampler
     }
-    by_server = job.sync == "parameter_server" and "parameter_server" in times
+
+    machines = translation.roomy_machines(job, cluster, replica, job.workers, ranks)
+    step: PerDevice = 0.0
+    if job.sync == "parameter_server" and "parameter_server" in times:
+        # Each server steps its shard, a replica the whole model.
+        step = translation.scale_time(times["parameter_server"], job.parameter_servers)
     return {
         "workers": job.workers,
-        "machines": translation.roomy_machines(
-            job, cluster, replica, job.workers, ranks
-        ),
+        "machines": machines,
         "stores": len(owners),
         "owners": job.store_keys,
         "by_hops": job.sampling == "multiround",
         "cache": job.cache_keys,
         "demands": {**demands, "replica": replica},
-        # Each server steps its shard, a replica the whole model.
-        "step": translation.scale_time(times["parameter_server"], job.parameter_servers)
-        if by_server
-        else 0.0,
+        "step": step,
     }
 
 
 def _write(common: CommonJob) -> Keys:
     machines = common.stated or common.everywhere
     common = common.spread(common.workers, common.stores_on(machines))
-    kinds = ("graph_store", "sampler", "worker", "parameter_server")
-    times = {"graph_store": 0.0, "parameter_server": 0.0, **common.times_of(*kinds)}
+    times: dict[str, PerDevice] = {"graph_store": 0.0, "parameter_server": 0.0}
+    times |= common.times_of("graph_store", "sampler", "worker", "parameter_server")
     if common.by_hops:
-        times |= {
-            "sampler_fetch": 0.0,
-            **common.times_of(*translation.HOPS, "sampler_fetch"),
-        }
+        times["sampler_fetch"] = 0.0
+        times |= common.times_of(*translation.HOPS, "sampler_fetch")
+
     return {
         "workers": common.workers,
         **_take_part(common),

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def _collect_parameters(job: Job, results: Results) -> NDArray[Any]:
     from emu.training.interval_layers import flat_weights  # noqa: PLC0415 - numpy
 
-    kind = job.settings["model"]["kind"]
-    return flat_weights([results[name]["weights"] for name in _holders(job)], kind)
+    weights = [results[name]["weights"] for name in _holders(job)]
+    return flat_weights(weights, job.settings["model"]["kind"])
 
 
 def _holders(job: Job) -> list[str]:
@@ -47,10 +47,13 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
     dataset = open_for(job.settings)
-    model = job.settings["model"]
-    shapes = layer_shapes(model, dataset.feature_length, dataset.classes)
-    counts = [sum(prod(shape) for shape in layer) for layer in shapes]
-    return {name: (n,) for name, n in zip(_holders(job), counts, strict=True)}
+    shapes = layer_shapes(
+        job.settings["model"], dataset.feature_length, dataset.classes
+    )
+    vectors: dict[str, tuple[int, ...]] = {}
+    for name, layer in zip(_holders(job), shapes, strict=True):
+        vectors[name] = (sum(map(prod, layer)),)
+    return vectors
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
@@ -61,24 +64,31 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     """
     from emu.graph_data import open_parts  # noqa: PLC0415 - numpy
 
-    (dataset, graph), settings = open_parts(job.settings), job.settings
-    tasks = job.tasks
+    settings = job.settings
+    dataset, graph = open_parts(settings)
     itemsize = np.dtype(settings["precision"]).itemsize
     if settings["model"]["kind"] != "plain_gat":
         servers = [f"ga0_{n * settings['intervals']}" for n in range(graph.parts)]
         reads = [graph.part(number).remote for number in range(graph.parts)]
         row = itemsize * dataset.feature_length
         yield from ghost_features(servers, reads, dataset.owner, row)
-    updates = {task.name for task in tasks if task.kind == "weight_update"}
-    yield from (one for one in initial_weights(job) if one.destination in updates)
+
+    updates = {task.name for task in job.tasks if task.kind == "weight_update"}
+    for transfer in initial_weights(job):
+        if transfer.destination in updates:
+            yield transfer
+
     shapes = layer_shapes(settings["model"], dataset.feature_length, dataset.classes)
     sizes = [itemsize * prod(matrix) for matrix, *_ in shapes]  # without attention
     for edge in job.edges:
-        source = tasks[edge.source]
-        to = tasks[edge.destination]
+        source = job.tasks[edge.source]
         if source.name in updates:
-            size = sizes[source.settings["layer"]]
-            yield Transfer(WEIGHTS, source.name, to.name, size)
+            yield Transfer(
+                cause=WEIGHTS,
+                source=source.name,
+                destination=job.tasks[edge.destination].name,
+                size=sizes[source.settings["layer"]],
+            )
 
 
 DORYLUS = System(

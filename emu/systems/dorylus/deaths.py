@@ -3,6 +3,7 @@
 A lambda ends in one of three ways. It answers; it dies in the middle of its work and
 sends nothing; or it does all of its work, sends its gradient, and answers too late.
 Their server notices at its timeout and launches another, which may end so as well.
+`emu.systems.dorylus.relaunch_tasks` has the tasks that follow.
 
 The timeout follows from times that are known before the run, so that simulation and
 sockets agree: of what a lambda computes, without what it pulls and returns. A lambda
@@ -12,18 +13,17 @@ that is slow, and answers, is waited for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem import Schedule
+from emu.problem import Job, Schedule
+from emu.systems import Floats
 from emu.systems.dorylus.steps import TENSORS
 
 if TYPE_CHECKING:
     from emu.systems.dorylus.sections import DyingLambdasSection
-
-Array = NDArray[np.float64]
 
 #: Ends of a lambda, by epoch in ``Task.settings["ends"]``; idle where none is launched.
 IDLE = "idle"
@@ -33,7 +33,7 @@ LATE = "late"
 #: Weight of what was smoothed so far beside the next time (released code).
 _KEEP = 0.95
 #: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
-_Key = tuple[str, int, int, int]
+_Key: TypeAlias = tuple[str, int, int, int]
 
 
 class UnansweredLambda(ValueError):
@@ -67,30 +67,45 @@ def draw_attempts(
     """
     if not dying.share:
         return {}
+
+    # Drawn for the most attempts: fewer epochs or a smaller share change no draw.
     draws = np.random.default_rng([seed, 8]).random((*shape, dying.attempts, 3))
-    dies = draws[..., 0] < dying.share
-    deaths = np.cumprod(dies, axis=-1).sum(axis=-1)
-    if (deaths == dying.attempts).any():
-        n, i, k = np.argwhere(deaths == dying.attempts)[0]
+    # Of three numbers per attempt: whether it fails, whether late, after which part.
+    fails = draws[..., 0] < dying.share
+    failures = np.cumprod(fails, axis=-1).sum(axis=-1)  # before the first answer
+    unanswered = np.argwhere(failures == dying.attempts)
+    if len(unanswered):
+        epoch, interval, tensor = unanswered[0]
         raise UnansweredLambda(
             f"{dying.attempts} lambdas in a row do not answer, the first time for "
-            f"tensor task {k} of interval {i} in epoch {n}: lower share, or raise "
-            "attempts"
+            f"tensor task {tensor} of interval {interval} in epoch {epoch}: lower "
+            "share, or raise attempts"
         )
-    attempts_by_key: dict[tuple[int, int], list[Attempt]] = {}
-    for i, k in np.argwhere(deaths.any(axis=0)).tolist():
-        failures = deaths[:, i, k]
-        attempts_by_key[i, k] = []
-        for number in range(failures.max() + 1):
-            _, late, part = draws[:, i, k, number].T
-            fates = [number > failures, number == failures, late < dying.late]
-            ends = np.select(fates, [IDLE, ANSWERS, LATE], DIES).tolist()
-            shares = np.select(fates, [0.0, 1.0, 1.0], part).tolist()
-            attempts_by_key[i, k].append(Attempt(tuple(ends), tuple(shares)))
-    return attempts_by_key
+
+    attempts: dict[tuple[int, int], list[Attempt]] = {}
+    for interval, tensor in np.argwhere(failures.any(axis=0)).tolist():
+        counts = failures[:, interval, tensor]
+        attempts[interval, tensor] = []
+        for number in range(counts.max() + 1):
+            _, late, part = draws[:, interval, tensor, number].T
+            fates = [number > counts, number == counts, late < dying.late]
+            ends = np.select(fates, [IDLE, ANSWERS, LATE], DIES)
+            done = np.select(fates, [0.0, 1.0, 1.0], part)
+            attempt = Attempt(ends=tuple(ends.tolist()), done=tuple(done.tolist()))
+            attempts[interval, tensor].append(attempt)
+    return attempts
 
 
-def timeouts(dying: DyingLambdasSection, work: Array) -> Array:
+def first_attempts(job: Job) -> list[int]:
+    """Return the tensor tasks that no lambda has been launched for before."""
+    return [
+        position
+        for position, task in enumerate(job.tasks)
+        if task.kind in TENSORS and task.settings.get("attempt", 1) == 1
+    ]
+
+
+def timeouts(dying: DyingLambdasSection, work: Floats) -> Floats:
     """Return how long a server waits for an answer, shape (epochs, servers, steps).
 
     It is ``ratio`` times the smoothed time of that step on that server, in epochs that
@@ -98,54 +113,137 @@ def timeouts(dying: DyingLambdasSection, work: Array) -> Array:
     ``work``: seconds of the lambda that answers, shape (epochs, servers, intervals of
     each, steps).
     """
-    seconds = np.full((len(work), work.shape[1], work.shape[3]), dying.timeout)
+    epochs, servers, intervals, steps = work.shape
+    seconds = np.full((epochs, servers, steps), dying.timeout)
     mean = work[0, :, 0]
-    for n in range(1, len(work)):
-        for each in np.moveaxis(work[n - 1], 1, 0):
-            mean = _KEEP * mean + (1 - _KEEP) * each
-        seconds[n] = np.maximum(dying.timeout, dying.ratio * mean)
+    for epoch in range(1, epochs):
+        for interval in range(intervals):
+            mean = _KEEP * mean + (1 - _KEEP) * work[epoch - 1, :, interval]
+        seconds[epoch] = np.maximum(dying.timeout, dying.ratio * mean)
     return seconds
 
 
-def function_times(
-    schedule: Schedule,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def end_early(
+    dying: DyingLambdasSection,
+    job: Job,
+    seconds: Floats,
+    usual: Floats,
+    shape: tuple[int, int],
+) -> None:
+    """Let lambdas do the part of their work that they do, and servers wait for it.
+
+    ``seconds`` has those of every (task, epoch) if all did all of it, changed in place;
+    ``usual`` those of the first lambdas where none is slow, as of those launched later;
+    ``shape``: servers, and intervals of each.
+    """
+    first = first_attempts(job)
+    work = seconds[first]
+    for row, position in enumerate(first):
+        ends = np.array(job.tasks[position].settings.get("ends", [ANSWERS]))
+        is_relaunched = np.resize(ends != ANSWERS, job.iterations)
+        work[row] = np.where(is_relaunched, usual[row], work[row])
+
+    # Tasks stand interval by interval, and step by step in each.
+    by_step = work.reshape(*shape, -1, job.iterations)
+    waits = timeouts(dying, np.moveaxis(by_step, -1, 0))
+    for position, task in enumerate(job.tasks):
+        if task.kind == "recall":
+            server = task.settings["server"]
+            seconds[position] += waits[:, server, task.settings["tensor"]]
+        if "done" in task.settings:
+            seconds[position] *= task.settings["done"][: job.iterations]
+
+
+def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
+    """Return in which epochs an edge carries what it does, of lambdas that may die.
+
+    A lambda that dies sends nothing, one that is too late its gradient alone.
+    """
+    source = job.tasks[job.edges[edge].source]
+    destination = job.tasks[job.edges[edge].destination]
+    task = destination
+    fates = {ANSWERS, DIES, LATE}
+    if source.kind == "held":
+        task = source
+        fates = {LATE}
+    elif source.kind in TENSORS:
+        task = source
+        fates = {ANSWERS} if destination.kind == "answer" else {ANSWERS, LATE}
+
+    # The first states the version of its weights, however it ends.
+    if destination.kind == "stash" or "ends" not in task.settings:
+        return np.ones(job.iterations, np.bool_)
+    ends = task.settings["ends"][: job.iterations]
+    return np.array([end in fates for end in ends])
+
+
+def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
     """Return the seconds of every lambda that answers, and of every other one.
 
     From the end of its launch to its answer, to its death, or to when its server has
     launched another and it has sent its own answer.
     """
     job = schedule.problem.job
-    ends = schedule.task_end
-    roles = {
-        "launch": "begins",
-        "call": "begins",
-        "recall": "begins",
-        "answer": "answers",
-        "held": "late",
-        **dict.fromkeys(TENSORS, "works"),
-    }
-    tasks: dict[str, dict[_Key, int]] = {role: {} for role in roles.values()}
-    for position, task in enumerate(job.tasks):
-        if task.kind in roles and "tensor" in task.settings:
-            own = task.settings
-            key = task.job_name, own["interval"], own["tensor"], own.get("attempt", 1)
-            # The launch where there is one, else the call.
-            tasks[roles[task.kind]].setdefault(key, position)
-    answers = [np.zeros(0)]
-    losses = [np.zeros(0)]
-    for key, first in tasks["begins"].items():
-        work = tasks["works"].get(key)
-        answer = tasks["answers"].get((*key[:3], 1))
-        if answer is None or work is None:
+    lambdas = _tasks_of_lambdas(job)
+    answered = [np.zeros(0)]
+    lost = [np.zeros(0)]
+    for key, tasks in lambdas.items():
+        answer = lambdas[(*key[:-1], 1)].get("answer")  # one of all attempts
+        if answer is None or not {"launch", "work"} <= tasks.keys():
             continue
-        fates = np.array(job.tasks[work].settings.get("ends", [ANSWERS]))
-        fates = np.resize(fates, job.iterations)
-        for fate, last in (
-            (ANSWERS, answer),
-            (DIES, work),
-            (LATE, tasks["late"].get(key, work)),
-        ):
-            ran = (ends[last] - ends[first])[fates == fate]
-            (answers if fate == ANSWERS else losses).append(ran[~np.isnan(ran)])
-    return np.concatenate(answers), np.concatenate(losses)
+
+        work = tasks["work"]
+        ends = np.array(job.tasks[work].settings.get("ends", [ANSWERS]))
+        ends = np.resize(ends, job.iterations)
+        # The end of the task up to which each kind of end is paid for.
+        last_tasks = {
+            ANSWERS: answer,
+            DIES: work,
+            LATE: tasks.get("held", work),
+        }
+        for end, last in last_tasks.items():
+            seconds = schedule.task_end[last] - schedule.task_end[tasks["launch"]]
+            seconds = seconds[(ends == end) & ~np.isnan(seconds)]
+            group = answered if end == ANSWERS else lost
+            group.append(seconds)
+    return np.concatenate(answered), np.concatenate(lost)
+
+
+def _tasks_of_lambdas(job: Job) -> dict[_Key, dict[str, int]]:
+    """Return by lambda its tasks: ``launch``, ``work``, ``answer``, ``held``."""
+    words = {"call": "launch", "recall": "launch", **dict.fromkeys(TENSORS, "work")}
+    lambdas: dict[_Key, dict[str, int]] = {}
+    for position, task in enumerate(job.tasks):
+        settings = task.settings
+        if "tensor" in settings:
+            attempt = settings.get("attempt", 1)
+            key = (task.job_name, settings["interval"], settings["tensor"], attempt)
+            word = words.get(task.kind, task.kind)
+            # The launch where there is one, else the call.
+            lambdas.setdefault(key, {}).setdefault(word, position)
+    return lambdas
+
+
+def relaunches(schedule: Schedule) -> dict[str, Any]:
+    """Return how many lambdas were launched again, and how long they were waited for.
+
+    ``late`` of the lambdas before them answered after all and were dropped; ``seconds``
+    are of timeouts and launches, of all intervals. Empty where none may die.
+    """
+    count = 0
+    late = 0
+    seconds = 0.0
+    for position, task in enumerate(schedule.problem.job.tasks):
+        if task.kind not in {"recall", "held"}:
+            continue
+        starts = schedule.task_start[position]
+        ends = np.array(task.settings["ends"][: len(starts)])
+        if task.kind == "held":
+            late += int(np.count_nonzero(ends == LATE))
+            continue
+
+        epochs = np.flatnonzero(ends != IDLE)
+        count += len(epochs)
+        waits = schedule.task_end[position, epochs] - starts[epochs]
+        seconds += float(waits.sum())
+    return {"count": count, "late": late, "seconds": seconds} if count else {}

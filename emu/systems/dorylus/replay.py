@@ -8,8 +8,8 @@ graph, and every value is a function of the epochs that the log of reads names. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +28,34 @@ from emu.training.interval_layers import (
     initial_weights,
     training_targets,
 )
+from emu.training.layers import Tensor
 from emu.training.optimizers import make_optimizer
 from emu.training.reference import WholeGraphModel, attend
-
-T = TypeVar("T")
 
 if TYPE_CHECKING:
     from emu.systems.dorylus.sections import DorylusKeys
     from emu.systems.job_section import BuildContext
 
-    Array = NDArray[np.floating[Any]]
+T = TypeVar("T")
+Array: TypeAlias = "NDArray[np.floating[Any]]"
+
+
+class Place(NamedTuple):
+    """One layer of an interval in an epoch."""
+
+    layer: int
+    interval: int
+    epoch: int
+
+    @property
+    def below(self) -> Place:
+        """The layer before it."""
+        return self._replace(layer=self.layer - 1)
+
+    @property
+    def above(self) -> Place:
+        """The layer after it."""
+        return self._replace(layer=self.layer + 1)
 
 
 class ReadLog:
@@ -53,14 +71,15 @@ class ReadLog:
         self._job = dorylus_job(section, context)
         self._reads = schedule.reads
         self._streams = section.stream > 1 and section.uses_lambdas
-        self._into: dict[int, list[int]] = {}
-        for number, edge in enumerate(self._job.edges):
-            self._into.setdefault(edge.destination, []).append(number)
+        self._in_edges: dict[int, list[int]] = {}
+        for position, edge in enumerate(self._job.edges):
+            self._in_edges.setdefault(edge.destination, []).append(position)
+
         # The first task of a step: what reads for a gather, or for the edges of a GAT.
         self._entry: dict[tuple[str, int], int] = {}
         for position, task in enumerate(self._job.tasks):
             if "step" in task.settings:
-                key = task.settings["step"], task.settings["interval"]
+                key = (task.settings["step"], task.settings["interval"])
                 self._entry.setdefault(key, position)
 
     def _epoch(self, edge: int, epoch: int) -> int:
@@ -69,44 +88,50 @@ class ReadLog:
             return int(self._reads[edge, epoch])
         return epoch - self._job.edges[edge].lag
 
-    def weights(self, layer: int, interval: int, epoch: int) -> int:
+    def _source(self, edge: int) -> int:
+        return self._job.edges[edge].source
+
+    def weights(self, place: Place) -> int:
         """Return the epoch of the weights of a forward pass, -1 for the first."""
-        names = self._job.tasks
-        first = f"av{layer}_{interval}"
+        first = f"av{place.layer}_{place.interval}"
         if self._streams:
             first += ".first"
-        for edge in self._into[self._job.index(first)]:
-            if names[self._job.edges[edge].source].kind == "weight_update":
-                return self._epoch(edge, epoch)
+        for edge in self._in_edges[self._job.index(first)]:
+            if self._job.tasks[self._source(edge)].kind == "weight_update":
+                return self._epoch(edge, place.epoch)
         raise ValueError(f"{first} reads no weights")
 
-    def rows(self, gather: str, interval: int, epoch: int) -> Iterator[tuple[int, int]]:
-        """Yield (interval, epoch) of the rows that a gather sums, none of epoch -1."""
-        task = self._entry[gather, interval]
-        epochs: dict[int, int] = {interval: epoch}
-        for edge in self._into[task]:
-            source = self._job.edges[edge].source
-            kind = self._job.tasks[source].kind
-            at = self._epoch(edge, epoch)
-            if kind.startswith("scatter") and source != task:
-                epochs[self._job.tasks[source].settings["interval"]] = at
-            elif kind == "ghosts":
-                for behind in self._into[source] if at >= 0 else ():
-                    sender = self._job.tasks[self._job.edges[behind].source]
-                    number = sender.settings["interval"]
-                    if number != interval:
-                        epochs[number] = self._epoch(behind, at)
-        yield from ((number, at) for number, at in epochs.items() if at >= 0)
+    def rows(self, step: str, place: Place) -> Iterator[Place]:
+        """Yield the places of the rows that a step has read, none of epoch -1."""
+        reader = self._entry[step, place.interval]
+        epochs = {place.interval: place.epoch}
+
+        for edge in self._in_edges[reader]:
+            source = self._source(edge)
+            task = self._job.tasks[source]
+            epoch = self._epoch(edge, place.epoch)
+            if task.kind.startswith("scatter") and source != reader:
+                epochs[task.settings["interval"]] = epoch
+            elif task.kind == "ghosts" and epoch >= 0:
+                for scatter_edge in self._in_edges[source]:
+                    scatter = self._job.tasks[self._source(scatter_edge)]
+                    interval = scatter.settings["interval"]
+                    if interval != place.interval:
+                        epochs[interval] = self._epoch(scatter_edge, epoch)
+
+        for interval, epoch in epochs.items():
+            if epoch >= 0:
+                yield Place(place.layer, interval, epoch)
 
 
 def _once(compute: Callable[..., T]) -> Callable[..., T]:
     """Return a method of a replay that computes every value once; `after` forgets."""
 
     @wraps(compute)
-    def find(replay: Replay, *place: int, **way: bool) -> T:
-        key = (compute.__name__, *place, *way.values())
+    def find(replay: Replay, place: Place | int, **options: bool) -> T:
+        key = (compute.__name__, place, *options.values())
         if key not in replay.known:
-            replay.known[key] = compute(replay, *place, **way)
+            replay.known[key] = compute(replay, place, **options)
         value: T = replay.known[key]
         return value
 
@@ -122,12 +147,15 @@ class Replay:
     def __init__(
         self, section: DorylusKeys, context: BuildContext, schedule: Schedule
     ) -> None:
+        settings = section.settings(context)
+        self._settings = settings
         self._section = section
-        self._settings = settings = section.settings(context)
         self._log = ReadLog(section, context, schedule)
         self._dataset = open_for(settings)
         self._dtype = np.dtype(settings["precision"])
         self._activation = settings["model"]["activation"]
+
+        # The same cut as that of the programs, from the data set alone.
         cut = cut_intervals(
             self._dataset.structure,
             self._dataset.owner,
@@ -137,20 +165,21 @@ class Replay:
         )
         count = self._dataset.parts * section.intervals
         self._rows = [np.flatnonzero(cut == i) for i in range(count)]
+
         first = initial_weights(settings, self._dataset)
-        self._weights: list[list[Array]] = [[one] for one in first]  # by epoch + 1
-        self._held = [one.copy() for one in first]
+        self._weights = [[layer] for layer in first]  # of each layer by epoch + 1
+        self._newest = [layer.copy() for layer in first]
         self._optimizers = [
-            make_optimizer(settings, array.reshape(-1)) for array in self._held
+            make_optimizer(settings, layer.reshape(-1)) for layer in self._newest
         ]
         self.known: dict[tuple[Any, ...], Any] = {}
 
     @cached_property
-    def _matrix(self) -> Any:
+    def _matrix(self) -> Tensor:
         return WholeGraphModel(self._settings, self._dataset).matrix
 
     @cached_property
-    def _transpose(self) -> Any:
+    def _transpose(self) -> Tensor:
         return self._matrix.t().coalesce()
 
     @cached_property
@@ -159,12 +188,12 @@ class Replay:
         return rows.astype(self._dtype, copy=False)
 
     @_once
-    def _rows_of(self, interval: int, *, backward: bool) -> Any:
+    def _rows_of(self, interval: int, *, backward: bool) -> Tensor:
         """Return the rows of A, or of A transposed, of an interval."""
         import torch
 
-        whole = self._transpose if backward else self._matrix
-        return whole.index_select(0, torch.from_numpy(self._rows[interval]))
+        matrix = self._transpose if backward else self._matrix
+        return matrix.index_select(0, torch.from_numpy(self._rows[interval]))
 
     def _sums(self, interval: int, vectors: Array, *, backward: bool) -> Array:
         """Return the rows of A, or of A transposed, of an interval times vectors."""
@@ -173,165 +202,191 @@ class Replay:
         matrix = self._rows_of(interval, backward=backward)
         return np.asarray(torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy())
 
-    def _sum_gather(
-        self, gather: str, i: int, n: int, value: Callable[..., Array]
+    def _read_rows(
+        self, step: str, place: Place, value: Callable[[Place], Array]
     ) -> Array:
-        """Return the sums of what a gather has read, by ``value(interval, epoch)``."""
-        width = value(i, n).shape[1]  # its own rows are always there
+        """Return the values of the rows that a step has read, 0 of all others."""
+        width = value(place).shape[1]  # its own rows are always there
         vectors = np.zeros((self._dataset.vertices, width), self._dtype)
-        for number, epoch in self._log.rows(gather, i, n):
-            vectors[self._rows[number]] = value(number, epoch)
-        return self._sums(i, vectors, backward=gather.startswith("d"))
+        for source in self._log.rows(step, place):
+            vectors[self._rows[source.interval]] = value(source)
+        return vectors
 
     @_once
-    def _first_gather(self, i: int) -> Array:
-        return self._sums(i, self._features, backward=False)
+    def _first_gather(self, interval: int) -> Array:
+        return self._sums(interval, self._features, backward=False)
 
     @_once
-    def gather(self, layer: int, i: int, n: int) -> Array:
-        """Return A H of a layer for interval i in epoch n."""
-        if layer == 0:
-            return self._first_gather(i)
-        value = partial(self.activation, layer - 1)
-        return self._sum_gather(f"ga{layer}", i, n, value)
+    def gather(self, place: Place) -> Array:
+        """Return A H."""
+        if place.layer == 0:
+            return self._first_gather(place.interval)
+        rows = self._read_rows(f"ga{place.layer}", place.below, self.activation)
+        return self._sums(place.interval, rows, backward=False)
 
     @_once
-    def scores(self, layer: int, i: int, n: int) -> Array:
+    def scores(self, place: Place) -> Array:
         """Return Z = A H W."""
-        return np.asarray(self.gather(layer, i, n) @ self._weights_in_use(layer, i, n))
+        return np.asarray(self.gather(place) @ self._weights_in_use(place))
 
     @_once
-    def activation(self, layer: int, i: int, n: int) -> Array:
+    def activation(self, place: Place) -> Array:
         """Return act(Z)."""
-        return activate(self._activation, self.scores(layer, i, n))
+        return activate(self._activation, self.scores(place))
 
-    def _weights_in_use(self, layer: int, i: int, n: int) -> Array:
-        return self.weights(layer, self._log.weights(layer, i, n))
+    def _slope(self, place: Place) -> Array:
+        return activation_slope(self._activation, self.scores(place))
+
+    def _weights_in_use(self, place: Place) -> Array:
+        return self.weights(place.layer, self._log.weights(place))
 
     def weights(self, layer: int, epoch: int) -> Array:
         """Return the weights of a layer after an epoch, the first ones after -1.
 
         Those of the last layer are there before the epoch has ended elsewhere.
         """
-        while epoch + 1 >= len(self._weights[layer]):
-            step = len(self._weights[layer]) - 1
-            total = np.zeros_like(self._held[layer])
-            for i in range(len(self._rows)):
-                total += self._gradient(layer, i, step)
+        versions = self._weights[layer]
+        newest = self._newest[layer]
+        while epoch + 1 >= len(versions):
+            step = len(versions) - 1
+            total = np.zeros_like(newest)
+            for interval in range(len(self._rows)):
+                total += self._gradient(Place(layer, interval, step))
             self._optimizers[layer].step(total.reshape(-1))
-            self._weights[layer].append(self._held[layer].copy())
-        return self._weights[layer][epoch + 1]
+            versions.append(newest.copy())
+        return versions[epoch + 1]
 
-    def _gradient(self, layer: int, i: int, n: int) -> Array:
+    def _gradient(self, place: Place) -> Array:
         """Return an interval's gradient of the weights of a layer."""
-        return np.asarray(self.gather(layer, i, n).T @ self.of_scores(layer, i, n))
+        return np.asarray(self.gather(place).T @ self.of_scores(place))
 
     @_once
-    def _targets(self, i: int) -> Any:
-        return training_targets(self._dataset, self._rows[i], self._dtype)
+    def _targets(self, interval: int) -> Array:
+        return training_targets(self._dataset, self._rows[interval], self._dtype)
+
+    @property
+    def _last(self) -> int:
+        return int(self._section.model.layers) - 1
 
     @_once
-    def _loss(self, i: int, n: int) -> Loss:
-        last = self._section.model.layers - 1
-        return cross_entropy(self.scores(last, i, n), self._targets(i))
+    def _loss(self, place: Place) -> Loss:
+        """Return the loss of the last layer."""
+        return cross_entropy(self.scores(place), self._targets(place.interval))
 
     @_once
-    def _of_gathered(self, layer: int, i: int, n: int) -> Array:
+    def _of_gathered(self, place: Place) -> Array:
         """Return the gradient of A H."""
-        weights = self._weights_in_use(layer, i, n)
-        return np.asarray(self.of_scores(layer, i, n) @ weights.T)
+        return np.asarray(self.of_scores(place) @ self._weights_in_use(place).T)
 
     @_once
-    def of_scores(self, layer: int, i: int, n: int) -> Array:
+    def of_scores(self, place: Place) -> Array:
         """Return the gradient of Z."""
-        if layer == self._section.model.layers - 1:
-            return np.asarray(self._loss(i, n).gradient)
-        back = "gather_back", layer + 1
-        steps = self._section.steps
-        gather = next(s.name for s in steps if (s.kind, s.layer) == back)
-        sums = self._sum_gather(gather, i, n, partial(self._of_gathered, layer + 1))
-        return sums * activation_slope(self._activation, self.scores(layer, i, n))
+        if place.layer == self._last:
+            return self._loss(place).gradient
+
+        steps = {(step.kind, step.layer): step.name for step in self._section.steps}
+        gather = steps["gather_back", place.layer + 1]
+        rows = self._read_rows(gather, place.above, self._of_gathered)
+        sums = self._sums(place.interval, rows, backward=True)
+        return sums * self._slope(place)
 
     def loss(self, epoch: int) -> float:
         """Return the mean loss over the training vertices in an epoch."""
-        return float(sum(self._loss(i, epoch).value for i in range(len(self._rows))))
+        total = 0.0
+        for interval in range(len(self._rows)):
+            total += self._loss(Place(self._last, interval, epoch)).value
+        return total
 
     def after(self, epoch: int) -> Array:
         """Return all weights after an epoch, flat; asked for epoch by epoch."""
         layers = range(self._section.model.layers)
         weights = [self.weights(layer, epoch) for layer in layers]
+
+        # What is older is forgotten, or memory would grow with the epochs.
         unread = epoch - 2 * self._section.lag - 1  # by any later one
-        by_epoch = [k for k in self.known if len(k) == 4 or k[0] == "_loss"]
-        for key in by_epoch:
-            if key[-1] == unread:
+        for key in [*self.known]:
+            place = key[1]
+            if isinstance(place, Place) and place.epoch == unread:
                 del self.known[key]
         return flat_weights(weights, self._settings["model"]["kind"])
+
+
+class _Attention(NamedTuple):
+    """Sums that GA makes, and what autograd leads them back to."""
+
+    sums: Tensor
+    rows: Tensor
+    vectors: Tensor
 
 
 class AttentionReplay(Replay):
     """Values of a training run of a GAT, by autograd within an interval's attention."""
 
-    def _input(self, layer: int, i: int, n: int) -> Array:
+    def _input(self, place: Place) -> Array:
         """Return the rows that a layer multiplies with its weights."""
-        if not layer:
-            return self._features[self._rows[i]]
-        return activate(self._activation, self.scores(layer - 1, i, n))
+        if place.layer == 0:
+            return self._features[self._rows[place.interval]]
+        return activate(self._activation, self.scores(place.below))
+
+    def _matrix_in_use(self, place: Place) -> Array:
+        """Return the weights without the two rows of attention below them."""
+        return self._weights_in_use(place)[:-2]
 
     @_once
-    def _z(self, layer: int, i: int, n: int) -> Array:
-        weights = self._weights_in_use(layer, i, n)[:-2]
-        return np.asarray(self._input(layer, i, n) @ weights)
+    def _z(self, place: Place) -> Array:
+        return np.asarray(self._input(place) @ self._matrix_in_use(place))
 
     @_once
-    def _attend(self, layer: int, i: int, n: int) -> tuple[Any, Any, Any]:
-        """Return what GA sums, and what it follows from: rows and attention."""
+    def _attend(self, place: Place) -> _Attention:
         import torch
 
-        width = self._z(layer, i, n).shape[1]
-        read = np.zeros((self._dataset.vertices, width), self._dtype)
-        for number, epoch in self._log.rows(f"ae{layer}", i, n):
-            read[self._rows[number]] = self._z(layer, number, epoch)
+        read = self._read_rows(f"ae{place.layer}", place, self._z)
+        # Autograd from these rows on alone: where they came from is another place.
         rows = torch.tensor(read, requires_grad=True)
-        weights = self._weights_in_use(layer, i, n)
-        vectors = torch.tensor(weights[-2:], requires_grad=True)
-        places = torch.from_numpy(self._rows[i])
-        edges = self._matrix.index_select(0, places).coalesce()
-        return attend(edges, rows, rows[places], vectors), rows, vectors
+        attention = self._weights_in_use(place)[-2:]
+        vectors = torch.tensor(attention, requires_grad=True)
+
+        positions = torch.from_numpy(self._rows[place.interval])
+        edges = self._matrix.index_select(0, positions).coalesce()
+        sums = attend(edges, rows, rows[positions], vectors)
+        return _Attention(sums=sums, rows=rows, vectors=vectors)
 
     @override
-    def scores(self, layer: int, i: int, n: int) -> Array:
-        return np.asarray(self._attend(layer, i, n)[0].detach().numpy())
+    def scores(self, place: Place) -> Array:
+        return np.asarray(self._attend(place).sums.detach().numpy())
 
     @_once
-    def _push(self, layer: int, i: int, n: int) -> tuple[Array, Array]:
+    def _push(self, place: Place) -> tuple[Array, Array]:
         """Return the gradients of all rows, and of the attention, from an interval."""
         import torch
 
-        out, *ends = self._attend(layer, i, n)
-        gradient = torch.from_numpy(self.of_scores(layer, i, n))
-        rows, vectors = torch.autograd.grad(out, ends, gradient)
+        attention = self._attend(place)
+        gradient = torch.from_numpy(self.of_scores(place))
+        rows, vectors = torch.autograd.grad(
+            attention.sums, [attention.rows, attention.vectors], gradient
+        )
         return rows.numpy(), vectors.numpy()
 
     @_once
-    def _of_z(self, layer: int, i: int, n: int) -> Array:
-        total: Array = np.zeros_like(self._z(layer, i, n))
-        for number, epoch in self._log.rows(f"dga{layer}", i, n):
-            total += self._push(layer, number, epoch)[0][self._rows[i]]
+    def _of_z(self, place: Place) -> Array:
+        total: Array = np.zeros_like(self._z(place))
+        for source in self._log.rows(f"dga{place.layer}", place):
+            of_rows, _ = self._push(source)
+            total += of_rows[self._rows[place.interval]]
         return total
 
     @override
-    def of_scores(self, layer: int, i: int, n: int) -> Array:
-        if layer == self._section.model.layers - 1:
-            return np.asarray(self._loss(i, n).gradient)
-        of_rows = (
-            self._of_z(layer + 1, i, n) @ self._weights_in_use(layer + 1, i, n)[:-2].T
-        )
-        return of_rows * activation_slope(self._activation, self.scores(layer, i, n))
+    def of_scores(self, place: Place) -> Array:
+        if place.layer == self._last:
+            return self._loss(place).gradient
+        of_rows = self._of_z(place.above) @ self._matrix_in_use(place.above).T
+        return of_rows * self._slope(place)
 
     @override
-    def _gradient(self, layer: int, i: int, n: int) -> Array:
-        of_weights = self._input(layer, i, n).T @ self._of_z(layer, i, n)
-        return np.concatenate([of_weights, self._push(layer, i, n)[1]])
+    def _gradient(self, place: Place) -> Array:
+        of_weights = self._input(place).T @ self._of_z(place)
+        _, of_attention = self._push(place)
+        return np.concatenate([of_weights, of_attention])
 
 
 def replay_training(

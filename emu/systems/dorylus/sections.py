@@ -22,7 +22,7 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Section
 from emu.problem.machine import LEAST_PERIOD
-from emu.systems import Settings
+from emu.systems import PerDevice, Settings
 from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
 from emu.systems.job_section import BuildContext, KindTimesSection
 from emu.systems.whole_graph_section import WholeGraphModelSection, WholeGraphSection
@@ -57,7 +57,9 @@ class DorylusModelSection(WholeGraphModelSection):
     def settings(self) -> Settings:
         """Return the model as ``Job.settings`` hold it: one without biases."""
         settings = {**super().settings(), "kind": f"plain_{self.kind}"}
-        return settings | ({"norm": "sum"} if self.kind == "gat" else {})
+        if self.kind == "gat":
+            settings["norm"] = "sum"
+        return settings
 
 
 class DorylusTimesSection(KindTimesSection):
@@ -98,7 +100,7 @@ class DorylusTimesSection(KindTimesSection):
     """Step of a layer."""
 
     @override
-    def by_kind(self) -> dict[str, float | dict[str, float]]:
+    def by_kind(self) -> dict[str, PerDevice]:
         times = super().by_kind()
         for kind in ("gather", "apply", "scatter", "edge_apply"):
             if kind in times:
@@ -132,11 +134,13 @@ class SlowLambdasSection(Section):
 
     def factors(self, seed: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Return factors of (lambda, epoch); epochs that follow change none before."""
+        # Drawn epoch by epoch, so that a longer job has the same ones first.
         draws = np.random.default_rng([seed, 7]).random((*shape[::-1], 2)).T
+        is_slow = draws[0] < self.share
         extra = np.full(shape, self.factor - 1.0)
         if self.spread == "exponential":
             extra *= -np.log1p(-draws[1])
-        return 1.0 + np.where(draws[0] < self.share, extra, 0.0)
+        return 1.0 + np.where(is_slow, extra, 0.0)
 
 
 def _long_enough(period: float) -> float:
@@ -283,7 +287,7 @@ class DorylusKeys(WholeGraphSection):
 
     def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
-        return {
-            **self.whole_graph_settings(context),
-            **{key: getattr(self, key) for key in _SETTINGS},
-        }
+        settings = self.whole_graph_settings(context)
+        for key in _SETTINGS:
+            settings[key] = getattr(self, key)
+        return settings

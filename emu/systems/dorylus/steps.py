@@ -85,6 +85,20 @@ class Step:
         return self.kind in TENSORS
 
     @property
+    def receiver(self) -> str:
+        """Name of the tasks that receive what a scatter sends, ``in`` or ``din``."""
+        return self.name.replace("sc", "in")
+
+    @property
+    def launches_early(self) -> bool:
+        """True where its lambda is launched when the graph task before it starts.
+
+        One of edges has its slot once it has its rows: held while other intervals have
+        none, it would keep them from sending those.
+        """
+        return self.tensor and self.kind != "edge_apply"
+
+    @property
     def of_edges(self) -> bool:
         """True where it computes on the edges of its interval."""
         return self.kind in EDGE_TENSORS
@@ -99,7 +113,7 @@ class Step:
 def convolution_steps(layers: int, *, fuse: bool) -> list[Step]:
     """Return the steps of a GCN; with ``fuse`` the last apply goes straight back."""
 
-    def tag(layer: int) -> str:
+    def mark(layer: int) -> str:
         # Of two layers nothing: the second alone scatters.
         return "" if layers == 2 else str(layer)
 
@@ -107,16 +121,17 @@ def convolution_steps(layers: int, *, fuse: bool) -> list[Step]:
     steps: list[Step] = []
     for layer in range(layers):
         if layer:
-            steps.append(Step("sc" + tag(layer), "scatter", layer))
+            steps.append(Step(f"sc{mark(layer)}", "scatter", layer))
         steps.append(Step(f"ga{layer}", "gather", layer))
         steps.append(Step(f"av{layer}", "apply", layer))
+
     if not fuse:
         steps.append(Step(f"dav{last}", "apply_back", last))
-    for layer in reversed(range(last)):
-        back = layer + 1
-        steps.append(Step("dsc" + tag(back), "scatter_back", back))
-        steps.append(Step("dga" + tag(back), "gather_back", back))
-        steps.append(Step("dav" + tag(layer), "apply_back", layer))
+    for layer in reversed(range(1, layers)):
+        below = layer - 1
+        steps.append(Step(f"dsc{mark(layer)}", "scatter_back", layer))
+        steps.append(Step(f"dga{mark(layer)}", "gather_back", layer))
+        steps.append(Step(f"dav{mark(below)}", "apply_back", below))
     return steps
 
 
@@ -126,20 +141,19 @@ def attention_steps(layers: int) -> list[Step]:
     Backwards the edges come first: their gradients go to the sources (dSC), which add
     them up (dGA).
     """
-    forward = ("av", "apply"), ("sc", "scatter"), ("ae", "edge_apply"), ("ga", "gather")
-    steps = [
-        Step(f"{name}{layer}", kind, layer)
-        for layer in range(layers)
-        for name, kind in forward
-    ]
-    back = [
-        ("dae", "edge_apply_back"),
-        ("dsc", "scatter_back"),
-        ("dga", "gather_back"),
-        ("dav", "apply_back"),
-    ]
-    return steps + [
-        Step(f"{name}{layer}", kind, layer)
-        for layer in reversed(range(layers))
-        for name, kind in back
-    ]
+    steps = []
+    for layer in range(layers):
+        steps += [
+            Step(f"av{layer}", "apply", layer),
+            Step(f"sc{layer}", "scatter", layer),
+            Step(f"ae{layer}", "edge_apply", layer),
+            Step(f"ga{layer}", "gather", layer),
+        ]
+    for layer in reversed(range(layers)):
+        steps += [
+            Step(f"dae{layer}", "edge_apply_back", layer),
+            Step(f"dsc{layer}", "scatter_back", layer),
+            Step(f"dga{layer}", "gather_back", layer),
+            Step(f"dav{layer}", "apply_back", layer),
+        ]
+    return steps

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job, Task
 from emu.problem.workloads.operations import LayerWork, Operations
-from emu.systems import Times
-from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE, timeouts
+from emu.systems import Floats, JobSettings, Times
+from emu.systems.dorylus.deaths import end_early, first_attempts
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
 from emu.systems.training_section import number_bytes
 
 if TYPE_CHECKING:
     from emu.graph_data.intervals import IntervalCounts
     from emu.systems.dorylus.sections import DorylusKeys
-
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
 GHOST_ID = 4
@@ -28,29 +28,37 @@ VERSION = 8
 EDGE_END = 4
 
 
+class LambdaBytes(NamedTuple):
+    """Bytes that a lambda pulls, and those that it returns."""
+
+    pulled: int
+    returned: int
+
+
 def step_bytes(
     kind: str, layer: int, section: DorylusKeys, widths: Sequence[int], b: int
-) -> tuple[int, int]:
+) -> LambdaBytes:
     """Return the bytes per vertex that a lambda of a GCN pulls, and that it returns.
 
     ``kind``: ``apply`` or ``apply_back``; ``widths``: f_0 .. f_L, features, hidden
     layers, classes; ``b``: bytes of a number.
     """
-    before = widths[layer]
-    after = widths[layer + 1]
+    before, after = widths[layer : layer + 2]
     last = layer == section.model.layers - 1
-    if kind == "apply":
-        if last and section.fuse:  # labels come with it; layer 0 returns no gradient
-            return b * (before + after), b * before if layer else 0
-        twice = 1 if section.rematerialize or last else 2
-        return b * before, twice * b * after
-    pull = before + (after if section.rematerialize else 2 * after)
-    return b * pull, b * before if layer else 0
+    row_gradient = b * before if layer else 0  # features have none
+    if kind == "apply_back":
+        # The gradient of act(Z), and Z unless it is computed again.
+        numbers = after if section.rematerialize else 2 * after
+        return LambdaBytes(b * (before + numbers), row_gradient)
+    if last and section.fuse:  # labels come with it
+        return LambdaBytes(b * (before + after), row_gradient)
+    keeps_z = not section.rematerialize and not last
+    return LambdaBytes(b * before, b * (2 * after if keeps_z else after))
 
 
 def attention_bytes(
     kind: str, layer: int, widths: Sequence[int], b: int, sizes: tuple[int, int]
-) -> tuple[int, int]:
+) -> LambdaBytes:
     """Return the bytes that a lambda of a GAT pulls, and those that it returns.
 
     For each edge u -> v, loops among them, AE pulls the rows of u and v and the number
@@ -60,20 +68,21 @@ def attention_bytes(
     ``widths``, ``b``: as in `step_bytes`; ``sizes``: vertices and edges of the
     interval, loops among these.
     """
-    before = widths[layer]
-    after = widths[layer + 1]
+    before, after = widths[layer : layer + 2]
     vertices, edges = sizes
     if kind == "apply":
-        return b * vertices * before, b * vertices * after
+        return LambdaBytes(b * vertices * before, b * vertices * after)
     if kind == "apply_back":
         answer = b * vertices * before if layer else 0
-        return b * vertices * (before + after), answer
+        return LambdaBytes(b * vertices * (before + after), answer)
+
+    # Rows of both ends of every edge travel, also where a row is there already.
     pull = edges * (2 * b * after + EDGE_END)
     if kind == "edge_apply":
-        return pull, b * edges
-    last = layer == len(widths) - 2
-    pull += b * vertices * after * (2 if last else 1)
-    return pull, b * after * (edges + vertices)
+        return LambdaBytes(pull, b * edges)
+    is_last = layer == len(widths) - 2
+    pull += b * vertices * after * (2 if is_last else 1)
+    return LambdaBytes(pull, b * after * (edges + vertices))
 
 
 def dorylus_volumes(
@@ -82,63 +91,90 @@ def dorylus_volumes(
     counts: IntervalCounts,
     widths: tuple[int, ...],
     itemsize: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return the bytes of every edge in one epoch, 0 of order and within a process."""
+    sizes = _FlowSizes(
+        section=section,
+        counts=counts,
+        widths=widths,
+        itemsize=itemsize,
+        weights=weight_bytes(section, widths, itemsize),
+    )
+
     volumes = np.zeros(len(job.edges))
-    tasks = job.tasks
-
-    def of_lambda(task: Task) -> tuple[int, int]:
-        kind = task.settings.get("of", task.kind)
-        i = task.settings["interval"]
-        layer = task.settings["layer"]
-        if section.attends:
-            loops = int(counts.vertices[i])
-            sizes = loops, int(counts.edges[i]) + loops
-            return attention_bytes(kind, layer, widths, itemsize, sizes)
-        pull, answer = step_bytes(kind, layer, section, widths, itemsize)
-        rows = _rows(task.settings, section, counts)
-        return pull * rows, answer * rows
-
-    weights = weight_bytes(section, widths, itemsize)
-    for e, edge in enumerate(job.edges):
-        source = tasks[edge.source]
-        to = tasks[edge.destination]
-        if source.process_name == to.process_name or edge.credit:
-            continue
-        kinds = source.kind, to.kind
-        if kinds[0] in CALLS and kinds[1] in TENSORS:
-            volumes[e] = of_lambda(to)[0]
-        elif kinds[1] in {"answer", "late"}:
-            volumes[e] = of_lambda(source)[1]
-        elif kinds[1] == "ghosts":
-            i = source.settings["interval"]
-            g = to.settings["server"]
-            pushes = section.attends and kinds[0] == "scatter_back"
-            rows = (counts.sources if pushes else counts.ghosts)[i, g]
-            width = widths[to.settings["layer"] + section.attends]
-            volumes[e] = rows * (GHOST_ID + itemsize * width)
-        elif kinds[1] == "stash":  # whoever else comes to it, asks
-            volumes[e] = VERSION if kinds[0] == "apply" else 0
-        elif {*kinds} & {*PARAMETER_KINDS}:
-            own = weights[to.settings["layer"]]
-            part = own[bool({*kinds} & {*EDGE_TENSORS})]
-            volumes[e] = sum(own) if kinds[0] == "gradient_sum" else part
+    for position, edge in enumerate(job.edges):
+        source = job.tasks[edge.source]
+        destination = job.tasks[edge.destination]
+        if source.process_name != destination.process_name and not edge.credit:
+            volumes[position] = sizes.between(source, destination)
     return volumes
+
+
+@dataclass(frozen=True)
+class _FlowSizes:
+    """Bytes of flows between processes."""
+
+    section: DorylusKeys
+    counts: IntervalCounts
+    widths: tuple[int, ...]
+    itemsize: int
+    weights: Sequence[tuple[int, int]]
+
+    def between(self, source: Task, destination: Task) -> float:
+        if source.kind in CALLS and destination.kind in TENSORS:
+            return self._of_lambda(destination).pulled
+        if destination.kind in {"answer", "late"}:
+            return self._of_lambda(source).returned
+        if destination.kind == "ghosts":
+            return self._of_ghosts(source, destination)
+        if destination.kind == "stash":  # whoever else comes to it, asks
+            return VERSION if source.kind == "apply" else 0
+        return self._of_weights(source, destination)
+
+    def _of_lambda(self, task: Task) -> LambdaBytes:
+        settings = task.settings
+        kind = settings.get("of", task.kind)
+        layer = settings["layer"]
+        if self.section.attends:
+            loops = int(self.counts.vertices[settings["interval"]])
+            edges = int(self.counts.edges[settings["interval"]])
+            sizes = (loops, edges + loops)
+            return attention_bytes(kind, layer, self.widths, self.itemsize, sizes)
+        per_row = step_bytes(kind, layer, self.section, self.widths, self.itemsize)
+        rows = _rows(settings, self.section, self.counts)
+        return LambdaBytes(per_row.pulled * rows, per_row.returned * rows)
+
+    def _of_ghosts(self, source: Task, destination: Task) -> float:
+        # A GAT sends gradients back along edges, to the owners of their sources.
+        pushes = self.section.attends and source.kind == "scatter_back"
+        ghosts = self.counts.sources if pushes else self.counts.ghosts
+        rows = ghosts[source.settings["interval"], destination.settings["server"]]
+        width = self.widths[destination.settings["layer"] + self.section.attends]
+        return float(rows * (GHOST_ID + self.itemsize * width))
+
+    def _of_weights(self, source: Task, destination: Task) -> float:
+        kinds = {source.kind, destination.kind}
+        if kinds.isdisjoint(PARAMETER_KINDS):
+            return 0
+        layer: int = destination.settings["layer"]
+        matrix, attention = self.weights[layer]
+        if source.kind == "gradient_sum":
+            return matrix + attention
+        return matrix if kinds.isdisjoint(EDGE_TENSORS) else attention
 
 
 def weight_bytes(
     section: DorylusKeys, widths: Sequence[int], itemsize: int
 ) -> list[tuple[int, int]]:
     """Return the bytes of every layer's weights, and of its attention's two vectors."""
-    return [
-        (itemsize * a * b, 2 * itemsize * b if section.attends else 0)
-        for a, b in itertools.pairwise(widths)
-    ]
+    weights = []
+    for inputs, outputs in itertools.pairwise(widths):
+        attention = 2 * itemsize * outputs if section.attends else 0
+        weights.append((itemsize * inputs * outputs, attention))
+    return weights
 
 
-def _rows(
-    settings: Mapping[str, int], section: DorylusKeys, counts: IntervalCounts
-) -> int:
+def _rows(settings: JobSettings, section: DorylusKeys, counts: IntervalCounts) -> int:
     """Return the vertices that a lambda, or a part of one, works on."""
     rows = int(counts.vertices[settings["interval"]])
     if not section.uses_lambdas or section.stream == 1:
@@ -152,8 +188,8 @@ def dorylus_times(
     counts: IntervalCounts,
     times: Times,
     seed: int,
-    rated: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    rated: Floats | None = None,
+) -> Floats:
     """Return seconds of every (task, epoch), shape (tasks, epochs).
 
     A gather takes a time in proportion to its edges, an apply of edges likewise with a
@@ -164,108 +200,64 @@ def dorylus_times(
     that are slow; ``rated``: seconds of every (task, epoch) by rates, in place of
     ``times``. Raises ValueError when a kind of task has no time.
     """
+    launch = section.launch
+    works = _works(section, job, counts, by_size=rated is None)
+    seconds = np.zeros((len(job.tasks), job.iterations))
+    for position, task in enumerate(job.tasks):
+        if task.gate or task.kind in {"begin", "held", "late"}:
+            continue
+        if task.kind == "recall":  # after the timeout
+            calling = times["call"] if rated is None else 0.0
+            seconds[position] = launch.cold + calling
+        elif task.kind == "launch":
+            seconds[position] = launch.warm
+            if task.settings["tensor"] == 0:
+                seconds[position, 0] = launch.cold
+        elif rated is not None:
+            seconds[position] = rated[position] * works[position]
+        elif task.kind in times:
+            seconds[position] = times[task.kind] * works[position]
+        else:
+            raise ValueError(f"no time for {task.kind}")
+
+    # Relaunched lambdas are not slow: the draws are of the first ones alone.
+    first = first_attempts(job)
+    usual = seconds[first]
+    if section.slow_lambdas.share and section.uses_lambdas:
+        seconds[first] *= section.slow_lambdas.factors(seed, usual.shape)
+    if section.dying_lambdas.share and section.uses_lambdas:
+        servers = len(counts.vertices) // section.intervals
+        shape = (servers, section.intervals)
+        end_early(section.dying_lambdas, job, seconds, usual, shape)
+    return seconds
+
+
+def _works(
+    section: DorylusKeys, job: Job, counts: IntervalCounts, *, by_size: bool
+) -> list[float]:
+    """Return the work of every task over that of one of mean size, or all the same."""
     sizes = {
         "gather": _relative(counts.edges),
         "apply": _relative(counts.vertices),
         "edge_apply": _relative(counts.edges + counts.vertices),
         "scatter": _relative(counts.ghosts.sum(axis=1)),
     }
-    seconds = np.zeros((len(job.tasks), job.iterations))
-    tensors = first_attempts(job)
-    launch = section.launch
-    for j, task in enumerate(job.tasks):
-        if task.gate or task.kind in {"begin", "held", "late"}:
-            continue
-        if task.kind == "recall":  # after the timeout
-            seconds[j] = launch.cold + (times["call"] if rated is None else 0.0)
-            continue
-        if task.kind == "launch":
-            seconds[j] = launch.warm
-            seconds[j, 0] = launch.warm if task.settings["tensor"] else launch.cold
-            continue
-        size = sizes.get(task.kind.removesuffix("_back"))
-        work = 1.0 if size is None else size[task.settings["interval"]]
-        if rated is not None:
-            times, work = {**times, task.kind: rated[j]}, 1.0
-        if task.kind not in times:
-            raise ValueError(f"no time for {task.kind}")
-        if (
-            task.kind.startswith("apply")
-            and section.uses_lambdas
-            and section.stream > 1
-        ):
+    streams = section.uses_lambdas and section.stream > 1
+
+    works = []
+    for task in job.tasks:
+        work = 1.0
+        kind = task.kind.removesuffix("_back")
+        if by_size and kind in sizes:
+            work = sizes[kind][task.settings["interval"]]
+        if streams and kind == "apply":  # a part of the rows
             rows = counts.vertices[task.settings["interval"]]
             work *= _rows(task.settings, section, counts) / rows
-        seconds[j] = times[task.kind] * work
-    usual = seconds[tensors]
-    if section.slow_lambdas.share and section.uses_lambdas:
-        seconds[tensors] *= section.slow_lambdas.factors(seed, usual.shape)
-    if section.dying_lambdas.share and section.uses_lambdas:
-        _end_early(section, job, len(counts.vertices), seconds, usual)
-    return seconds
+        works.append(work)
+    return works
 
 
-def first_attempts(job: Job) -> list[int]:
-    """Return the tensor tasks that no lambda has been launched for before."""
-    return [
-        j
-        for j, task in enumerate(job.tasks)
-        if task.kind in TENSORS and task.settings.get("attempt", 1) == 1
-    ]
-
-
-def _end_early(
-    section: DorylusKeys,
-    job: Job,
-    count: int,
-    found: NDArray[np.float64],
-    usual: NDArray[np.float64],
-) -> None:
-    """Let lambdas do the part of their work that they do, and servers wait for it.
-
-    ``found`` has the seconds of every (task, epoch) if all did all of it, changed in
-    place; ``usual`` those of the first lambdas where none is slow, as of those launched
-    later; ``count`` intervals of all servers.
-    """
-    tensors = first_attempts(job)
-    work = found[tensors]
-    for row, j in enumerate(tensors):
-        for n, end in enumerate(job.tasks[j].settings.get("ends", ())):
-            if end != ANSWERS:
-                work[row, n] = usual[row, n]
-    each = len(tensors) // count
-    shape = count // section.intervals, section.intervals, each, job.iterations
-    waits = timeouts(section.dying_lambdas, np.moveaxis(work.reshape(shape), -1, 0))
-    for j, task in enumerate(job.tasks):
-        if task.kind == "recall":
-            found[j] += waits[:, task.settings["server"], task.settings["tensor"]]
-        if "done" in task.settings:
-            found[j] *= task.settings["done"][: job.iterations]
-
-
-def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
-    """Return in which epochs an edge carries what it does, of lambdas that may die.
-
-    A lambda that dies sends nothing, one that is too late its gradient alone.
-    """
-    source, to = (
-        job.tasks[end] for end in (job.edges[edge].source, job.edges[edge].destination)
-    )
-    task = to
-    fates = {ANSWERS, DIES, LATE}
-    if source.kind == "held":
-        task = source
-        fates = {LATE}
-    elif source.kind in TENSORS:
-        task = source
-        fates = {ANSWERS} if to.kind == "answer" else {ANSWERS, LATE}
-    if to.kind == "stash" or "ends" not in task.settings:
-        return np.ones(job.iterations, np.bool_)  # the first states its version anyway
-    ends = task.settings["ends"][: job.iterations]
-    return np.array([end in fates for end in ends])
-
-
-def _relative(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+def _relative(sizes: NDArray[np.int64]) -> Floats:
     """Return sizes over their mean, 1 where all are 0."""
     mean = float(sizes.mean())
     return sizes / mean if mean else np.ones(len(sizes))
@@ -285,24 +277,24 @@ def count_step(
     vertices of the interval, and edges into it with a loop for each vertex.
     """
     vertices, edges = sizes
-    before = widths[layer]
-    after = widths[layer + 1]
-    first = layer == 0
-    forward = LayerWork(0.0, vertices * before * after, True)
+    before, after = widths[layer : layer + 2]
     if kind in {"gather", "gather_back"}:
         width = after if section.attends else before
         return LayerWork(edges * width, 0.0, narrows=True).forward
-    if kind in {"edge_apply", "edge_apply_back"}:  # two products of a row with a vector
-        of_edges = LayerWork(0.0, edges * 2 * after, narrows=True)
-        back = of_edges.backward(first=False)
-        return of_edges.forward if kind == "edge_apply" else back
-    amounts = dict.fromkeys(forward.forward, 0.0)
-    is_fused = section.fuse and not section.attends and layer == len(widths) - 2
-    passes = [forward.forward] if kind == "apply" or section.rematerialize else []
-    if kind == "apply_back" or (kind == "apply" and is_fused):
-        passes.append(forward.backward(first=first))
-    for one in passes:
-        amounts = {name: amounts[name] + amount for name, amount in one.items()}
+    if kind in EDGE_TENSORS:  # two products of a row with a vector
+        on_edges = LayerWork(0.0, edges * 2 * after, narrows=True)
+        is_forward = kind == "edge_apply"
+        return on_edges.forward if is_forward else on_edges.backward(first=False)
+
+    products = LayerWork(0.0, vertices * before * after, narrows=True)
+    is_last = layer == len(widths) - 2
+    is_fused = section.fuse and not section.attends and is_last
+    amounts = dict.fromkeys(products.forward, 0.0)
+    if kind == "apply" or section.rematerialize:
+        amounts = products.forward
+    if kind == "apply_back" or is_fused:
+        backward = products.backward(first=layer == 0)
+        amounts = {name: amounts[name] + more for name, more in backward.items()}
     return amounts
 
 
@@ -311,7 +303,7 @@ def count_steps(
     job: Job,
     counts: IntervalCounts,
     widths: Sequence[int],
-    volumes: NDArray[np.float64],
+    volumes: Floats,
 ) -> Operations:
     """Return the operations of a Dorylus job in every epoch.
 
@@ -323,15 +315,21 @@ def count_steps(
     operations = Operations(job)
     operations.add_bytes(job, volumes, "scatter", "scatter_back")
     operations.add_gradients(job, volumes, itemsize, "gradient_sum", "weight_update")
-    work = ("gather", "apply", "edge_apply")
-    for t, task in enumerate(job.tasks):
-        if task.kind.removesuffix("_back") in work:
+
+    for position, task in enumerate(job.tasks):
+        if task.kind.removesuffix("_back") in {"gather", "apply", "edge_apply"}:
             interval = task.settings["interval"]
             vertices = float(counts.vertices[interval])
-            sizes = vertices, vertices + float(counts.edges[interval])
-            layer = task.settings["layer"]
-            operations.add(t, count_step(section, task.kind, layer, widths, sizes))
+            edges = vertices + float(counts.edges[interval])
+            amounts = count_step(
+                section,
+                task.kind,
+                task.settings["layer"],
+                widths,
+                sizes=(vertices, edges),
+            )
+            operations.add(position, amounts)
         elif task.kind == "weight_update":
             size = sum(weights[task.settings["layer"]])
-            operations.add(t, {"step": size / itemsize})
+            operations.add(position, {"step": size / itemsize})
     return operations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from emu.trust.violation import Finding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from emu.systems import JobSettings
     from emu.systems.system import Results
     from emu.trust.guards import Evidence
 
@@ -45,7 +46,7 @@ def no_features(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def open_columns_of(settings: Mapping[str, Any]) -> None:
+def open_columns_of(settings: JobSettings) -> None:
     """Open the data set of a job, and every machine's columns of it.
 
     Raises ScenarioError when a mini-batch has more seeds than there are training
@@ -70,7 +71,7 @@ def join_columns(job: Job, results: Results) -> NDArray[Any]:
     return split.join(columns, results["Mf0"]["upper"])
 
 
-def _blocks(settings: Mapping[str, Any], feature_length: int) -> tuple[int, ...]:
+def _blocks(settings: JobSettings, feature_length: int) -> tuple[int, ...]:
     members = settings["workers"] // settings["groups"]
     return column_blocks(settings["columns"], feature_length, members)
 
@@ -80,15 +81,16 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
     from emu.systems.p3.volumes import split_model  # noqa: PLC0415 - pydantic
 
-    dataset = open_for(job.settings)
     settings = job.settings
+    dataset = open_for(settings)
     length = dataset.feature_length
-    model = split_model(settings["model"], length, dataset.classes, 1)
+    model = split_model(settings["model"], length, dataset.classes, itemsize=1)
     blocks = _blocks(settings, length)
-    return {
-        f"Mf{rank}": (blocks[rank % len(blocks)] * model.first_width, model.upper)
-        for rank in range(settings["workers"])
-    }
+    vectors: dict[str, tuple[int, ...]] = {}
+    for rank in range(settings["workers"]):
+        columns = blocks[rank % len(blocks)]
+        vectors[f"Mf{rank}"] = (columns * model.first_width, model.upper)
+    return vectors
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
@@ -99,11 +101,11 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
     dataset = open_for(job.settings)
-    settings = job.settings
-    blocks = _blocks(settings, dataset.feature_length)
+    blocks = _blocks(job.settings, dataset.feature_length)
     sizes = parameter_bytes(job)
-    rows = [(dataset.owner == rank).sum().item() for rank in range(len(sizes))]
-    itemsize = np.dtype(settings["precision"]).itemsize
+    # The owner of a vertex has all of its columns until then.
+    rows = np.bincount(dataset.owner, minlength=len(sizes)).tolist()
+    itemsize = np.dtype(job.settings["precision"]).itemsize
     for rank, (reader, weights) in enumerate(sizes.items()):
         row = itemsize * blocks[rank % len(blocks)]
         for holder, count in zip(sizes, rows, strict=True):

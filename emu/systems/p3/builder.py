@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import (
@@ -15,6 +14,7 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
 )
+from emu.systems import JobSettings
 from emu.systems.job_section import BuildContext
 from emu.systems.p3.job import ENTRIES, PHASES, PIPELINES, PROGRAMS, column_blocks
 from emu.systems.p3.keys import P3Keys
@@ -59,7 +59,11 @@ class P3Builder:
         """Return the columns of each member of a group, 0 of one without a part."""
         return column_blocks(self.section.columns, feature_length, self.members)
 
-    def job(self, settings: Mapping[str, Any]) -> Job:
+    def columns_of(self, rank: int, feature_length: int) -> int:
+        """Return the columns of a machine."""
+        return self.blocks(feature_length)[rank % self.members]
+
+    def job(self, settings: JobSettings) -> Job:
         """Return the job.
 
         Edges rank by rank: questions and answers of its samplers, if they ask, what
@@ -73,8 +77,8 @@ class P3Builder:
 
     def samplers_of(self, rank: int) -> range:
         """Return the numbers of a machine's samplers."""
-        each = self.section.samplers_per_worker
-        return range(rank * each, (rank + 1) * each)
+        first = rank * self.section.samplers_per_worker
+        return range(first, first + self.section.samplers_per_worker)
 
     def tasks(self) -> Iterator[Task]:
         """Yield the tasks, machine by machine, then those of the rings."""
@@ -82,9 +86,10 @@ class P3Builder:
             yield from self._sampling_tasks(rank, machine)
             yield from self._phases(rank, machine)
         yield from all_reduce_tasks(self._ranks("w", "data_backward"))
-        of_rows = self._ranks("v", "model_backward")
-        for member in range(self.members if self.groups > 1 else 0):
-            yield from all_reduce_tasks(of_rows[member :: self.members])
+        if self.groups > 1:
+            holders = self._ranks("v", "model_backward")
+            for member in range(self.members):
+                yield from all_reduce_tasks(holders[member :: self.members])
 
     def _sampling_tasks(self, rank: int, machine: str) -> Iterator[Task]:
         """Yield the samplers of a machine, each a process, with their hops."""
@@ -98,6 +103,7 @@ class P3Builder:
                 settings={"sampler": number, "rank": rank},
             )
             yield sampler
+
             for hop in range(1, self.hops + 1):
                 yield replace(
                     sampler,
@@ -113,7 +119,7 @@ class P3Builder:
     def _phases(self, rank: int, machine: str) -> Iterator[Task]:
         """Yield the tasks of a machine's worker, which share its process."""
         demands = self.section.demands
-        worker = Task("", "", pinned=machine, process=f"w{rank}")
+        worker = Task(name="", kind="", pinned=machine, process=f"w{rank}")
         if self.entry == "g":
             yield replace(
                 worker,
@@ -124,6 +130,7 @@ class P3Builder:
                 program=PROGRAMS["graph_store"],
                 settings={"rank": rank},
             )
+
         for name, kind in PHASES.items():
             yield replace(
                 worker,
@@ -136,6 +143,7 @@ class P3Builder:
                 settings={"rank": rank},
                 takes="gpu",
             )
+
         for hop in range(1, self.hops + 1):
             yield replace(
                 worker,
@@ -161,35 +169,36 @@ class P3Builder:
 
     def edges(self) -> Iterator[NamedEdge]:
         """Yield the edges in the order of `job`."""
-        order = self.pipeline.order
         pipeline = self.pipeline
+        order = pipeline.order
         ranks = range(len(self.machines))
         for rank in ranks:
             for sampler in self.samplers_of(rank):
                 yield from self._hop_edges(sampler)
             yield from self._batch_edges(rank)
-            for phase, then in itertools.pairwise(order):
-                yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
-            yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
+            for phase, following in itertools.pairwise(order):
+                yield NamedEdge(f"{phase}{rank}", f"{following}{rank}")
+            yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", lag=1)
             yield from self._credits(rank)
-        forward = [f"Mf{rank}" for rank in ranks]
+
         yield from all_reduce_edges(
             [f"w{rank}" for rank in ranks],
             [f"Db{rank}" for rank in ranks],
-            forward,
-            lag=1 + pipeline.missed - pipeline.behind[2],
+            [f"Mf{rank}" for rank in ranks],
+            lag=1 + pipeline.missed - pipeline.behind_of("data_backward"),
             carries="upper",
         )
-        for member in range(self.members if self.groups > 1 else 0):
-            own = ranks[member :: self.members]
-            yield from all_reduce_edges(
-                [f"v{rank}" for rank in own],
-                [f"Mb{rank}" for rank in own],
-                [forward[rank] for rank in own],
-                lag=1 + pipeline.missed - pipeline.depth,
-                carries="first_layer",
-                about=(member,),
-            )
+        if self.groups > 1:
+            for member in range(self.members):
+                holders = ranks[member :: self.members]
+                yield from all_reduce_edges(
+                    [f"v{rank}" for rank in holders],
+                    [f"Mb{rank}" for rank in holders],
+                    [f"Mf{rank}" for rank in holders],
+                    lag=1 + pipeline.missed - pipeline.depth,
+                    carries="first_layer",
+                    about=(member,),
+                )
 
     def samplers_of_group(self, rank: int) -> list[int]:
         """Return the numbers of the samplers of a machine's group."""
@@ -198,27 +207,31 @@ class P3Builder:
 
     def derived_by(self, sampler: int) -> list[int]:
         """Return the samplers of peers whose batches a sampler draws as well."""
-        each = self.section.samplers_per_worker
-        rank, number = divmod(sampler, each)
-        peers = self.group_of(rank) if self.section.push == "derived" else ()
-        return [peer * each + number for peer in peers if peer != rank]
+        if self.section.push != "derived":
+            return []
+        rank, number = divmod(sampler, self.section.samplers_per_worker)
+        peers = self._peers_of(rank)
+        return [self.samplers_of(peer)[number] for peer in peers]
 
     def group_of(self, rank: int) -> range:
         """Return the machines of a machine's group."""
         first = rank - rank % self.members
         return range(first, first + self.members)
 
+    def _peers_of(self, rank: int) -> list[int]:
+        return [peer for peer in self.group_of(rank) if peer != rank]
+
     def _hop_edges(self, sampler: int) -> Iterator[NamedEdge]:
         """Yield the questions of a sampler to all owners, and their answers."""
-        hops = [f"s{sampler}.hop{hop}" for hop in range(1, self.hops + 1)]
-        for hop, (asker, then) in enumerate(
-            itertools.pairwise([*hops, f"s{sampler}"]), 1
-        ):
+        for hop in range(1, self.hops + 1):
+            asker = f"s{sampler}.hop{hop}"
+            is_last = hop == self.hops
+            reader = f"s{sampler}" if is_last else f"s{sampler}.hop{hop + 1}"
             for store in range(len(self.machines)):
                 owner = f"g{store}.hop{hop}"
                 place = (sampler, store, hop)
                 yield NamedEdge(asker, owner, carries="frontier", place=place)
-                yield NamedEdge(owner, then, carries="answer", place=place)
+                yield NamedEdge(owner, reader, carries="answer", place=place)
 
     def _credits(self, rank: int) -> Iterator[NamedEdge]:
         """Yield what holds the samplers of a machine back, of its whole group.
@@ -227,31 +240,38 @@ class P3Builder:
         """
         if self._window is None:
             return
-        first = ".hop1" if self.hops else ""
+        # Where a sampler asks by hops, its first question is what has to wait.
+        hop = ".hop1" if self.hops else ""
+        last_phase = self.pipeline.order[-1]
         pairs = itertools.product(self.samplers_of(rank), self.group_of(rank))
         for sampler, peer in pairs:
-            end = f"{self.pipeline.order[-1]}{peer}"
-            yield NamedEdge(end, f"s{sampler}{first}", self._window, credit=True)
+            first = f"s{sampler}{hop}"
+            end = f"{last_phase}{peer}"
+            yield NamedEdge(end, first, lag=self._window, credit=True)
 
     def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
         """Yield the edges of the data for the batches of one machine."""
-        _, forward, loss, end = self.pipeline.behind
-        peers = [peer for peer in self.group_of(rank) if peer != rank]
+        peers = self._peers_of(rank)
+        entry = self.entry
         for sampler in self.samplers_of(rank):
             name = f"s{sampler}"
             place = (sampler, rank)
-            yield NamedEdge(name, f"{self.entry}{rank}", carries="batch", place=place)
-            for peer in peers if self.section.push == "shipped" else ():
-                place = (sampler, peer)
-                to = f"{self.entry}{peer}"
-                yield NamedEdge(name, to, carries="push", place=place)
-        if self.entry == "g":
+            yield NamedEdge(name, f"{entry}{rank}", carries="batch", place=place)
+            if self.section.push == "shipped":
+                for peer in peers:
+                    place = (sampler, peer)
+                    yield NamedEdge(name, f"{entry}{peer}", carries="push", place=place)
+        if entry == "g":
             yield NamedEdge(f"g{rank}", f"Mf{rank}")
+
+        behind = self.pipeline.behind_of
+        forward_lag = behind("data_forward")
+        backward_lag = behind("model_backward") - behind("data_backward")
         for peer in peers:
             place = (rank, peer)
             yield NamedEdge(
-                f"Mf{peer}", f"Df{rank}", forward, carries="pull", place=place
+                f"Mf{peer}", f"Df{rank}", forward_lag, carries="pull", place=place
             )
             yield NamedEdge(
-                f"Db{rank}", f"Mb{peer}", end - loss, carries="pull", place=place
+                f"Db{rank}", f"Mb{peer}", backward_lag, carries="pull", place=place
             )

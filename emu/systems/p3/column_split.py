@@ -7,7 +7,7 @@ activations travel. Everything else of the parameters is called *upper*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from emu.graph_data import Dataset
 from emu.problem.workloads import layer_shapes
+from emu.systems import JobSettings
 from emu.training.layers import LAYERS, as_tensor, make_blocks
 
 if TYPE_CHECKING:
-    from emu.training.layers import Block, Tensor
+    from emu.training.layers import Array, Block, EdgeEnds, Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class ForwardPass:
     _upper: Tensor
     _summed: Tensor
 
-    def backward(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def backward(self) -> tuple[Array, Array]:
         """Return the gradients of the upper parameters, and of the summed part."""
         self._loss.backward()
         return self._upper.grad.numpy(), self._summed.grad.numpy()
@@ -49,76 +50,77 @@ class ColumnSplit:
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        settings: JobSettings,
         dataset: Dataset,
         blocks: Sequence[int],
         block: int,
     ) -> None:
         model = settings["model"]
-        shapes = [*layer_shapes(model, dataset.feature_length, dataset.classes)]
+        first, *others = layer_shapes(model, dataset.feature_length, dataset.classes)
         self._layer = LAYERS[model.get("kind", "sage")]
-        self._split = shapes[0][: self._layer.weights]
-        self._rest = [shapes[0][self._layer.weights :], *shapes[1:]]
+        self._split = first[: self._layer.weights]
+        self._upper = [first[self._layer.weights :], *others]
         self._precision = np.dtype(settings["precision"])
-        self._ends = np.cumsum(blocks)
-        first = int(self._ends[block]) - blocks[block]
-        self.columns = slice(first, int(self._ends[block]))
 
-    def own(self, flat: NDArray[Any]) -> NDArray[Any]:
+        start = sum(blocks[:block])
+        self.columns = slice(start, start + blocks[block])
+
+    def own(self, flat: Array) -> Array:
         """Return the weights of this process's columns, flat, out of all parameters."""
-        weights = _views(flat, self._split)
-        return np.concatenate([one[:, self.columns].ravel() for one in weights])
+        matrices = _views(flat, self._split)
+        pieces = [matrix[:, self.columns].ravel() for matrix in matrices]
+        return np.concatenate(pieces)
 
-    def upper(self, flat: NDArray[Any]) -> NDArray[Any]:
+    def upper(self, flat: Array) -> Array:
         """Return the upper parameters out of all, flat."""
-        return flat[sum(map(prod, self._split)) :].copy()
+        first = sum(map(prod, self._split))
+        return flat[first:].copy()
 
-    def join(self, owned: Sequence[NDArray[Any]], upper: NDArray[Any]) -> NDArray[Any]:
+    def join(self, owned: Sequence[Array], upper: Array) -> Array:
         """Return all parameters, flat, from the weights of every block."""
         parts = []
-        for number, (out, _) in enumerate(self._split):
-            cut = [flat.reshape(len(self._split), out, -1)[number] for flat in owned]
-            parts.append(np.concatenate(cut, axis=1).ravel())
+        for number, (outputs, _) in enumerate(self._split):
+            shape = (len(self._split), outputs, -1)
+            columns = [flat.reshape(shape)[number] for flat in owned]
+            parts.append(np.concatenate(columns, axis=1).ravel())
         return np.concatenate([*parts, upper])
 
-    def partial(
-        self, own: NDArray[Any], block: Block, rows: NDArray[Any]
-    ) -> NDArray[Any]:
+    def partial(self, weights: Array, block: Block, rows: Array) -> Array:
         """Return the share of this process's columns in the first layer's linear part.
 
-        ``own``: weights of the columns, as `own` returns them; ``rows``: the columns of
-        S_0, shape (#S_0, columns).
+        ``weights``: those of the columns, as `own` returns them; ``rows``: the columns
+        of S_0, shape (#S_0, columns).
         """
         import torch
 
         with torch.no_grad():
-            product = self._linear(as_tensor(own), block, rows).numpy()
+            product = self._linear(as_tensor(weights), block, rows).numpy()
         return np.ascontiguousarray(product)
 
-    def own_gradient(
-        self, block: Block, rows: NDArray[Any], of_sum: NDArray[Any]
-    ) -> NDArray[Any]:
+    def own_gradient(self, block: Block, rows: Array, of_sum: Array) -> Array:
         """Return the gradient of the weights from that of the sum, which is linear."""
         import torch
 
-        size = sum(out for out, _ in self._split) * rows.shape[1]
-        weights = torch.zeros(size, dtype=as_tensor(of_sum).dtype, requires_grad=True)
+        gradient = as_tensor(of_sum)
+        size = sum(outputs for outputs, _ in self._split) * rows.shape[1]
+        # It does not depend on the weights: any will do.
+        weights = torch.zeros(size, dtype=gradient.dtype, requires_grad=True)
         part = self._linear(weights, block, rows)
-        (gradient,) = torch.autograd.grad(part, weights, as_tensor(of_sum))
-        array: NDArray[Any] = gradient.numpy()
+        (of_weights,) = torch.autograd.grad(part, weights, gradient)
+        array: NDArray[Any] = of_weights.numpy()
         return array
 
-    def _linear(self, weights: Tensor, block: Block, rows: NDArray[Any]) -> Tensor:
-        shapes = [(out, rows.shape[1]) for out, _ in self._split]
+    def _linear(self, weights: Tensor, block: Block, rows: Array) -> Tensor:
+        shapes = [(outputs, rows.shape[1]) for outputs, _ in self._split]
         features = as_tensor(rows.astype(self._precision, copy=False))
         return self._layer.linear(block, features, *_views(weights, shapes))
 
     def forward(
         self,
-        upper: NDArray[Any],
+        upper: Array,
         sizes: Sequence[int],
-        edges: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]],
-        summed: NDArray[Any],
+        edges: Sequence[EdgeEnds],
+        summed: Array,
         labels: NDArray[np.int32],
         share: float = 1.0,
     ) -> ForwardPass:
@@ -133,26 +135,36 @@ class ColumnSplit:
 
         flat = torch.tensor(upper, requires_grad=True)
         part = torch.tensor(summed, requires_grad=True)
-        tensors = iter(_views(flat, [shape for layer in self._rest for shape in layer]))
+        tensors = iter(
+            _views(flat, [shape for layer in self._upper for shape in layer])
+        )
         hidden = part
         for number, block in enumerate(make_blocks(sizes, edges)):
-            own = [next(tensors) for _ in self._rest[number]]
+            layer_tensors = [next(tensors) for _ in self._upper[number]]
             layer = self._layer if number else self._layer.rest
-            hidden = layer(block, hidden, *own)
-            if number < len(self._rest) - 1:
+            hidden = layer(block, hidden, *layer_tensors)
+            if number < len(self._upper) - 1:
                 hidden = hidden.relu()
+
         truth = as_tensor(labels).long()
         loss = functional.cross_entropy(hidden, truth) * share
-        accuracy = float((hidden.argmax(1) == truth).double().mean())
-        return ForwardPass(loss.item(), accuracy * share, loss, flat, part)
+        is_right = hidden.argmax(1) == truth
+        accuracy = float(is_right.double().mean())
+        return ForwardPass(
+            loss=loss.item(),
+            accuracy=accuracy * share,
+            _loss=loss,
+            _upper=flat,
+            _summed=part,
+        )
 
 
 def _views(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     """Return the tensors of a flat array or tensor, as views."""
     views = []
-    end = 0
+    start = 0
     for shape in shapes:
-        size = prod(shape)
-        views.append(flat[end : end + size].reshape(shape))
-        end += size
+        end = start + prod(shape)
+        views.append(flat[start:end].reshape(shape))
+        start = end
     return views

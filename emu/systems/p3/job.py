@@ -63,7 +63,8 @@ class Pipeline:
 
     def behind_of(self, kind: str) -> int:
         """Return the cycles that a kind of task is behind ``Mf``; others are not."""
-        return dict(zip(PHASES.values(), self.behind, strict=True)).get(kind, 0)
+        by_kind = dict(zip(PHASES.values(), self.behind, strict=True))
+        return by_kind.get(kind, 0)
 
     @property
     def depth(self) -> int:
@@ -82,9 +83,9 @@ class Pipeline:
 
 #: The paper's words leave open which of the two its pipeline is (docs/which_system.md).
 PIPELINES = {
-    "none": Pipeline(tuple(PHASES), (0, 0, 0, 0)),
-    "A": Pipeline(tuple(PHASES), (0, 1, 1, 2)),
-    "B": Pipeline(tuple(PHASES), (0, 1, 2, 3)),
+    "none": Pipeline(order=tuple(PHASES), behind=(0, 0, 0, 0)),
+    "A": Pipeline(order=tuple(PHASES), behind=(0, 1, 1, 2)),
+    "B": Pipeline(order=tuple(PHASES), behind=(0, 1, 2, 3)),
 }
 
 
@@ -95,4 +96,5 @@ def column_blocks(
     if not shares:
         return shard_sizes(feature_length, members)
     bounds = np.rint(np.cumsum(shares) / sum(shares) * feature_length)
-    return tuple(np.diff(bounds, prepend=0).astype(int).tolist())
+    counts = np.diff(bounds, prepend=0).astype(int)
+    return tuple(counts.tolist())

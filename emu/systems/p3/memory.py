@@ -28,36 +28,36 @@ def count_memory(
     what its layers compute, of its group the columns and what layer 1 gives.
     """
     settings = job.settings
-    dataset = open_for(job.settings)
+    dataset = open_for(settings)
     counts = count_job(settings, dataset, builder.batches)
-    blocks = builder.blocks(dataset.feature_length)
 
-    def size_of_layers(one: SampleCounts) -> float:
-        model = settings["model"]
-        classes = dataset.classes
-        return batch_bytes(one, model, classes, row=0, number=split.itemsize)
+    def layers_bytes(batch: SampleCounts) -> float:
+        return batch_bytes(
+            batch, settings["model"], dataset.classes, row=0, number=split.itemsize
+        )
 
-    def size_of_first_layer(one: SampleCounts, columns: int) -> float:
-        rows = FEATURE_BYTES * columns * one.inputs
-        edges = model_shapes.BLOCK_EDGE_BYTES * one.first_edges
-        return float(rows + edges + split.pull_bytes(one))
+    def first_layer_bytes(batch: SampleCounts, columns: int) -> float:
+        rows = FEATURE_BYTES * columns * batch.inputs
+        edges = model_shapes.BLOCK_EDGE_BYTES * batch.first_edges
+        return float(rows + edges + split.pull_bytes(batch))
 
-    parts: dict[str, Parts] = {}
+    memory: dict[str, Parts] = {}
     for rank in range(len(builder.machines)):
-        columns = blocks[rank % builder.members]
-        sizes = [[*map(size_of_layers, counts[s])] for s in builder.samplers_of(rank)]
+        columns = builder.columns_of(rank, dataset.feature_length)
+        sizes = [[*map(layers_bytes, counts[s])] for s in builder.samplers_of(rank)]
         if columns:
-            sizes += [
-                [size_of_first_layer(one, columns) for one in counts[sampler]]
-                for sampler in builder.samplers_of_group(rank)
-            ]
+            for sampler in builder.samplers_of_group(rank):
+                batches = counts[sampler]
+                sizes.append([first_layer_bytes(batch, columns) for batch in batches])
+
         parameters = split.first_width * columns + split.upper
         versions = builder.pipeline.missed * split.upper * split.itemsize
-        own = {
+        under_way = builder.pipeline.depth + 1
+        parts = {
             "weights": weight_bytes(settings, parameters, steps=True) + versions,
-            "mini-batches": (builder.pipeline.depth + 1) * most_of_batches(sizes),
+            "mini-batches": under_way * most_of_batches(sizes),
         }
         if builder.section.place_of_features == "device":
-            own[COLUMNS] = float(dataset.vertices * columns * FEATURE_BYTES)
-        parts[f"Mf{rank}"] = own
-    return parts
+            parts[COLUMNS] = float(dataset.vertices * columns * FEATURE_BYTES)
+        memory[f"Mf{rank}"] = parts
+    return memory

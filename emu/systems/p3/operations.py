@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from emu.problem.workloads.operations import (
     count_layer,
     count_layers,
 )
+from emu.systems import JobSettings
 from emu.systems.p3.builder import P3Builder
 from emu.systems.training_section import number_bytes
 
@@ -80,7 +81,7 @@ class _Phases:
     """Amounts of the tasks of all mini-batches, by operation."""
 
     builder: P3Builder
-    model: Mapping[str, Any]
+    model: JobSettings
     feature_length: int
     classes: int
     counts: Sequence[Sequence[SampleCounts]]
@@ -109,7 +110,8 @@ class _Phases:
     def _answered(self, store: int, hop: int) -> dict[str, Any]:
         """Return the edges that a store draws for one hop of every sampler."""
         edges = [
-            [one.answered[hop - 1][store] for one in batches] for batches in self.counts
+            [batch.answered[hop - 1][store] for batch in batches]
+            for batches in self.counts
         ]
         return {"sample": np.sum(edges, axis=0)}
 
@@ -117,24 +119,20 @@ class _Phases:
         """Yield the edges of a sampler's batches, and of those that it derives."""
         sampler = task.settings["sampler"]
         samplers = [sampler]
-        if self._columns_of(task.settings["rank"]):
+        if self.builder.columns_of(task.settings["rank"], self.feature_length):
             samplers += self.builder.derived_by(sampler)
         for drawn in samplers:
-            edges = [one.edges for one in self.counts[drawn]]
+            edges = [batch.edges for batch in self.counts[drawn]]
             yield {"sample": edges}
 
     def _collected(self, rank: int) -> dict[str, Any]:
         """Return the bytes of a machine's columns of all vertices of the group."""
         rows = [
-            [one.inputs for one in self.counts[sampler]]
+            [batch.inputs for batch in self.counts[sampler]]
             for sampler in self.builder.samplers_of_group(rank)
         ]
-        row = FEATURE_BYTES * self._columns_of(rank)
-        return {"collect": row * np.sum(rows, axis=0)}
-
-    def _columns_of(self, rank: int) -> int:
-        blocks = self.builder.blocks(self.feature_length)
-        return blocks[rank % self.builder.members]
+        row_bytes = FEATURE_BYTES * self.builder.columns_of(rank, self.feature_length)
+        return {"collect": row_bytes * np.sum(rows, axis=0)}
 
     def _split(
         self, columns: int, batches: Sequence[SampleCounts]
@@ -147,10 +145,11 @@ class _Phases:
     def _of_data(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
         """Yield the work of a machine's own mini-batches behind layer 1's sum."""
         for sampler in self.builder.samplers_of(rank):
-            own = self.counts[sampler]
-            _, rest_of_first = self._split(self.feature_length, own)
-            layers = count_layers(self.model, self.feature_length, self.classes, own)
-            layers[0] = rest_of_first
+            batches = self.counts[sampler]
+            layers = count_layers(
+                self.model, self.feature_length, self.classes, batches
+            )
+            _, layers[0] = self._split(self.feature_length, batches)
             for layer in layers:
                 yield layer.forward if forward else layer.backward(first=False)
         if not forward:
@@ -158,7 +157,7 @@ class _Phases:
 
     def _of_columns(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
         """Yield the work of a machine on its columns, for all of its group."""
-        columns = self._columns_of(rank)
+        columns = self.builder.columns_of(rank, self.feature_length)
         if not columns:
             return
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.graph_data import count_job, open_for
+from emu.graph_data import Dataset, count_job, open_for
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import all_reduce_edge_count
@@ -20,13 +20,11 @@ from emu.systems import Keys, Problems, Times, translation
 from emu.systems.device_memory import Parts
 from emu.systems.job_section import BuildContext
 from emu.systems.p3.builder import P3Builder
-from emu.systems.p3.job import (
-    PIPELINES,
-)
+from emu.systems.p3.job import PIPELINES
 from emu.systems.p3.keys import P3Keys
 from emu.systems.p3.memory import count_memory
 from emu.systems.p3.operations import FEATURE_BYTES, count_phases
-from emu.systems.p3.volumes import p3_realization, split_model
+from emu.systems.p3.volumes import SplitModel, p3_realization, split_model
 from emu.systems.training_section import (
     ModelProgramSection,
     lacking_memory,
@@ -69,6 +67,20 @@ class P3JobSection(P3Keys):
         yield from super().problems(cluster)
         if isinstance(self.model, ModelProgramSection):
             yield ("job", "model", "program"), _NO_PROGRAM
+        yield from self._column_problems(cluster)
+        if self.push == "derived" and self.structure == "hashed":
+            problem = "found derived, which needs the whole structure: write shipped"
+            yield ("job", "push"), problem
+
+        phases = PIPELINES[self.pipeline].depth + 1
+        if self.iterations is not None and self.iterations < phases:
+            problem = (
+                f"found {self.iterations} mini-batches, pipeline {self.pipeline} has "
+                f"{phases} under way: write {phases} or more, or pipeline: none"
+            )
+            yield ("job", "iterations"), problem
+
+    def _column_problems(self, cluster: ClusterSection) -> Problems:
         machines = len(self.ranks(cluster.names))
         members = self.cache or machines
         if machines % members:
@@ -88,20 +100,8 @@ class P3JobSection(P3Keys):
             )
             yield ("job", "columns"), problem
         elif self.columns and not sum(self.columns):
-            yield (
-                ("job", "columns"),
-                "found only zeros: a machine must hold the columns",
-            )
-        if self.push == "derived" and self.structure == "hashed":
-            problem = "found derived, which needs the whole structure: write shipped"
-            yield ("job", "push"), problem
-        phases = PIPELINES[self.pipeline].depth + 1
-        if self.iterations is not None and self.iterations < phases:
-            problem = (
-                f"found {self.iterations} mini-batches, pipeline {self.pipeline} has "
-                f"{phases} under way: write {phases} or more, or pipeline: none"
-            )
-            yield ("job", "iterations"), problem
+            problem = "found only zeros: a machine must hold the columns"
+            yield ("job", "columns"), problem
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -122,71 +122,84 @@ class P3JobSection(P3Keys):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
     ) -> Operations:
-        dataset = open_for(job.settings)
-        itemsize = number_bytes(job.settings)
-        sizes = dataset.feature_length, dataset.classes
-        split = split_model(job.settings["model"], *sizes, itemsize)
-        steps = split.first_width, split.upper
+        split = _split_of(job)
+        steps = (split.first_width, split.upper)
         return count_phases(P3Builder(self, context), job, steps, volumes)
 
     @override
     def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
         """Return that of every machine, under its ``Mf``."""
-        dataset = open_for(job.settings)
-        itemsize = number_bytes(job.settings)
-        sizes = dataset.feature_length, dataset.classes
-        split = split_model(job.settings["model"], *sizes, itemsize)
-        context = replace(context, train_vertices=dataset.train_count)
-        return count_memory(P3Builder(self, context), job, split)
+        train_count = open_for(job.settings).train_count
+        context = replace(context, train_vertices=train_count)
+        return count_memory(P3Builder(self, context), job, _split_of(job))
 
     @override
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster
     ) -> Realization:
         builder = P3Builder(self, context)
-        settings = job.settings
-        dataset = open_for(settings)
-        length = dataset.feature_length
-        needs = self.demands.worker.amounts()
-        if not self.columns and builder.members > length:
-            problem = _TOO_FEW.format(builder.members, length)
+        dataset = open_for(job.settings)
+        if not self.columns and builder.members > dataset.feature_length:
+            problem = _TOO_FEW.format(builder.members, dataset.feature_length)
             raise ScenarioError(problem, key="job.columns")
-        blocks = builder.blocks(length)
+        self._check_memory(builder, cluster, dataset)
+        counts = count_job(job.settings, dataset, builder.batches)
+        return p3_realization(builder, times, counts, _split_of(job))
+
+    def _check_memory(
+        self, builder: P3Builder, cluster: Cluster, dataset: Dataset
+    ) -> None:
+        needs = self.demands.worker.amounts().get("memory", 0.0)
+        length = dataset.feature_length
         for rank, name in enumerate(builder.machines):
-            columns = blocks[rank % builder.members]
+            columns = builder.columns_of(rank, length)
             size = dataset.vertices * columns * FEATURE_BYTES
-            lacking = lacking_memory(cluster, name, size + needs.get("memory", 0.0))
+            lacking = lacking_memory(cluster, name, size + needs)
             if lacking > 0:
                 problem = (
                     f"{columns} of {length} columns are {SIZE.format(size)}, "
                     f"{SIZE.format(lacking)} more than machine {name} has room for"
                 )
                 raise ScenarioError(problem, key="job.cache")
-        counts = count_job(settings, dataset, builder.batches)
-        itemsize = number_bytes(settings)
-        split = split_model(settings["model"], length, dataset.classes, itemsize)
-        return p3_realization(builder, times, counts, split)
 
     @override
     def manifest(self) -> dict[str, Any]:
         """Return the order of the phases, and how many updates weights lack."""
         pipeline = PIPELINES[self.pipeline]
-        order = {"order": [*pipeline.order], "behind": [*pipeline.behind]}
-        return {"pipeline": {**order, "updates_missed": pipeline.missed}}
+        return {
+            "pipeline": {
+                "order": [*pipeline.order],
+                "behind": [*pipeline.behind],
+                "updates_missed": pipeline.missed,
+            }
+        }
+
+
+def _split_of(job: Job) -> SplitModel:
+    dataset = open_for(job.settings)
+    return split_model(
+        job.settings["model"],
+        dataset.feature_length,
+        dataset.classes,
+        itemsize=number_bytes(job.settings),
+    )
 
 
 def _write(common: CommonJob) -> Keys:
     if "program" in common.same["model"]:
         raise ScenarioError(_NO_PROGRAM, key="job.model.program")
     translation.refuse_stores(common, "p3")
-    common = common.spread(len(common.machines), len(common.machines))
-    times = common.times_of(
-        "sampler", "all_reduce", *(translation.HOPS if common.by_hops else ())
-    )
+    count = len(common.machines)
+    common = common.spread(count, count)
+    kinds = ["sampler", "all_reduce"]
+    if common.by_hops:
+        kinds += translation.HOPS
+    times = common.times_of(*kinds) | common.phases()
+
     return {
         **translation.machines_key(common),
         "structure": "hashed" if common.by_hops else "replicated",
-        **translation.write_common(common, times | common.phases(), "replica"),
+        **translation.write_common(common, times, "replica"),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from emu.problem import Realization
 from emu.problem.workloads import SampleCounts, model_shapes
 from emu.problem.workloads.all_reduce import NamedEdge, part_elements
+from emu.systems import JobSettings, Times
 from emu.systems.p3.builder import P3Builder
 
 #: Kinds of task whose stated time is that of an even share of the columns.
@@ -43,7 +44,7 @@ class SplitModel:
 
 
 def split_model(
-    model: Mapping[str, Any], feature_length: int, classes: int, itemsize: int
+    model: JobSettings, feature_length: int, classes: int, itemsize: int
 ) -> SplitModel:
     """Return the sizes of a model of ``Job.settings``."""
     kind = model.get("kind", "sage")
@@ -65,7 +66,7 @@ def split_model(
 
 def p3_realization(
     builder: P3Builder,
-    times: Mapping[str, float],
+    times: Times,
     counts: Sequence[Sequence[SampleCounts]],
     model: SplitModel,
 ) -> Realization:
@@ -84,12 +85,13 @@ def p3_realization(
 
     edges = [*builder.edges()]
     volumes = np.zeros((len(edges), builder.cycles))
+    # A flow belongs to the cycle of its source: later phases send in later cycles.
     behind = {task.name: task.behind for task in tasks}
     sizes = _EdgeSizes(builder, counts, model)
     for row, edge in zip(volumes, edges, strict=True):
         first = behind[edge.source]
         row[first : first + builder.batches] = sizes.of_edge(edge)
-    return Realization(seconds, volumes)
+    return Realization(times=seconds, volumes=volumes)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class _EdgeSizes:
         if edge.carries == "upper":
             return self._part(self.model.upper, edge)
         if edge.carries == "first_layer":
-            columns = self._columns_of(edge.place[-1])
+            columns = self.builder.columns_of(edge.place[-1], self.model.feature_length)
             return self._part(self.model.first_width * columns, edge)
 
         sizes = [*self._of_samplers(edge)]
@@ -119,10 +121,6 @@ class _EdgeSizes:
         """Return the bytes of a rank's part of what a ring sums."""
         elements = part_elements(summed, edge.place)
         return float(self.model.itemsize * elements)
-
-    def _columns_of(self, rank: int) -> int:
-        blocks = self.builder.blocks(self.model.feature_length)
-        return blocks[rank % self.builder.members]
 
     def _of_samplers(self, edge: NamedEdge) -> Iterator[list[int]]:
         """Yield the bytes by mini-batch, of each sampler whose batch is on an edge."""
@@ -144,14 +142,14 @@ class _EdgeSizes:
                 yield [_structure_bytes(batch, batch.edges) for batch in batches]
                 yield from self._of_derived(sampler, rank)
             case "push", (peer,):
-                if self._columns_of(peer):
+                if self.builder.columns_of(peer, self.model.feature_length):
                     yield [_first_bytes(batch) for batch in batches]
             case _:
                 raise ValueError(f"an edge that carries {edge.carries} is none of P3")
 
     def _of_pull(self, rank: int, peer: int) -> Iterator[list[int]]:
         """Yield the bytes of a peer's part of layer 1, or of its gradient."""
-        if not self._columns_of(peer):
+        if not self.builder.columns_of(peer, self.model.feature_length):
             return
         for sampler in self.builder.samplers_of(rank):
             batches = self.counts[sampler]
@@ -159,7 +157,7 @@ class _EdgeSizes:
 
     def _of_derived(self, sampler: int, rank: int) -> Iterator[list[int]]:
         """Yield the bytes of what a sampler draws of its machine's peers."""
-        if not self._columns_of(rank):
+        if not self.builder.columns_of(rank, self.model.feature_length):
             return
         for derived in self.builder.derived_by(sampler):
             batches = self.counts[derived]

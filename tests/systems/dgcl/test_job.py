@@ -10,7 +10,7 @@ import pytest
 from emu.prediction.simulation import simulate
 from emu.problem import Job, Placement, Problem, Realization, Schedule
 from emu.systems.dgcl.job import DgclBuilder, dgcl_job, dgcl_realization
-from emu.systems.dgcl.planner import Plan, peer_to_peer
+from emu.systems.dgcl.planner import GatherPlan, peer_to_peer
 from emu.systems.dgcl.spst import spst
 from tests.golden.cases import cases, exactly, problem_of
 from tests.systems.dgcl.test_planner import GOLDEN_NEEDS, golden_topology
@@ -20,7 +20,7 @@ TIMES = {"layer1": 1.0, "layer2": 1.0, "gradient1": 1.0}
 
 
 def builder_of(
-    machines: tuple[str, ...], plan: Plan, *, atomic: bool = False, **keys: Any
+    machines: tuple[str, ...], plan: GatherPlan, *, atomic: bool = False, **keys: Any
 ) -> DgclBuilder:
     """Return what builds a job with one plan for all of its gathers."""
     layers = keys.pop("layers", 2)

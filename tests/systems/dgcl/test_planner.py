@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.systems.dgcl.planner import (
+    GatherPlan,
     Needs,
-    Plan,
     PlanError,
     Topology,
     check_plan,
@@ -196,7 +196,7 @@ def test_every_plan_brings_every_row(
         _check_gradients(plan, needs, atomic=atomic)
 
 
-def _check_gradients(plan: Plan, needs: Needs, *, atomic: bool) -> None:
+def _check_gradients(plan: GatherPlan, needs: Needs, *, atomic: bool) -> None:
     """Sum a gradient of every reader along the reversed plan."""
     held = np.zeros((plan.devices, len(needs)))
     for reader in range(plan.devices):

@@ -18,7 +18,7 @@ from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import loads
 from emu.systems.dgcl import plans
-from emu.systems.dgcl.planner import Plan, check_plan, plan_of
+from emu.systems.dgcl.planner import GatherPlan, check_plan, plan_of
 from emu.systems.dgcl.plans import (
     needs_of,
     needs_of_settings,
@@ -260,7 +260,7 @@ def test_a_plan_is_kept_and_used_again() -> None:
     assert open_plans(other)[0] is not plan
 
 
-def _kept(tmp_path: Path, plan: Plan, facts: dict[str, Any]) -> PreparedArrays:
+def _kept(tmp_path: Path, plan: GatherPlan, facts: dict[str, Any]) -> PreparedArrays:
     return prepare_arrays(tmp_path / "kept", lambda p: write_plans(p, [plan], facts))
 
 
