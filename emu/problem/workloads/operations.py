@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import ALL_REDUCE, RECEIVE, steps_of
 from emu.problem.workloads.model_shapes import SampleCounts
+
+Floats: TypeAlias = NDArray[np.float64]
 
 #: Operations that have a rate: an edge's number that is added up, a multiplication with
 #: its addition, an edge that is drawn, a byte that is collected from scattered rows, a
@@ -36,9 +38,9 @@ class Operations:
         shape = (len(OPERATIONS), len(job.tasks), job.iterations)
         self.counts = np.zeros(shape)
 
-    def _of(self, name: str) -> NDArray[np.float64]:
+    def _of(self, name: str) -> Floats:
         """Return the counts of one operation, a view."""
-        counts: NDArray[np.float64] = self.counts[OPERATIONS.index(name)]
+        counts: Floats = self.counts[OPERATIONS.index(name)]
         return counts
 
     def add(
@@ -52,7 +54,7 @@ class Operations:
             row = self._of(name)[task, when]
             row += np.asarray(amount, float)
 
-    def add_bytes(self, job: Job, volumes: NDArray[np.float64], *kinds: str) -> None:
+    def add_bytes(self, job: Job, volumes: Floats, *kinds: str) -> None:
         """Count the real bytes of (edge, iteration) that kinds send as collected."""
         counts = self._of("collect")
         for edge, row in zip(job.edges, volumes, strict=True):
@@ -60,7 +62,7 @@ class Operations:
                 counts[edge.source] += row
 
     def add_gradients(
-        self, job: Job, volumes: NDArray[np.float64], itemsize: float, *kinds: str
+        self, job: Job, volumes: Floats, itemsize: float, *kinds: str
     ) -> None:
         """Count the gradients that tasks of these kinds and all-reduces add.
 
@@ -72,7 +74,7 @@ class Operations:
             if receiver.kind in kinds or _adds_chunk(receiver):
                 counts[edge.destination] += row / itemsize
 
-    def seconds(self, rates: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
+    def seconds(self, rates: Sequence[Mapping[str, float]]) -> Floats:
         """Return seconds of every (task, iteration), from the rates of each task."""
         seconds = np.zeros(self.counts.shape[1:])
         for name, counts in zip(OPERATIONS, self.counts, strict=True):

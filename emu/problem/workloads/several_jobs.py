@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Edge, Job, Profile, Realization, Task
+
+Floats: TypeAlias = NDArray[np.float64]
 
 #: Kind of the gate that lasts until its job may begin.
 RELEASE = "release"
@@ -125,7 +128,7 @@ def several_realizations(
     return Realization(np.vstack(times), np.vstack(volumes))
 
 
-def _widen(rows: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
+def _widen(rows: Floats, columns: int) -> Floats:
     missing = columns - rows.shape[1]
     return np.pad(rows, ((0, 0), (0, missing)))
 
@@ -144,8 +147,8 @@ def repeat(job: Job, realization: Realization) -> Profile:
 
 
 def _repeat_rows(
-    rows: NDArray[np.float64], counts: Sequence[int]
-) -> NDArray[np.float64]:
+    rows: Floats, counts: Sequence[int]
+) -> Floats:
     """Return rows of the same length, in each its first columns over and over."""
     lengths = np.maximum(np.array(counts, dtype=np.int64), 1)
     columns = np.arange(rows.shape[1]) % lengths[:, None]
