@@ -146,9 +146,7 @@ def repeat(job: Job, realization: Realization) -> Profile:
     )
 
 
-def _repeat_rows(
-    rows: Floats, counts: Sequence[int]
-) -> Floats:
+def _repeat_rows(rows: Floats, counts: Sequence[int]) -> Floats:
     """Return rows of the same length, in each its first columns over and over."""
     lengths = np.maximum(np.array(counts, dtype=np.int64), 1)
     columns = np.arange(rows.shape[1]) % lengths[:, None]
