@@ -20,10 +20,15 @@ from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
-_LISTS = dict.fromkeys(("machines", "tasks", "edges", "volumes"), list)
-_KEYS = {**_LISTS, "exec_times": dict, "placement": dict, "n_iterations": int}
-
-
+_KEYS: dict[str, type] = {
+    "machines": list,
+    "tasks": list,
+    "edges": list,
+    "volumes": list,
+    "exec_times": dict,
+    "placement": dict,
+    "n_iterations": int,
+}
 _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 #: Kind of a task by the letter that its name begins with.
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
@@ -43,33 +48,26 @@ def workload_document(document: Document) -> Document:
     """
     data = document.data
     for key, kind in _KEYS.items():
-        if not isinstance(data.get(key), kind) or isinstance(data[key], bool):
-            text = f"found {type(data.get(key)).__name__}"
-            problem = f"{text}, a workload has a {kind.__name__} here"
+        value = data.get(key)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            found = f"found {type(value).__name__}"
+            problem = f"{found}, a workload has a {kind.__name__} here"
             raise ScenarioError(problem, file=document.file, key=key)
+
     try:
-        rates = [[*map(RATE.exact, map(float, one))] for one in data["machines"]]
-        machines = [{"nic": {"in": into, "out": out}} for into, out in rates]
+        machines = _machines(data["machines"])
+        job = {
+            "system": "custom",
+            "iterations": data["n_iterations"],
+            "tasks": _tasks(data["tasks"], data["exec_times"]),
+            "flows": _flows(data["edges"], data["volumes"]),
+            "credit_window": "unlimited",
+        }
+        places = {name: f"m{number}" for name, number in data["placement"].items()}
         scenario = {
             "cluster": {"machines": machines},
-            "job": {
-                "system": "custom",
-                "iterations": data["n_iterations"],
-                "tasks": [
-                    {
-                        "name": name,
-                        "kind": _KIND_OF_LETTER.get(name[:1], "task"),
-                        "time": DURATION.exact(float(data["exec_times"][name])),
-                    }
-                    for name in data["tasks"]
-                ],
-                "flows": _flows(data["edges"], data["volumes"]),
-                "credit_window": "unlimited",
-            },
-            "placement": {
-                "policy": "explicit",
-                "tasks": {name: f"m{m}" for name, m in data["placement"].items()},
-            },
+            "job": job,
+            "placement": {"policy": "explicit", "tasks": places},
         }
     except (TypeError, ValueError, KeyError, IndexError) as error:
         problem = f"is not a workload: {type(error).__name__} {error}"
@@ -85,11 +83,28 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     """
     schedule = data.get("schedule")
     policy = schedule.get("policy") if isinstance(schedule, dict) else "oes"
-    makespan = workload.get("expected_makespan_s")
-    same = data["job"]["iterations"] == workload["n_iterations"]
-    makespan = makespan if isinstance(makespan, dict) else {}
-    if policy in makespan and same and "expect" not in data:
-        data["expect"] = {"makespan": f"{makespan[policy]!r} s"}
+    listed = workload.get("expected_makespan_s")
+    if not isinstance(listed, dict) or policy not in listed or "expect" in data:
+        return
+    if data["job"]["iterations"] == workload["n_iterations"]:
+        data["expect"] = {"makespan": f"{listed[policy]!r} s"}
+
+
+def _machines(rates: Sequence[Sequence[Any]]) -> list[Data]:
+    """Return machines by the rates of their NICs, in and out, bytes per second."""
+    rows = [[RATE.exact(float(rate)) for rate in row] for row in rates]
+    return [{"nic": {"in": inward, "out": outward}} for inward, outward in rows]
+
+
+def _tasks(names: Sequence[str], seconds: Mapping[str, Any]) -> list[Data]:
+    return [
+        {
+            "name": name,
+            "kind": _KIND_OF_LETTER.get(name[:1], "task"),
+            "time": DURATION.exact(float(seconds[name])),
+        }
+        for name in names
+    ]
 
 
 def _flows(
@@ -129,10 +144,13 @@ class ProfileFile:
     @classmethod
     def of(cls, job: Job, profile: Profile) -> ProfileFile:
         """Return ``profile`` of ``job`` by names."""
-        tasks = {t.name: row for t, row in zip(job.tasks, profile.times, strict=True)}
-        rows = zip(job.edge_names, job.control, profile.volumes, strict=True)
-        edges = {name: row for name, control, row in rows if not control}
-        return cls(tasks, edges, dict(job.settings))
+        names = [task.name for task in job.tasks]
+        tasks = dict(zip(names, profile.times, strict=True))
+        edges = dict(zip(job.edge_names, profile.volumes, strict=True))
+        for name, control in zip(job.edge_names, job.control, strict=True):
+            if control:
+                del edges[name]
+        return cls(tasks, edges, settings=dict(job.settings))
 
     def profile(self, job: Job) -> Profile:
         """Return the profile in the order of ``job``; edges of control carry 0.
@@ -150,11 +168,14 @@ class ProfileFile:
                     "anew, or write job.times"
                 )
                 raise DataError(problem, path=self.path)
+
         nothing = np.zeros_like(next(iter(self.tasks.values())))
-        edges = [*zip(job.edge_names, job.control, strict=True)]
         try:
             times = np.array([self.tasks[task.name] for task in job.tasks])
-            rows = [nothing if control else self.edges[name] for name, control in edges]
+            rows = [
+                nothing if control else self.edges[name]
+                for name, control in zip(job.edge_names, job.control, strict=True)
+            ]
         except KeyError as error:
             problem = f"was measured on another job, it has no {error.args[0]}"
             raise DataError(problem, path=self.path) from error
@@ -189,9 +210,10 @@ def read_profile(path: str | Path) -> ProfileFile:
         problem = f"is not a profile of version {VERSION}, found {version!r:.40}"
         raise DataError(problem, path=file)
     parts = [content.get(key) for key in ("tasks", "edges", "settings")]
-    if not all(isinstance(part, dict) for part in parts) or not parts[0]:
+    if not all(isinstance(part, dict) for part in parts) or not content["tasks"]:
         problem = "is not a profile: it needs tasks, edges and settings"
         raise DataError(problem, path=file)
+
     tasks = _rows(content["tasks"], file)
     edges = _rows(content["edges"], file)
     if len({row.size for row in [*tasks.values(), *edges.values()]}) > 1:
