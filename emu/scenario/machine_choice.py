@@ -8,6 +8,7 @@ of the stores alone are chosen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from emu.errors import PlacementError
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
 from emu.prediction.placement.place import FLOWS
-from emu.problem import Cluster, Job, Problem, Realization, Task
+from emu.problem import Cluster, Job, Problem, Realization
 from emu.problem.workloads import copies_of, without_copies
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
     """
     if scenario.jobs or scenario.placed_by != "best" or scenario.profile is not None:
         return None
-    count = len(scenario.cluster.names)
-    job = scenario.job.on_machines(names, count)
+    job = scenario.job.on_machines(names, len(scenario.cluster.names))
     return None if job is None else scenario.model_copy(update={"job": job})
 
 
@@ -91,17 +91,17 @@ def _short_searches(
     scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
 ) -> dict[Names, float]:
     """Return the makespan that a short search finds on every set of machines to try."""
-    whole = without_copies(job)
-    short = replace(whole, iterations=min(_ITERATIONS, job.iterations))
-    run = _shortened(realization.of(whole), short.iterations)
+    original = without_copies(job)
+    short = replace(original, iterations=min(_ITERATIONS, job.iterations))
+    run = _shortened(realization.of(original), short.iterations)
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
 
     everything = tuple(machine.name for machine in cluster.machines)
     sets = machine_sets(
-        whole,
+        original,
         cluster.only(scenario.job.choice_pool(everything)),
         affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS),
-        held={*scenario.placement.tasks.values()},
+        held=set(scenario.placement.tasks.values()),
         size=scenario.job.chosen_count,
     )
     if len(sets) == 1 and scenario.job.chosen_count is None:
@@ -113,19 +113,19 @@ def _short_searches(
         fewer = on_machines(scenario, names)
         if fewer is None:
             continue
-        standing = fewer.job.movable_on or everything
-        if len(standing) < least:
+        pool = fewer.job.movable_on or everything
+        if len(pool) < least:
             continue
         try:
-            part = without_copies(fewer.to_job(train_vertices=1))
-            part = replace(part, iterations=short.iterations)
+            variant = without_copies(fewer.to_job(train_vertices=1))
+            variant = replace(variant, iterations=short.iterations)
             outcome = best_placement(
-                part,
-                cluster.only(standing),
-                shared_evenly(short, run, part),
+                variant,
+                cluster.only(pool),
+                shared_evenly(short, run, variant),
                 rates,
                 seed=scenario.seed,
-                transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
+                transfers=affordable(variant, rates, FLOWS // _SHARE // len(sets)),
             )
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
@@ -146,25 +146,29 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     Stores are pinned. Their flows with a task carry together what they did; any other
     task and flow is in both jobs, by its name.
     """
+    times = dict(zip(_ends_of(job), run.times, strict=True))
+    sums: dict[tuple[str, str, int], NDArray[np.float64]] = {}
+    nothing = np.zeros(job.iterations)
+    for key, row in zip(_edge_keys(job), run.volumes, strict=True):
+        sums[key] = sums.get(key, nothing) + row
 
-    def end(task: Task) -> str:
-        return task.kind if task.pinned else task.name
-
-    def between(of: Job) -> list[tuple[str, str, int]]:
-        ends = [end(task) for task in of.tasks]
-        return [(ends[e.source], ends[e.destination], e.lag) for e in of.edges]
-
-    none = np.zeros(job.iterations)
-    sums: dict[object, NDArray[np.float64]] = {}
-    for key, row in zip(between(job), run.volumes, strict=True):
-        sums[key] = sums.get(key, none) + row
-    keys = between(fewer)
-    counts = {key: keys.count(key) for key in {*keys}}
-    times = {end(task): row for task, row in zip(job.tasks, run.times, strict=True)}
+    keys = _edge_keys(fewer)
+    counts = Counter(keys)
     return Realization(
-        np.array([times[end(task)] for task in fewer.tasks]),
-        np.array([sums[key] / counts[key] for key in keys]),
+        times=np.array([times[name] for name in _ends_of(fewer)]),
+        volumes=np.array([sums[key] / counts[key] for key in keys]),
     )
+
+
+def _ends_of(job: Job) -> list[str]:
+    """Return for each task its name, or its kind where others may share its flows."""
+    return [task.kind if task.pinned else task.name for task in job.tasks]
+
+
+def _edge_keys(job: Job) -> list[tuple[str, str, int]]:
+    """Return what tells the flows of each edge from others but those of its peers."""
+    ends = _ends_of(job)
+    return [(ends[edge.source], ends[edge.destination], edge.lag) for edge in job.edges]
 
 
 def apart_words(scenario: Scenario, problem: Problem) -> str:
@@ -178,10 +182,10 @@ def apart_words(scenario: Scenario, problem: Problem) -> str:
     storage = [name for name, machine in machines.items() if not machine.gpu]
     tasks = [task for task in problem.job.tasks if task.kind == "graph_store"]
     homes = [problem.machine_of_task[task.name] for task in tasks]
-    beside_gpus = [name for name in homes if machines[name].gpu]
-    if not storage or not beside_gpus:
+    homes_with_gpu = [name for name in homes if machines[name].gpu]
+    if not storage or not homes_with_gpu:
         return ""
-    names = ", ".join(beside_gpus[:_NAMES])
+    names = ", ".join(homes_with_gpu[:_NAMES])
     return (
         f"graph stores stand on {names}, too, which compute: job.stores: "
         f"{len(storage)} keeps them on machines without a gpu"

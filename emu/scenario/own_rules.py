@@ -44,13 +44,13 @@ def list_installed() -> tuple[str, ...]:
     """
     names: list[str] = []
     for point in sorted(entry_points(group=GROUP)):
-        if point.name in {*policies.RATE_POLICIES, *names}:
-            where = f"entry point {point.name} = {point.value} of group {GROUP}"
-            raise EmulatorError(f"{where}: there is another policy of that name")
+        name = point.name
+        if name in policies.RATE_POLICIES or name in names:
+            subject = f"entry point {name} = {point.value} of group {GROUP}"
+            raise EmulatorError(f"{subject}: there is another policy of that name")
         file = point.module.replace(".", "/") + ".py"
-        find = point.load
-        policies.register(point.name, cache(partial(_load, point.name, file, find)))
-        names.append(point.name)
+        policies.register(name, cache(partial(_load, name, file, point.load)))
+        names.append(name)
     return tuple(names)
 
 
@@ -75,10 +75,10 @@ def check_policy(found: object) -> str:
     known = list_policies()
     if text in known or PROGRAM.fullmatch(text):
         return text
-    right = nearest(str(found), known)
+    remedy = nearest(str(found), known)
     if is_program(text) or text.endswith(".py"):
-        right = "write FILE.py:CLASS or MODULE:CLASS"
-    raise ValueError(f"found {found!r}, {right}")
+        remedy = "write FILE.py:CLASS or MODULE:CLASS"
+    raise ValueError(f"found {found!r}, {remedy}")
 
 
 def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | None:
@@ -91,9 +91,9 @@ def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | 
         return None
     if match[1].endswith(".py"):
         return folder / Path(match[1]).expanduser()
-    beside = folder / (match[1].replace(".", "/") + ".py")
-    there = beside.is_file() or f"{beside}:{match[2]}" in noted
-    return beside if there else None
+    file = folder / (match[1].replace(".", "/") + ".py")
+    is_known = file.is_file() or f"{file}:{match[2]}" in noted
+    return file if is_known else None
 
 
 @cache
