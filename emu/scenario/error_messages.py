@@ -96,13 +96,12 @@ def _mapping(node: Node) -> Node:
 
 
 def _node_at(steps: Sequence[str | int]) -> Node | None:
-    node: Node | None = _schema()
-    if steps[:1] == ("lab",):
-        node = {"$ref": "#/$defs/LabFile"}
+    node: Node = {"$ref": "#/$defs/LabFile"} if steps[:1] == ("lab",) else _schema()
     for step in steps:
-        node = _item(node) if isinstance(step, int) else _value(node, step)
-        if node is None:
+        inner = _item(node) if isinstance(step, int) else _value(node, step)
+        if inner is None:
             return None
+        node = inner
     return _follow(node) or None
 
 
