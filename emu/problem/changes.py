@@ -36,7 +36,9 @@ _LEVELS = {"link": "capacity", "machine": "share"}
 
 
 def _check(
-    kind: str, changes: Sequence[tuple[str, float, float]], known: Collection[str]
+    kind: str,
+    changes: Sequence[tuple[str, float, float]],
+    known: Collection[str],
 ) -> None:
     """Check changes of (name, time, what it has from then on).
 
@@ -168,7 +170,10 @@ class SpeedChange:
 
 
 def end_of_work(
-    step_times: Sequence[float], share: Sequence[float], start: float, work: float
+    step_times: Sequence[float],
+    share: Sequence[float],
+    start: float,
+    work: float,
 ) -> float:
     """Return when work is done that a machine begins at ``start``, seconds.
 
@@ -203,7 +208,9 @@ class SpeedSteps:
     """
 
     def __init__(
-        self, changes: Sequence[SpeedChange], machines: Mapping[str, int]
+        self,
+        changes: Sequence[SpeedChange],
+        machines: Mapping[str, int],
     ) -> None:
         checked = [(change.machine, change.time, change.share) for change in changes]
         _check("machine", checked, machines)

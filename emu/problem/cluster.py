@@ -235,7 +235,9 @@ class Cluster:
 
 
 def _shift_changes(
-    changes: Sequence[_Change], began: float, subject: Callable[[_Change], str]
+    changes: Sequence[_Change],
+    began: float,
+    subject: Callable[[_Change], str],
 ) -> tuple[_Change, ...]:
     """Return changes at times since ``began``; of those before it, each last one."""
     newest: dict[tuple[str, float], _Change] = {}

@@ -231,7 +231,9 @@ class _Span(NamedTuple):
 
 
 def _spans(
-    times: Sequence[float], shares: Sequence[float], end: float
+    times: Sequence[float],
+    shares: Sequence[float],
+    end: float,
 ) -> Iterator[_Span]:
     """Yield the steps before ``end`` with a share of less than 1."""
     next_times = [*times[1:], math.inf]

@@ -224,7 +224,10 @@ class Links:
         return np.array(zones, np.int64)
 
     def _pattern(
-        self, position: int, route: Route, ports: Mapping[str, int]
+        self,
+        position: int,
+        route: Route,
+        ports: Mapping[str, int],
     ) -> tuple[int, ...]:
         if not route.through:
             raise ImpossibleRoute("a route needs at least one link", position)

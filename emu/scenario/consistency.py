@@ -61,7 +61,10 @@ def misspelt_keys(data: Data) -> Problems:
 
 
 def consistency_errors(
-    scenario: Scenario, wrong: Collection[str] = (), *, timed: bool = True
+    scenario: Scenario,
+    wrong: Collection[str] = (),
+    *,
+    timed: bool = True,
 ) -> list[tuple[Trail, str]]:
     """Return (where, what is wrong and what would be right).
 
@@ -445,7 +448,10 @@ def _times(scenario: Scenario) -> Problems:
 
 
 def scenario_errors(
-    scenario: Scenario, wrong: Collection[str] = (), *, timed: bool = True
+    scenario: Scenario,
+    wrong: Collection[str] = (),
+    *,
+    timed: bool = True,
 ) -> list[tuple[Trail, str]]:
     """Return (where, what is wrong), the parameters as of `consistency_errors`."""
     if not scenario.jobs:
@@ -472,7 +478,10 @@ def scenario_errors(
 
 
 def _errors_of_jobs(
-    scenario: Scenario, wrong: Collection[str], *, timed: bool
+    scenario: Scenario,
+    wrong: Collection[str],
+    *,
+    timed: bool,
 ) -> list[tuple[Trail, str]]:
     """Return what is wrong with each of several jobs, then what is with all of them."""
     problems: list[tuple[Trail, str]] = []

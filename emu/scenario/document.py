@@ -489,7 +489,9 @@ def _write_out(document: Document, machines: list[Any], name: str) -> None:
 
 
 def _move_machines(
-    kept: Mapping[Trail, Any], position: int, count: int
+    kept: Mapping[Trail, Any],
+    position: int,
+    count: int,
 ) -> dict[Trail, Any]:
     """Return the kept values of machines where one at ``position`` became ``count``."""
     values: dict[Trail, Any] = {}

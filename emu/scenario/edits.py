@@ -66,7 +66,11 @@ class ScenarioEdits:
     """
 
     def __init__(
-        self, scenario: Scenario, *, measured: bool = False, chosen: bool = False
+        self,
+        scenario: Scenario,
+        *,
+        measured: bool = False,
+        chosen: bool = False,
     ) -> None:
         self._scenario = scenario
         self._cluster = scenario.stated_cluster
@@ -527,7 +531,11 @@ def _below(job: str, edit: Edit) -> Edit:
 
 
 def _scale_nic(
-    nic: Nic, outward: str, inward: str, names: set[str], factor: float
+    nic: Nic,
+    outward: str,
+    inward: str,
+    names: set[str],
+    factor: float,
 ) -> Any:
     """Return a NIC of which some links are scaled; None where none is.
 

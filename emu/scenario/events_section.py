@@ -276,7 +276,9 @@ def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str
 
 
 def _fault_errors(
-    event: EventSection, nics: Mapping[str, Nic], links: Sequence[str]
+    event: EventSection,
+    nics: Mapping[str, Nic],
+    links: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
     """Yield (key, what is wrong) of one fault."""
     key = "pause"
@@ -418,7 +420,9 @@ def failure_errors(failures: FailuresSection | None) -> Problems:
 
 
 def idle_faults(
-    failures: FailuresSection, drawn: Sequence[Fault], makespan: float
+    failures: FailuresSection,
+    drawn: Sequence[Fault],
+    makespan: float,
 ) -> Iterator[str]:
     """Yield a sentence where drawn faults are over before a job is."""
     for key in ("machine", "link"):

@@ -142,7 +142,10 @@ class NoPeer(PlacementError):
 
 
 def _with_peers(
-    scenario: Scenario, job: Job, cluster: Cluster, placement: Placement
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    placement: Placement,
 ) -> Placement:
     """Return a placement with the copies of state on other machines.
 
@@ -173,7 +176,10 @@ def following_placement(scenario: Scenario, problem: Problem) -> Problem:
 
 
 def place_one_by_one(
-    scenario: Scenario, job: Job, cluster: Cluster, progress: Progress | None = None
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    progress: Progress | None = None,
 ) -> PlacementResult:
     """Place each of several jobs by its own policy, on what those before it leave.
 
@@ -626,7 +632,10 @@ def check_rule(scenario: Scenario) -> None:
 
 
 def makespan_of(
-    experiment: Experiment, problem: Problem, realization: Realization, policy: str
+    experiment: Experiment,
+    problem: Problem,
+    realization: Realization,
+    policy: str,
 ) -> float:
     """Return the makespan of a changed job with the scenario's deaths, seconds.
 

@@ -54,7 +54,10 @@ def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
 
 
 def promising(
-    scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    realization: Realization,
 ) -> list[Scenario]:
     """Return the scenario on every set of machines that is worth a full search.
 
@@ -88,7 +91,10 @@ def promising(
 
 
 def _short_searches(
-    scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    realization: Realization,
 ) -> dict[Names, float]:
     """Return the makespan that a short search finds on every set of machines to try."""
     original = without_copies(job)

@@ -284,7 +284,11 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
 
 
 def _check_shape(
-    system: str, name: str, values: NDArray[np.float64], job: Job, owners: str
+    system: str,
+    name: str,
+    values: NDArray[np.float64],
+    job: Job,
+    owners: str,
 ) -> None:
     expected = (len(getattr(job, owners)), job.iterations)
     if values.shape != expected:

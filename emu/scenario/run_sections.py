@@ -90,7 +90,9 @@ def process_of(job: Job, name: str) -> str:
 
 
 def pin_errors(
-    job: Job, machines: Sequence[str], stated: Mapping[str, str]
+    job: Job,
+    machines: Sequence[str],
+    stated: Mapping[str, str],
 ) -> Problems:
     """Yield errors in the names of ``placement.tasks``, and their places.
 

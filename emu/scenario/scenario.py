@@ -379,7 +379,11 @@ class Scenario(sections.FileSection):
         return sentences
 
     def to_job(
-        self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False
+        self,
+        *,
+        train_vertices: int = 0,
+        pins: bool = True,
+        opened: bool = False,
     ) -> Job:
         """Return the job, with tasks pinned where ``placement.tasks`` says (``pins``).
 
@@ -426,7 +430,10 @@ class Scenario(sections.FileSection):
         return {name: machine for name, machine in stated.items() if name in names}
 
     def build_context(
-        self, train_vertices: int = 0, *, opened: bool = False
+        self,
+        train_vertices: int = 0,
+        *,
+        opened: bool = False,
     ) -> BuildContext:
         """Return the values that a job takes from the other sections."""
         window = self.job.credit_window

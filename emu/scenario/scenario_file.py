@@ -461,7 +461,9 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
 
 
 def _check_document(
-    document: Document, *, timed: bool = True
+    document: Document,
+    *,
+    timed: bool = True,
 ) -> tuple[Scenario | None, list[ScenarioError]]:
     data = document.data
     problems = list(misspelt_keys(data))
@@ -497,7 +499,10 @@ def _read(source: str | Path, overrides: Overrides) -> Document:
 
 
 def _apply_changes(
-    document: Document, overrides: Overrides, folder: Path, noted: Texts = _NONE
+    document: Document,
+    overrides: Overrides,
+    folder: Path,
+    noted: Texts = _NONE,
 ) -> Document:
     """Return the document with its overrides; its paths are relative to ``folder``.
 
@@ -558,7 +563,9 @@ def _drop_nulls(data: Any) -> None:
 
 
 def _describe_errors(
-    caught: ValidationError, data: object, misspelt: list[tuple[Trail, str]]
+    caught: ValidationError,
+    data: object,
+    misspelt: list[tuple[Trail, str]],
 ) -> list[tuple[Trail, str]]:
     """Return the validation errors in our words, without those that only follow."""
     trails = {trail for trail, _ in misspelt}

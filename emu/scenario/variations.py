@@ -41,7 +41,10 @@ class Point:
 
 
 def variations(
-    file: Path, stated: Sequence[str], vary: Sequence[str], seeds: int
+    file: Path,
+    stated: Sequence[str],
+    vary: Sequence[str],
+    seeds: int,
 ) -> list[Point]:
     """Return every combination of the varied values, with ``seeds`` seeds each.
 

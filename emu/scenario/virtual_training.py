@@ -79,7 +79,9 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float
 
 
 def train_along(
-    scenario: Scenario, schedule: Callable[[], Schedule], watch: Watch = lambda *_: None
+    scenario: Scenario,
+    schedule: Callable[[], Schedule],
+    watch: Watch = lambda *_: None,
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Train in one process as a schedule, simulated or emulated, has.
 
@@ -122,7 +124,10 @@ def _system_of_training(job: Job) -> System:
 
 
 def _list_looks(
-    job: Job, until: UntilSection | None, *, stops: bool = True
+    job: Job,
+    until: UntilSection | None,
+    *,
+    stops: bool = True,
 ) -> NDArray[np.int64]:
     """Return the steps, from 1, after which to look; without ``until`` every epoch.
 
@@ -233,7 +238,9 @@ def _train(
     run = Progress(np.empty(0), look_steps, accuracy, len(looks))
 
     def watch(
-        step: int, parameters: NDArray[Any], look: Callable[[], dict[str, float]]
+        step: int,
+        parameters: NDArray[Any],
+        look: Callable[[], dict[str, float]],
     ) -> bool:
         nonlocal run
         if run.diverged is None and not np.isfinite(parameters).all():
@@ -259,7 +266,9 @@ def _train(
 
 
 def curve_until_divergence(
-    curve: Sequence[Mapping[str, float]], *, ends_well: bool = True
+    curve: Sequence[Mapping[str, float]],
+    *,
+    ends_well: bool = True,
 ) -> dict[str, Any]:
     """Return ``training`` of result.json, and ``diverged`` where it has.
 
@@ -280,7 +289,9 @@ def curve_until_divergence(
 
 
 def virtual_training(
-    scenario: Scenario, schedule: Schedule, until: UntilSection | None = None
+    scenario: Scenario,
+    schedule: Schedule,
+    until: UntilSection | None = None,
 ) -> dict[str, Any]:
     """Return ``training``, ``accuracy`` and ``diverged`` as result.json, simulated.
 

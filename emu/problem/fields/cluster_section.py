@@ -207,7 +207,9 @@ def network_errors(cluster: ClusterSection) -> Iterator[tuple[Trail, str]]:
 
 
 def _route_errors(
-    routes: Sequence[RouteSection], machines: Sequence[str], links: Sequence[str]
+    routes: Sequence[RouteSection],
+    machines: Sequence[str],
+    links: Sequence[str],
 ) -> Iterator[tuple[Trail, str]]:
     for position, route in enumerate(routes):
         trail: Trail = ("cluster", "routes", position)
@@ -244,7 +246,9 @@ def _rack_errors(
 
 
 def _unknown(
-    stated: Sequence[str], machines: Sequence[str], trail: Trail
+    stated: Sequence[str],
+    machines: Sequence[str],
+    trail: Trail,
 ) -> Iterator[tuple[Trail, str]]:
     for name in stated:
         if name not in machines:

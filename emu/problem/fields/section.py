@@ -37,7 +37,9 @@ class Section(BaseModel):
     @override
     @classmethod
     def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler
+        cls,
+        core_schema: Any,
+        handler: GetJsonSchemaHandler,
     ) -> dict[str, Any]:
         """Return the JSON Schema, with the docstring of every key as its description.
 

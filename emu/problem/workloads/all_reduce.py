@@ -68,7 +68,9 @@ def _reachable_ends(followers: list[list[int]], ends: Sequence[int]) -> list[int
 
 
 def credit_edges(
-    tasks: Sequence[Task], edges: Sequence[Edge], window: int | None
+    tasks: Sequence[Task],
+    edges: Sequence[Edge],
+    window: int | None,
 ) -> tuple[Edge, ...]:
     """Return the credit edges of ``window``, worker-major, in the order of the tasks.
 

@@ -77,7 +77,9 @@ def adds_up(collective: str, step: int, steps: int) -> bool:
 
 @cache
 def list_steps(
-    collective: str, algorithm: str, ranks: int
+    collective: str,
+    algorithm: str,
+    ranks: int,
 ) -> tuple[tuple[Send, ...], ...]:
     """Return the sends of every step among so many ranks, two or more.
 

@@ -78,7 +78,9 @@ def without_copies(job: Job) -> Job:
 
 
 def count_copy_bytes(
-    job: Job, sizes: Mapping[str, NDArray[np.float64]], every: int
+    job: Job,
+    sizes: Mapping[str, NDArray[np.float64]],
+    every: int,
 ) -> NDArray[np.float64]:
     """Return bytes of (copies' edge, iteration), by ``sizes`` of states before it."""
     first = len(without_copies(job).edges)

@@ -66,7 +66,9 @@ def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
 
 
 def layer_shapes(
-    model: Mapping[str, Any], feature_length: int, classes: int
+    model: Mapping[str, Any],
+    feature_length: int,
+    classes: int,
 ) -> Iterator[tuple[Shape, ...]]:
     """Yield the shapes of each layer's tensors from the input, weights as (out, in)."""
     kind = model.get("kind", "sage")

@@ -62,7 +62,11 @@ class Operations:
                 counts[edge.source] += row
 
     def add_gradients(
-        self, job: Job, volumes: Floats, itemsize: float, *kinds: str
+        self,
+        job: Job,
+        volumes: Floats,
+        itemsize: float,
+        *kinds: str,
     ) -> None:
         """Count the gradients that tasks of these kinds and all-reduces add.
 
