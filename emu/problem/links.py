@@ -132,6 +132,7 @@ class Links:
             patterns.append(self._pattern(position, route, ports))
             self._state(position, route)
 
+        # Flat, so that the core in C walks them as two arrays.
         lengths = map(len, patterns)
         self.route_start: Ints = np.cumsum([0, *lengths], dtype=np.int64)
         self.route_port: Ints = np.array(
@@ -154,13 +155,14 @@ class Links:
     @cached_property
     def capacities(self) -> NDArray[np.float64]:
         """Bytes per second of every link at time 0; see ``steps`` for later ones."""
-        return np.array([link.capacity for link in self._all], dtype=np.float64)
+        capacities = [link.capacity for link in self._all]
+        return np.array(capacities, dtype=np.float64)
 
     @cached_property
     def latencies(self) -> NDArray[np.float64]:
         """Seconds of every link; of no entries where all are 0."""
-        latencies = np.array([link.latency for link in self._all], dtype=np.float64)
-        return latencies if latencies.any() else latencies[:0]
+        latencies = np.array([link.latency for link in self._all])
+        return latencies if latencies.any() else np.zeros(0)
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
@@ -175,10 +177,14 @@ class Links:
         """Return the ports from one machine to another; none within a machine."""
         if source == destination:
             return ()
-        number = self.route_of[self.zone[source], self.zone[destination]]
-        ends = {OUT: self.nic[source, 0], IN: self.nic[destination, 1]}
-        pattern = self._pattern_of(number).tolist()
-        return tuple(int(ends.get(port, port)) for port in pattern)
+        from_zone = self.zone[source]
+        to_zone = self.zone[destination]
+        pattern = self._pattern_of(self.route_of[from_zone, to_zone])
+        ends = {
+            OUT: self.nic[source, 0],
+            IN: self.nic[destination, 1],
+        }
+        return tuple(int(ends.get(port, port)) for port in pattern.tolist())
 
     def _pattern_of(self, number: int) -> Ints:
         """Return the pattern of a route by its number."""
@@ -197,7 +203,8 @@ class Links:
         return all(end in self._pattern_of(number) for number in np.unique(numbers))
 
     def _check_links(self, shared: Sequence[Link]) -> None:
-        for name, count in Counter(link.name for link in self._all).items():
+        counts = Counter(link.name for link in self._all)
+        for name, count in counts.items():
             if count > 1:
                 raise ValueError(f"{count} links are called {name}")
         for link in shared:
@@ -220,7 +227,10 @@ class Links:
                 sides[machine].append(2 * position + 1)
 
         numbers: dict[tuple[int, ...], int] = {}
-        zones = [numbers.setdefault(tuple(key), len(numbers)) for key in sides]
+        zones = []
+        for routes_of_machine in sides:
+            key = tuple(routes_of_machine)
+            zones.append(numbers.setdefault(key, len(numbers)))
         return np.array(zones, np.int64)
 
     def _pattern(
@@ -246,7 +256,8 @@ class Links:
                 if self.nic[machine, side] < 0:
                     problem = f"machine {self._names[machine]} has no NIC to cross"
                     raise ImpossibleRoute(problem, position)
-            if not set(self.nic[machines, side].tolist()).isdisjoint(pattern):
+            ports_of_ends = self.nic[machines, side].tolist()
+            if not set(ports_of_ends).isdisjoint(pattern):
                 raise ImpossibleRoute("the route crosses a NIC twice", position)
         return pattern
 
@@ -254,7 +265,8 @@ class Links:
         """Enter a route between all zones of its machines."""
         sources = set(route.sources)
         destinations = set(route.destinations)
-        pairs = len(sources) * len(destinations) - len(sources & destinations)
+        in_both = len(sources & destinations)  # no machine sends itself anything
+        pairs = len(sources) * len(destinations) - in_both
         if pairs <= 0:
             raise ImpossibleRoute("the route joins no two machines", position)
 
@@ -265,8 +277,11 @@ class Links:
             for column in columns.tolist():
                 is_one_machine = row == column and size[row] == 1
                 if self.route_of[row, column] and not is_one_machine:
-                    source = self._names[np.flatnonzero(self.zone == row)[0]]
-                    destination = self._names[np.flatnonzero(self.zone == column)[-1]]
+                    # First and last, so that they differ within one zone.
+                    sender = np.flatnonzero(self.zone == row)[0]
+                    receiver = np.flatnonzero(self.zone == column)[-1]
+                    source = self._names[sender]
+                    destination = self._names[receiver]
                     raise ImpossibleRoute(
                         f"the way from {source} to {destination} is stated twice",
                         position,
@@ -277,7 +292,10 @@ class Links:
         """Raise MissingRoute where a machine without a NIC has a route not stated."""
         for machine in np.flatnonzero(self.nic[:, 0] < 0).tolist():
             zone = self.zone[machine]
-            routes = {"from": self.route_of[zone], "to": self.route_of[:, zone]}
+            routes = {
+                "from": self.route_of[zone],
+                "to": self.route_of[:, zone],
+            }
             for direction, numbers in routes.items():
                 missing = np.flatnonzero(numbers[self.zone] == 0)
                 missing = missing[missing != machine]

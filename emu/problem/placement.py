@@ -6,7 +6,6 @@ those of its tasks that take it run one at a time.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -27,6 +26,11 @@ if TYPE_CHECKING:
     from emu.problem.schedule import Schedule
 
 Floats: TypeAlias = NDArray[np.float64]
+
+
+#: Positions that a placement shows of itself, and names or problems in an error.
+_SHOWN = 24
+_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,9 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
         if task.takes or task.gives_back:
             sharing.setdefault(machine_of[j], []).append(j)
 
-    tuned = {(tuner.machine, tuner.pool): tuner.most for tuner in cluster.tuners}
+    tuned = {}
+    for tuner in cluster.tuners:
+        tuned[tuner.machine, tuner.pool] = tuner.most
     pools = []
     for position, machine in enumerate(cluster.machines):
         candidates = sharing.get(position, [])
@@ -101,12 +107,14 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
         count = job.rounds[j]
         freer = task.process_name
         for position in _upstream(job, j):
-            if taken[position] and job.tasks[position].takes == task.gives_back:
+            taking = job.tasks[position]
+            if taken[position] and taking.takes == task.gives_back:
                 matched = min(count, taken[position])
                 count -= matched
                 taken[position] -= matched
-                taker = job.tasks[position].process_name
+                taker = taking.process_name
                 joined = team.get(freer, {freer}) | team.get(taker, {taker})
+                # One set for all, so that teams that meet later become one.
                 team.update(dict.fromkeys(joined, joined))
             if not count:  # the rest of 20,000 tasks, for each of 2,000, took 40 s
                 break
@@ -143,7 +151,8 @@ def slowness(job: Job, cluster: Cluster) -> Floats:
 
     No rows where all are 1: of 45,000 tasks on 3,200 machines they would take 1.2 GB.
     """
-    rows = len(job.tasks) if any(task.slowness for task in job.tasks) else 0
+    has_factors = any(task.slowness for task in job.tasks)
+    rows = len(job.tasks) if has_factors else 0
     factors = np.ones((rows, len(cluster.machines)))
     names = [machine.name for machine in cluster.machines]
     for row, task in enumerate(job.tasks):
@@ -162,17 +171,19 @@ class Placement:
     @override
     def __repr__(self) -> str:
         """Return the positions of the first machines."""
-        machines = ", ".join(map(str, self.machine_of[:24]))
-        rest = ", ..." if len(self.machine_of) > 24 else ""
-        return f"<Placement of {len(self.machine_of)} tasks: {machines}{rest}>"
+        count = len(self.machine_of)
+        machines = ", ".join(map(str, self.machine_of[:_SHOWN]))
+        rest = ", ..." if count > _SHOWN else ""
+        return f"<Placement of {count} tasks: {machines}{rest}>"
 
     def usage(self, job: Job, cluster: Cluster) -> list[dict[str, float]]:
         """Return, per machine, the summed demand on each resource that is demanded."""
-        use: list[dict[str, float]] = [defaultdict(float) for _ in cluster.machines]
+        usage: list[dict[str, float]] = [{} for _ in cluster.machines]
         for task, machine in zip(job.tasks, self.machine_of, strict=True):
+            used = usage[machine]
             for resource, demand in task.demands.items():
-                use[machine][resource] += demand
-        return [dict(amounts) for amounts in use]
+                used[resource] = used.get(resource, 0.0) + demand
+        return usage
 
     def violations(self, job: Job, cluster: Cluster) -> list[str]:
         """Return one sentence per broken constraint of (1)-(3), none if it is feasible.
@@ -219,13 +230,14 @@ class Placement:
         for pool in pools_of(cluster, job, self.machine_of):
             takes = sum(job.rounds[j] for j in pool.takers)
             frees = sum(job.rounds[j] for j in pool.freers)
-            if frees > takes:
-                freers = ", ".join(job.tasks[j].name for j in pool.freers[:4])
-                name = cluster.machines[pool.machine].name
-                yield (
-                    f"pool {pool.name} of machine {name} gets {frees} slots back from "
-                    f"{freers}, but {takes} are taken there"
-                )
+            if frees <= takes:
+                continue
+            names = [job.tasks[j].name for j in pool.freers[:_NAMED]]
+            machine = cluster.machines[pool.machine]
+            yield (
+                f"pool {pool.name} of machine {machine.name} gets {frees} slots back "
+                f"from {', '.join(names)}, but {takes} are taken there"
+            )
 
     def missing_routes(self, job: Job, cluster: Cluster) -> list[str]:
         """Return the flows that go where no route leads."""
@@ -252,7 +264,8 @@ class Placement:
         """Raise PlacementError with the first violations, if there are any."""
         problems = self.violations(job, cluster)
         if problems:
-            raise PlacementError(f"this placement cannot be: {'; '.join(problems[:4])}")
+            words = "; ".join(problems[:_NAMED])
+            raise PlacementError(f"this placement cannot be: {words}")
 
 
 @dataclass(frozen=True)
@@ -299,7 +312,8 @@ class Problem:
     def speeds(self) -> Floats:
         """Speed of the machine of every task, shape (tasks,)."""
         machines = self.cluster.machines
-        return np.array([machines[m].speed for m in self.placement.machine_of])
+        speeds = [machines[position].speed for position in self.placement.machine_of]
+        return np.array(speeds)
 
     def work(self, start: Floats, end: Floats) -> Floats:
         """Return the seconds that tasks worked from ``start`` to ``end``.
@@ -353,7 +367,8 @@ class Problem:
         for edge, control in zip(self.job.edges, self.job.control, strict=True):
             source = machine_of[edge.source]
             destination = machine_of[edge.destination]
-            hops.append(() if control else route(source, destination))
+            ports = () if control else route(source, destination)
+            hops.append(ports)
         return tuple(hops)
 
     @cached_property

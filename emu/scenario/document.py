@@ -115,9 +115,12 @@ class Document:
         """Make a path of the file one from here; one of ``--set`` is that already."""
         *above, key = trail
         place = value_in(self.data, above)
-        if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
-            path = Path(place[key]).expanduser()
-            place[key] = str(path if self.is_option(trail) else folder / path)
+        stated = place.get(key) if isinstance(place, dict) else None
+        if isinstance(stated, str) and stated:
+            path = Path(stated).expanduser()
+            if not self.is_option(trail):
+                path = folder / path
+            place[key] = str(path)
 
     def is_option(self, trail: Trail) -> bool:
         """Return True where a ``--set`` option wrote a value, or what contains it."""
@@ -141,8 +144,10 @@ class Origin:
 
     def locate(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
-        steps = [int(step) if step.isdigit() else step for step in key.split(".")]
-        return str(self.error(tuple(steps), problem))
+        trail: Trail = ()
+        for step in key.split("."):
+            trail = (*trail, int(step) if step.isdigit() else step)
+        return str(self.error(trail, problem))
 
 
 def value_in(data: Any, trail: Sequence[str | int]) -> Any:
@@ -253,10 +258,12 @@ def _read_yaml(file: str, text: str) -> Document:
     except TypeError:  # a mapping is the key of another
         raise ScenarioError("has a key that is no text", file=file) from None
     except (YAMLError, RecursionError, ValueError) as error:
-        problem = str(error).splitlines()[0] if str(error) else "cannot be parsed"
+        problem = (str(error) or "cannot be parsed").splitlines()[0]
         raise ScenarioError(f"is not YAML: {problem}", file=file) from error
+
     document = Document(file, {}, text=text)
-    document.data = _as_mapping(file, _Plain(document, text).of(data, ()))
+    plain = _Plain(document, text).of(data, ())
+    document.data = _as_mapping(file, plain)
     return document
 
 
@@ -290,10 +297,13 @@ class _Plain:
         self._values += 1
         if self._values > limit(MOST_VALUES) or len(trail) > _DEEPEST:
             raise self._document.error(trail, _TOO_MANY)
+
         if isinstance(node, CommentedMap):
             return {key: self._entry(node, key, trail) for key in node}
         if isinstance(node, CommentedSeq):
-            return [self._item(node, n, (*trail, n)) for n in range(len(node))]
+            positions = range(len(node))
+            return [self._item(node, n, (*trail, n)) for n in positions]
+        # Scalars keep their quotes and signs in subclasses: only plain ones go on.
         if isinstance(node, bool | ScalarBoolean):
             return bool(node)
         for plain in (str, int, float):
@@ -334,7 +344,9 @@ class _Plain:
 
     def _rest_of(self, line: int, column: int) -> str:
         """Return the text from a place to the end of its line, or of the file."""
-        return self._text[line][column:].strip() if line < len(self._text) else ""
+        if line >= len(self._text):
+            return ""
+        return self._text[line][column:].strip()
 
     def _check_nothing(self, rest: str, trail: Trail) -> None:
         """Refuse text that YAML takes for nothing: a name of a value, a comment.
@@ -370,7 +382,9 @@ def split_override(text: str) -> tuple[str, str]:
     """
     keys = _KEYS.match(text)[0]  # type: ignore[index] # matches everything
     rest = text[len(keys) :]
-    return (keys.strip(), rest[1:]) if rest.startswith("=") else ("", text)
+    if not rest.startswith("="):
+        return "", text
+    return keys.strip(), rest[1:]
 
 
 def step_text(name: str) -> str:
@@ -452,7 +466,8 @@ def _number_trail(document: Document, trail: Trail) -> Trail:
             names = [_name(item) for item in place]
             if step not in names:
                 break
-            trail = (*trail[:depth], names.index(step), *trail[depth + 1 :])
+            position = names.index(step)
+            trail = (*trail[:depth], position, *trail[depth + 1 :])
         place = value_in(place, trail[depth : depth + 1])
         if place is None:
             break
@@ -483,8 +498,9 @@ def _write_out(document: Document, machines: list[Any], name: str) -> None:
             item.pop("count", None)
             copies = [{**copy.deepcopy(item), "name": machine} for machine in names]
             machines[position : position + 1] = copies
-            document.lines = _move_machines(document.lines, position, len(names))
-            document.options = _move_machines(document.options, position, len(names))
+            count = len(names)
+            document.lines = _move_machines(document.lines, position, count)
+            document.options = _move_machines(document.options, position, count)
             return
 
 
@@ -496,10 +512,12 @@ def _move_machines(
     """Return the kept values of machines where one at ``position`` became ``count``."""
     values: dict[Trail, Any] = {}
     for trail, value in kept.items():
-        number = trail[2] if trail[:2] == _MACHINES and len(trail) > 2 else -1
+        is_machine = trail[:2] == _MACHINES and len(trail) > 2
+        number = trail[2] if is_machine else -1
         if not isinstance(number, int) or number < position:
             values[trail] = value
             continue
+
         numbers = [number + count - 1]
         if number == position:
             numbers = list(range(position, position + count))

@@ -105,7 +105,7 @@ def place(
 def _search_options(scenario: Scenario, job: Job) -> dict[str, Any]:
     """Return what the scenario's placement policy takes beside times and volumes."""
     section = scenario.placement
-    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
+    rates = scenario.schedule.rule_of_searches
     options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
         count = min(section.simulated_iterations, job.iterations)

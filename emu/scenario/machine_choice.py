@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ _MARGIN = 1.05
 _MARGIN_OF_ALL = 1.25
 #: Machines that a line names at most.
 _NAMES = 8
+#: Names or kinds of the ends of an edge, and its lag.
+_Key: TypeAlias = tuple[str, str, int]
 
 
 def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
@@ -98,14 +100,16 @@ def _short_searches(
 ) -> dict[Names, float]:
     """Return the makespan that a short search finds on every set of machines to try."""
     original = without_copies(job)
-    short = replace(original, iterations=min(_ITERATIONS, job.iterations))
-    run = _shortened(realization.of(original), short.iterations)
-    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
+    count = min(_ITERATIONS, job.iterations)
+    short = replace(original, iterations=count)
+    run = _shortened(realization.of(original), count)
+    rates = scenario.schedule.rule_of_searches
 
     everything = tuple(machine.name for machine in cluster.machines)
+    choice = cluster.only(scenario.job.choice_pool(everything))
     sets = machine_sets(
         original,
-        cluster.only(scenario.job.choice_pool(everything)),
+        choice,
         affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS),
         held=set(scenario.placement.tasks.values()),
         size=scenario.job.chosen_count,
@@ -116,27 +120,41 @@ def _short_searches(
     times: dict[Names, float] = {}
     least = 2 if copies_of(job) else 1  # a peer is another machine
     for names in sets:
-        fewer = on_machines(scenario, names)
-        if fewer is None:
+        variant = on_machines(scenario, names)
+        if variant is None:
             continue
-        pool = fewer.job.movable_on or everything
+        pool = variant.job.movable_on or everything
         if len(pool) < least:
             continue
+        # All of them together simulate as much as half a full search.
+        flows = FLOWS // _SHARE // len(sets)
         try:
-            variant = without_copies(fewer.to_job(train_vertices=1))
-            variant = replace(variant, iterations=short.iterations)
-            outcome = best_placement(
-                variant,
-                cluster.only(pool),
-                shared_evenly(short, run, variant),
-                rates,
-                seed=scenario.seed,
-                transfers=affordable(variant, rates, FLOWS // _SHARE // len(sets)),
-            )
+            times[names] = _search(variant, cluster.only(pool), short, run, flows)
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
-        times[names] = outcome.makespan or 0.0
     return times
+
+
+def _search(
+    variant: Scenario,
+    cluster: Cluster,
+    short: Job,
+    run: Realization,
+    flows: int,
+) -> float:
+    """Return the makespan that a search over so many flows finds for a variant."""
+    rates = variant.schedule.rule_of_searches
+    job = without_copies(variant.to_job(train_vertices=1))
+    job = replace(job, iterations=short.iterations)
+    outcome = best_placement(
+        job,
+        cluster,
+        shared_evenly(short, run, job),
+        rates,
+        seed=variant.seed,
+        transfers=affordable(job, rates, flows),
+    )
+    return outcome.makespan or 0.0
 
 
 def _shortened(run: Realization, iterations: int) -> Realization:
@@ -153,7 +171,7 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     task and flow is in both jobs, by its name.
     """
     times = dict(zip(_ends_of(job), run.times, strict=True))
-    sums: dict[tuple[str, str, int], NDArray[np.float64]] = {}
+    sums: dict[_Key, NDArray[np.float64]] = {}
     nothing = np.zeros(job.iterations)
     for key, row in zip(_edge_keys(job), run.volumes, strict=True):
         sums[key] = sums.get(key, nothing) + row
@@ -171,7 +189,7 @@ def _ends_of(job: Job) -> list[str]:
     return [task.kind if task.pinned else task.name for task in job.tasks]
 
 
-def _edge_keys(job: Job) -> list[tuple[str, str, int]]:
+def _edge_keys(job: Job) -> list[_Key]:
     """Return what tells the flows of each edge from others but those of its peers."""
     ends = _ends_of(job)
     return [(ends[edge.source], ends[edge.destination], edge.lag) for edge in job.edges]
@@ -191,6 +209,7 @@ def apart_words(scenario: Scenario, problem: Problem) -> str:
     homes_with_gpu = [name for name in homes if machines[name].gpu]
     if not storage or not homes_with_gpu:
         return ""
+
     names = ", ".join(homes_with_gpu[:_NAMES])
     return (
         f"graph stores stand on {names}, too, which compute: job.stores: "
@@ -206,6 +225,7 @@ def machines_words(placing: Mapping[str, Any]) -> str:
         return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"
     if len(names) == count:
         return f"on all {count} machines" if count else ""
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    text = ", ".join(names[:_NAMES])
-    return f"on {len(names)} of {count} machines: {text}{more}"
+    words = ", ".join(names[:_NAMES])
+    if len(names) > _NAMES:
+        words += f" and {len(names) - _NAMES} more"
+    return f"on {len(names)} of {count} machines: {words}"

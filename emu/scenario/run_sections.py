@@ -235,6 +235,11 @@ class ScheduleSection(Section):
             return own_rules.register_program(self.policy, self.source)
         return f"{self.policy}_by_job" if self.share == "job" else self.policy
 
+    @property
+    def rule_of_searches(self) -> str:
+        """The rule that searches simulate; a portfolio has chosen none by then."""
+        return "oes" if self.rule == "portfolio" else self.rule
+
 
 class EmulationSection(Section):
     """Mapping of emulated to real quantities on this computer."""

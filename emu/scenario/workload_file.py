@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 #: Kind of a task by the letter that its name begins with.
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
 VERSION = 1
+Rows: TypeAlias = dict[str, NDArray[np.float64]]
 #: What tells a workload file from a scenario.
 WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
 #: Settings of a job that its times and volumes are of.
@@ -47,6 +48,7 @@ def workload_document(document: Document) -> Document:
     wrong kind, or a value is impossible.
     """
     data = document.data
+    # A truth value is a whole number to Python, but no number of iterations.
     for key, kind in _KEYS.items():
         value = data.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -123,7 +125,12 @@ def _flows(
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
         if not isinstance(lag, int) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
-        fields: Data = {"from": source, "to": destination, "lag": lag, "volume": values}
+        fields: Data = {
+            "from": source,
+            "to": destination,
+            "lag": lag,
+            "volume": values,
+        }
         flows.append(FlowSection.model_construct(**fields))
     return flows
 
@@ -169,7 +176,8 @@ class ProfileFile:
                 )
                 raise DataError(problem, path=self.path)
 
-        nothing = np.zeros_like(next(iter(self.tasks.values())))
+        any_row = next(iter(self.tasks.values()))
+        nothing = np.zeros_like(any_row)
         try:
             times = np.array([self.tasks[task.name] for task in job.tasks])
             rows = [
@@ -179,7 +187,9 @@ class ProfileFile:
         except KeyError as error:
             problem = f"was measured on another job, it has no {error.args[0]}"
             raise DataError(problem, path=self.path) from error
-        return Profile(times, np.array(rows).reshape(len(rows), nothing.size))
+        # A job without edges has volumes of that many columns, too.
+        volumes = np.array(rows).reshape(len(rows), nothing.size)
+        return Profile(times, volumes)
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:
@@ -189,11 +199,15 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
     """
     content = {
         "version": VERSION,
-        "tasks": {name: row.tolist() for name, row in profile.tasks.items()},
-        "edges": {name: row.tolist() for name, row in profile.edges.items()},
+        "tasks": _as_lists(profile.tasks),
+        "edges": _as_lists(profile.edges),
         "settings": dict(profile.settings),
     }
     write_atomic(path, json.dumps(content))
+
+
+def _as_lists(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, list[float]]:
+    return {name: row.tolist() for name, row in rows.items()}
 
 
 def read_profile(path: str | Path) -> ProfileFile:
@@ -209,28 +223,30 @@ def read_profile(path: str | Path) -> ProfileFile:
         version = content.get("version") if isinstance(content, dict) else content
         problem = f"is not a profile of version {VERSION}, found {version!r:.40}"
         raise DataError(problem, path=file)
-    parts = [content.get(key) for key in ("tasks", "edges", "settings")]
-    if not all(isinstance(part, dict) for part in parts) or not content["tasks"]:
-        problem = "is not a profile: it needs tasks, edges and settings"
-        raise DataError(problem, path=file)
+    for key in ("tasks", "edges", "settings"):
+        if not isinstance(content.get(key), dict) or not content["tasks"]:
+            problem = "is not a profile: it needs tasks, edges and settings"
+            raise DataError(problem, path=file)
 
     tasks = _rows(content["tasks"], file)
     edges = _rows(content["edges"], file)
-    if len({row.size for row in [*tasks.values(), *edges.values()]}) > 1:
+    lengths = {row.size for row in (*tasks.values(), *edges.values())}
+    if len(lengths) > 1:
         problem = "is damaged: its rows differ in length"
         raise DataError(problem, path=file)
     return ProfileFile(tasks, edges, content["settings"], file)
 
 
-def _rows(stated: Data, file: str) -> dict[str, NDArray[np.float64]]:
-    rows = {}
+def _rows(stated: Data, file: str) -> Rows:
+    rows: Rows = {}
     for name, values in stated.items():
         try:
             row = np.array(values, dtype=np.float64)
         except (TypeError, ValueError) as error:
             problem = f"is damaged: {name} is not a list of numbers"
             raise DataError(problem, path=file) from error
-        if row.ndim != 1 or not row.size or not (np.isfinite(row) & (row >= 0)).all():
+        is_possible = np.isfinite(row) & (row >= 0)
+        if row.ndim != 1 or not row.size or not is_possible.all():
             problem = f"is damaged: {name} has values that cannot be"
             raise DataError(problem, path=file)
         rows[name] = row

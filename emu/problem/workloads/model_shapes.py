@@ -55,6 +55,7 @@ ANSWERED_EDGE_BYTES = 16
 
 def shard_sizes(parameters: int, servers: int) -> tuple[int, ...]:
     """Return the parameters in each part: of a server, or a chunk of an all-reduce."""
+    # As numpy.array_split: the first parts are longer by one.
     size, longer = divmod(parameters, servers)
     return (size + 1,) * longer + (size,) * (servers - longer)
 
@@ -73,10 +74,11 @@ def layer_shapes(
     """Yield the shapes of each layer's tensors from the input, weights as (out, in)."""
     kind = model.get("kind", "sage")
     layers = model["layers"]
-    widths = [feature_length, *[model["hidden"]] * (layers - 1), classes]
+    hidden = [model["hidden"]] * (layers - 1)
+    widths = [feature_length, *hidden, classes]
     for number, (inputs, width) in enumerate(pairwise(widths), 1):
         heads = model.get("heads", 1)
-        if number == layers:
+        if number == layers:  # one head, as wide as there are classes
             heads = 1
 
         matrix = (width, inputs)

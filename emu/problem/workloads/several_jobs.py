@@ -42,6 +42,7 @@ class JobPart:
     def edges(self, first: int) -> Iterator[Edge]:
         """Yield its edges among several jobs, where its ``first`` task stands there."""
         for edge in self.job.edges:
+            # A channel or coflow is of its job: equal names of two are two.
             yield replace(
                 edge,
                 source=first + edge.source,
@@ -65,6 +66,7 @@ class JobPart:
     def sources(self) -> list[int]:
         """Return its tasks that wait for nothing in their first iteration."""
         job = self.job
+        # With a lag an edge is waited for from a later iteration on.
         waiting = {edge.destination for edge in job.edges if edge.lag == 0}
         return [task for task in range(len(job.tasks)) if task not in waiting]
 
@@ -104,11 +106,12 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
         tasks.append(part.gate())
         edges += [Edge(gate, first + task) for task in part.sources()]
 
+    settings = {part.name: part.job.settings for part in parts}
     return Job(
         tasks=tuple(tasks),
         edges=tuple(edges),
         iterations=max(part.job.iterations for part in parts),
-        settings={"jobs": {part.name: part.job.settings for part in parts}},
+        settings={"jobs": settings},
     )
 
 
@@ -123,8 +126,8 @@ def several_realizations(
         if part.release:  # its gate, and the edges from there
             gate = np.array([[part.release]])
             times.append(_widen(gate, longest))
-            nothing = np.zeros((len(part.sources()), longest))
-            volumes.append(nothing)
+            edges = len(part.sources())
+            volumes.append(np.zeros((edges, longest)))
     return Realization(np.vstack(times), np.vstack(volumes))
 
 
@@ -148,6 +151,7 @@ def repeat(job: Job, realization: Realization) -> Profile:
 
 def _repeat_rows(rows: Floats, counts: Sequence[int]) -> Floats:
     """Return rows of the same length, in each its first columns over and over."""
-    lengths = np.maximum(np.array(counts, dtype=np.int64), 1)
+    lengths = np.array(counts, dtype=np.int64)
+    lengths = np.maximum(lengths, 1)  # a row without any keeps its first column
     columns = np.arange(rows.shape[1]) % lengths[:, None]
     return np.take_along_axis(rows, columns, axis=1)
