@@ -45,6 +45,7 @@ def _check(
     Raises ValueError when one is of nothing known, a time is not positive and finite, a
     value is negative or not finite, or two changes of one thing are of one time.
     """
+    # Written so that a NaN is refused, too: it compares as false with everything.
     for name, time, value in changes:
         if name not in known:
             raise ValueError(f"no {kind} is called {name}")
@@ -113,6 +114,7 @@ class CapacitySteps:
     def at(self, port: int, times: Floats) -> Floats:
         """Return the capacity from each of ``times`` on, changes of then made."""
         step_times, capacity = self.of(port)
+        # A change of the same instant, but for rounding, is made by then.
         place = np.searchsorted(step_times, times * (1.0 + TIE), side="right") - 1
         return capacity[np.maximum(place, 0)]
 
@@ -153,6 +155,7 @@ class CapacitySteps:
     @property
     def most(self) -> Floats:
         """The largest capacity that every port ever has."""
+        # Not of the rows alone: a link that only gets slower was fastest at first.
         most = self._start.copy()
         np.maximum.at(most, self.rows[:, 1].astype(np.int64), self.rows[:, 2])
         return most
@@ -193,6 +196,7 @@ def end_of_work(
             if end <= next_time * (1.0 + TIE):
                 return end
             work -= share[step] * (next_time - time)
+        # It stands still for good: such work never ends.
         elif next_time == math.inf:
             return math.inf
         time = next_time
@@ -221,6 +225,7 @@ class SpeedSteps:
         self._of: list[tuple[list[float], list[float]]] = []
         for _ in machines:
             self._of.append(([0.0], [1.0]))
+        # Appended in the order of time, however the file lists them.
         for change in sorted(changes, key=lambda change: change.time):
             step_times, share = self._of[machines[change.machine]]
             step_times.append(change.time)
@@ -240,6 +245,7 @@ class SpeedSteps:
     def work(self, machine: int, start: Floats, end: Floats) -> Floats:
         """Return the seconds at full speed that a machine can do from start to end."""
         step_times, share = map(np.array, self._of[machine])
+        # Most machines: there is nothing to add up.
         if len(step_times) == 1:
             return end - start
         return _sum_steps(step_times, share, end) - _sum_steps(step_times, share, start)

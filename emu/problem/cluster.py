@@ -80,6 +80,7 @@ class Cluster:
             if sources and destinations:
                 routes.append(Route(sources, destinations, route.through))
 
+        # A change of a NIC that is gone would name no link.
         links = {link.name for link in self.shared_links}
         for machine in machines:
             links.update(f"{machine.name} {direction}" for direction in ENDS)
@@ -140,6 +141,7 @@ class Cluster:
         What has changed by then does so in its first nanosecond: what links and
         machines have at first stays what others are a share of.
         """
+        # The same object, so that what was computed of it is kept.
         if not began:
             return self
         return replace(
@@ -160,6 +162,7 @@ class Cluster:
         """Return the cluster with some links' capacities, then and later, scaled."""
         capacities = self.links.capacities.copy()
         capacities[list(ports)] *= factor
+        # Changes state what a link has then, no share of it: these are scaled as well.
         scaled = self._having(capacities)
 
         names = {self.links[port].name for port in ports}
@@ -241,6 +244,7 @@ def _shift_changes(
 ) -> tuple[_Change, ...]:
     """Return changes at times since ``began``; of those before it, each last one."""
     newest: dict[tuple[str, float], _Change] = {}
+    # Later ones take the place of earlier ones of the same first instant.
     for change in sorted(changes, key=lambda change: change.time):
         time = max(change.time - began, _AT_ONCE)
         newest[subject(change), time] = replace(change, time=time)

@@ -94,6 +94,7 @@ def next_kills(
         if kill.ended is not None:
             task, count = kill.ended
             time = end_of(task, count - first - 1) if count > first else 0.0
+        # Of a task that has not ended its iteration yet nothing is known.
         if time < math.inf:
             due.setdefault(time, []).append(kill)
 
@@ -114,6 +115,7 @@ def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
     """Return (time, product of the factors from then on) by time; it is 1 before."""
     edges = []
     for fault in faults:
+        # An end sorts before a beginning of the same instant: 0 before 1.
         edges.append((fault.since, 1, fault.factor))
         if fault.until < math.inf:
             edges.append((fault.until, 0, fault.factor))
@@ -147,6 +149,7 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
         by_subject[fault.subject].append(fault)
 
     start = {link.name: link.capacity for link in cluster.links}
+    # What is stated of a link with faults is stated anew, times their factors.
     changes = [change for change in cluster.changes if change.link not in by_link]
     for name, faults_of_link in by_link.items():
         if name not in start:
@@ -176,6 +179,7 @@ def _changes_of(
     for time in sorted({*stated, *factors}):
         capacity = stated.get(time, capacity)
         factor = factors.get(time, factor)
+        # A change to the same capacity would be an event without an effect.
         if capacity * factor != present:
             present = capacity * factor
             yield CapacityChange(time, link, present)
@@ -200,6 +204,7 @@ def disturbances(cluster: Cluster, end: float) -> list[Disturbance]:
     rows = []
     for port in range(len(cluster.links)):
         times, capacity = cluster.links.steps.of(port)
+        # Of what it had at first: a change to more is no disturbance.
         shares = capacity / capacity[0]
         for span in _spans(times.tolist(), shares.tolist(), end):
             row = Disturbance(

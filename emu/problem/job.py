@@ -175,6 +175,7 @@ class Job:
                 raise ValueError(f"process {process} is pinned to several machines")
 
         for task in self.tasks:
+            # Otherwise one name would mean a task of one process and all of another.
             if task.process_name != task.name in self.units:
                 raise ValueError(
                     f"process {task.name} is called as a task of process {task.process}"
@@ -224,6 +225,7 @@ class Job:
 
         In the order of the tasks; a gate that names no process is a unit by itself.
         """
+        # A dict keeps the order of the first task of every process.
         members: dict[str, list[int]] = {}
         for position, task in enumerate(self.tasks):
             members.setdefault(task.process_name, []).append(position)
@@ -309,6 +311,7 @@ class Job:
         """
         counts = []
         for edge in self.edges:
+            # Iteration n of the source is read in iteration n + lag.
             received = self.rounds[edge.destination] - edge.lag
             counts.append(max(0, min(self.rounds[edge.source], received)))
         return tuple(counts)
@@ -327,6 +330,7 @@ class Job:
             destination = self.tasks[edge.destination]
             name = f"{source.name}->{destination.name}"
             counts[name] += 1
+            # The first keeps the plain name, so that most names need no number.
             names.append(f"{name}#{counts[name]}" if counts[name] > 1 else name)
         return tuple(names)
 
@@ -343,6 +347,7 @@ class Job:
             parts = re.split(r"(\d+)", task.name)  # every second one is a number
             names.append([int(part) if i % 2 else part for i, part in enumerate(parts)])
 
+        # By destination first: that is the order in which flows are listed.
         order = sorted(
             (names[edge.destination], names[edge.source], edge.lag, position)
             for position, edge in enumerate(self.edges)
@@ -396,6 +401,7 @@ class Job:
 
 def _check_values(values: Floats, name: str) -> Floats:
     """Return a copy that nobody can write to."""
+    # A copy: who gave the values may go on to change them.
     array = np.array(values, dtype=np.float64)
     array.flags.writeable = False
     if array.ndim != 2:
@@ -434,6 +440,7 @@ class Realization:
 
         Its mini-batches before that are done: tasks that are behind have none at first.
         """
+        # The same object, so that nothing is checked again.
         if not first:
             return self
         times = self.times[:, first:].copy()

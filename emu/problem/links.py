@@ -113,6 +113,7 @@ class Links:
     ) -> None:
         nics: list[Link] = []
         self._names = [machine.name for machine in machines]
+        # -1 for machines without a NIC, such as the GPUs of a box.
         self.nic: Ints = np.full((len(machines), 2), -1, dtype=np.int64)
         for position, machine in enumerate(machines):
             if machine.has_nic:
@@ -127,6 +128,7 @@ class Links:
         zones = int(self.zone.max()) + 1
         self.route_of: Ints = np.zeros((zones, zones), dtype=np.int64)
         patterns: list[tuple[int, ...]] = [(OUT, IN)]  # of what no route states
+        # From here on `out` and `in` are names, too: of whichever NIC the ends have.
         ports = ports | ENDS
         for position, route in enumerate(routes):
             patterns.append(self._pattern(position, route, ports))
@@ -161,6 +163,7 @@ class Links:
     @cached_property
     def latencies(self) -> NDArray[np.float64]:
         """Seconds of every link; of no entries where all are 0."""
+        # Of no entries, so that what is simulated without latencies costs nothing.
         latencies = np.array([link.latency for link in self._all])
         return latencies if latencies.any() else np.zeros(0)
 
@@ -221,6 +224,7 @@ class Links:
         """Return a number per set of machines with the same stated routes."""
         sides: list[list[int]] = [[] for _ in self._names]
         for position, route in enumerate(routes):
+            # A machine that a route lists twice is one end of it all the same.
             for machine in set(route.sources):
                 sides[machine].append(2 * position)
             for machine in set(route.destinations):
@@ -275,6 +279,7 @@ class Links:
         size = np.bincount(self.zone)
         for row in rows.tolist():
             for column in columns.tolist():
+                # The way from a zone to itself matters only between two machines of it.
                 is_one_machine = row == column and size[row] == 1
                 if self.route_of[row, column] and not is_one_machine:
                     # First and last, so that they differ within one zone.

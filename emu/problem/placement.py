@@ -100,6 +100,7 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
         is_open = task.takes and task.gives_back != task.takes
         taken.append(rounds if is_open else 0)
 
+    # Process -> all that have to stand where it does.
     team: dict[str, set[str]] = {}
     for j, task in enumerate(job.tasks):
         if not task.gives_back or task.gives_back == task.takes:
@@ -227,6 +228,7 @@ class Placement:
 
     def _excess_slots(self, job: Job, cluster: Cluster) -> Iterator[str]:
         """Yield the pools that get more slots back than tasks take there."""
+        # Pools without a limit are none of these: they may get back anything.
         for pool in pools_of(cluster, job, self.machine_of):
             takes = sum(job.rounds[j] for j in pool.takers)
             frees = sum(job.rounds[j] for j in pool.freers)
@@ -241,6 +243,7 @@ class Placement:
 
     def missing_routes(self, job: Job, cluster: Cluster) -> list[str]:
         """Return the flows that go where no route leads."""
+        # Most clusters join all machines: then no flow has to be looked at.
         if NO_ROUTE not in [link.name for link in cluster.shared_links]:
             return []
 
@@ -340,6 +343,7 @@ class Problem:
 
     def stretch(self, reference: Realization) -> Realization:
         """Return the run on the machines of this placement, from reference times."""
+        # Bytes are the same wherever a task stands.
         times = reference.times * self.slowness[:, None]
         return Realization(times, reference.volumes)
 

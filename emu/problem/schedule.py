@@ -197,6 +197,7 @@ class Schedule:
     def _repr_html_(self) -> str:
         """Return the machines, what they ran and how long they computed."""
         problem = self.problem
+        # NaN where a task has fewer iterations than the job.
         busy = np.nansum(self.task_end - self.task_start, axis=1)
         machine_of = np.array(problem.placement.machine_of)
         rows = []
@@ -211,12 +212,14 @@ class Schedule:
     def bars(self) -> NDArray[np.bool_]:
         """Return which (task, iteration) a picture shows: all but gates of no time."""
         gates = np.array([task.gate for task in self.problem.job.tasks], dtype=bool)
+        # A release lasts, and is shown; a barrier takes no time, and is not.
         is_gate = gates[:, None] & (self.task_end <= self.task_start)
         return ~np.isnan(self.task_end) & ~is_gate
 
     def flows(self) -> Ints:
         """Return (edge, iteration) of every flow between machines, shape (flows, 2)."""
         remote = np.array([bool(hops) for hops in self.problem.hops], dtype=bool)
+        # Of what stays on one machine no bytes crossed anything.
         return np.argwhere(~np.isnan(self.flow_end) & remote[:, None])
 
     def to_json(self) -> dict[str, Any]:

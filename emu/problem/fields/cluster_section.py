@@ -89,6 +89,7 @@ def read_nic(found: Any, read: ValidatorFunctionWrapHandler) -> MachineNic:
     if not found:
         raise ValueError("found no NIC, write none for a machine without one")
 
+    # A list is one NIC: a flow that uses all has the sum of their rates.
     stripes: list[MachineNic] = [read(both_directions(stripe)) for stripe in found]
     if any(stripe.latency != stripes[0].latency for stripe in stripes):
         raise ValueError("bytes of a flow use all NICs: write one latency for each")
@@ -165,6 +166,7 @@ def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[R
     """Return the routes out of every rack, among all ``machines`` of the cluster."""
     position = {name: number for number, name in enumerate(machines)}
     members = [tuple(position[name] for name in rack.machines) for rack in racks]
+    # Machines of no rack reach each other by their NICs alone.
     rest = tuple(set(range(len(machines))) - set[int]().union(*members))
 
     routes = []
@@ -380,6 +382,7 @@ class ClusterSection(Section):
         One that states no gpu has none where others do; else what is not stated is not
         limited.
         """
+        # Who states gpus of one machine means that the others have none.
         unstated = {"gpu": 0.0} if self.has_gpus else {}
         names = []
         for name, machine in self.by_name.items():

@@ -123,6 +123,7 @@ def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
                 "found no default, write what other devices take as well, for example "
                 "{default: 40 ms, a100: 12 ms}"
             )
+        # A ratio to no time at all is no number.
         without_time = [device for device, seconds in times.items() if not seconds]
         if len(without_time) == len(times):
             return parse("0 s")
@@ -381,6 +382,7 @@ def _value_or_range(
 
 
 def _number(found: object) -> float:
+    # NaN stands for whatever is no number: one error for all.
     number = math.nan
     if isinstance(found, int | float | str) and not isinstance(found, bool):
         with suppress(ValueError):

@@ -51,6 +51,7 @@ def _reachable_ends(followers: list[list[int]], ends: Sequence[int]) -> list[int
         for follower in next_tasks:
             sources[follower].append(task)
 
+    # Whole numbers of Python have as many bits as there are ends.
     reached = [0] * len(followers)
     for bit, end in enumerate(ends):
         reached[end] |= 1 << bit
@@ -260,6 +261,7 @@ def all_reduce_tasks(ranks: Sequence[Task], algorithm: str = "ring") -> Iterator
         part = replace(
             owner,
             kind=ALL_REDUCE,
+            # Its steps need nothing of their own, no slot either.
             demands={},
             process=owner.process_name,
             takes="",
@@ -329,6 +331,7 @@ def all_reduce_edges(
 
 def all_reduce_edge_count(ranks: int, algorithm: str = "ring") -> int:
     """Return how many edges `all_reduce_edges` yields between so many ranks."""
+    # Steps of the adding half; the other half has as many.
     adding = ranks - 1 if algorithm == "ring" else ranks.bit_length() - 1
     return ranks * (8 * adding + 2) if adding else 0
 

@@ -34,5 +34,6 @@ def _stage_of(job: Job, edge: Edge) -> str:
     source = job.tasks[edge.source]
     destination = job.tasks[edge.destination]
     name = f"{source.kind}->{destination.kind}"
+    # A task without a layer serves that of the other end.
     layer = destination.settings.get("layer", source.settings.get("layer"))
     return name if layer is None else f"{name} of layer {layer}"

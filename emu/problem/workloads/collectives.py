@@ -138,6 +138,7 @@ def _pass_on(ranks: int, step: int) -> Iterator[Send]:
     for sender in range(ranks):
         origin = (sender - step) % ranks  # of whom it hands chunks on
         for distance in range(1, ranks - step):
+            # Chunks of the origin for ranks that are still ahead.
             chunk = origin * ranks + (sender + distance) % ranks
             yield Send(sender, (sender + 1) % ranks, chunk, chunk + 1)
 

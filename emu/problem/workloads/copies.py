@@ -47,6 +47,7 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
         )
         tasks.append(task)
         edges.append(Edge(source, copy))
+        # One copy at a time is on its way.
         edges.append(Edge(copy, source, lag=every, credit=True))
     return replace(job, tasks=tuple(tasks), edges=tuple(edges))
 
@@ -91,6 +92,7 @@ def count_copy_bytes(
             continue
         copy = job.tasks[edge.destination]
         sizes_of_task = sizes[copy.settings["of"]][: job.iterations - copy.behind]
+        # A copy is of the state before an iteration: of the first there is none.
         row[copy.behind + every :: every] = sizes_of_task[every::every]
     return volumes
 

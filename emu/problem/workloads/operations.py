@@ -161,6 +161,7 @@ def count_layer(
             narrows=True,
         )
 
+    # Rows are multiplied before they are sent along edges, or after they were added.
     rows = inputs if shortens else outputs
     multiply = rows * width * next_width
     if kind in {"sage", "commnet"}:  # weights of the vertex itself

@@ -57,6 +57,7 @@ class JobPart:
         return Task(
             name=f"{self.name}/release",
             kind=RELEASE,
+            # A gate needs a place, though nothing runs there.
             pinned=neighbour.pinned,
             process=self._rename(neighbour.process_name),
             iterations=1,
