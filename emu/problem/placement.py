@@ -157,8 +157,9 @@ def slowness(job: Job, cluster: Cluster) -> Floats:
     factors = np.ones((rows, len(cluster.machines)))
     names = [machine.name for machine in cluster.machines]
     for row, task in enumerate(job.tasks):
-        if task.slowness:
-            factors[row] = [task.slowness.get(name, 1.0) for name in names]
+        slowness_on = task.slowness
+        if slowness_on:
+            factors[row] = [slowness_on.get(name, 1.0) for name in names]
     return factors
 
 
@@ -216,6 +217,7 @@ class Placement:
         names = [cluster.machines[machine].name for machine in self.machine_of]
         for process, members in job.units.items():
             kind = "process" if len(members) > 1 else "task"
+            homes = {names[member] for member in members}
             wrong: set[tuple[str, str]] = set()
             for member in members:
                 pin = job.tasks[member].pinned
@@ -223,7 +225,7 @@ class Placement:
                     wrong.add((pin, names[member]))
             for pin, name in sorted(wrong):
                 yield f"{kind} {process} must stand on {pin}, not {name}"
-            if len({names[member] for member in members}) > 1:
+            if len(homes) > 1:
                 yield f"process {process} stands on several machines"
 
     def _excess_slots(self, job: Job, cluster: Cluster) -> Iterator[str]:
@@ -254,7 +256,8 @@ class Placement:
             source = self.machine_of[edge.source]
             destination = self.machine_of[edge.destination]
             ports = cluster.links.route(source, destination)
-            if NO_ROUTE in [cluster.links[port].name for port in ports]:
+            names = [cluster.links[port].name for port in ports]
+            if NO_ROUTE in names:
                 problems.append(
                     f"{job.tasks[edge.source].name} sends to "
                     f"{job.tasks[edge.destination].name}, and no route leads from "
@@ -327,8 +330,10 @@ class Problem:
         steps = self.cluster.speed_steps
         seconds = end - start
         for task, machine in enumerate(self.placement.machine_of):
+            if self.job.tasks[task].gate:
+                continue
             step_times, _ = steps.of(machine)
-            if len(step_times) > 1 and not self.job.tasks[task].gate:
+            if len(step_times) > 1:
                 seconds[task] = steps.work(machine, start[task], end[task])
         return seconds
 
@@ -381,15 +386,16 @@ class Problem:
         of_link = self.links.latencies
         if not of_link.size:
             return np.zeros(len(self.hops))
-        return np.array([of_link[[*hops]].sum() for hops in self.hops])
+        latencies = [of_link[list(hops)].sum() for hops in self.hops]
+        return np.array(latencies)
 
     @cached_property
     def machine_of_task(self) -> dict[str, str]:
         """Name of the machine of every task, by the task's name."""
         tasks = [task.name for task in self.job.tasks]
-        names = [machine.name for machine in self.cluster.machines]
-        machines = [names[machine] for machine in self.placement.machine_of]
-        return dict(zip(tasks, machines, strict=True))
+        machines = self.cluster.machines
+        names = [machines[position].name for position in self.placement.machine_of]
+        return dict(zip(tasks, names, strict=True))
 
     @override
     def __repr__(self) -> str:

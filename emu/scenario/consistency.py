@@ -79,6 +79,7 @@ def consistency_errors(
         if sections.isdisjoint(skipped):
             found = list(check(scenario))
             problems += found
+            # What builds on a section that is wrong would only repeat the error.
             skipped.update(str(trail[0]) for trail, _ in found)
     return problems
 
@@ -111,6 +112,7 @@ def _machines(scenario: Scenario) -> Problems:
             yield ("cluster", "machines", position, "latency"), LATENCY_OF_NIC
 
     names: set[str] = set()
+    # Names that counts make may meet stated ones: m1 beside a count of m.
     for name, position in cluster.names_and_positions():
         if name in names:
             yield ("cluster", "machines", position), f"a second machine called {name!r}"
@@ -246,6 +248,7 @@ def _cluster_errors(scenario: Scenario) -> Problems:
         is_explicit = error.position < len(scenario.cluster.routes)
         trail: Trail = ("cluster", "routes", error.position)
         yield trail if is_explicit else ("cluster", "racks"), str(error)
+    # Of a machine that is written once with a count the one line is named.
     except MissingRoute as error:
         _, position = scenario.cluster.names_and_positions()[error.machine]
         yield ("cluster", "machines", position, "nic"), str(error)
@@ -324,6 +327,7 @@ def _overloads(scenario: Scenario, job: Job) -> Problems:
             for task in pinned.tasks
             if task.pinned == machine and task.demands.get(resource, 0.0) > 0
         ]
+        # The last one is what was too much.
         task = demanding[-1]
         names = {job.tasks[member].name for member in job.units[task.process_name]}
         names.add(task.process_name)
@@ -438,6 +442,7 @@ def _times(scenario: Scenario) -> Problems:
     if not isinstance(section, TrainingSection):
         return
 
+    # Copies of state take no time but that of their bytes.
     timed = {CHECKPOINT, *section.times.default_times()}
     if section.measures_worker:
         timed.add("worker")
@@ -465,6 +470,7 @@ def scenario_errors(
     problems += _cost_errors(scenario)
     problems += _until(scenario)
     problems += _recovery(scenario)
+    # Kills of several jobs name tasks of the job that is all of them.
     if not problems and any(event.kill for event in scenario.events):
         job = scenario.to_job(train_vertices=1, pins=False)
         problems += _kill_problems(scenario, job)

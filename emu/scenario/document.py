@@ -103,6 +103,7 @@ class Document:
 
     def where(self, trail: Trail) -> tuple[str, int]:
         """Return file (or option) and line (or 0) of ``trail`` or what contains it."""
+        # From the place itself up to the whole file.
         for length in range(len(trail), -1, -1):
             part = trail[:length]
             if part in self.options:
@@ -140,7 +141,8 @@ class Origin:
 
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``, where that is known."""
-        return (self.document or Document("", {})).error(trail, problem)
+        document = self.document or Document("", {})
+        return document.error(trail, problem)
 
     def locate(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
@@ -214,8 +216,10 @@ def parse_document(text: str, file: str) -> Document:
     ``file``: what it is called in errors; JSON where it ends so. Raises ScenarioError
     when it is not YAML or JSON, or is not a mapping.
     """
-    is_json = len(text) > _LONG_JSON and text.lstrip()[:1] == "{"
-    if not (is_json or file.endswith(".json")):
+    is_json = file.endswith(".json")
+    if len(text) > _LONG_JSON and text.lstrip().startswith("{"):
+        is_json = True
+    if not is_json:
         return _read_yaml(file, text)
     try:
         data = parse_json(text)
@@ -230,6 +234,7 @@ def parse_document(text: str, file: str) -> Document:
 
 def _is_too_large(data: Any) -> bool:
     """Return True for data of more values or levels than are checked in good time."""
+    # Level by level: recursion would end at a depth of Python's, not ours.
     level = [data]
     values = 0
     for _ in range(_DEEPEST):
@@ -415,6 +420,7 @@ def apply_overrides(
             continue
         trail = _number_trail(document, key)
         _write(document.data, trail, value, option)
+        # Errors there name the option from now on.
         document.options[trail] = option
         for written in list(document.lines):
             if written[: len(trail)] == trail:  # no longer where the file has it
@@ -496,6 +502,7 @@ def _write_out(document: Document, machines: list[Any], name: str) -> None:
         if name in names:
             item = dict(machines[position])
             item.pop("count", None)
+            # Copies of all below: an override of one must not change the others.
             copies = [{**copy.deepcopy(item), "name": machine} for machine in names]
             machines[position : position + 1] = copies
             count = len(names)
@@ -518,6 +525,7 @@ def _move_machines(
             values[trail] = value
             continue
 
+        # Those behind move; of the one itself every copy has its line.
         numbers = [number + count - 1]
         if number == position:
             numbers = list(range(position, position + count))

@@ -164,6 +164,7 @@ class ScenarioEdits:
         edit = dict(self._scenario.job.machine_keys())
         jobs = self._scenario.jobs
         if jobs:
+            # Each job states where its tasks stand: nothing is left to place jointly.
             edit["place_jobs"] = "sequential"
             edit["joint_cost"] = None
             edit["placement"] = None
@@ -266,6 +267,7 @@ class ScenarioEdits:
         kinds: list[object] = []
         for name, position in self._cluster.names_and_positions():
             edit, kind = self._one_more(name, position)
+            # Of equal machines one is tried.
             if kind in kinds:
                 continue
             kinds.append(kind)
@@ -278,6 +280,8 @@ class ScenarioEdits:
             except (ScenarioError, PlacementError):
                 continue
 
+            # What a run took is known for the new placement, too, where tasks are the
+            # same.
             realization = experiment.realization
             if self._measured:
                 reference = base.problem.reference(base.realization)
@@ -305,6 +309,7 @@ class ScenarioEdits:
         tasks = [task.name for task in job.tasks]
         has_equal_tasks = [task.name for task in variant.tasks] == tasks
         if has_equal_tasks and variant.edge_names == job.edge_names:
+            # As many tasks, all of them pinned: the machine would stay empty.
             if job.fixed:
                 return False
         elif self._measured or self._scenario.profile is not None:
@@ -332,6 +337,7 @@ class ScenarioEdits:
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
         """Return the edit, and what tells the machine from those of another kind."""
         cluster = self._cluster
+        # A name that the cluster has not.
         number = 1
         while f"{name}+{number}" in cluster.names:
             number += 1
@@ -418,6 +424,7 @@ class ScenarioEdits:
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
         """Return keys of jobs for the links that they bring along; None without."""
         cluster = self._cluster
+        # Links that no section of the cluster states: those that jobs bring along.
         rest = links - {link.name for link in cluster.links}
         for name in cluster.names:
             rest -= {f"{name} out", f"{name} in"}

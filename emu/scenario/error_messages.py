@@ -232,6 +232,7 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     """
     steps = [step for step in error["loc"] if step not in {"[key]", *_KINDS_OF_VALUES}]
     tags = {*systems(), SEVERAL}
+    # From behind, as positions after a deleted one move.
     for position in reversed(range(1, len(steps))):
         if steps[position - 1] == "job" and steps[position] in tags:
             del steps[position]
@@ -282,6 +283,7 @@ def either(first: str, second: str) -> str:
 
     ``found 0, write 1 or more`` and ``found 0, write unlimited`` make one sentence.
     """
+    # The second may say all of the first already, and more.
     if not first or f"{second} or ".startswith(f"{first} or "):
         return second
     head, write, kinds = second.partition(", write ")

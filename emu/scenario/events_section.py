@@ -223,6 +223,7 @@ def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Pro
             yield trail, f"no {key} {name!r}, {nearest(name, names)}"
         elif key == "machine" and nics[name].inward == 0:
             yield trail, f"{name} has no NIC: write a machine that has one, or a link"
+        # Of two changes of one instant nobody could say which holds.
         elif counts[event.time, f"{key} {name}"] > 1:
             problem = f"{name} changes twice at {event.time:g} s, write one of the two"
             yield ("events", position, "at"), problem
@@ -259,6 +260,7 @@ def kill_errors(
             known = [*job.processes, *machines, *names_of_kinds["host"]]
             hint = nearest(name, known)
             yield trail, f"no task, process, machine or host {name!r}, {hint}"
+        # A machine without a stated host may be on any, this one included.
         elif kinds == ["host"] and homeless:
             problem = (
                 f"what dies with {name} is open: write the host of "
@@ -319,11 +321,13 @@ class FailureSection(Section):
 
     def draw(self, name: str, seed: int) -> Iterator[tuple[float, float]]:
         """Yield the beginning and the end of every fault of a machine or link."""
+        # By name, so that one more machine leaves the faults of others as they are.
         random = np.random.default_rng([seed, *name.encode()])
         end = 0.0
         for _ in range(self.most):
             # Exponential, by the inverse of its distribution.
             gap = -math.log1p(-random.random()) * self.every
+            # Never at the very instant at which the one before ends.
             begin = end + max(gap, 1e-9 * self.every)
             end = begin + (self.length or 0.0)
             yield begin, end
@@ -389,6 +393,7 @@ class FailuresSection(Section):
                 if not self.cuts:
                     faults += section.faults(name, seed, [name], of_machine=True)
                 elif machine.has_nic:
+                    # Both directions at once, by what is drawn of the machine.
                     nic = [f"{name} out", f"{name} in"]
                     faults += section.faults(name, seed, nic)
         if self.link is not None:

@@ -351,6 +351,7 @@ class Experiment:
 
         def part(first: int, began: float) -> Schedule:
             is_simulated = first == self.first and began == self.began
+            # The first attempt is the schedule itself: it need not be simulated again.
             if schedule is not None and is_simulated:
                 return schedule
             return self.beginning_at(first, began).simulate()
@@ -398,6 +399,7 @@ class Experiment:
         return [*remarks, *scenario.idle_events(end)]
 
     def _latency_remarks(self) -> Iterator[str]:
+        # A latency in s instead of ms is longer than many a job.
         latency = float(self.problem.latencies.max(initial=0.0))
         if not latency:
             return
@@ -411,6 +413,7 @@ class Experiment:
 
     def _shared_deaths(self, kills: Iterable[Kill]) -> Iterator[str]:
         """Yield the tasks with which all others of their machine die."""
+        # Who names the machine or its host means all that die with it.
         machines = set(self.problem.machine_of_task.values())
         hosts = set(self.scenario.emulation.hosts.values())
         for kill in kills:
@@ -440,11 +443,13 @@ class Experiment:
         scenario = self.scenario
         problem = self.problem
         is_fixed = problem.job.fixed
+        # Where all is pinned nothing was searched, whatever the policy.
         search = None if is_fixed else self.placed
         is_optimal = is_fixed or (search is not None and search.optimal)
         names = scenario.stated_cluster.names
         used = set(self.tasks.values())
 
+        # Resources that machines state and no task wants are hardly meant.
         claimed: set[str] = set()
         for task in problem.job.tasks:
             claimed.update(task.demands)
@@ -521,6 +526,7 @@ def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experime
     best = _place_built(first, built if first is scenario else _build(first), progress)
     for variant in variants:
         candidate = _place_built(variant, _build(variant), progress)
+        # The scenario as it is comes first: others have to be worth the change.
         if _length(candidate) < _length(best) * (1 - WORTHWHILE):
             best = candidate
     return best if best.scenario is scenario else replace(best, unchosen=scenario)
@@ -607,6 +613,7 @@ def _place_built(
                 f"{name} stands where what it copies does: write {machine}, say"
             )
     outcome.placement.check(job, cluster)
+    # What follows from a placement may change what is sent, so times and bytes.
     problem = following_placement(scenario, problem)
     if problem.job.settings != job.settings:
         realization = realize(scenario, problem.job)

@@ -43,6 +43,7 @@ def list_installed() -> tuple[str, ...]:
     Raises EmulatorError when one is called as another one.
     """
     names: list[str] = []
+    # Sorted: the order of installed packages is that of a folder.
     for point in sorted(entry_points(group=GROUP)):
         name = point.name
         if name in policies.RATE_POLICIES or name in names:
@@ -185,6 +186,7 @@ def _running(name: str, file: str, failing: str) -> Iterator[None]:
         line = foreign_code.line_of(error, file)
         problem = f"{failing}: no answer within {DEADLINE:g} s{line}"
         raise DataError(problem, path=name) from error
+    # Whatever a rule raises is an error of the rule, not of emu.
     except (Exception, SystemExit) as error:
         text = printable(f"{type(error).__name__}: {error}", limit=300)
         problem = f"{failing}: {text}{foreign_code.line_of(error, file)}"

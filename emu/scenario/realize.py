@@ -86,6 +86,7 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     """
     section = scenario.job
     rates = section.operation_rates
+    # A pinned task has the rates of its one device.
     is_fixed = all(task.pinned is not None or task.gate for task in job.tasks)
     if rates is None or is_fixed or not list(rates.device_rates()):
         return job
@@ -238,6 +239,7 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     copies = np.zeros((len(job.tasks) - len(realization.times), job.iterations))
     times = np.vstack([realization.times, copies])
     if section.takes:
+        # A task may keep state of several teams: its iteration is longer once.
         keepers: set[int] = set()
         for names in tasks_with_state_of(job).values():
             keepers.update(job.index(name) for name in names)
@@ -246,6 +248,7 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     sizes = {}
     if section.to == "peer":
         scale = scenario.emulation.stated_byte_scale
+        # States are real arrays, volumes emulated bytes.
         sizes = {name: size / scale for name, size in state_bytes(job).items()}
     copied = count_copy_bytes(job, sizes, section.every)
     return Realization(times, np.vstack([realization.volumes, copied]))

@@ -113,6 +113,7 @@ def pin_errors(
         pinned = job.pins.get(process, machine)
         if pinned != machine and pinned in names:
             yield trail, f"found {machine!r}, but {name} must stand on {pinned}"
+        # The task that is listed first decides where its process stands.
         first, home = places.setdefault(process, (name, machine))
         if home != machine:
             words = f"{first} of the same process is on {home}"

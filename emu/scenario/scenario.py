@@ -265,6 +265,7 @@ class Scenario(sections.FileSection):
                 processes.setdefault(name, []).append(process)
 
         if self.emulation.processes == "machine":
+            # Whoever is named, all that share the process of that machine die.
             for name, victims in list(processes.items()):
                 dying: dict[str, None] = {}
                 for process in victims:
@@ -357,6 +358,7 @@ class Scenario(sections.FileSection):
         for *_, job in self.each_job():
             tuners += job.tuners(cluster)
         cluster = replace(cluster, changes=tuple(changes), tuners=tuple(tuners))
+        # After the changes: a fault is a share of whatever a link has by then.
         cluster = with_faults(cluster, faults)
 
         section = self.job
@@ -462,6 +464,7 @@ class Scenario(sections.FileSection):
             field = type(self).model_fields[key]
             if getattr(self, key) == field.get_default(call_default_factory=True):
                 del content[key]
+        # Jobs bring their machines along again where this is read.
         if self._stated_cluster is not None:
             cluster = self.stated_cluster.model_dump(mode="json", exclude_none=True)
             content["cluster"] = cluster
@@ -477,11 +480,13 @@ def json_schema() -> dict[str, Any]:
     job = schema["properties"]["job"]
     systems = job["discriminator"]["mapping"]
     del systems[sections.SEVERAL]
+    # No word that a file may write.
     del schema["$defs"]["SeveralJobsSection"]
     job["oneOf"] = [row for row in job["oneOf"] if row["$ref"] in systems.values()]
 
     schema["required"] = ["cluster"]
     cluster = schema["$defs"]["ClusterSection"]
+    # A topology stands for the machines, which are then not required.
     keys = cluster.pop("required")
     cluster["anyOf"] = [{"required": keys}, {"required": ["topology"]}]
     for (section, key), short in _shorthands(schema).items():

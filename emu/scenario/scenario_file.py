@@ -378,6 +378,7 @@ def load_again(source: Source, noted: object = None) -> Scenario:
     ``noted``: the scenario as a run noted it: rules and models of which it has the text
     are not looked for in files, which may have gone. Raises ScenarioError as `load`.
     """
+    # Its memory was said when it was read first.
     silent = (lambda _: None) if source.large else None
     with large_files(silent), _errors_of(source.file):
         document = parse_document(source.text, source.file)
@@ -424,6 +425,7 @@ def _deaths(scenario: Scenario) -> Problems:
     if scenario.until is not None or not (key == "events" or is_mortal):
         return
     try:
+        # A check asks nobody whether programs may run.
         with code_of_others(runs=False, tell=lambda _: None):
             prepare(scenario).attempts()
     except CodeWithheld:
@@ -485,6 +487,7 @@ def _check_document(
 def _without_sections(data: Data, wrong: Collection[str]) -> Scenario | None:
     """Return the scenario with defaults or stand-ins for sections that are wrong."""
     rest = {key: value for key, value in data.items() if key not in wrong}
+    # So that one wrong section does not hide what is wrong with others.
     stand_ins = {"name": "partial", **_STAND_INS}
     if "jobs" in rest:
         del stand_ins["job"]
@@ -542,6 +545,7 @@ def _apply_changes(
         _read_program(document, (*place_of_job, *_MODEL), noted)
     document.resolve_path(("profile",), folder)
     _read_rule(document, folder, noted)
+    # Without text it was a scenario already: nothing to read again.
     document.source = source if source.text else None
     return document
 
@@ -615,6 +619,7 @@ def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
     model = value_in(document.data, trail)
     if not isinstance(model, dict) or not isinstance(model.get("program"), str):
         return
+    # Its text is of the program that the file named.
     if (*trail, "program") in document.options:
         model.pop("source", None)
     job = trail[:-1]

@@ -45,6 +45,7 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     scale = scenario.emulation.stated_byte_scale
     machine_of = experiment.problem.machine_of_task
 
+    # Several jobs each by itself: one alone knows what its system begins with.
     jobs = {f"{item.name}/": build_job(part) for item, part in scenario.parts()}
     if not jobs:
         jobs[""] = experiment.problem.job
@@ -61,6 +62,7 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     return {
         (cause, sender, receiver): size
         for (cause, sender, receiver), size in sizes.items()
+        # Tasks of one machine share its memory.
         if size and sender != receiver
     }
 
@@ -82,6 +84,7 @@ def setup_of(experiment: Experiment) -> Experiment | None:
         {key: value for key, value in machine.items() if key in _OF_MACHINES}
         for machine in cluster["machines"]
     ]
+    # None takes a key away: what only a training has.
     changes: dict[str, Any] = dict.fromkeys(_OF_TRAINING)
     changes["name"] = f"{scenario.name}-setup"
     changes["cluster"] = cluster
@@ -104,6 +107,7 @@ def _job_of(
             flow[side] = name
             tasks[name] = {
                 "name": name,
+                # To prepare what is sent takes none: its bytes are what is asked.
                 "time": "0 s",
                 "pin": machine,
                 "process": f"setup{number}",

@@ -49,6 +49,7 @@ def expand_topology(document: Document, folder: Path) -> None:
     else:
         word = _read_word(document, folder)
         answers = {}
+    # What it stands for is written in its place.
     del cluster["topology"]
     for key in _KEYS:
         if key in cluster:
@@ -207,6 +208,7 @@ def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
     for sender, receiver in itertools.permutations(devices, 2):
         lanes = _lanes(sender, receiver) if nvlinks else ""
         through = _cross(sender, receiver)
+        # An NVLink of their own: nothing else is crossed.
         if lanes:
             name = f"{lanes} {sender}-{receiver}"
             through = [name]

@@ -62,6 +62,7 @@ def variations(
     if "seed" in keys and seeds > 1:
         raise ScenarioError("--vary states the seeds: remove it", file="--seeds")
 
+    # What a file expects is of the file as it stands.
     as_stated = load(file, [*stated, "expect=null"])
     first = as_stated.seed
     points = []
@@ -93,6 +94,7 @@ def _read_values(vary: Sequence[str]) -> dict[str, list[str]]:
             raise ScenarioError("write all values in one", file=f"--vary {key}")
         if key.partition(".")[0] == "expect":
             raise ScenarioError("state it with --set", file=f"--vary {key}")
+        # A value that is written twice is one point.
         keys[key] = list(dict.fromkeys(texts))
     return keys
 

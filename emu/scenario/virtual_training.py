@@ -74,6 +74,7 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float
         if may_end:
             count = min(steps, job.rounds[position] - task.behind)
             task_ends = schedule.task_end[position, task.behind : task.behind + count]
+            # The slowest of equal tasks; fmax passes over what a schedule lacks.
             ends[:count] = np.fmax(ends[:count], task_ends)
     return ends
 
@@ -204,6 +205,7 @@ def progress_along(
     if "program" in job.settings["model"]:  # it may import what no settings show
         return train()
 
+    # What decides the weights, and nothing else, is the name under which they are kept.
     causes = weight_settings(job.settings, opens=False)
     causes["missed"] = system.updates_missed(job.settings)
     if system.asynchronous(job.settings):
@@ -216,6 +218,7 @@ def progress_along(
         causes["asked"] = [steps_of(job), looks.tolist(), target]
         return train_once(causes, train)
 
+    # A longer training goes on from a shorter one of the same looks.
     causes["spacing"] = [until.seeds, until.every]
     extent = Extent(steps_of(job), split=until.split, accuracy=until.accuracy)
     return train_until(causes, extent, train)
@@ -386,6 +389,7 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Loo
     if place is not None:
         return curve[: place + 1]
 
+    # Of three looks in a row the worst: what a single lucky look shows is no accuracy.
     levels = training_looks.hold(accuracy)
     best = int(levels.argmax())  # of equal ones the first
     times = time_looks(curve, scenario, schedule())

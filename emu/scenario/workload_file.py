@@ -84,10 +84,13 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     themselves what to expect, or where the policy is not listed.
     """
     schedule = data.get("schedule")
-    policy = schedule.get("policy") if isinstance(schedule, dict) else "oes"
+    policy: Any = "oes"
+    if isinstance(schedule, dict):
+        policy = schedule.get("policy")
     listed = workload.get("expected_makespan_s")
     if not isinstance(listed, dict) or policy not in listed or "expect" in data:
         return
+    # A listed makespan is of all its iterations.
     if data["job"]["iterations"] == workload["n_iterations"]:
         data["expect"] = {"makespan": f"{listed[policy]!r} s"}
 
@@ -168,6 +171,7 @@ class ProfileFile:
         settings = job.settings
         # The names of the tasks do not say: ``s0`` is there with every batch size.
         for key in _OF_BATCHES:
+            # An older profile does not say: then it may be of these.
             measured = self.settings.get(key, settings.get(key))
             if key in settings and measured != settings[key]:
                 problem = (

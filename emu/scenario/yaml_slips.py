@@ -79,10 +79,12 @@ def _find_slip(text: str, named: Sequence[int]) -> tuple[int, str] | None:
     for number in range(first):
         if lines[number][:1].strip(" -#"):
             start = number
+    # What follows must be YAML as well, else a change would mend one line of many.
     end = max(suspects) + _AFTER
     if sum(map(len, lines[start:end])) > _LONGEST:
         return None
 
+    # The likeliest slip first, on whichever of the lines.
     for meaning, change in _CHANGES.items():
         for number in suspects:
             for line in change(lines, number):
@@ -95,6 +97,7 @@ def _find_slip(text: str, named: Sequence[int]) -> tuple[int, str] | None:
 def _list_suspects(lines: Sequence[str], named: Sequence[int]) -> list[int]:
     """Return the lines that an error names, and before each the last with content."""
     filled = [n for n, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
+    # The line before the one that is named is where a quote or brace is left open.
     suspects: dict[int, None] = {}  # a set has no order
     for limit in named:
         last_two = [number for number in filled if number <= limit][-2:]
@@ -177,6 +180,7 @@ def _braces(lines: Sequence[str], number: int) -> Iterator[str]:
             fewer = line[:last] + line[last + 1 :] + comment
             if opening in line:
                 yield fewer
+            # Opened before the first key, or before its value.
             yield re.sub(_HEAD, rf"\1{opening}", line, count=1) + comment
             yield re.sub(_UP_TO_VALUE, rf"\1{opening}", line) + comment
             yield fewer

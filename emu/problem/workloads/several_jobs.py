@@ -72,11 +72,15 @@ class JobPart:
         return [task for task in range(len(job.tasks)) if task not in waiting]
 
     def _rename(self, name: str) -> str:
-        return f"{self.name}/{name}" if name else ""
+        if not name:
+            return ""
+        return f"{self.name}/{name}"
 
     def _pool(self, name: str) -> str:
         """Return a pool by its name among several jobs: each has servers of its own."""
-        return self._rename(name) if name in self.job.servers else name
+        if name in self.job.servers:
+            return self._rename(name)
+        return name
 
 
 def several_jobs(parts: Sequence[JobPart]) -> Job:
