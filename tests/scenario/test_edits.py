@@ -476,3 +476,33 @@ def test_what_ifs_of_a_profile(seed: int, tmp_path: Path) -> None:
     assert "network" in check_every_edit(drawn)
     (note,) = emu.explain(drawn).notes
     assert note.endswith("it would have tasks without measured times")
+
+
+def test_latencies_of_two_directions_are_scaled_each_by_itself() -> None:
+    """A what-if states in which direction a machine waits how long."""
+    nic = {"in": "1 MB/s", "out": "1 MB/s", "latency": {"in": "40 ms", "out": "8 ms"}}
+    tasks = [
+        {"name": "a", "time": "1 ms", "pin": "m0"},
+        {"name": "b", "time": "1 ms", "pin": "m1"},
+    ]
+    drawn = loads(
+        {
+            "name": "two-ways",
+            "cluster": {"machines": [{"name": "m0", "nic": nic}, {"nic": nic}]},
+            "job": {
+                "system": "custom",
+                "iterations": 2,
+                "tasks": tasks,
+                "flows": [{"from": "a", "to": "b", "volume": "1 kB"}],
+            },
+        }
+    )
+    changes = [one.change for one in emu.explain(drawn).improvements]
+    edits = [change.edit for change in changes if change.kind == "latency"]
+
+    found = [emu.load(drawn, {**edit, "expect": None}) for edit in edits if edit]
+    assert found
+    for scenario in found:
+        for machine in scenario.cluster.machines:
+            latency = machine.nic.latency
+            assert latency.inward == pytest.approx(5 * latency.outward)
