@@ -17,8 +17,9 @@ from emu.prediction.placement.place import SEARCHES
 from emu.problem import Job, Placement, Problem, Realization
 from emu.problem.fields.cluster_section import Latency, Nic
 from emu.scenario.document import step_text
-from emu.scenario.experiment import following_placement, place, prepare
+from emu.scenario.experiment import prepare
 from emu.scenario.machine_choice import machines_words, on_machines
+from emu.scenario.placements import following_placement, place
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems import Edit
