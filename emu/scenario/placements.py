@@ -67,6 +67,7 @@ def place(
         progress=progress,
         **options,
     )
+    # With the whole cluster: what caches take of memory is no matter of copies.
     placement = _with_peers(scenario, job, cluster, outcome.placement)
     return replace(outcome, placement=placement)
 
@@ -165,6 +166,7 @@ def place_one_by_one(
         result = place(scenario_of_part, part, pool, progress=progress)
         results.append(result)
 
+        # By name, as positions in the pool are others in the cluster.
         homes = [pool.machines[m].name for m in result.placement.machine_of]
         placement = Placement(tuple(names.index(name) for name in homes))
         for process, members in part.units.items():

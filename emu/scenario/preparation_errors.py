@@ -56,6 +56,7 @@ def _training_errors(scenario: Scenario, job: Job, cluster: Cluster) -> Problems
 
         problems += look_errors(scenario)
     yield from problems
+    # Without the data nothing tells what a device has to hold.
     if problems or not _counts_devices(job, cluster):
         return
     try:

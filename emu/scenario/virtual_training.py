@@ -108,6 +108,7 @@ def train_along(
     if training_looks.trains_whole_graph(settings):
         model = WholeGraphModel(settings, dataset)
 
+    # Not evaluated yet: only some of the steps are looked at.
     def look(step: int, parameters: NDArray[Any]) -> bool | None:
         accuracy = partial(evaluate, settings, parameters, dataset, model)
         return watch(step, parameters, accuracy)
@@ -215,6 +216,7 @@ def progress_along(
         causes["job"] = scenario.job.model_dump(mode="json")
         causes["machines"] = scenario.build_context().machines
     if until is None or not stops:
+        # What was asked belongs to the name, as only that was kept.
         causes["asked"] = [steps_of(job), looks.tolist(), target]
         return train_once(causes, train)
 
