@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
 
 #: Times closer than this, relative to themselves, are one instant, as in a schedule.
 TIE = 1e-12
@@ -28,40 +31,51 @@ class CapacityChange:
     """Bytes per second from then on, finite; 0 where it is cut."""
 
 
+#: Word for what a change of each kind of thing states.
+_LEVELS = {"link": "capacity", "machine": "share"}
+
+
 def _check(
-    what: str, changes: Iterable[tuple[str, float, float]], known: Collection[str]
+    kind: str,
+    changes: Sequence[tuple[str, float, float]],
+    known: Collection[str],
 ) -> None:
     """Check changes of (name, time, what it has from then on).
 
     Raises ValueError when one is of nothing known, a time is not positive and finite, a
     value is negative or not finite, or two changes of one thing are of one time.
     """
-    rows = [*changes]
-    for name, time, value in rows:
+    # Written so that a NaN is refused, too: it compares as false with everything.
+    for name, time, value in changes:
         if name not in known:
-            raise ValueError(f"no {what} is called {name}")
+            raise ValueError(f"no {kind} is called {name}")
         if not 0 < time < math.inf:
             raise ValueError(
                 f"a change of {name}: time {time} is not positive and finite"
             )
         if not 0 <= value < math.inf:
-            level = {"link": "capacity", "machine": "share"}[what]
             raise ValueError(
-                f"a change of {name}: {level} {value} is negative or not finite"
+                f"a change of {name}: {_LEVELS[kind]} {value} is negative or not finite"
             )
-    for (name, time), count in Counter(row[:2] for row in rows).items():
+
+    counts = Counter((name, time) for name, time, _ in changes)
+    for (name, time), count in counts.items():
         if count > 1:
             raise ValueError(f"{name} changes {count} times at {time} s")
 
 
-def _sum_steps(
-    since: NDArray[np.float64], level: NDArray[np.float64], times: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _sum_steps(step_times: Floats, level: Floats, times: Floats) -> Floats:
     """Return what has come by each of ``times`` at a level that changes in steps."""
-    before = np.append(0.0, np.cumsum(np.diff(since) * level[:-1]))
-    place = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
-    sums: NDArray[np.float64] = before[place] + level[place] * (times - since[place])
+    sum_before = _sums_before(step_times, level)
+    place = np.maximum(np.searchsorted(step_times, times, side="right") - 1, 0)
+    of_step = level[place] * (times - step_times[place])
+    sums: Floats = sum_before[place] + of_step
     return sums
+
+
+def _sums_before(step_times: Floats, level: Floats) -> Floats:
+    """Return what has come by the beginning of every step."""
+    return np.append(0.0, np.cumsum(np.diff(step_times) * level[:-1]))
 
 
 class CapacitySteps:
@@ -76,57 +90,60 @@ class CapacitySteps:
 
     def __init__(
         self,
-        start: NDArray[np.float64],
+        start: Floats,
         changes: Sequence[CapacityChange],
         ports: Mapping[str, int],
     ) -> None:
-        _check("link", [(c.link, c.time, c.capacity) for c in changes], ports)
+        checked = [(change.link, change.time, change.capacity) for change in changes]
+        _check("link", checked, ports)
         self._start = start
-        self._known: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        self.rows: NDArray[np.float64] = np.array(
-            sorted((c.time, ports[c.link], c.capacity) for c in changes),
-            dtype=np.float64,
-        ).reshape(-1, 3)
+        self._known: dict[int, tuple[Floats, Floats]] = {}
 
-    def of(self, port: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        rows = [(time, ports[link], capacity) for link, time, capacity in checked]
+        self.rows: Floats = np.array(sorted(rows), dtype=np.float64).reshape(-1, 3)
+
+    def of(self, port: int) -> tuple[Floats, Floats]:
         """Return the times, the first of them 0, from which each capacity holds."""
         if port not in self._known:  # a critical path asks 1,700 times: 0.1 s of CPU
-            mine = self.rows[self.rows[:, 1] == port]
-            since = np.append(0.0, mine[:, 0])
-            capacity = self._start[port]
-            self._known[port] = since, np.append(capacity, mine[:, 2])
+            rows = self.rows[self.rows[:, 1] == port]
+            step_times = np.append(0.0, rows[:, 0])
+            capacity = np.append(self._start[port], rows[:, 2])
+            self._known[port] = (step_times, capacity)
         return self._known[port]
 
-    def at(self, port: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def at(self, port: int, times: Floats) -> Floats:
         """Return the capacity from each of ``times`` on, changes of then made."""
-        since, capacity = self.of(port)
-        place = np.searchsorted(since, times * (1.0 + TIE), side="right") - 1
+        step_times, capacity = self.of(port)
+        # A change of the same instant, but for rounding, is made by then.
+        place = np.searchsorted(step_times, times * (1.0 + TIE), side="right") - 1
         return capacity[np.maximum(place, 0)]
 
-    def carry(self, port: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def carry(self, port: int, times: Floats) -> Floats:
         """Return the bytes that a port can carry by each of ``times``."""
         return _sum_steps(*self.of(port), times)
 
     def when(self, port: int, volume: float) -> float:
         """Return when a port can have carried so many bytes, infinite for never."""
-        since, capacity = self.of(port)
-        before = np.append(0.0, np.cumsum(np.diff(since) * capacity[:-1]))
-        place = int(np.searchsorted(before, volume)) - 1
+        step_times, capacity = self.of(port)
+        sum_before = _sums_before(step_times, capacity)
+        place = int(np.searchsorted(sum_before, volume)) - 1
         if place < 0:
             return 0.0
         if capacity[place] == 0:  # cut for good
             return math.inf
-        return float(since[place] + (volume - before[place]) / capacity[place])
+        rest = volume - sum_before[place]
+        return float(step_times[place] + rest / capacity[place])
 
     @property
-    def losses(self) -> NDArray[np.float64]:
+    def losses(self) -> Floats:
         """Time, port and lost bytes per second of every change, as `rows`."""
         losses = self.rows.copy()
-        now = self._start.copy()
+        present = self._start.copy()
         for row in losses:
             port = int(row[1])
-            new = row[2]
-            row[2], now[port] = now[port] - new, new
+            capacity = row[2]
+            row[2] = present[port] - capacity
+            present[port] = capacity
         return losses
 
     @property
@@ -136,8 +153,9 @@ class CapacitySteps:
         return sorted(port for port, capacity in last.items() if capacity == 0)
 
     @property
-    def most(self) -> NDArray[np.float64]:
+    def most(self) -> Floats:
         """The largest capacity that every port ever has."""
+        # Not of the rows alone: a link that only gets slower was fastest at first.
         most = self._start.copy()
         np.maximum.at(most, self.rows[:, 1].astype(np.int64), self.rows[:, 2])
         return most
@@ -155,28 +173,34 @@ class SpeedChange:
 
 
 def end_of_work(
-    since: Sequence[float], share: Sequence[float], start: float, work: float
+    step_times: Sequence[float],
+    share: Sequence[float],
+    start: float,
+    work: float,
 ) -> float:
     """Return when work is done that a machine begins at ``start``, seconds.
 
-    Work that is done as a machine stops is done. ``since``, ``share``: times, the first
-    of them 0, from which it has each share of its speed; ``work``: seconds that it
-    takes at full speed.
+    Work that is done as a machine stops is done. ``step_times``, ``share``: times,
+    the first of them 0, from which it has each share of its speed; ``work``: seconds
+    that it takes at full speed.
     """
     if work <= 0.0:
         return start
-    now = start
-    step = bisect_right(since, start) - 1
+
+    time = start
+    step = bisect_right(step_times, start) - 1
     while True:
-        until = since[step + 1] if step + 1 < len(since) else math.inf
+        next_time = step_times[step + 1] if step + 1 < len(step_times) else math.inf
         if share[step] > 0.0:
-            end = now + work / share[step]
-            if end <= until * (1.0 + TIE):
+            end = time + work / share[step]
+            if end <= next_time * (1.0 + TIE):
                 return end
-            work -= share[step] * (until - now)
-        elif until == math.inf:
+            work -= share[step] * (next_time - time)
+        # It stands still for good: such work never ends.
+        elif next_time == math.inf:
             return math.inf
-        now, step = until, step + 1
+        time = next_time
+        step += 1
 
 
 class SpeedSteps:
@@ -188,47 +212,55 @@ class SpeedSteps:
     """
 
     def __init__(
-        self, changes: Sequence[SpeedChange], machines: Mapping[str, int]
+        self,
+        changes: Sequence[SpeedChange],
+        machines: Mapping[str, int],
     ) -> None:
-        _check("machine", [(c.machine, c.time, c.share) for c in changes], machines)
-        for change in changes:
-            if change.share > 1:
-                which = f"a change of {change.machine}: share {change.share}"
-                raise ValueError(f"{which} is above 1")
-        self._of: list[tuple[list[float], list[float]]] = [
-            ([0.0], [1.0]) for _ in machines
-        ]
+        checked = [(change.machine, change.time, change.share) for change in changes]
+        _check("machine", checked, machines)
+        for name, _, level in checked:
+            if level > 1:
+                raise ValueError(f"a change of {name}: share {level} is above 1")
+
+        self._of: list[tuple[list[float], list[float]]] = []
+        for _ in machines:
+            self._of.append(([0.0], [1.0]))
+        # Appended in the order of time, however the file lists them.
         for change in sorted(changes, key=lambda change: change.time):
-            since, share = self._of[machines[change.machine]]
-            since.append(change.time)
+            step_times, share = self._of[machines[change.machine]]
+            step_times.append(change.time)
             share.append(change.share)
+
         for name, machine in machines.items():
-            if self._of[machine][1][-1] == 0:
-                since = self._of[machine][0]
-                raise ValueError(f"{name} stands still from {since[-1]} s on for good")
+            step_times, share = self._of[machine]
+            if share[-1] == 0:
+                raise ValueError(
+                    f"{name} stands still from {step_times[-1]} s on for good"
+                )
 
     def of(self, machine: int) -> tuple[list[float], list[float]]:
         """Return the times, the first of them 0, from which each share holds."""
         return self._of[machine]
 
-    def work(
-        self, machine: int, start: NDArray[np.float64], end: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def work(self, machine: int, start: Floats, end: Floats) -> Floats:
         """Return the seconds at full speed that a machine can do from start to end."""
-        since, share = (np.array(values) for values in self._of[machine])
-        if len(since) == 1:
+        step_times, share = map(np.array, self._of[machine])
+        # Most machines: there is nothing to add up.
+        if len(step_times) == 1:
             return end - start
-        return _sum_steps(since, share, end) - _sum_steps(since, share, start)
+        return _sum_steps(step_times, share, end) - _sum_steps(step_times, share, start)
 
     @cached_property
     def flat(
         self,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[NDArray[np.int64], Floats, Floats]:
         """First step of every machine, then of all steps the time and the share."""
-        counts = [len(since) for since, _ in self._of]
-        first: NDArray[np.int64] = np.cumsum([0, *counts], dtype=np.int64)
-        since, share = (
-            np.array([value for steps in self._of for value in steps[column]])
-            for column in (0, 1)
-        )
-        return first, since, share
+        counts = [0]
+        times: list[float] = []
+        shares: list[float] = []
+        for times_of_machine, shares_of_machine in self._of:
+            counts.append(len(times_of_machine))
+            times += times_of_machine
+            shares += shares_of_machine
+        first: NDArray[np.int64] = np.cumsum(counts, dtype=np.int64)
+        return first, np.array(times), np.array(shares)

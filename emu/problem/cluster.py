@@ -47,42 +47,59 @@ class Cluster:
         for name, count in Counter(machine.name for machine in self.machines).items():
             if count > 1:
                 raise ValueError(f"machine {name} occurs twice")
-        _ = self.links, self.speed_steps  # checks them
+        _ = self.links  # to make them checks them
+        _ = self.speed_steps
+        self._check_tuners()
+
+    def _check_tuners(self) -> None:
         counts = Counter((tuner.machine, tuner.pool) for tuner in self.tuners)
-        for (machine, pool), count in counts.items():
-            if not 0 <= machine < len(self.machines):
-                raise ValueError(f"a tuner is of machine number {machine}")
-            name = self.machines[machine].name
-            slots = self.machines[machine].slots
+        for (position, pool), count in counts.items():
+            if not 0 <= position < len(self.machines):
+                raise ValueError(f"a tuner is of machine number {position}")
+            machine = self.machines[position]
             if count > 1:
-                raise ValueError(f"pool {pool} of {name} has {count} tuners")
-            if pool not in slots:
-                raise ValueError(f"pool {pool} of {name} is tuned: it needs slots")
+                raise ValueError(f"pool {pool} of {machine.name} has {count} tuners")
+            if pool not in machine.slots:
+                raise ValueError(
+                    f"pool {pool} of {machine.name} is tuned: it needs slots"
+                )
 
     def only(self, names: Collection[str]) -> Cluster:
         """Return the cluster of these machines, what is theirs, all shared links."""
-        numbers = [m for m, one in enumerate(self.machines) if one.name in names]
-        place = {m: position for position, m in enumerate(numbers)}
-        machines = tuple(self.machines[m] for m in numbers)
+        machines: list[Machine] = []
+        place: dict[int, int] = {}  # position here -> position there
+        for position, machine in enumerate(self.machines):
+            if machine.name in names:
+                place[position] = len(machines)
+                machines.append(machine)
+
         routes = []
         for route in self.routes:
             sources = tuple(place[m] for m in route.sources if m in place)
-            ends = tuple(place[m] for m in route.destinations if m in place)
-            if sources and ends:
-                routes.append(Route(sources, ends, route.through))
-        nics = {f"{machine.name} {way}" for machine in machines for way in ENDS}
-        links = nics | {link.name for link in self.shared_links}
+            destinations = tuple(place[m] for m in route.destinations if m in place)
+            if sources and destinations:
+                routes.append(Route(sources, destinations, route.through))
+
+        # A change of a NIC that is gone would name no link.
+        links = {link.name for link in self.shared_links}
+        for machine in machines:
+            links.update(f"{machine.name} {direction}" for direction in ENDS)
+        tuners = [
+            replace(tuner, machine=place[tuner.machine])
+            for tuner in self.tuners
+            if tuner.machine in place
+        ]
+        changes = [change for change in self.changes if change.link in links]
+        speed_changes = [
+            change for change in self.speed_changes if change.machine in names
+        ]
         return replace(
             self,
-            machines=machines,
+            machines=tuple(machines),
             routes=tuple(routes),
-            changes=tuple(c for c in self.changes if c.link in links),
-            tuners=tuple(
-                replace(tuner, machine=place[tuner.machine])
-                for tuner in self.tuners
-                if tuner.machine in place
-            ),
-            speed_changes=tuple(c for c in self.speed_changes if c.machine in names),
+            changes=tuple(changes),
+            tuners=tuple(tuners),
+            speed_changes=tuple(speed_changes),
         )
 
     @property
@@ -95,14 +112,17 @@ class Cluster:
 
     def following(self, quotas: NDArray[np.int64] | None) -> Cluster:
         """Return the cluster whose tuners set these quotas before they go by rule."""
-        paths = self.paths_of(quotas)
-        tuners = zip(self.tuners, paths, strict=True)
-        return replace(self, tuners=tuple(replace(t, path=path) for t, path in tuners))
+        tuners = [
+            replace(tuner, path=path)
+            for tuner, path in zip(self.tuners, self.paths_of(quotas), strict=True)
+        ]
+        return replace(self, tuners=tuple(tuners))
 
     def paths_of(self, quotas: NDArray[np.int64] | None) -> list[tuple[int, ...]]:
         """Return the quotas that each tuner has set."""
         if quotas is None:
             return [() for _ in self.tuners]
+        # 0 where a tuner looked less often than another one.
         return [tuple(q for q in column if q > 0) for column in quotas.T.tolist()]
 
     @cached_property
@@ -121,13 +141,20 @@ class Cluster:
         What has changed by then does so in its first nanosecond: what links and
         machines have at first stays what others are a share of.
         """
+        # The same object, so that what was computed of it is kept.
         if not began:
             return self
         return replace(
             self,
-            changes=_shift_changes(self.changes, began, lambda change: change.link),
+            changes=_shift_changes(
+                self.changes,
+                began,
+                subject=lambda change: change.link,
+            ),
             speed_changes=_shift_changes(
-                self.speed_changes, began, lambda c: c.machine
+                self.speed_changes,
+                began,
+                subject=lambda change: change.machine,
             ),
         )
 
@@ -135,27 +162,30 @@ class Cluster:
         """Return the cluster with some links' capacities, then and later, scaled."""
         capacities = self.links.capacities.copy()
         capacities[list(ports)] *= factor
+        # Changes state what a link has then, no share of it: these are scaled as well.
+        scaled = self._having(capacities)
+
         names = {self.links[port].name for port in ports}
-        changes = tuple(
-            replace(c, capacity=c.capacity * factor) if c.link in names else c
-            for c in self.changes
-        )
-        return replace(self._of(capacities), changes=changes)
+        changes = []
+        for change in self.changes:
+            share = factor if change.link in names else 1.0
+            changes.append(replace(change, capacity=change.capacity * share))
+        return replace(scaled, changes=tuple(changes))
 
     def with_latencies(self, factor: float) -> Cluster:
         """Return the cluster with all latencies times ``factor``."""
-        machines = tuple(
+        machines = [
             replace(
                 machine,
                 latency_in=machine.latency_in * factor,
                 latency_out=machine.latency_out * factor,
             )
             for machine in self.machines
-        )
-        links = (
+        ]
+        links = [
             replace(link, latency=link.latency * factor) for link in self.shared_links
-        )
-        return replace(self, machines=machines, shared_links=tuple(links))
+        ]
+        return replace(self, machines=tuple(machines), shared_links=tuple(links))
 
     @cached_property
     def widest(self) -> Cluster:
@@ -166,26 +196,27 @@ class Cluster:
         """
         if not (self.changes or self.speed_changes):
             return self
-        widest = self._of(self.links.steps.most)
+        widest = self._having(self.links.steps.most)
         return replace(widest, changes=(), speed_changes=())
 
-    def _of(self, capacities: NDArray[np.float64]) -> Cluster:
+    def _having(self, capacities: NDArray[np.float64]) -> Cluster:
         """Return the cluster with other capacities at time 0."""
-        links = tuple(
+        links = [
             replace(link, capacity=float(capacities[port]))
             for link, port in zip(self.shared_links, self.links.shared, strict=True)
-        )
-        machines = tuple(
-            replace(
-                machine,
-                bandwidth_out=float(capacities[ports[0]]),
-                bandwidth_in=float(capacities[ports[1]]),
-            )
-            if (ports := self.links.of_machine(m))
-            else machine
-            for m, machine in enumerate(self.machines)
-        )
-        return replace(self, machines=machines, shared_links=links)
+        ]
+        machines = list(self.machines)
+
+        for position, machine in enumerate(machines):
+            ports = self.links.of_machine(position)
+            if ports:
+                outward, inward = ports
+                machines[position] = replace(
+                    machine,
+                    bandwidth_out=float(capacities[outward]),
+                    bandwidth_in=float(capacities[inward]),
+                )
+        return replace(self, machines=tuple(machines), shared_links=tuple(links))
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -200,14 +231,20 @@ class Cluster:
 
     def resource_names(self) -> tuple[str, ...]:
         """Return every resource that some machine limits, sorted."""
-        return tuple(sorted({r for one in self.machines for r in one.resources}))
+        names: set[str] = set()
+        for machine in self.machines:
+            names.update(machine.resources)
+        return tuple(sorted(names))
 
 
 def _shift_changes(
-    changes: Sequence[_Change], began: float, subject: Callable[[_Change], str]
+    changes: Sequence[_Change],
+    began: float,
+    subject: Callable[[_Change], str],
 ) -> tuple[_Change, ...]:
     """Return changes at times since ``began``; of those before it, each last one."""
     newest: dict[tuple[str, float], _Change] = {}
+    # Later ones take the place of earlier ones of the same first instant.
     for change in sorted(changes, key=lambda change: change.time):
         time = max(change.time - began, _AT_ONCE)
         newest[subject(change), time] = replace(change, time=time)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from emu.problem.changes import CapacityChange, SpeedChange
 
@@ -80,7 +80,7 @@ def next_kills(
     end_of: Callable[[int, int], float],
     over: Callable[[str], float] = lambda _: math.inf,
 ) -> Due:
-    """Return what is killed next in an attempt at a job.
+    """Return the kills that come next in an attempt at a job.
 
     ``first``, ``began``: iteration and time of the whole job with which the attempt
     begins; a task that had ended its iteration by then has ended it at 0. ``end_of``
@@ -94,18 +94,20 @@ def next_kills(
         if kill.ended is not None:
             task, count = kill.ended
             time = end_of(task, count - first - 1) if count > first else 0.0
-        due.setdefault(time, []).append(kill)
-    due.pop(math.inf, None)
+        # Of a task that has not ended its iteration yet nothing is known.
+        if time < math.inf:
+            due.setdefault(time, []).append(kill)
+
     idle: list[Kill] = []
     for time in sorted(due):
-        now = [
+        fatal = [
             kill
             for kill in due[time]
             if not kill.processes or any(time < over(p) for p in kill.processes)
         ]
-        idle += [kill for kill in due[time] if kill not in now]
-        if now:
-            return Due(time, tuple(now), tuple(idle))
+        idle += [kill for kill in due[time] if kill not in fatal]
+        if fatal:
+            return Due(time=time, now=tuple(fatal), idle=tuple(idle))
     return Due(idle=tuple(idle))
 
 
@@ -113,21 +115,22 @@ def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
     """Return (time, product of the factors from then on) by time; it is 1 before."""
     edges = []
     for fault in faults:
+        # An end sorts before a beginning of the same instant: 0 before 1.
         edges.append((fault.since, 1, fault.factor))
         if fault.until < math.inf:
             edges.append((fault.until, 0, fault.factor))
+
     active: list[float] = []
-    factors: list[tuple[float, float]] = []
+    products: dict[float, float] = {}  # of one instant the last holds
     for time, is_start, factor in sorted(edges):
         if is_start:
             active.append(factor)
         else:
             active.remove(factor)
+        # Sorted, so that its bits do not depend on which fault came first.
         product = math.prod(sorted(active))
-        if factors and factors[-1][0] == time:
-            factors.pop()
-        factors.append((time, product))
-    return factors
+        products[time] = product
+    return list(products.items())
 
 
 def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
@@ -138,31 +141,48 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     """
     if not faults:
         return cluster
-    by_link, by_machine = (defaultdict[str, list[Fault]](list) for _ in range(2))
+
+    by_link = defaultdict[str, list[Fault]](list)
+    by_machine = defaultdict[str, list[Fault]](list)
     for fault in faults:
-        (by_machine if fault.of_machine else by_link)[fault.subject].append(fault)
+        by_subject = by_machine if fault.of_machine else by_link
+        by_subject[fault.subject].append(fault)
+
     start = {link.name: link.capacity for link in cluster.links}
-    changes = [c for c in cluster.changes if c.link not in by_link]
-    for link, mine in by_link.items():
-        if link not in start:
-            raise ValueError(f"no link is called {link}")
-        own = [change for change in cluster.changes if change.link == link]
-        having = {c.time: c.capacity for c in own}
-        share = dict(_factors(mine))
-        capacity = before = start[link]
-        factor = 1.0
-        # What it has by then times the factor of then.
-        for time in sorted({*having, *share}):
-            capacity, factor = having.get(time, capacity), share.get(time, factor)
-            if capacity * factor != before:
-                before = capacity * factor
-                changes.append(CapacityChange(time, link, before))
+    # What is stated of a link with faults is stated anew, times their factors.
+    changes = [change for change in cluster.changes if change.link not in by_link]
+    for name, faults_of_link in by_link.items():
+        if name not in start:
+            raise ValueError(f"no link is called {name}")
+        stated = {c.time: c.capacity for c in cluster.changes if c.link == name}
+        factors = dict(_factors(faults_of_link))
+        changes += _changes_of(name, start[name], stated, factors)
+
     speeds = [
         SpeedChange(time, machine, share)
-        for machine, mine in by_machine.items()
-        for time, share in _factors(mine)
+        for machine, faults_of_machine in by_machine.items()
+        for time, share in _factors(faults_of_machine)
     ]
     return replace(cluster, changes=tuple(changes), speed_changes=tuple(speeds))
+
+
+def _changes_of(
+    link: str,
+    start: float,
+    stated: Mapping[float, float],
+    factors: Mapping[float, float],
+) -> Iterator[CapacityChange]:
+    """Yield what a link has, by the capacities and the factors from some times on."""
+    capacity = start
+    factor = 1.0
+    present = start
+    for time in sorted({*stated, *factors}):
+        capacity = stated.get(time, capacity)
+        factor = factors.get(time, factor)
+        # A change to the same capacity would be an event without an effect.
+        if capacity * factor != present:
+            present = capacity * factor
+            yield CapacityChange(time, link, present)
 
 
 @dataclass(frozen=True)
@@ -184,23 +204,44 @@ def disturbances(cluster: Cluster, end: float) -> list[Disturbance]:
     rows = []
     for port in range(len(cluster.links)):
         times, capacity = cluster.links.steps.of(port)
-        steps = times.tolist(), (capacity / capacity[0]).tolist()
-        rows += [
-            Disturbance("slow" if share else "cut", since, until, port=port)
-            for since, until, share in _spans(*steps, end)
-        ]
+        # Of what it had at first: a change to more is no disturbance.
+        shares = capacity / capacity[0]
+        for span in _spans(times.tolist(), shares.tolist(), end):
+            row = Disturbance(
+                what="slow" if span.share else "cut",
+                since=span.begin,
+                until=span.end,
+                port=port,
+            )
+            rows.append(row)
+
     for machine in range(len(cluster.machines)):
-        rows += [
-            Disturbance("slow" if share else "pause", since, until, machine=machine)
-            for since, until, share in _spans(*cluster.speed_steps.of(machine), end)
-        ]
+        for span in _spans(*cluster.speed_steps.of(machine), end):
+            row = Disturbance(
+                what="slow" if span.share else "pause",
+                since=span.begin,
+                until=span.end,
+                machine=machine,
+            )
+            rows.append(row)
     return rows
 
 
+class _Span(NamedTuple):
+    """A time in which a link or a machine has a share of what it had at first."""
+
+    begin: float
+    end: float
+    share: float
+
+
 def _spans(
-    since: Sequence[float], share: Sequence[float], end: float
-) -> Iterator[tuple[float, float, float]]:
-    """Yield the beginning, the end and the share of every step with less than 1."""
-    for start, ends, part in zip(since, [*since[1:], math.inf], share, strict=True):
-        if part < 1 and start < end:
-            yield start, min(ends, end), part
+    times: Sequence[float],
+    shares: Sequence[float],
+    end: float,
+) -> Iterator[_Span]:
+    """Yield the steps before ``end`` with a share of less than 1."""
+    next_times = [*times[1:], math.inf]
+    for begin, next_time, share in zip(times, next_times, shares, strict=True):
+        if share < 1 and begin < end:
+            yield _Span(begin, min(next_time, end), share)

@@ -18,11 +18,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,12 @@ class Job:
             raise ValueError("a job needs at least one task that is no gate")
         if self.iterations < 1:
             raise ValueError(f"a job of {self.iterations} iterations has nothing to do")
+        self._check_tasks()
+        self._check_edges()
+        self._check_processes()
+        _ = self.order  # raises where edges form a cycle
+
+    def _check_tasks(self) -> None:
         for task in self.tasks:
             if task.iterations is not None and task.iterations < 1:
                 raise ValueError(f"task {task.name} has {task.iterations} iterations")
@@ -135,9 +143,6 @@ class Job:
         for name, count in Counter(task.name for task in self.tasks).items():
             if count > 1:
                 raise ValueError(f"task {name} occurs {count} times")
-        self._check_edges()
-        self._check_processes()
-        _ = self.order
 
     @override
     def __repr__(self) -> str:
@@ -154,6 +159,7 @@ class Job:
                     raise ValueError(
                         f"an edge names task number {end}, which is not there"
                     )
+
         for position, edge in enumerate(self.edges):
             if edge.lag < 0:
                 name = self.edge_names[position]
@@ -164,10 +170,12 @@ class Job:
 
     def _check_processes(self) -> None:
         for process, members in self.units.items():
-            pins = {self.tasks[t].pinned for t in members} - {None}
+            pins = {self.tasks[member].pinned for member in members} - {None}
             if len(pins) > 1:
                 raise ValueError(f"process {process} is pinned to several machines")
+
         for task in self.tasks:
+            # Otherwise one name would mean a task of one process and all of another.
             if task.process_name != task.name in self.units:
                 raise ValueError(
                     f"process {task.name} is called as a task of process {task.process}"
@@ -175,13 +183,13 @@ class Job:
 
     def beginning_at(self, first: int) -> Job:
         """Return the job from an iteration on, ValueError where none is left."""
-        tasks = tuple(
+        tasks = [
             task
             if task.iterations is None
             else replace(task, iterations=task.iterations - first)
             for task in self.tasks
-        )
-        return replace(self, tasks=tasks, iterations=self.iterations - first)
+        ]
+        return replace(self, tasks=tuple(tasks), iterations=self.iterations - first)
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -195,12 +203,14 @@ class Job:
             if edge.lag == 0:
                 waiting[edge.destination] += 1
                 followers[edge.source].append(edge.destination)
+
         free = [task for task, count in enumerate(waiting) if count == 0]
         for task in free:  # grows while it is walked: Kahn's algorithm
             for follower in followers[task]:
                 waiting[follower] -= 1
                 if waiting[follower] == 0:
                     free.append(follower)
+
         if len(free) < len(self.tasks):
             stuck = [self.tasks[t].name for t, count in enumerate(waiting) if count]
             raise ValueError(
@@ -215,6 +225,7 @@ class Job:
 
         In the order of the tasks; a gate that names no process is a unit by itself.
         """
+        # A dict keeps the order of the first task of every process.
         members: dict[str, list[int]] = {}
         for position, task in enumerate(self.tasks):
             members.setdefault(task.process_name, []).append(position)
@@ -223,7 +234,11 @@ class Job:
     @cached_property
     def pins(self) -> dict[str, str]:
         """Machine of every process of which a task is pinned."""
-        return {t.process_name: t.pinned for t in self.tasks if t.pinned is not None}
+        return {
+            task.process_name: task.pinned
+            for task in self.tasks
+            if task.pinned is not None
+        }
 
     @property
     def job_names(self) -> tuple[str, ...]:
@@ -243,11 +258,12 @@ class Job:
     @cached_property
     def processes(self) -> dict[str, tuple[int, ...]]:
         """Positions of the tasks that each process runs, in the order of the tasks."""
-        runs = {
-            process: tuple(task for task in unit if not self.tasks[task].gate)
-            for process, unit in self.units.items()
-        }
-        return {process: tasks for process, tasks in runs.items() if tasks}
+        processes = {}
+        for process, members in self.units.items():
+            tasks = [member for member in members if not self.tasks[member].gate]
+            if tasks:
+                processes[process] = tuple(tasks)
+        return processes
 
     @cached_property
     def control(self) -> tuple[bool, ...]:
@@ -274,17 +290,17 @@ class Job:
     @cached_property
     def servers(self) -> tuple[str, ...]:
         """Names of the processes that are pools of one slot, see `placement`."""
-        own = (task.takes for task in self.tasks if task.takes == task.process_name)
-        return tuple(dict.fromkeys(own))
+        names = [task.takes for task in self.tasks if task.takes == task.process_name]
+        return tuple(dict.fromkeys(names))
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:
         """Iterations of every task."""
-        most = self.iterations
-        return tuple(
-            most if task.iterations is None else min(task.iterations, most)
-            for task in self.tasks
-        )
+        rounds = []
+        for task in self.tasks:
+            stated = self.iterations if task.iterations is None else task.iterations
+            rounds.append(min(stated, self.iterations))
+        return tuple(rounds)
 
     @cached_property
     def flow_counts(self) -> tuple[int, ...]:
@@ -293,13 +309,12 @@ class Job:
         What no task of the job would receive is not sent: with lag 1 the source's last
         iteration sends nothing (constraint (6) has no iteration N).
         """
-        return tuple(
-            max(
-                0,
-                min(self.rounds[edge.source], self.rounds[edge.destination] - edge.lag),
-            )
-            for edge in self.edges
-        )
+        counts = []
+        for edge in self.edges:
+            # Iteration n of the source is read in iteration n + lag.
+            received = self.rounds[edge.destination] - edge.lag
+            counts.append(max(0, min(self.rounds[edge.source], received)))
+        return tuple(counts)
 
     @cached_property
     def edge_names(self) -> tuple[str, ...]:
@@ -311,11 +326,11 @@ class Job:
         counts: Counter[str] = Counter()
         names = []
         for edge in self.edges:
-            source, destination = (
-                self.tasks[end].name for end in (edge.source, edge.destination)
-            )
-            name = f"{source}->{destination}"
+            source = self.tasks[edge.source]
+            destination = self.tasks[edge.destination]
+            name = f"{source.name}->{destination.name}"
             counts[name] += 1
+            # The first keeps the plain name, so that most names need no number.
             names.append(f"{name}#{counts[name]}" if counts[name] > 1 else name)
         return tuple(names)
 
@@ -327,16 +342,20 @@ class Job:
         names count as numbers, w2 before w10. Edges between the same two tasks go by
         lag, then in the order of ``edges``.
         """
-        names = [
-            [int(part) if i % 2 else part for i, part in enumerate(parts)]
-            for parts in (re.split(r"(\d+)", task.name) for task in self.tasks)
-        ]
+        names = []
+        for task in self.tasks:
+            parts = re.split(r"(\d+)", task.name)  # every second one is a number
+            names.append([int(part) if i % 2 else part for i, part in enumerate(parts)])
+
+        # By destination first: that is the order in which flows are listed.
         order = sorted(
             (names[edge.destination], names[edge.source], edge.lag, position)
             for position, edge in enumerate(self.edges)
         )
-        ranks = {position: rank for rank, (*_, position) in enumerate(order)}
-        return tuple(ranks[position] for position in range(len(self.edges)))
+        ranks = [0] * len(order)
+        for rank, (*_, position) in enumerate(order):
+            ranks[position] = rank
+        return tuple(ranks)
 
     @cached_property
     def edge_positions(self) -> dict[str, int]:
@@ -354,37 +373,45 @@ class Job:
         return self._positions[name]
 
     @cached_property
-    def _edges_at(self) -> tuple[list[list[int]], list[list[int]]]:
-        """Positions of the edges into every task, and of those out of it."""
-        into: list[list[int]] = [[] for _ in self.tasks]
-        out: list[list[int]] = [[] for _ in self.tasks]
+    def _in_edges(self) -> list[list[int]]:
+        edges: list[list[int]] = [[] for _ in self.tasks]
         for position, edge in enumerate(self.edges):
-            into[edge.destination].append(position)
-            out[edge.source].append(position)
-        return into, out
+            edges[edge.destination].append(position)
+        return edges
+
+    @cached_property
+    def _out_edges(self) -> list[list[int]]:
+        edges: list[list[int]] = [[] for _ in self.tasks]
+        for position, edge in enumerate(self.edges):
+            edges[edge.source].append(position)
+        return edges
 
     def in_edges(self, task: int) -> tuple[int, ...]:
         """Return the positions of the edges into ``task``."""
-        return tuple(self._edges_at[0][task])
+        return tuple(self._in_edges[task])
 
     def out_edges(self, task: int) -> tuple[int, ...]:
         """Return the positions of the edges out of ``task``."""
-        return tuple(self._edges_at[1][task])
+        return tuple(self._out_edges[task])
 
     def sends(self, edge: int, iteration: int) -> bool:
         """Return True where ``edge`` carries ``iteration``: see `flow_counts`."""
         return 0 <= iteration < self.flow_counts[edge]
 
 
-def _check_values(values: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+def _check_values(values: Floats, name: str) -> Floats:
+    """Return a copy that nobody can write to."""
+    # A copy: who gave the values may go on to change them.
     array = np.array(values, dtype=np.float64)
     array.flags.writeable = False
     if array.ndim != 2:
-        raise ValueError(f"{what} must have two axes, not {array.ndim}")
-    if array.size and not (np.isfinite(array).all() and (array >= 0).all()):
-        row, column = np.argwhere(~(np.isfinite(array) & (array >= 0)))[0]
+        raise ValueError(f"{name} must have two axes, not {array.ndim}")
+
+    is_possible = np.isfinite(array) & (array >= 0)
+    if not is_possible.all():
+        row, column = np.argwhere(~is_possible)[0]
         raise ValueError(
-            f"{what} [{row}, {column}] is {array[row, column]}; "
+            f"{name} [{row}, {column}] is {array[row, column]}; "
             "it must be finite and not negative"
         )
     return array
@@ -397,10 +424,10 @@ class Realization:
     Raises ValueError when an entry is negative, NaN or infinite, or a shape is wrong.
     """
 
-    times: NDArray[np.float64]
+    times: Floats
     """Execution time of (task, iteration), seconds, shape (tasks, iterations): at the
     full speed of its machine, which may have less for a time."""
-    volumes: NDArray[np.float64]
+    volumes: Floats
     """Bytes of (edge, iteration of its source), shape (edges, iterations). Present also
     where the edge stays on one machine or no task receives it; unused there."""
 
@@ -413,29 +440,34 @@ class Realization:
 
         Its mini-batches before that are done: tasks that are behind have none at first.
         """
+        # The same object, so that nothing is checked again.
         if not first:
             return self
         times = self.times[:, first:].copy()
         volumes = self.volumes[:, first:].copy()
-        behind = [task.behind for task in job.tasks]
-        for row, cycles in zip(times, behind, strict=True):
+
+        delays = [task.behind for task in job.tasks]
+        for row, cycles in zip(times, delays, strict=True):
             row[:cycles] = 0.0
         for row, edge in zip(volumes, job.edges, strict=True):
-            row[: max(behind[edge.source], behind[edge.destination] - edge.lag)] = 0.0
+            row[: max(delays[edge.source], delays[edge.destination] - edge.lag)] = 0.0
         return Realization(times, volumes)
 
     def of(self, job: Job) -> Realization:
         """Return what is of the first tasks and edges alone, those of ``job``."""
-        rows = self.times[: len(job.tasks)], self.volumes[: len(job.edges)]
-        return Realization(*rows)
+        return Realization(
+            times=self.times[: len(job.tasks)],
+            volumes=self.volumes[: len(job.edges)],
+        )
 
     def check_shapes(self, job: Job) -> None:
         """Raise ValueError unless the shapes are those of ``job``."""
-        shapes = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)
-        if (self.times.shape, self.volumes.shape) != shapes:
+        times = (len(job.tasks), job.iterations)
+        volumes = (len(job.edges), job.iterations)
+        if self.times.shape != times or self.volumes.shape != volumes:
             raise ValueError(
                 f"times {self.times.shape} and volumes {self.volumes.shape} "
-                f"do not fit a job of {shapes[0]} and {shapes[1]}"
+                f"do not fit a job of {times} and {volumes}"
             )
 
 

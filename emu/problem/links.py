@@ -14,13 +14,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem.changes import CapacityChange, CapacitySteps
 from emu.problem.machine import Machine, check_latency
+
+Ints: TypeAlias = NDArray[np.int64]
 
 #: Placeholders in the pattern of a route: the NICs of its source and its destination.
 OUT: Final = -1
@@ -111,36 +113,31 @@ class Links:
     ) -> None:
         nics: list[Link] = []
         self._names = [machine.name for machine in machines]
-        self.nic: NDArray[np.int64] = np.full((len(machines), 2), -1, dtype=np.int64)
-        for m, machine in enumerate(machines):
+        # -1 for machines without a NIC, such as the GPUs of a box.
+        self.nic: Ints = np.full((len(machines), 2), -1, dtype=np.int64)
+        for position, machine in enumerate(machines):
             if machine.has_nic:
-                self.nic[m] = len(nics), len(nics) + 1
-                nics += [
-                    Link(
-                        f"{machine.name} {way}",
-                        getattr(machine, f"bandwidth_{way}"),
-                        m,
-                        way,
-                        getattr(machine, f"latency_{way}"),
-                    )
-                    for way in ("out", "in")
-                ]
+                self.nic[position] = (len(nics), len(nics) + 1)
+                nics += _directions(machine, position)
         self._all = (*nics, *shared)
         self._check_links(shared)
         ports = {link.name: port for port, link in enumerate(self._all)}
         self.steps = CapacitySteps(self.capacities, changes, ports)
+
         self.zone = self._zones(routes)
         zones = int(self.zone.max()) + 1
-        self.route_of: NDArray[np.int64] = np.zeros((zones, zones), dtype=np.int64)
-        patterns: list[tuple[int, ...]] = [(OUT, IN)]
+        self.route_of: Ints = np.zeros((zones, zones), dtype=np.int64)
+        patterns: list[tuple[int, ...]] = [(OUT, IN)]  # of what no route states
+        # From here on `out` and `in` are names, too: of whichever NIC the ends have.
         ports = ports | ENDS
         for position, route in enumerate(routes):
             patterns.append(self._pattern(position, route, ports))
             self._state(position, route)
-        self.route_start: NDArray[np.int64] = np.cumsum(
-            [0, *map(len, patterns)], dtype=np.int64
-        )
-        self.route_port: NDArray[np.int64] = np.array(
+
+        # Flat, so that the core in C walks them as two arrays.
+        lengths = map(len, patterns)
+        self.route_start: Ints = np.cumsum([0, *lengths], dtype=np.int64)
+        self.route_port: Ints = np.array(
             [port for pattern in patterns for port in pattern], dtype=np.int64
         )
         self._check_unstated()
@@ -160,18 +157,20 @@ class Links:
     @cached_property
     def capacities(self) -> NDArray[np.float64]:
         """Bytes per second of every link at time 0; see ``steps`` for later ones."""
-        return np.array([link.capacity for link in self._all], dtype=np.float64)
+        capacities = [link.capacity for link in self._all]
+        return np.array(capacities, dtype=np.float64)
 
     @cached_property
     def latencies(self) -> NDArray[np.float64]:
         """Seconds of every link; of no entries where all are 0."""
-        latencies = np.array([link.latency for link in self._all], dtype=np.float64)
-        return latencies if latencies.any() else latencies[:0]
+        # Of no entries, so that what is simulated without latencies costs nothing.
+        latencies = np.array([link.latency for link in self._all])
+        return latencies if latencies.any() else np.zeros(0)
 
     @cached_property
     def shared(self) -> tuple[int, ...]:
         """Ports that are no NIC."""
-        return tuple(p for p, link in enumerate(self._all) if link.machine < 0)
+        return tuple(port for port, link in enumerate(self._all) if link.machine < 0)
 
     def of_machine(self, machine: int) -> tuple[int, ...]:
         """Return the ports of the NIC of ``machine``: out and in, or none."""
@@ -181,58 +180,68 @@ class Links:
         """Return the ports from one machine to another; none within a machine."""
         if source == destination:
             return ()
-        number = self.route_of[self.zone[source], self.zone[destination]]
-        ends = {OUT: self.nic[source, 0], IN: self.nic[destination, 1]}
-        pattern = self.route_port[
-            self.route_start[number] : self.route_start[number + 1]
-        ]
+        from_zone = self.zone[source]
+        to_zone = self.zone[destination]
+        pattern = self._pattern_of(self.route_of[from_zone, to_zone])
+        ends = {
+            OUT: self.nic[source, 0],
+            IN: self.nic[destination, 1],
+        }
         return tuple(int(ends.get(port, port)) for port in pattern.tolist())
+
+    def _pattern_of(self, number: int) -> Ints:
+        """Return the pattern of a route by its number."""
+        begin, end = self.route_start[number : number + 2]
+        return self.route_port[begin:end]
 
     def always_crossed(self, machine: int, side: int) -> bool:
         """Return True where all traffic out of (0) or into (1) it crosses its NIC."""
         if self.nic[machine, side] < 0:
             return False
         zone = self.zone[machine]
-        alone = np.count_nonzero(self.zone == zone) == 1
-        numbers = np.delete(
-            (self.route_of[zone] if side == 0 else self.route_of[:, zone]),
-            [zone] if alone else [],
-        )
-        return all(
-            (OUT, IN)[side]
-            in self.route_port[self.route_start[n] : self.route_start[n + 1]]
-            for n in np.unique(numbers)
-        )
+        numbers = self.route_of[zone] if side == 0 else self.route_of[:, zone]
+        if np.count_nonzero(self.zone == zone) == 1:
+            numbers = np.delete(numbers, [zone])  # to itself it sends nothing
+        end = (OUT, IN)[side]
+        return all(end in self._pattern_of(number) for number in np.unique(numbers))
 
     def _check_links(self, shared: Sequence[Link]) -> None:
-        for name, count in Counter(link.name for link in self._all).items():
+        counts = Counter(link.name for link in self._all)
+        for name, count in counts.items():
             if count > 1:
                 raise ValueError(f"{count} links are called {name}")
         for link in shared:
             if link.name in ENDS:
                 raise ValueError(f"a link cannot be called {link.name}: NICs are")
-            if not (math.isfinite(link.capacity) and link.capacity > 0):
+            if not 0 < link.capacity < math.inf:
                 raise ValueError(
                     f"link {link.name}: capacity {link.capacity} is not positive "
                     "and finite"
                 )
             check_latency(f"link {link.name}", link.latency)
 
-    def _zones(self, routes: Sequence[Route]) -> NDArray[np.int64]:
+    def _zones(self, routes: Sequence[Route]) -> Ints:
         """Return a number per set of machines with the same stated routes."""
-        zones: list[list[int]] = [[] for _ in self._names]
+        sides: list[list[int]] = [[] for _ in self._names]
         for position, route in enumerate(routes):
-            for machine in {*route.sources}:
-                zones[machine].append(2 * position)
-            for machine in {*route.destinations}:
-                zones[machine].append(2 * position + 1)
-        order: dict[tuple[int, ...], int] = {}
-        return np.array(
-            [order.setdefault(tuple(what), len(order)) for what in zones], np.int64
-        )
+            # A machine that a route lists twice is one end of it all the same.
+            for machine in set(route.sources):
+                sides[machine].append(2 * position)
+            for machine in set(route.destinations):
+                sides[machine].append(2 * position + 1)
+
+        numbers: dict[tuple[int, ...], int] = {}
+        zones = []
+        for routes_of_machine in sides:
+            key = tuple(routes_of_machine)
+            zones.append(numbers.setdefault(key, len(numbers)))
+        return np.array(zones, np.int64)
 
     def _pattern(
-        self, position: int, route: Route, ports: Mapping[str, int]
+        self,
+        position: int,
+        route: Route,
+        ports: Mapping[str, int],
     ) -> tuple[int, ...]:
         if not route.through:
             raise ImpossibleRoute("a route needs at least one link", position)
@@ -241,55 +250,84 @@ class Links:
                 raise ImpossibleRoute(f"no link is called {name}", position)
             if count > 1:
                 raise ImpossibleRoute(f"the route crosses {name} twice", position)
+
         pattern = tuple(ports[name] for name in route.through)
-        for end, machines, side in (
-            (OUT, route.sources, 0),
-            (IN, route.destinations, 1),
-        ):
-            own = {int(self.nic[m, side]) for m in machines}
-            if end in pattern and -1 in own:
-                bare = next(m for m in machines if self.nic[m, side] < 0)
-                problem = f"machine {self._names[bare]} has no NIC to cross"
-                raise ImpossibleRoute(problem, position)
-            if end in pattern and own & {*pattern}:
+        sides = ((OUT, route.sources), (IN, route.destinations))
+        for side, (end, machines) in enumerate(sides):
+            if end not in pattern:
+                continue
+            for machine in machines:
+                if self.nic[machine, side] < 0:
+                    problem = f"machine {self._names[machine]} has no NIC to cross"
+                    raise ImpossibleRoute(problem, position)
+            ports_of_ends = self.nic[machines, side].tolist()
+            if not set(ports_of_ends).isdisjoint(pattern):
                 raise ImpossibleRoute("the route crosses a NIC twice", position)
         return pattern
 
     def _state(self, position: int, route: Route) -> None:
         """Enter a route between all zones of its machines."""
-        sources = {*route.sources}
-        destinations = {*route.destinations}
-        pairs = len(sources) * len(destinations) - len(sources & destinations)
+        sources = set(route.sources)
+        destinations = set(route.destinations)
+        in_both = len(sources & destinations)  # no machine sends itself anything
+        pairs = len(sources) * len(destinations) - in_both
         if pairs <= 0:
             raise ImpossibleRoute("the route joins no two machines", position)
-        rows = np.unique(self.zone[[*sources]])
-        columns = np.unique(self.zone[[*destinations]])
+
+        rows = np.unique(self.zone[list(sources)])
+        columns = np.unique(self.zone[list(destinations)])
         size = np.bincount(self.zone)
         for row in rows.tolist():
             for column in columns.tolist():
-                alone = row == column and size[row] == 1
-                if self.route_of[row, column] and not alone:
-                    a = int(np.flatnonzero(self.zone == row)[0])
-                    b = int(np.flatnonzero(self.zone == column)[-1])
+                # The way from a zone to itself matters only between two machines of it.
+                is_one_machine = row == column and size[row] == 1
+                if self.route_of[row, column] and not is_one_machine:
+                    # First and last, so that they differ within one zone.
+                    sender = np.flatnonzero(self.zone == row)[0]
+                    receiver = np.flatnonzero(self.zone == column)[-1]
+                    source = self._names[sender]
+                    destination = self._names[receiver]
                     raise ImpossibleRoute(
-                        f"the way from {self._names[a]} to {self._names[b]} is "
-                        "stated twice",
+                        f"the way from {source} to {destination} is stated twice",
                         position,
                     )
                 self.route_of[row, column] = position + 1
 
     def _check_unstated(self) -> None:
         """Raise MissingRoute where a machine without a NIC has a route not stated."""
-        for m in np.flatnonzero(self.nic[:, 0] < 0).tolist():
-            row = self.route_of[self.zone[m]][self.zone]
-            column = self.route_of[:, self.zone[m]][self.zone]
-            for numbers, way in ((row, "from"), (column, "to")):
-                missing = np.flatnonzero(numbers == 0)
-                other = missing[missing != m]
-                if other.size:
+        for machine in np.flatnonzero(self.nic[:, 0] < 0).tolist():
+            zone = self.zone[machine]
+            routes = {
+                "from": self.route_of[zone],
+                "to": self.route_of[:, zone],
+            }
+            for direction, numbers in routes.items():
+                missing = np.flatnonzero(numbers[self.zone] == 0)
+                missing = missing[missing != machine]
+                if missing.size:
                     raise MissingRoute(
-                        f"machine {self._names[m]} has no NIC, so every route {way} "
-                        f"it must be stated; the one with {self._names[other[0]]} "
-                        "is not",
-                        m,
+                        f"machine {self._names[machine]} has no NIC, so every route "
+                        f"{direction} it must be stated; the one with "
+                        f"{self._names[missing[0]]} is not",
+                        machine,
                     )
+
+
+def _directions(machine: Machine, position: int) -> tuple[Link, Link]:
+    """Return the links that the NIC of a machine is, out before in."""
+    outward = Link(
+        name=f"{machine.name} out",
+        capacity=machine.bandwidth_out,
+        machine=position,
+        direction="out",
+        latency=machine.latency_out,
+    )
+
+    inward = Link(
+        name=f"{machine.name} in",
+        capacity=machine.bandwidth_in,
+        machine=position,
+        direction="in",
+        latency=machine.latency_in,
+    )
+    return outward, inward

@@ -43,6 +43,7 @@ class Machine:
         return self.bandwidth_in > 0 or self.bandwidth_out > 0
 
     def __post_init__(self) -> None:
+        # Both 0 are a machine without a NIC; one alone is a mistake.
         for direction in ("in", "out"):
             bandwidth = getattr(self, f"bandwidth_{direction}")
             absent = self.bandwidth_in == self.bandwidth_out == 0
@@ -58,6 +59,7 @@ class Machine:
                 "finite"
             )
         for resource, capacity in self.resources.items():
+            # Not `< 0`, which a NaN would pass.
             if not capacity >= 0:
                 raise ValueError(
                     f"machine {self.name}: capacity of {resource} is {capacity}"

@@ -6,11 +6,10 @@ those of its tasks that take it run one at a time.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,13 @@ if TYPE_CHECKING:
     from emu.problem.links import Links
     from emu.problem.machine import Machine
     from emu.problem.schedule import Schedule
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+#: Positions that a placement shows of itself, and names or problems in an error.
+_SHOWN = 24
+_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -52,20 +58,32 @@ def slots_on(machine: Machine, job: Job) -> dict[str, int]:
 
 def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Pool, ...]:
     """Return the limited pools, those that machines state, of tasks of a placed job."""
-    pools = []
-    limits = {(t.machine, t.pool): t.most for t in cluster.tuners}
+    tasks = job.tasks
     sharing: dict[int, list[int]] = {}
-    for j, task in enumerate(job.tasks):
+    for j, task in enumerate(tasks):
         if task.takes or task.gives_back:
             sharing.setdefault(machine_of[j], []).append(j)
-    for m, machine in enumerate(cluster.machines):
-        here = sharing.get(m, [])
+
+    tuned = {}
+    for tuner in cluster.tuners:
+        tuned[tuner.machine, tuner.pool] = tuner.most
+    pools = []
+    for position, machine in enumerate(cluster.machines):
+        candidates = sharing.get(position, [])
         for name, slots in slots_on(machine, job).items():
-            takers = tuple(j for j in here if job.tasks[j].takes == name)
-            freers = tuple(j for j in here if job.tasks[j].gives_back == name)
-            if takers or freers:
-                most = max(slots, limits.get((m, name), slots))
-                pools.append(Pool(m, name, slots, takers, freers, most))
+            takers = [j for j in candidates if tasks[j].takes == name]
+            freers = [j for j in candidates if tasks[j].gives_back == name]
+            if not takers and not freers:
+                continue
+            pool = Pool(
+                machine=position,
+                name=name,
+                slots=slots,
+                takers=tuple(takers),
+                freers=tuple(freers),
+                most=max(slots, tuned.get((position, name), slots)),
+            )
+            pools.append(pool)
     return tuple(pools)
 
 
@@ -76,47 +94,57 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     machine wherever the pool is limited. Of several that take, the one nearest
     upstream of a task that gives back is meant, until it gave as many as that one took.
     """
-    rounds = [
-        count if task.takes and task.gives_back != task.takes else 0
-        for task, count in zip(job.tasks, job.rounds, strict=True)
-    ]
+    # Slots that each task takes and others have yet to give back.
+    taken = []
+    for task, rounds in zip(job.tasks, job.rounds, strict=True):
+        is_open = task.takes and task.gives_back != task.takes
+        taken.append(rounds if is_open else 0)
+
+    # Process -> all that have to stand where it does.
     team: dict[str, set[str]] = {}
     for j, task in enumerate(job.tasks):
         if not task.gives_back or task.gives_back == task.takes:
             continue
         count = job.rounds[j]
-        mine = task.process_name
-        for taker in _upstream(job, j):
-            if rounds[taker] and job.tasks[taker].takes == task.gives_back:
-                part = min(count, rounds[taker])
-                count, rounds[taker] = count - part, rounds[taker] - part
-                other = job.tasks[taker].process_name
-                both = team.get(mine, {mine}) | team.get(other, {other})
-                team.update(dict.fromkeys(both, both))
+        freer = task.process_name
+        for position in _upstream(job, j):
+            taking = job.tasks[position]
+            if taken[position] and taking.takes == task.gives_back:
+                matched = min(count, taken[position])
+                count -= matched
+                taken[position] -= matched
+                taker = taking.process_name
+                joined = team.get(freer, {freer}) | team.get(taker, {taker})
+                # One set for all, so that teams that meet later become one.
+                team.update(dict.fromkeys(joined, joined))
             if not count:  # the rest of 20,000 tasks, for each of 2,000, took 40 s
                 break
-    apart = {min(names): tuple(sorted(names)) for names in team.values()}
-    return tuple(names for names in apart.values() if len(names) > 1)
+
+    teams = {min(names): tuple(sorted(names)) for names in team.values()}
+    return tuple(names for names in teams.values() if len(names) > 1)
 
 
 def _upstream(job: Job, start: int) -> Iterator[int]:
     """Yield all tasks by their distance before ``start``, those not before it last."""
     level = [start]
     tasks = {start}
+
     while level:
         # A taker is two steps away: to look behind a parameter server beside it, which
         # has edges from 3,200 tasks, took 40 of 60 s.
         yield from level
-        nearer, level = level, []
-        for task in nearer:
+        next_level = []
+        for task in level:
             for edge in job.in_edges(task):
-                if (source := job.edges[edge].source) not in tasks:
+                source = job.edges[edge].source
+                if source not in tasks:
                     tasks.add(source)
-                    level.append(source)
+                    next_level.append(source)
+        level = next_level
     yield from (j for j in range(len(job.tasks)) if j not in tasks)
 
 
-def slowness(job: Job, cluster: Cluster) -> NDArray[np.float64]:
+def slowness(job: Job, cluster: Cluster) -> Floats:
     """Return the factors on reference times, p_j^m over p_j, shape (tasks, machines).
 
     Searches and bounds have the times of no machine in particular (*reference* times),
@@ -124,12 +152,14 @@ def slowness(job: Job, cluster: Cluster) -> NDArray[np.float64]:
 
     No rows where all are 1: of 45,000 tasks on 3,200 machines they would take 1.2 GB.
     """
-    rows = len(job.tasks) if any(task.slowness for task in job.tasks) else 0
+    has_factors = any(task.slowness for task in job.tasks)
+    rows = len(job.tasks) if has_factors else 0
     factors = np.ones((rows, len(cluster.machines)))
-    for t, task in enumerate(job.tasks):
-        if task.slowness:
-            for m, machine in enumerate(cluster.machines):
-                factors[t, m] = task.slowness.get(machine.name, 1.0)
+    names = [machine.name for machine in cluster.machines]
+    for row, task in enumerate(job.tasks):
+        slowness_on = task.slowness
+        if slowness_on:
+            factors[row] = [slowness_on.get(name, 1.0) for name in names]
     return factors
 
 
@@ -143,17 +173,19 @@ class Placement:
     @override
     def __repr__(self) -> str:
         """Return the positions of the first machines."""
-        machines = ", ".join(map(str, self.machine_of[:24]))
-        rest = ", ..." if len(self.machine_of) > 24 else ""
-        return f"<Placement of {len(self.machine_of)} tasks: {machines}{rest}>"
+        count = len(self.machine_of)
+        machines = ", ".join(map(str, self.machine_of[:_SHOWN]))
+        rest = ", ..." if count > _SHOWN else ""
+        return f"<Placement of {count} tasks: {machines}{rest}>"
 
     def usage(self, job: Job, cluster: Cluster) -> list[dict[str, float]]:
         """Return, per machine, the summed demand on each resource that is demanded."""
-        use: list[dict[str, float]] = [defaultdict(float) for _ in cluster.machines]
+        usage: list[dict[str, float]] = [{} for _ in cluster.machines]
         for task, machine in zip(job.tasks, self.machine_of, strict=True):
+            used = usage[machine]
             for resource, demand in task.demands.items():
-                use[machine][resource] += demand
-        return [dict(amounts) for amounts in use]
+                used[resource] = used.get(resource, 0.0) + demand
+        return usage
 
     def violations(self, job: Job, cluster: Cluster) -> list[str]:
         """Return one sentence per broken constraint of (1)-(3), none if it is feasible.
@@ -161,61 +193,85 @@ class Placement:
         Checked are the capacities, the pins, that a process stands in one place, and
         that no more slots are given back on a machine than are taken there.
         """
-        problems = []
-        for machine, use in zip(
-            cluster.machines, self.usage(job, cluster), strict=True
-        ):
-            for resource, amount in use.items():
+        return [
+            *self._overloads(job, cluster),
+            *self._misplacements(job, cluster),
+            *self.missing_routes(job, cluster),
+            *self._excess_slots(job, cluster),
+        ]
+
+    def _overloads(self, job: Job, cluster: Cluster) -> Iterator[str]:
+        """Yield the machines whose tasks demand more than they have, constraint (1)."""
+        usage = self.usage(job, cluster)
+        for machine, amounts in zip(cluster.machines, usage, strict=True):
+            for resource, amount in amounts.items():
                 capacity = machine.resources.get(resource, np.inf)
-                if amount > capacity * (1 + 1e-12):
-                    problems.append(
+                if amount > capacity * (1 + 1e-12):  # sums of demands are rounded
+                    yield (
                         f"machine {machine.name} has {capacity:g} {resource}, "
                         f"its tasks need {amount:g}"
                     )
+
+    def _misplacements(self, job: Job, cluster: Cluster) -> Iterator[str]:
+        """Yield the pins that are not kept, and processes on several machines."""
         names = [cluster.machines[machine].name for machine in self.machine_of]
         for process, members in job.units.items():
-            what = "process" if len(members) > 1 else "task"
-            wrong = {(job.tasks[t].pinned, names[t]) for t in members}
-            problems += [
-                f"{what} {process} must stand on {pin}, not {name}"
-                for pin, name in sorted((p, n) for p, n in wrong if p not in {None, n})
-            ]
-            if len({names[task] for task in members}) > 1:
-                problems.append(f"process {process} stands on several machines")
-        problems += self.missing_routes(job, cluster)
+            kind = "process" if len(members) > 1 else "task"
+            homes = {names[member] for member in members}
+            wrong: set[tuple[str, str]] = set()
+            for member in members:
+                pin = job.tasks[member].pinned
+                if pin is not None and pin != names[member]:
+                    wrong.add((pin, names[member]))
+            for pin, name in sorted(wrong):
+                yield f"{kind} {process} must stand on {pin}, not {name}"
+            if len(homes) > 1:
+                yield f"process {process} stands on several machines"
+
+    def _excess_slots(self, job: Job, cluster: Cluster) -> Iterator[str]:
+        """Yield the pools that get more slots back than tasks take there."""
+        # Pools without a limit are none of these: they may get back anything.
         for pool in pools_of(cluster, job, self.machine_of):
             takes = sum(job.rounds[j] for j in pool.takers)
             frees = sum(job.rounds[j] for j in pool.freers)
-            if frees > takes:
-                by = ", ".join(job.tasks[j].name for j in pool.freers[:4])
-                name = cluster.machines[pool.machine].name
-                problems.append(
-                    f"pool {pool.name} of machine {name} gets {frees} slots back from "
-                    f"{by}, but {takes} are taken there"
-                )
-        return problems
+            if frees <= takes:
+                continue
+            names = [job.tasks[j].name for j in pool.freers[:_NAMED]]
+            machine = cluster.machines[pool.machine]
+            yield (
+                f"pool {pool.name} of machine {machine.name} gets {frees} slots back "
+                f"from {', '.join(names)}, but {takes} are taken there"
+            )
 
     def missing_routes(self, job: Job, cluster: Cluster) -> list[str]:
         """Return the flows that go where no route leads."""
+        # Most clusters join all machines: then no flow has to be looked at.
         if NO_ROUTE not in [link.name for link in cluster.shared_links]:
             return []
+
         problems = []
         for edge, control in zip(job.edges, job.control, strict=True):
+            if control:
+                continue
             source = self.machine_of[edge.source]
             destination = self.machine_of[edge.destination]
             ports = cluster.links.route(source, destination)
-            if not control and NO_ROUTE in [cluster.links[port].name for port in ports]:
-                ends = f"{job.tasks[edge.source].name} sends to "
-                ends += job.tasks[edge.destination].name
-                machines = f"{cluster.machines[source].name} to "
-                machines += cluster.machines[destination].name
-                problems.append(f"{ends}, and no route leads from {machines}")
+            names = [cluster.links[port].name for port in ports]
+            if NO_ROUTE in names:
+                problems.append(
+                    f"{job.tasks[edge.source].name} sends to "
+                    f"{job.tasks[edge.destination].name}, and no route leads from "
+                    f"{cluster.machines[source].name} to "
+                    f"{cluster.machines[destination].name}"
+                )
         return problems
 
     def check(self, job: Job, cluster: Cluster) -> None:
         """Raise PlacementError with the first violations, if there are any."""
-        if broken := self.violations(job, cluster):
-            raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
+        problems = self.violations(job, cluster)
+        if problems:
+            words = "; ".join(problems[:_NAMED])
+            raise PlacementError(f"this placement cannot be: {words}")
 
 
 @dataclass(frozen=True)
@@ -247,9 +303,11 @@ class Problem:
 
     def beginning_at(self, first: int, began: float = 0.0) -> Problem:
         """Return the problem from an iteration on, as `Job` and `Cluster` do."""
-        cluster = self.cluster.beginning_at(began)
-        job = self.job.beginning_at(first)
-        return replace(self, cluster=cluster, job=job)
+        return replace(
+            self,
+            cluster=self.cluster.beginning_at(began),
+            job=self.job.beginning_at(first),
+        )
 
     @property
     def links(self) -> Links:
@@ -257,14 +315,13 @@ class Problem:
         return self.cluster.links
 
     @property
-    def speeds(self) -> NDArray[np.float64]:
+    def speeds(self) -> Floats:
         """Speed of the machine of every task, shape (tasks,)."""
         machines = self.cluster.machines
-        return np.array([machines[m].speed for m in self.placement.machine_of])
+        speeds = [machines[position].speed for position in self.placement.machine_of]
+        return np.array(speeds)
 
-    def work(
-        self, start: NDArray[np.float64], end: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def work(self, start: Floats, end: Floats) -> Floats:
         """Return the seconds that tasks worked from ``start`` to ``end``.
 
         At the full speed of their machines: what is slower for a time does less. Gates
@@ -273,20 +330,25 @@ class Problem:
         steps = self.cluster.speed_steps
         seconds = end - start
         for task, machine in enumerate(self.placement.machine_of):
-            if len(steps.of(machine)[0]) > 1 and not self.job.tasks[task].gate:
+            if self.job.tasks[task].gate:
+                continue
+            step_times, _ = steps.of(machine)
+            if len(step_times) > 1:
                 seconds[task] = steps.work(machine, start[task], end[task])
         return seconds
 
     @cached_property
-    def slowness(self) -> NDArray[np.float64]:
+    def slowness(self) -> Floats:
         """Factor on the reference times of every task, shape (tasks,)."""
-        everywhere = slowness(self.job, self.cluster)
-        if not len(everywhere):
-            return np.ones(len(self.job.tasks))
-        return everywhere[np.arange(len(self.job.tasks)), self.placement.machine_of]
+        factors = slowness(self.job, self.cluster)  # on every machine
+        tasks = len(self.job.tasks)
+        if not len(factors):
+            return np.ones(tasks)
+        return factors[np.arange(tasks), self.placement.machine_of]
 
     def stretch(self, reference: Realization) -> Realization:
         """Return the run on the machines of this placement, from reference times."""
+        # Bytes are the same wherever a task stands.
         times = reference.times * self.slowness[:, None]
         return Realization(times, reference.volumes)
 
@@ -301,7 +363,7 @@ class Problem:
         return pools_of(self.cluster, self.job, self.placement.machine_of)
 
     @property
-    def capacities(self) -> NDArray[np.float64]:
+    def capacities(self) -> Floats:
         """Capacity of every link, bytes per second."""
         return self.links.capacities
 
@@ -309,32 +371,31 @@ class Problem:
     def hops(self) -> tuple[tuple[int, ...], ...]:
         """The ports that a flow of each edge crosses; empty for a local handoff."""
         machine_of = self.placement.machine_of
-        route = cache(self.links.route)
-        return tuple(
-            ()
-            if control
-            else route(machine_of[edge.source], machine_of[edge.destination])
-            for edge, control in zip(self.job.edges, self.job.control, strict=True)
-        )
+        route = cache(self.links.route)  # edges are many, pairs of machines few
+        hops: list[tuple[int, ...]] = []
+        for edge, control in zip(self.job.edges, self.job.control, strict=True):
+            source = machine_of[edge.source]
+            destination = machine_of[edge.destination]
+            ports = () if control else route(source, destination)
+            hops.append(ports)
+        return tuple(hops)
 
     @cached_property
-    def latencies(self) -> NDArray[np.float64]:
+    def latencies(self) -> Floats:
         """Seconds from when a flow of each edge ends to when it has landed."""
         of_link = self.links.latencies
         if not of_link.size:
             return np.zeros(len(self.hops))
-        return np.array([of_link[[*hops]].sum() for hops in self.hops])
+        latencies = [of_link[list(hops)].sum() for hops in self.hops]
+        return np.array(latencies)
 
     @cached_property
     def machine_of_task(self) -> dict[str, str]:
         """Name of the machine of every task, by the task's name."""
-        machines = [machine.name for machine in self.cluster.machines]
-        return {
-            task.name: machines[machine]
-            for task, machine in zip(
-                self.job.tasks, self.placement.machine_of, strict=True
-            )
-        }
+        tasks = [task.name for task in self.job.tasks]
+        machines = self.cluster.machines
+        names = [machines[position].name for position in self.placement.machine_of]
+        return dict(zip(tasks, names, strict=True))
 
     @override
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from emu.problem import Pool, Problem
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 
 
 class ActiveFlow(NamedTuple):
@@ -63,16 +66,19 @@ class RateHistory:
     has ``rate[i]``, bytes per second, until its next row or its end.
     """
 
-    time: NDArray[np.float64]
-    edge: NDArray[np.int64]
-    iteration: NDArray[np.int64]
-    rate: NDArray[np.float64]
+    time: Floats
+    edge: Ints
+    iteration: Ints
+    rate: Floats
 
     def rows(self, chosen: NDArray[Any]) -> RateHistory:
         """Return the chosen rows, by their positions or a mask."""
-        edge = self.edge[chosen]
-        iteration = self.iteration[chosen]
-        return RateHistory(self.time[chosen], edge, iteration, self.rate[chosen])
+        return RateHistory(
+            time=self.time[chosen],
+            edge=self.edge[chosen],
+            iteration=self.iteration[chosen],
+            rate=self.rate[chosen],
+        )
 
 
 @dataclass(frozen=True)
@@ -119,17 +125,17 @@ class Schedule:
     """
 
     problem: Problem
-    task_start: NDArray[np.float64]
-    task_end: NDArray[np.float64]
-    flow_ready: NDArray[np.float64]
-    flow_start: NDArray[np.float64]
-    flow_end: NDArray[np.float64]
-    flow_bytes: NDArray[np.float64]
+    task_start: Floats
+    task_end: Floats
+    flow_ready: Floats
+    flow_start: Floats
+    flow_end: Floats
+    flow_bytes: Floats
     rates: RateHistory | None = None
-    reads: NDArray[np.int64] | None = None
-    quotas: NDArray[np.int64] | None = None
-    task_settled: NDArray[np.float64] | None = None
-    flow_settled: NDArray[np.float64] | None = None
+    reads: Ints | None = None
+    quotas: Ints | None = None
+    task_settled: Floats | None = None
+    flow_settled: Floats | None = None
     outages: Outages = Outages()
 
     @override
@@ -156,22 +162,25 @@ class Schedule:
         Recovery is left out of what it is a share of: it would dilute any error. Of no
         time at all it is 1, or 0 where clocks are apart by rounding.
         """
-        apart = self.makespan - expected.makespan
-        up = expected.makespan - expected.outages.recovery
-        return apart / up if up else float(apart > ROUNDING)
+        difference = self.makespan - expected.makespan
+        running = expected.makespan - expected.outages.recovery
+        return difference / running if running else float(difference > ROUNDING)
 
     @property
     def tasks(self) -> pd.DataFrame:
         """One row per (task, iteration), in columns; DataError without pandas."""
         pandas = import_library("pandas", "schedule.tasks", INSTALL_FIGURES)
         job = self.problem.job
-        names = self.problem.machine_of_task
         count, iterations = self.task_start.shape
+        names = [task.name for task in job.tasks]
+        kinds = [task.kind for task in job.tasks]
+        machines = [self.problem.machine_of_task[name] for name in names]
+
         rows = pandas.DataFrame(
             {
-                "task": np.repeat([task.name for task in job.tasks], iterations),
-                "kind": np.repeat([task.kind for task in job.tasks], iterations),
-                "machine": np.repeat([names[t.name] for t in job.tasks], iterations),
+                "task": np.repeat(names, iterations),
+                "kind": np.repeat(kinds, iterations),
+                "machine": np.repeat(machines, iterations),
                 "iteration": np.tile(np.arange(iterations), count),
                 "start": self.task_start.ravel(),
                 "end": self.task_end.ravel(),
@@ -180,7 +189,7 @@ class Schedule:
         return rows.dropna(subset=["end"])
 
     @property
-    def work(self) -> NDArray[np.float64]:
+    def work(self) -> Floats:
         """Seconds of (task, iteration) as of `Problem.work`, 0 where it did not."""
         worked = self.problem.work(self.task_start, self.task_end)
         return np.maximum(np.nan_to_num(worked), 0.0)
@@ -188,26 +197,29 @@ class Schedule:
     def _repr_html_(self) -> str:
         """Return the machines, what they ran and how long they computed."""
         problem = self.problem
-        tasks = self.problem.job.tasks
+        # NaN where a task has fewer iterations than the job.
         busy = np.nansum(self.task_end - self.task_start, axis=1)
         machine_of = np.array(problem.placement.machine_of)
         rows = []
         for position, machine in enumerate(problem.cluster.machines):
-            if here := np.flatnonzero(machine_of == position).tolist():
-                names = ", ".join(tasks[task].name for task in here)
-                spent = format_duration(float(busy[here].sum()))
-                rows.append((machine.name, names, spent))
+            tasks = np.flatnonzero(machine_of == position).tolist()
+            if tasks:
+                names = ", ".join(problem.job.tasks[task].name for task in tasks)
+                seconds = float(busy[tasks].sum())
+                rows.append((machine.name, names, format_duration(seconds)))
         return html_table(repr(self), ("machine", "tasks", "computing"), rows)
 
     def bars(self) -> NDArray[np.bool_]:
         """Return which (task, iteration) a picture shows: all but gates of no time."""
         gates = np.array([task.gate for task in self.problem.job.tasks], dtype=bool)
+        # A release lasts, and is shown; a barrier takes no time, and is not.
         is_gate = gates[:, None] & (self.task_end <= self.task_start)
         return ~np.isnan(self.task_end) & ~is_gate
 
-    def flows(self) -> NDArray[np.int64]:
+    def flows(self) -> Ints:
         """Return (edge, iteration) of every flow between machines, shape (flows, 2)."""
         remote = np.array([bool(hops) for hops in self.problem.hops], dtype=bool)
+        # Of what stays on one machine no bytes crossed anything.
         return np.argwhere(~np.isnan(self.flow_end) & remote[:, None])
 
     def to_json(self) -> dict[str, Any]:
@@ -221,64 +233,80 @@ class Schedule:
         has a row for each by name: see `Schedule.reads`; and ``quotas`` has the quotas
         of each tuned pool, ``lambdas of m0``.
         """
-        job = self.problem.job
-        times = (self.task_start, self.task_end)
-        spans = (of_tasks.tolist() for of_tasks in times)
-        tasks = [
-            {"task": task.name, "iteration": n, "start": start, "end": end}
-            for task, rounds, *both in zip(job.tasks, job.rounds, *spans, strict=True)
-            for n, (start, end) in enumerate(zip(*both, strict=True))
-            if n < rounds
-        ]
-        edge, iteration = self.flows().T
-        columns = (self.flow_ready, self.flow_start, self.flow_end, self.flow_bytes)
-        flows = [
-            {
-                "edge": job.edge_names[e],
-                "from": job.tasks[job.edges[e].source].name,
-                "to": job.tasks[job.edges[e].destination].name,
-                "iteration": n,
-                "ready": ready,
-                "start": start,
-                "end": end,
-                "bytes": size,
-            }
-            for e, n, ready, start, end, size in zip(
-                edge.tolist(),
-                iteration.tolist(),
-                *(column[edge, iteration].tolist() for column in columns),
-                strict=True,
-            )
-        ]
-        if (latencies := self.problem.latencies).any():
-            for e, flow in zip(edge.tolist(), flows, strict=True):
-                flow["landed"] = flow["end"] + float(latencies[e])
-        reads = {} if self.reads is None else {"reads": self._reads()}
-        cluster = self.problem.cluster
-        quotas = {}
+        content: dict[str, Any] = {"makespan": self.makespan}
+        if self.outages != Outages():
+            content["outages"] = asdict(self.outages)
+        content["tasks"] = self._task_rows()
+        content["flows"] = self._flow_rows()
+        if self.reads is not None:
+            content["reads"] = self._read_rows(self.reads)
         if self.quotas is not None:
+            cluster = self.problem.cluster
             paths = map(list, cluster.paths_of(self.quotas))
-            quotas = {"quotas": dict(zip(cluster.tuned_names, paths, strict=True))}
-        rows = {"tasks": tasks, "flows": flows, **reads, **quotas}
-        deaths = {} if self.outages == Outages() else {"outages": asdict(self.outages)}
-        return {"makespan": self.makespan, **deaths, **rows}
+            content["quotas"] = dict(zip(cluster.tuned_names, paths, strict=True))
+        return content
 
-    def slots_of(self, pool: Pool) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _task_rows(self) -> list[dict[str, Any]]:
+        job = self.problem.job
+        starts = self.task_start.tolist()
+        ends = self.task_end.tolist()
+
+        rows = []
+        for position, task in enumerate(job.tasks):
+            for n in range(job.rounds[position]):
+                row = {
+                    "task": task.name,
+                    "iteration": n,
+                    "start": starts[position][n],
+                    "end": ends[position][n],
+                }
+                rows.append(row)
+        return rows
+
+    def _flow_rows(self) -> list[dict[str, Any]]:
+        job = self.problem.job
+        latencies = self.problem.latencies
+        adds_latency = latencies.any()
+        flows = self.flows()
+        edges, iterations = flows.T
+        # Lists at once: to index arrays by single numbers is many times slower.
+        ready = self.flow_ready[edges, iterations].tolist()
+        starts = self.flow_start[edges, iterations].tolist()
+        ends = self.flow_end[edges, iterations].tolist()
+        sizes = self.flow_bytes[edges, iterations].tolist()
+
+        rows = []
+        for position, (edge, iteration) in enumerate(flows.tolist()):
+            row = {
+                "edge": job.edge_names[edge],
+                "from": job.tasks[job.edges[edge].source].name,
+                "to": job.tasks[job.edges[edge].destination].name,
+                "iteration": iteration,
+                "ready": ready[position],
+                "start": starts[position],
+                "end": ends[position],
+                "bytes": sizes[position],
+            }
+            if adds_latency:
+                row["landed"] = ends[position] + float(latencies[edge])
+            rows.append(row)
+        return rows
+
+    def slots_of(self, pool: Pool) -> tuple[Floats, Ints]:
         """Return the times, the first of them 0, from which each quota holds."""
         cluster = self.problem.cluster
         paths = zip(cluster.tuners, cluster.paths_of(self.quotas), strict=True)
         for tuner, path in paths:
-            if (tuner.machine, tuner.pool) == (pool.machine, pool.name):
+            if tuner.machine == pool.machine and tuner.pool == pool.name:
                 times = tuner.period * np.arange(len(path) + 1.0)
                 return times, np.array([pool.slots, *path])
         return np.zeros(1), np.array([pool.slots])
 
-    def _reads(self) -> dict[str, list[int]]:
+    def _read_rows(self, reads: Ints) -> dict[str, list[int]]:
         job = self.problem.job
-        if self.reads is None:
-            return {}
-        return {
-            job.edge_names[e]: self.reads[e, : job.rounds[edge.destination]].tolist()
-            for e, edge in enumerate(job.edges)
-            if edge.latest
-        }
+        rows = {}
+        for position, edge in enumerate(job.edges):
+            if edge.latest:
+                rounds = job.rounds[edge.destination]
+                rows[job.edge_names[position]] = reads[position, :rounds].tolist()
+        return rows

@@ -17,7 +17,7 @@ from emu.host.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.problem_json import schedule_of
-from emu.scenario.experiment import following_placement
+from emu.scenario.placements import following_placement
 from emu.scenario.realize import with_figures
 from emu.scenario.scenario import Scenario
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from emu.errors import DataError
@@ -47,9 +47,12 @@ def misspelt_keys(data: Data) -> Problems:
     if isinstance(prices, dict) and "function_second" in prices:
         problem = "the price is per hour, and so is its name: write function_hour"
         yield ("prices", "function_second"), problem
+
     cluster = data.get("cluster")
     machines = cluster.get("machines") if isinstance(cluster, dict) else None
-    for position, machine in enumerate(machines if isinstance(machines, list) else ()):
+    if not isinstance(machines, list):
+        return
+    for position, machine in enumerate(machines):
         for key in machine if isinstance(machine, dict) else ():
             close = difflib.get_close_matches(key, _MACHINE_KEYS, n=1, cutoff=0.7)
             if key not in _MACHINE_KEYS and close:
@@ -58,7 +61,10 @@ def misspelt_keys(data: Data) -> Problems:
 
 
 def consistency_errors(
-    scenario: Scenario, wrong: Collection[str] = (), *, timed: bool = True
+    scenario: Scenario,
+    wrong: Collection[str] = (),
+    *,
+    timed: bool = True,
 ) -> list[tuple[Trail, str]]:
     """Return (where, what is wrong and what would be right).
 
@@ -66,12 +72,15 @@ def consistency_errors(
     looked at. ``timed``: whether every kind of task needs a time or a profile.
     """
     problems: list[tuple[Trail, str]] = []
-    beyond = set(wrong)
+    skipped = set(wrong)
     for sections, check in _CHECKS:
-        if not sections & beyond and (timed or check is not _times):
-            items = list(check(scenario))
-            problems += items
-            beyond |= {str(trail[0]) for trail, _ in items}
+        if not timed and check is _times:
+            continue
+        if sections.isdisjoint(skipped):
+            found = list(check(scenario))
+            problems += found
+            # What builds on a section that is wrong would only repeat the error.
+            skipped.update(str(trail[0]) for trail, _ in found)
     return problems
 
 
@@ -88,7 +97,9 @@ def _reads(*sections: str) -> Callable[[Check], Check]:
     return note
 
 
-_reads("cluster", "job")(lambda s: s.job.size_problems(s.stated_cluster.names))
+@_reads("cluster", "job")
+def _sizes(scenario: Scenario) -> Problems:
+    return scenario.job.size_problems(scenario.stated_cluster.names)
 
 
 @_reads("cluster")
@@ -99,7 +110,9 @@ def _machines(scenario: Scenario) -> Problems:
     for position, machine in enumerate(cluster.machines):
         if "latency" in machine.further():
             yield ("cluster", "machines", position, "latency"), LATENCY_OF_NIC
+
     names: set[str] = set()
+    # Names that counts make may meet stated ones: m1 beside a count of m.
     for name, position in cluster.names_and_positions():
         if name in names:
             yield ("cluster", "machines", position), f"a second machine called {name!r}"
@@ -108,21 +121,29 @@ def _machines(scenario: Scenario) -> Problems:
 
 def _idle_latencies(cluster: cluster_section.ClusterSection) -> Problems:
     """Yield latencies of NICs that all routes of their machines go around."""
-    names = cluster.names_and_positions()
-    around = Counter[str]()
+    bypasses = Counter[str]()  # machines with which it speaks around a NIC
     for route in cluster.routes:
-        ends = route.sources, route.destinations
-        for way, own, others in (("out", *ends), ("in", *ends[::-1])):
-            for name in own:
-                if not {way, f"{name} {way}"} & {*route.through}:
-                    around[f"{name} {way}"] += sum(other != name for other in others)
-    for position, machine in enumerate(cluster.machines) if around else ():
-        late = machine.nic.latency
-        ways = [way for way, by in (("out", late.outward), ("in", late.inward)) if by]
-        nics = [f"{name} {way}" for name, at in names if at == position for way in ways]
-        if nics and all(around[nic] >= len(names) - 1 for nic in nics):
-            of = nics[0].rpartition(" ")[0]
-            problem = f"no route crosses the NIC of {of}: remove it"
+        sides = (
+            ("out", route.sources, route.destinations),
+            ("in", route.destinations, route.sources),
+        )
+        for direction, names, peers in sides:
+            for name in names:
+                nic = f"{name} {direction}"
+                if direction not in route.through and nic not in route.through:
+                    bypasses[nic] += sum(peer != name for peer in peers)
+    if not bypasses:
+        return
+
+    rows = cluster.names_and_positions()
+    for position, machine in enumerate(cluster.machines):
+        latency = machine.nic.latency
+        stated = {"out": latency.outward, "in": latency.inward}
+        directions = [direction for direction, seconds in stated.items() if seconds]
+        equal_names = [name for name, place in rows if place == position]
+        nics = [f"{name} {way}" for name in equal_names for way in directions]
+        if nics and all(bypasses[nic] >= len(rows) - 1 for nic in nics):
+            problem = f"no route crosses the NIC of {equal_names[0]}: remove it"
             yield ("cluster", "machines", position, "nic", "latency"), problem
 
 
@@ -134,9 +155,10 @@ def _prices(scenario: Scenario) -> Problems:
         "0 $/h where it costs nothing"
     )
     prices = [machine.price for machine in scenario.stated_cluster.machines]
-    free = [position for position, price in enumerate(prices) if price is None]
-    for position in free if len(free) < len(prices) else ():
-        yield ("cluster", "machines", position), problem
+    if any(price is not None for price in prices):
+        for position, price in enumerate(prices):
+            if price is None:
+                yield ("cluster", "machines", position), problem
     if not scenario.prices.granularity:
         yield ("prices", "granularity"), "found zero, write for example 1 ms"
 
@@ -161,8 +183,10 @@ def _until(scenario: Scenario) -> Problems:
 )
 def _recovery(scenario: Scenario) -> Problems:
     if scenario.checkpoint is not None:
-        several = bool(scenario.jobs)
-        yield from events_section.checkpoint_errors(scenario.job, several=several)
+        yield from events_section.checkpoint_errors(
+            scenario.job,
+            several=bool(scenario.jobs),
+        )
         if scenario.checkpoint.takes and scenario.emulation.compute == "real":
             problem = "measured work has no stated times: remove it, or write padded"
             yield ("checkpoint", "takes"), problem
@@ -176,15 +200,21 @@ def _recovery(scenario: Scenario) -> Problems:
                 yield ("events", position, "recovery"), problem
 
 
-_reads("cluster", "events")(lambda s: events_section.event_errors(s.events, s.cluster))
-_reads("failures")(lambda s: events_section.failure_errors(s.failures))
+@_reads("cluster", "events")
+def _events(scenario: Scenario) -> Problems:
+    return events_section.event_errors(scenario.events, scenario.cluster)
+
+
+@_reads("failures")
+def _failures(scenario: Scenario) -> Problems:
+    return events_section.failure_errors(scenario.failures)
 
 
 @_reads("expect")
 def _tolerance(scenario: Scenario) -> Problems:
     expect = scenario.expect
-    exact = any(isinstance(one, float) for one in (expect.makespan, expect.bytes))
-    if expect.tolerance != type(expect)().tolerance and not exact:
+    is_exact = isinstance(expect.makespan, float) or isinstance(expect.bytes, float)
+    if expect.tolerance != type(expect)().tolerance and not is_exact:
         problem = "is of one makespan or number of bytes: write that, or remove it"
         yield ("expect", "tolerance"), problem
 
@@ -218,6 +248,7 @@ def _cluster_errors(scenario: Scenario) -> Problems:
         is_explicit = error.position < len(scenario.cluster.routes)
         trail: Trail = ("cluster", "routes", error.position)
         yield trail if is_explicit else ("cluster", "racks"), str(error)
+    # Of a machine that is written once with a count the one line is named.
     except MissingRoute as error:
         _, position = scenario.cluster.names_and_positions()[error.machine]
         yield ("cluster", "machines", position, "nic"), str(error)
@@ -239,7 +270,9 @@ def _hosts(scenario: Scenario) -> Problems:
             yield ("emulation", "hosts", name), problem
 
 
-_reads("cluster", "job")(lambda s: s.job.problems(s.cluster))
+@_reads("cluster", "job")
+def _job(scenario: Scenario) -> Problems:
+    return scenario.job.problems(scenario.cluster)
 
 
 @_reads("job", "emulation", "expect")
@@ -275,30 +308,47 @@ def _structure(scenario: Scenario) -> Problems:
         return
     problems = [*_standing(scenario, job), *_kill_problems(scenario, job)]
     yield from problems
-    if problems:
-        return
     is_auto = getattr(scenario.job, "stores", None) == "auto"
     if is_auto and scenario.placed_by == "best":
         return  # on fewer machines there may be room
-    pinned = pin(job, scenario.placement.tasks)
-    found = defaultdict[Trail, list[str]](list)
+    if not problems:
+        yield from _overloads(scenario, job)
+
+
+def _overloads(scenario: Scenario, job: Job) -> Problems:
+    """Yield the last pin, or the demand, that is more than a machine has."""
+    stated = scenario.placement.tasks
+    pinned = pin(job, stated)
     space = Space(pinned, scenario.cluster.build(), apart=True)
+    problems_at = defaultdict[Trail, list[str]](list)
     for machine, resource, _, problem in overload(space):
-        here = [task for task in pinned.tasks if task.pinned == machine]
-        task = [one for one in here if one.demands.get(resource, 0.0) > 0][-1]
-        names = {job.tasks[t].name for t in job.units[task.process_name]}
-        keys = [k for k in scenario.placement.tasks if k in names | {task.process_name}]
-        own = (*scenario.job.demands_at(task), resource)
-        found[("placement", "tasks", keys[0]) if keys else own].append(problem)
-    for trail, several in found.items():
-        others = f"; {len(several) - 1} more machines likewise" if several[1:] else ""
-        yield trail, scenario.advice(several[0] + others)
+        demanding = [
+            task
+            for task in pinned.tasks
+            if task.pinned == machine and task.demands.get(resource, 0.0) > 0
+        ]
+        # The last one is what was too much.
+        task = demanding[-1]
+        names = {job.tasks[member].name for member in job.units[task.process_name]}
+        names.add(task.process_name)
+        keys = [key for key in stated if key in names]
+        trail: Trail = (*scenario.job.demands_at(task), resource)
+        if keys:
+            trail = ("placement", "tasks", keys[0])
+        problems_at[trail].append(problem)
+
+    for trail, (problem, *others) in problems_at.items():
+        more = f"; {len(others)} more machines likewise" if others else ""
+        yield trail, scenario.advice(problem + more)
 
 
 def _kill_problems(scenario: Scenario, job: Job) -> Problems:
-    names = scenario.cluster.names
-    hosts = scenario.emulation.hosts
-    return events_section.kill_errors(scenario.events, names, hosts, job)
+    return events_section.kill_errors(
+        scenario.events,
+        scenario.cluster.names,
+        scenario.emulation.hosts,
+        job,
+    )
 
 
 def _standing(scenario: Scenario, job: Job) -> Problems:
@@ -310,29 +360,37 @@ def _standing(scenario: Scenario, job: Job) -> Problems:
         if machine not in machines:
             yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
     yield from pin_errors(job, machines, places)
-    part = scenario.job.movable_on or machines
+
+    pool = scenario.job.movable_on or machines
     pins += [(("placement", "tasks", name), places[name]) for name in places]
     for trail, machine in pins:
-        if machine in machines and machine not in part:
-            problem = f"{machine!r} takes no part, job.machines: {', '.join(part)}"
+        if machine in machines and machine not in pool:
+            problem = f"{machine!r} takes no part, job.machines: {', '.join(pool)}"
             yield trail, problem
-    if not scenario.placement.is_explicit:
-        return
-    missing = [
-        process
-        for process, members in job.units.items()
-        if job.tasks[members[0]].pinned is None
-        and job.tasks[members[0]].kind != CHECKPOINT
-        and not places.keys() & {process, *(job.tasks[t].name for t in members)}
-    ]
+
+    missing = _list_unplaced(job, places) if scenario.placement.is_explicit else []
     if missing:
         problem = f"no machine for {', '.join(missing[:8])}"
         yield ("placement", "tasks"), problem
 
 
+def _list_unplaced(job: Job, places: Mapping[str, str]) -> list[str]:
+    """Return the processes that neither a pin nor an explicit placement places."""
+    missing = []
+    for process, members in job.units.items():
+        tasks = [job.tasks[member] for member in members]
+        names = {process, *(task.name for task in tasks)}
+        is_placed = tasks[0].pinned is not None or not places.keys().isdisjoint(names)
+        if not is_placed and tasks[0].kind != CHECKPOINT:
+            missing.append(process)
+    return missing
+
+
 @_reads("cluster", "job")
 def _resources(scenario: Scenario) -> Problems:
-    offers = {key for m in scenario.cluster.machines for key in m.amounts()}
+    offers: set[str] = set()
+    for machine in scenario.cluster.machines:
+        offers.update(machine.amounts())
     demands: set[str] = set()
     for trail, resources in scenario.job.list_demands():
         demands |= resources.amounts().keys()
@@ -341,25 +399,36 @@ def _resources(scenario: Scenario) -> Problems:
                 names = sorted({*Resources.model_fields} | offers)
                 problem = f"no machine has {resource!r}, {nearest(resource, names)}"
                 yield (*trail, resource), problem
-    keys = sorted({*_MACHINE_KEYS, *demands})
-    what = "neither a key of machines nor a resource that a task demands"
+
+    keys = sorted(demands.union(_MACHINE_KEYS))
+    problem = "neither a key of machines nor a resource that a task demands"
     for position, machine in enumerate(scenario.cluster.machines):
         for resource in machine.further():
             if resource not in demands:
                 trail = ("cluster", "machines", position, resource)
-                yield trail, f"{what}, {nearest(resource, keys)}"
+                yield trail, f"{problem}, {nearest(resource, keys)}"
 
 
-_reads("cluster", "job")(lambda s: s.job.slot_problems(s.cluster))
-_reads("cluster", "job")(lambda s: s.job.device_problems(s.cluster))
-_reads("job")(lambda s: s.job.rate_problems())
+@_reads("cluster", "job")
+def _slots(scenario: Scenario) -> Problems:
+    return scenario.job.slot_problems(scenario.cluster)
+
+
+@_reads("cluster", "job")
+def _devices(scenario: Scenario) -> Problems:
+    return scenario.job.device_problems(scenario.cluster)
+
+
+@_reads("job")
+def _operation_rates(scenario: Scenario) -> Problems:
+    return scenario.job.rate_problems()
 
 
 @_reads("cluster", "job", "profile", "checkpoint")
 def _times(scenario: Scenario) -> Problems:
-    section = scenario.job
     if scenario.jobs:
         return
+    section = scenario.job
     if scenario.profile is not None:
         if section.unprofiled:
             yield ("profile",), section.unprofiled
@@ -372,40 +441,36 @@ def _times(scenario: Scenario) -> Problems:
         yield ("job", "times", key), NO_TIME
     if not isinstance(section, TrainingSection):
         return
-    times = section.times.default_times()
+
+    # Copies of state take no time but that of their bytes.
+    timed = {CHECKPOINT, *section.times.default_times()}
     if section.measures_worker:
-        times["worker"] = 0.0
-    kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
-    for kind in sorted(kinds - times.keys() - {CHECKPOINT}):
+        timed.add("worker")
+    job = scenario.to_job(train_vertices=1, pins=False)
+    kinds = {task.kind for task in job.tasks}
+    for kind in sorted(kinds - timed):
         yield ("job", "times", kind), NO_TIME
 
 
 def scenario_errors(
-    scenario: Scenario, wrong: Collection[str] = (), *, timed: bool = True
+    scenario: Scenario,
+    wrong: Collection[str] = (),
+    *,
+    timed: bool = True,
 ) -> list[tuple[Trail, str]]:
     """Return (where, what is wrong), the parameters as of `consistency_errors`."""
     if not scenario.jobs:
         return consistency_errors(scenario, wrong, timed=timed)
-    problems: list[tuple[Trail, str]] = []
-    beside: list[list[tuple[Trail, str]]] = []  # what each job finds outside of itself
-    names = Counter(item.name for item in scenario.jobs)
-    for position, (item, alone) in enumerate(scenario.parts()):
-        if names[item.name] > 1:
-            problem = f"{item.name!r} occurs {names[item.name]} times"
-            problems.append((("jobs", position, "name"), problem))
-        errors = consistency_errors(alone, wrong, timed=timed)
-        of_job = [(t, p) for t, p in errors if t[0] in {"job", "placement"}]
-        problems += [(("jobs", position, *trail), problem) for trail, problem in of_job]
-        beside.append([error for error in errors if error not in of_job])
-    # A resource that no task of one job demands, another job may. Of one place: the
-    # suggestions beside it differ with what the job demands.
-    places = [{trail for trail, _ in others} for others in beside]
-    problems += [e for e in beside[0] if all(e[0] in others for others in places)]
+
+    problems = _errors_of_jobs(scenario, wrong, timed=timed)
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
         problems.append((("placement",), problem))
-    problems += [*_machine_errors(scenario), *_cost_errors(scenario)]
-    problems += [*_until(scenario), *_recovery(scenario)]
+    problems += _machine_errors(scenario)
+    problems += _cost_errors(scenario)
+    problems += _until(scenario)
+    problems += _recovery(scenario)
+    # Kills of several jobs name tasks of the job that is all of them.
     if not problems and any(event.kill for event in scenario.events):
         job = scenario.to_job(train_vertices=1, pins=False)
         problems += _kill_problems(scenario, job)
@@ -418,15 +483,46 @@ def scenario_errors(
     return problems
 
 
+def _errors_of_jobs(
+    scenario: Scenario,
+    wrong: Collection[str],
+    *,
+    timed: bool,
+) -> list[tuple[Trail, str]]:
+    """Return what is wrong with each of several jobs, then what is with all of them."""
+    problems: list[tuple[Trail, str]] = []
+    shared: list[
+        list[tuple[Trail, str]]
+    ] = []  # by job, what it finds outside of itself
+    counts = Counter(item.name for item in scenario.jobs)
+    for position, (item, part) in enumerate(scenario.parts()):
+        if counts[item.name] > 1:
+            problem = f"{item.name!r} occurs {counts[item.name]} times"
+            problems.append((("jobs", position, "name"), problem))
+        shared.append([])
+        for trail, problem in consistency_errors(part, wrong, timed=timed):
+            if trail[0] in {"job", "placement"}:
+                problems.append((("jobs", position, *trail), problem))
+            else:
+                shared[-1].append((trail, problem))
+
+    # A resource that no task of one job demands, another job may. Of one place: the
+    # suggestions beside it differ with what the job demands.
+    trails = [{trail for trail, _ in errors} for errors in shared]
+    in_all = set.intersection(*trails)
+    return problems + [error for error in shared[0] if error[0] in in_all]
+
+
 def _machine_errors(scenario: Scenario) -> Problems:
     """Yield the machines of jobs that are placed together, where these differ."""
     problem = (
         "jobs that are placed together share their machines: state the same ones in "
         "each, or write place_jobs: sequential"
     )
-    parts = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
-    differ = scenario.place_jobs == "joint" and len({*parts}) > 1
-    for position, machines in enumerate(parts) if differ else ():
+    stated = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
+    if scenario.place_jobs != "joint" or len(set(stated)) == 1:
+        return
+    for position, machines in enumerate(stated):
         if machines:
             yield ("jobs", position, "job", "machines"), problem
 
@@ -437,11 +533,13 @@ def _cost_errors(scenario: Scenario) -> Problems:
         problem = f"{cost} is of jobs that are placed together: write place_jobs: joint"
         yield ("joint_cost",), problem
         return
-    weights = [i for i, item in enumerate(scenario.jobs) if item.weight is not None]
-    if cost == "weighted" and not weights:
+
+    weights = [item.weight for item in scenario.jobs]
+    if cost == "weighted" and all(weight is None for weight in weights):
         problem = "no job has a weight, write for example weight: 2 into one, or sum"
         yield ("joint_cost",), problem
     if cost != "weighted":
         problem = f"joint_cost is {cost}: write joint_cost: weighted, or no weight"
-        for position in weights:
-            yield ("jobs", position, "weight"), problem
+        for position, weight in enumerate(weights):
+            if weight is not None:
+                yield ("jobs", position, "weight"), problem

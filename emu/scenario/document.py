@@ -60,12 +60,12 @@ def collect_seldom() -> Iterator[None]:
     Python does so after every 700, often through all there are. What makes millions and
     keeps them spends a sixth of its time there: compiling, reading 300,000 values.
     """
-    before = gc.get_threshold()
-    gc.set_threshold(_NEW_OBJECTS, *before[1:])
+    usual, *older = gc.get_threshold()
+    gc.set_threshold(_NEW_OBJECTS, *older)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        gc.set_threshold(usual, *older)
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ class Document:
 
     def where(self, trail: Trail) -> tuple[str, int]:
         """Return file (or option) and line (or 0) of ``trail`` or what contains it."""
+        # From the place itself up to the whole file.
         for length in range(len(trail), -1, -1):
             part = trail[:length]
             if part in self.options:
@@ -115,10 +116,16 @@ class Document:
         """Make a path of the file one from here; one of ``--set`` is that already."""
         *above, key = trail
         place = value_in(self.data, above)
-        if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
-            stated_here = any(trail[: len(at)] == at for at in self.options)
-            path = Path(place[key]).expanduser()
-            place[key] = str(path if stated_here else folder / path)
+        stated = place.get(key) if isinstance(place, dict) else None
+        if isinstance(stated, str) and stated:
+            path = Path(stated).expanduser()
+            if not self.is_option(trail):
+                path = folder / path
+            place[key] = str(path)
+
+    def is_option(self, trail: Trail) -> bool:
+        """Return True where a ``--set`` option wrote a value, or what contains it."""
+        return any(trail[: len(option)] == option for option in self.options)
 
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``."""
@@ -134,12 +141,15 @@ class Origin:
 
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``, where that is known."""
-        return (self.document or Document("", {})).error(trail, problem)
+        document = self.document or Document("", {})
+        return document.error(trail, problem)
 
     def locate(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
-        steps = (int(step) if step.isdigit() else step for step in key.split("."))
-        return str(self.error((*steps,), problem))
+        trail: Trail = ()
+        for step in key.split("."):
+            trail = (*trail, int(step) if step.isdigit() else step)
+        return str(self.error(trail, problem))
 
 
 def value_in(data: Any, trail: Sequence[str | int]) -> Any:
@@ -206,8 +216,10 @@ def parse_document(text: str, file: str) -> Document:
     ``file``: what it is called in errors; JSON where it ends so. Raises ScenarioError
     when it is not YAML or JSON, or is not a mapping.
     """
-    is_json = len(text) > _LONG_JSON and text.lstrip()[:1] == "{"
-    if not (is_json or file.endswith(".json")):
+    is_json = file.endswith(".json")
+    if len(text) > _LONG_JSON and text.lstrip().startswith("{"):
+        is_json = True
+    if not is_json:
         return _read_yaml(file, text)
     try:
         data = parse_json(text)
@@ -215,19 +227,28 @@ def parse_document(text: str, file: str) -> Document:
         line = getattr(error, "lineno", 0)
         problem = f"is not JSON: {getattr(error, 'msg', error)}"
         raise ScenarioError(problem, file=file, line=line) from error
-    # what would take too long to check is refused
+    if _is_too_large(data):
+        raise ScenarioError(_TOO_MANY, file=file)
+    return Document(file, _as_mapping(file, data), text=text)
+
+
+def _is_too_large(data: Any) -> bool:
+    """Return True for data of more values or levels than are checked in good time."""
+    # Level by level: recursion would end at a depth of Python's, not ours.
     level = [data]
     values = 0
     for _ in range(_DEEPEST):
         values += len(level)
         if values > limit(MOST_VALUES):
-            break
-        inner = (one for one in level if isinstance(one, dict | list))
-        parts = (one.values() if isinstance(one, dict) else one for one in inner)
-        level = [*chain.from_iterable(parts)]
-    if level:
-        raise ScenarioError(_TOO_MANY, file=file)
-    return Document(file, _as_mapping(file, data), text=text)
+            return True
+        next_level: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                next_level += value.values()
+            elif isinstance(value, list):
+                next_level += value
+        level = next_level
+    return bool(level)
 
 
 def _read_yaml(file: str, text: str) -> Document:
@@ -242,10 +263,12 @@ def _read_yaml(file: str, text: str) -> Document:
     except TypeError:  # a mapping is the key of another
         raise ScenarioError("has a key that is no text", file=file) from None
     except (YAMLError, RecursionError, ValueError) as error:
-        problem = str(error).splitlines()[0] if str(error) else "cannot be parsed"
+        problem = (str(error) or "cannot be parsed").splitlines()[0]
         raise ScenarioError(f"is not YAML: {problem}", file=file) from error
+
     document = Document(file, {}, text=text)
-    document.data = _as_mapping(file, _Plain(document, text).of(data, ()))
+    plain = _Plain(document, text).of(data, ())
+    document.data = _as_mapping(file, plain)
     return document
 
 
@@ -279,18 +302,13 @@ class _Plain:
         self._values += 1
         if self._values > limit(MOST_VALUES) or len(trail) > _DEEPEST:
             raise self._document.error(trail, _TOO_MANY)
+
         if isinstance(node, CommentedMap):
             return {key: self._entry(node, key, trail) for key in node}
         if isinstance(node, CommentedSeq):
-            items = []
-            for position, item in enumerate(node):
-                below = (*trail, position)
-                at = node.lc.item(position)
-                self._document.lines[below] = at[0] + 1
-                if item is None:
-                    self._check_nothing(None, at, below)
-                items.append(self.of(item, below))
-            return items
+            positions = range(len(node))
+            return [self._item(node, n, (*trail, n)) for n in positions]
+        # Scalars keep their quotes and signs in subclasses: only plain ones go on.
         if isinstance(node, bool | ScalarBoolean):
             return bool(node)
         for plain in (str, int, float):
@@ -301,33 +319,45 @@ class _Plain:
         problem = f"found {node!s}, which YAML reads as a {type(node).__name__}"
         raise self._document.error(trail, problem)
 
+    def _item(self, node: CommentedSeq, position: int, trail: Trail) -> Any:
+        line, column = node.lc.item(position)
+        self._document.lines[trail] = line + 1
+        if node[position] is None:
+            self._check_nothing(self._rest_of(line, column), trail)
+        return self.of(node[position], trail)
+
     def _entry(self, node: CommentedMap, key: Any, trail: Trail) -> Any:
         if not isinstance(key, str):
             problem = f"found the key {key!r}, keys are text; put it in quotes"
             raise self._document.error(trail, problem)
-        below = (*trail, key)
-        if node[key] is None and (match := re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)):
+        value = node[key]
+        if value is None and (match := re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)):
             problem = f"found {key!r}, write '{match[1]}: {match[2]}' with a space"
             raise self._document.error(trail, problem)
-        if key in (node.lc.data or {}):  # merged keys (<<) have no line of their own
-            self._document.lines[below] = node.lc.key(key)[0] + 1
-            if node[key] is None:
-                self._check_nothing(node.lc.key(key), node.lc.value(key), below)
-        return self.of(node[key], below)
 
-    def _check_nothing(
-        self, key: tuple[int, int] | None, at: tuple[int, int], trail: Trail
-    ) -> None:
+        trail = (*trail, key)
+        if key in (node.lc.data or {}):  # merged keys (<<) have no line of their own
+            key_line, key_column = node.lc.key(key)
+            self._document.lines[trail] = key_line + 1
+            if value is None:
+                line, column = node.lc.value(key)
+                rest = self._rest_of(line, column)
+                if line != key_line:  # of what follows: none is here
+                    rest = self._rest_of(key_line, key_column).partition(":")[2]
+                self._check_nothing(rest.strip(), trail)
+        return self.of(value, trail)
+
+    def _rest_of(self, line: int, column: int) -> str:
+        """Return the text from a place to the end of its line, or of the file."""
+        if line >= len(self._text):
+            return ""
+        return self._text[line][column:].strip()
+
+    def _check_nothing(self, rest: str, trail: Trail) -> None:
         """Refuse text that YAML takes for nothing: a name of a value, a comment.
 
-        ``key``, ``at``: line and column of the key, None for an item; and of what is
-        its value.
+        ``rest``: of the line, from where a value should be.
         """
-        line, column = at
-        if key is not None and line != key[0]:  # of what follows: none is here
-            rest = self._text[key[0]][key[1] :].partition(":")[2].strip()
-        else:
-            rest = self._text[line][column:].strip() if line < len(self._text) else ""
         if re.match(r"(&\S+\s+)?(null\b|~)", rest, re.IGNORECASE):
             return
         if slip := re.match(r"[&#]([^\s,}\]]+)", rest):
@@ -341,10 +371,13 @@ class _Plain:
 
 
 def _trail(keys: str) -> Trail:
-    return tuple(
-        int(position) if position else name or re.sub(r"\\(.)", r"\1", in_quotes)
-        for in_quotes, name, position in _STEP.findall(keys)
-    )
+    steps: list[str | int] = []
+    for in_quotes, name, position in _STEP.findall(keys):
+        if position:
+            steps.append(int(position))
+        else:
+            steps.append(name or re.sub(r"\\(.)", r"\1", in_quotes))
+    return tuple(steps)
 
 
 def split_override(text: str) -> tuple[str, str]:
@@ -354,7 +387,9 @@ def split_override(text: str) -> tuple[str, str]:
     """
     keys = _KEYS.match(text)[0]  # type: ignore[index] # matches everything
     rest = text[len(keys) :]
-    return (keys.strip(), rest[1:]) if rest.startswith("=") else ("", text)
+    if not rest.startswith("="):
+        return "", text
+    return keys.strip(), rest[1:]
 
 
 def step_text(name: str) -> str:
@@ -385,9 +420,11 @@ def apply_overrides(
             continue
         trail = _number_trail(document, key)
         _write(document.data, trail, value, option)
+        # Errors there name the option from now on.
         document.options[trail] = option
-        for keys in [keys for keys in document.lines if keys[: len(trail)] == trail]:
-            del document.lines[keys]
+        for written in list(document.lines):
+            if written[: len(trail)] == trail:  # no longer where the file has it
+                del document.lines[written]
 
 
 def value_at(content: Data, keys: str) -> Any:
@@ -408,10 +445,12 @@ def _read_overrides(
             shown = printable(repr(value), limit=60)  # a whole job, or placement
             yield trail, copy.deepcopy(value), f"{keys}={shown}"
         return
+
     for override in [overrides] if isinstance(overrides, str) else overrides:
         option = f"--set {override}"
         keys, text = split_override(override)
-        if not (trail := _trail(keys)):
+        trail = _trail(keys)
+        if not trail:
             raise ScenarioError("write --set key.key=value", file=option)
         try:
             value = YAML(typ="safe", pure=True).load(StringIO(text))
@@ -430,11 +469,13 @@ def _number_trail(document: Document, trail: Trail) -> Trail:
         if isinstance(place, list) and isinstance(step, str):
             if trail[:depth] == _MACHINES:
                 _write_out(document, place, step)
-            position = next((n for n, i in enumerate(place) if _name(i) == step), None)
-            if position is None:
+            names = [_name(item) for item in place]
+            if step not in names:
                 break
+            position = names.index(step)
             trail = (*trail[:depth], position, *trail[depth + 1 :])
-        if (place := value_in(place, trail[depth : depth + 1])) is None:
+        place = value_in(place, trail[depth : depth + 1])
+        if place is None:
             break
     return trail
 
@@ -450,7 +491,8 @@ def _names(machines: list[Any]) -> list[list[str]]:
         count = item.get("count", 1) if isinstance(item, dict) else 0
         if not isinstance(count, int) or not 0 < count <= MOST_VALUES:
             break  # an error of the file, which is found later
-        names.append(names_of(_name(item), count, sum(map(len, names))))
+        first = sum(map(len, names))
+        names.append(names_of(_name(item), count, first))
     return names
 
 
@@ -458,59 +500,71 @@ def _write_out(document: Document, machines: list[Any], name: str) -> None:
     """Write out the equal machines that ``name`` is one of, each with its own name."""
     for position, names in enumerate(_names(machines)):
         if name in names:
-            item = {k: v for k, v in machines[position].items() if k != "count"}
-            machines[position : position + 1] = [
-                {**copy.deepcopy(item), "name": one} for one in names
-            ]
-            document.lines = _move_machines(document.lines, position, len(names))
-            document.options = _move_machines(document.options, position, len(names))
+            item = dict(machines[position])
+            item.pop("count", None)
+            # Copies of all below: an override of one must not change the others.
+            copies = [{**copy.deepcopy(item), "name": machine} for machine in names]
+            machines[position : position + 1] = copies
+            count = len(names)
+            document.lines = _move_machines(document.lines, position, count)
+            document.options = _move_machines(document.options, position, count)
             return
 
 
 def _move_machines(
-    kept: Mapping[Trail, Any], position: int, count: int
+    kept: Mapping[Trail, Any],
+    position: int,
+    count: int,
 ) -> dict[Trail, Any]:
     """Return the kept values of machines where one at ``position`` became ``count``."""
     values: dict[Trail, Any] = {}
     for trail, value in kept.items():
-        number = trail[2] if trail[:2] == _MACHINES and len(trail) > 2 else -1
+        is_machine = trail[:2] == _MACHINES and len(trail) > 2
+        number = trail[2] if is_machine else -1
         if not isinstance(number, int) or number < position:
             values[trail] = value
             continue
-        for further in range(count) if number == position else (count - 1,):
-            values[(*_MACHINES, number + further, *trail[3:])] = value
+
+        # Those behind move; of the one itself every copy has its line.
+        numbers = [number + count - 1]
+        if number == position:
+            numbers = list(range(position, position + count))
+        for moved_number in numbers:
+            values[(*_MACHINES, moved_number, *trail[3:])] = value
     return values
 
 
 def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
+    last = len(trail) - 1
     for depth, step in enumerate(trail):
-        last = depth == len(trail) - 1
         if isinstance(place, dict) and isinstance(step, str):
-            if last:
-                place[step] = value
-            elif place.get(step) is None:
+            if depth < last and place.get(step) is None:
                 place[step] = {}
-        elif isinstance(place, list) and isinstance(step, int) and step < len(place):
-            if last:
-                place[step] = value
-        elif isinstance(place, list) and last and step == len(place):
-            place.append(value)
+        elif isinstance(place, list) and depth == last and step == len(place):
+            place.append(None)
+        elif not (isinstance(place, list) and _is_position(step, place)):
+            owner = ".".join(map(str, trail[:depth])) or "the scenario"
+            raise ScenarioError(_missing(place, step, owner), file=option)
+
+        if depth == last:
+            place[step] = value
         else:
-            above = ".".join(map(str, trail[:depth])) or "the scenario"
-            raise ScenarioError(_missing(place, step, above), file=option)
-        if not last:
             place = place[step]
 
 
-def _missing(place: Any, step: str | int, above: str) -> str:
+def _is_position(step: str | int, items: Sequence[Any]) -> bool:
+    return isinstance(step, int) and step < len(items)
+
+
+def _missing(place: Any, step: str | int, owner: str) -> str:
     """Return that a value has no such place, and which it has."""
     if not isinstance(place, list):
-        return f"{above} is {place!r}, it has no {step}"
-    words = [str(name) for name in map(_name, place) if name]
-    if above == join_trail(_MACHINES):
-        words = [name for names in _names(place) for name in names]
-    words = [step_text(name) for name in words]
-    if isinstance(step, str) and words and not step.isdigit():
-        return f"{above} has no {step!r}, {nearest(step, words)}"
-    places = f"{above}[0] to {above}[{len(place) - 1}]" if place else "none"
-    return f"{above} is a list of {len(place)}, it has no {step}; its places: {places}"
+        return f"{owner} is {place!r}, it has no {step}"
+
+    names = [str(name) for name in map(_name, place) if name]
+    if owner == join_trail(_MACHINES):
+        names = list(chain.from_iterable(_names(place)))
+    if isinstance(step, str) and names and not step.isdigit():
+        return f"{owner} has no {step!r}, {nearest(step, map(step_text, names))}"
+    places = f"{owner}[0] to {owner}[{len(place) - 1}]" if place else "none"
+    return f"{owner} is a list of {len(place)}, it has no {step}; its places: {places}"

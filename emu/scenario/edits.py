@@ -5,9 +5,8 @@ A simulation of the file with these keys and values gives the makespan reported.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,11 @@ from emu.errors import PlacementError, ScenarioError
 from emu.prediction.placement import best_placement
 from emu.prediction.placement.place import SEARCHES
 from emu.problem import Job, Placement, Problem, Realization
-from emu.problem.fields.cluster_section import Latency
+from emu.problem.fields.cluster_section import Latency, Nic
 from emu.scenario.document import step_text
-from emu.scenario.experiment import following_placement, place, prepare
+from emu.scenario.experiment import prepare
 from emu.scenario.machine_choice import machines_words, on_machines
+from emu.scenario.placements import following_placement, place
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems import Edit
@@ -45,12 +45,14 @@ def placement_edit(scenario: Scenario, policy: str) -> Edit:
 
     What an explicit placement spells out pins nothing elsewhere.
     """
-    sections = [("", scenario.placement)]
+    sections = {"": scenario.placement}
     if scenario.placed_by == "sequential":
-        jobs = enumerate(scenario.jobs)
-        sections = [(f"jobs[{i}].", item.placement) for i, item in jobs]
+        sections = {
+            f"jobs[{position}].": item.placement
+            for position, item in enumerate(scenario.jobs)
+        }
     edit: Edit = {}
-    for key, section in sections:
+    for key, section in sections.items():
         edit[f"{key}placement.policy"] = policy
         if section.is_explicit and policy != section.policy:
             edit[f"{key}placement.tasks"] = None
@@ -65,7 +67,11 @@ class ScenarioEdits:
     """
 
     def __init__(
-        self, scenario: Scenario, *, measured: bool = False, chosen: bool = False
+        self,
+        scenario: Scenario,
+        *,
+        measured: bool = False,
+        chosen: bool = False,
     ) -> None:
         self._scenario = scenario
         self._cluster = scenario.stated_cluster
@@ -84,17 +90,19 @@ class ScenarioEdits:
         Raises PlacementError when there is no placement.
         """
         scenario = self._scenario
-        job = problem.job
-        cluster = problem.cluster
         if scenario.jobs:
-            rule = scenario.schedule.rule
-            seed = scenario.seed
-            outcome = best_placement(job, cluster, reference, rule, seed=seed)
+            outcome = best_placement(
+                problem.job,
+                problem.cluster,
+                reference,
+                scenario.schedule.rule,
+                seed=scenario.seed,
+            )
             return outcome.placement
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
         variant = self._load(placement_edit(scenario, "best"))
-        return place(variant, job, cluster, reference).placement
+        return place(variant, problem.job, problem.cluster, reference).placement
 
     def _load(self, edit: Edit) -> Scenario:
         """Return the scenario with an edit, of which nothing is expected."""
@@ -119,22 +127,30 @@ class ScenarioEdits:
             return replace(change, edit=edit)
         if self._measured or self._vertices > MOST_PLANNED:
             note = "other links were not tried: rows would take another plan's way"
-            self.notes += [note] if note not in self.notes else []
+            if note not in self.notes:
+                self.notes.append(note)
             return change
         return self._prepare(change, edit)
 
     def _prepare(self, change: Change, edit: Edit) -> Change:
         """Return a change with an edit and what preparing that makes of it."""
         experiment = prepare(self._load(edit))
-        problem = experiment.problem
-        realization = experiment.realization
-        return replace(change, edit=edit, problem=problem, realization=realization)
+        return replace(
+            change,
+            edit=edit,
+            problem=experiment.problem,
+            realization=experiment.realization,
+        )
 
     @cached_property
     def _planned(self) -> list[Scenario]:
         """Return the jobs that follow from the links, as scenarios of their own."""
-        alone = [part for _, part in self._scenario.parts()] or [self._scenario]
-        return [one for one in alone if one.job.shaped_by_data]
+        return [part for part in self._parts if part.job.shaped_by_data]
+
+    @cached_property
+    def _parts(self) -> list[Scenario]:
+        """Return every job as a scenario of its own."""
+        return [part for _, part in self._scenario.parts()] or [self._scenario]
 
     @cached_property
     def _vertices(self) -> int:
@@ -146,21 +162,29 @@ class ScenarioEdits:
 
     def standing(self, problem: Problem) -> Edit:
         """Return where the tasks of ``problem`` stand as an edit."""
-        machines = problem.cluster.machines
-        at = problem.placement.machine_of
-        where = {p: machines[at[t]].name for p, (t, *_) in problem.job.units.items()}
-        several = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
+        edit = dict(self._scenario.job.machine_keys())
         jobs = self._scenario.jobs
-        edit: Edit = several if jobs else {}
-        edit |= {f"jobs[{n}].weight": None for n, one in enumerate(jobs) if one.weight}
+        if jobs:
+            # Each job states where its tasks stand: nothing is left to place jointly.
+            edit["place_jobs"] = "sequential"
+            edit["joint_cost"] = None
+            edit["placement"] = None
+        for position, item in enumerate(jobs):
+            if item.weight:
+                edit[f"jobs[{position}].weight"] = None
+
+        machines: dict[str, str] = {}
+        for process, (member, *_) in problem.job.units.items():
+            home = problem.placement.machine_of[member]
+            machines[process] = problem.cluster.machines[home].name
         for key, prefix, _ in self._scenario.each_job():
             tasks = {
                 process.removeprefix(prefix): machine
-                for process, machine in where.items()
+                for process, machine in machines.items()
                 if process.startswith(prefix)
             }
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
-        return self._scenario.job.machine_keys() | edit
+        return edit
 
     def fewer_machines(self, base: Change) -> Iterator[Change]:
         """Yield ``base`` on the machines that ``best`` chooses, placed anew.
@@ -168,9 +192,10 @@ class ScenarioEdits:
         Nothing where it is on those already, or they are no choice.
         """
         job = self._scenario.job
-        by_search = self._scenario.placed_by == "best" and job.movable_on is None
-        if by_search or self._chosen or self._measured:
+        is_chosen = self._scenario.placed_by == "best" and job.movable_on is None
+        if is_chosen or self._chosen or self._measured:
             return
+
         edit = placement_edit(self._scenario, "best")
         if job.movable_on is not None:
             edit["job.machines"] = None
@@ -178,17 +203,25 @@ class ScenarioEdits:
         names = self._cluster.names
         if on_machines(scenario, names) is None:
             return
+
         experiment = prepare(scenario)
-        now = {*base.problem.machine_of_task.values()}
-        machines = experiment.placing["machines"]
-        without = [name for name in names if name in now and name not in machines]
-        what = machines_words(experiment.placing)
-        if {*machines} < now:
-            what = f"without {', '.join(without)}"
-        if {*machines} != now:
-            edit |= experiment.scenario.job.machine_keys()
-            run = experiment.problem, experiment.realization, base.policy
-            yield type(base)("machine", f"{what}, placed by best", *run, edit=edit)
+        present = set(base.problem.machine_of_task.values())
+        machines = set(experiment.placing["machines"])
+        if machines == present:
+            return
+        words = machines_words(experiment.placing)
+        if machines < present:
+            absent = present - machines
+            removed = [name for name in names if name in absent]
+            words = f"without {', '.join(removed)}"
+        yield type(base)(
+            "machine",
+            f"{words}, placed by best",
+            experiment.problem,
+            experiment.realization,
+            base.policy,
+            edit=edit | experiment.scenario.job.machine_keys(),
+        )
 
     def faster_rates(self, base: Change) -> Iterator[Change]:
         """Yield ``base`` with each rate of operations halved, where rates are stated.
@@ -209,17 +242,16 @@ class ScenarioEdits:
         As they are where a placement does not depend on the rule, is that of a run, or
         takes long to find.
         """
-        parts = [part for _, part in self._scenario.parts()] or [self._scenario]
-        by_search = any(part.placement.policy in SEARCHES for part in parts)
+        searches = any(part.placement.policy in SEARCHES for part in self._parts)
         for change in changes:
             job = change.problem.job
-            few = len(job.tasks) <= MOST_TASKS and not job.fixed
-            if self._measured or not (by_search and few):
+            is_quick = len(job.tasks) <= MOST_TASKS and not job.fixed
+            if self._measured or not searches or not is_quick:
                 yield self.add_edit(change)
                 continue
             edit = self._scenario.job.machine_keys() | self._policy(change)
-            anew = self._prepare(change, edit)
-            yield replace(anew, what=f"{change.what}, placed anew")
+            candidate = self._prepare(change, edit)
+            yield replace(candidate, what=f"{change.what}, placed anew")
 
     def more_machines(self, base: Change) -> Iterator[Change]:
         """Yield ``base`` with one more machine of every kind, and all placed anew.
@@ -229,12 +261,14 @@ class ScenarioEdits:
         have to state more: the way between two machines without NICs.
         """
         job = base.problem.job
-        tried = len(job.tasks) <= MOST_TASKS or job.fixed
-        if not tried:
+        if len(job.tasks) > MOST_TASKS and not job.fixed:
             self._note_untried(f"to place {len(job.tasks)} tasks again takes too long")
+            return
+
         kinds: list[object] = []
-        for name, position in self._cluster.names_and_positions() if tried else ():
+        for name, position in self._cluster.names_and_positions():
             edit, kind = self._one_more(name, position)
+            # Of equal machines one is tried.
             if kind in kinds:
                 continue
             kinds.append(kind)
@@ -246,100 +280,118 @@ class ScenarioEdits:
                 experiment = prepare(scenario)
             except (ScenarioError, PlacementError):
                 continue
-            problem = experiment.problem
+
+            # What a run took is known for the new placement, too, where tasks are the
+            # same.
             realization = experiment.realization
             if self._measured:
                 reference = base.problem.reference(base.realization)
-                realization = problem.stretch(reference)
-            what = f"one more machine like {name}, placed by best"
-            more = replace(base, problem=problem, realization=realization, edit=edit)
-            yield replace(more, kind="machine", what=what)
+                realization = experiment.problem.stretch(reference)
+            yield replace(
+                base,
+                kind="machine",
+                what=f"one more machine like {name}, placed by best",
+                problem=experiment.problem,
+                realization=realization,
+                edit=edit,
+            )
 
-    def _note_untried(self, problem: str) -> bool:
+    def _note_untried(self, problem: str) -> None:
         self.notes.append(f"one more machine was not tried: {problem}")
-        return False
 
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
         """Return True where times and volumes of ``edited`` are known or soon found."""
-        if (count := self._vertices) > MOST_PLANNED:
-            problem = f"to plan for {count:,} vertices again takes too long"
-            return self._note_untried(problem)
-        variant = build_job(edited)
-        alike = [task.name for task in variant.tasks] == [t.name for t in job.tasks]
-        alike = alike and variant.edge_names == job.edge_names
-        if alike and job.fixed:
+        if self._vertices > MOST_PLANNED:
+            vertices = f"{self._vertices:,} vertices"
+            self._note_untried(f"to plan for {vertices} again takes too long")
             return False
-        if not alike and (self._measured or self._scenario.profile is not None):
-            problem = "it would have tasks without measured times"
-            return self._note_untried(problem)
+
+        variant = build_job(edited)
+        tasks = [task.name for task in job.tasks]
+        has_equal_tasks = [task.name for task in variant.tasks] == tasks
+        if has_equal_tasks and variant.edge_names == job.edge_names:
+            # As many tasks, all of them pinned: the machine would stay empty.
+            if job.fixed:
+                return False
+        elif self._measured or self._scenario.profile is not None:
+            self._note_untried("it would have tasks without measured times")
+            return False
+        return self._can_be_parted(variant, job)
+
+    def _can_be_parted(self, variant: Job, job: Job) -> bool:
+        """Return True where no large graph has to be partitioned for a variant."""
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
         for name in job.job_names:
             settings = job.settings_of(name)
             if settings.get("parts") == variant.settings_of(name).get("parts"):
                 continue
-            if (count := len(open_for(settings).owner)) > MOST_PARTED:
-                problem = f"to partition {count:,} vertices again takes too long"
-                problem = f"it would have a graph store, and {problem}"
-                return self._note_untried(problem)
+            count = len(open_for(settings).owner)
+            if count > MOST_PARTED:
+                self._note_untried(
+                    "it would have a graph store, and to partition "
+                    f"{count:,} vertices again takes too long"
+                )
+                return False
         return True
 
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
         """Return the edit, and what tells the machine from those of another kind."""
         cluster = self._cluster
-        texts = (f"{name}+{number}" for number in itertools.count(1))
-        another = next(text for text in texts if text not in cluster.names)
+        # A name that the cluster has not.
+        number = 1
+        while f"{name}+{number}" in cluster.names:
+            number += 1
+        another = f"{name}+{number}"
         section = cluster.machines[position].model_dump(mode="json", exclude_unset=True)
         section |= {"name": another, "count": 1}
         edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
         if stated := self._scenario.job.movable_on:
             edit["job.machines"] = [*stated, another]
-        lists: dict[str, Sequence[str]] = {
-            f"racks[{i}].machines": rack.machines
-            for i, rack in enumerate(cluster.racks)
-        }
+
+        lists: dict[str, Sequence[str]] = {}
+        for i, rack in enumerate(cluster.racks):
+            lists[f"racks[{i}].machines"] = rack.machines
         for i, route in enumerate(cluster.routes):
             lists[f"routes[{i}].from"] = route.sources
             lists[f"routes[{i}].to"] = route.destinations
-        beside = [key for key, machines in lists.items() if name in machines]
-        edit |= {f"cluster.{key}": [*lists[key], another] for key in beside}
-        return edit, (section | {"name": ""}, beside)
+        keys = [key for key, machines in lists.items() if name in machines]
+        for key in keys:
+            edit[f"cluster.{key}"] = [*lists[key], another]
+        return edit, (section | {"name": ""}, keys)
 
     def _network(self, change: Change) -> Edit | None:
         cluster = self._cluster
-        factor = change.factor
         links = change.problem.links
         names = {links[port].name for port in change.rows}
-        edit = self._links_of_jobs(names, factor)
+        edit = self._links_of_jobs(names, change.factor)
         if edit is None:
             return None
 
-        def scale_nic(nic: Any, out: str, into: str) -> Any:
-            outward = nic.outward * (factor if out in names else 1.0)
-            inward = nic.inward * (factor if into in names else 1.0)
-            return write_nic(inward, outward, getattr(nic, "latency", Latency()))
-
-        nics = {
-            name: scale_nic(one.nic, f"{name} out", f"{name} in")
-            for name, one in cluster.by_name.items()
-            if {f"{name} out", f"{name} in"} & names
-        }
+        scale_nic = partial(_scale_nic, names=names, factor=change.factor)
+        nics = {}
+        for name, machine in cluster.by_name.items():
+            if nic := scale_nic(machine.nic, f"{name} out", f"{name} in"):
+                nics[name] = nic
         edit |= self._nics(nics)
         for i, link in enumerate(cluster.links):
             if link.name in names:
-                rate = RATE.exact(link.bandwidth * factor)
+                rate = RATE.exact(link.bandwidth * change.factor)
                 edit[f"cluster.links[{i}].bandwidth"] = rate
         for i, rack in enumerate(cluster.racks):
-            up = f"{rack.name} up"
-            down = f"{rack.name} down"
-            if {up, down} & names:
-                edit[f"cluster.racks[{i}].uplink"] = scale_nic(rack.uplink, up, down)
+            if nic := scale_nic(rack.uplink, f"{rack.name} up", f"{rack.name} down"):
+                edit[f"cluster.racks[{i}].uplink"] = nic
+        return edit | self._rates_of_events(names, change.factor)
+
+    def _rates_of_events(self, links: set[str], factor: float) -> Edit:
+        edit: Edit = {}
         for i, event in enumerate(self._scenario.events):
-            out = f"{event.machine} out"
-            into = f"{event.machine} in"
-            if event.nic is not None and {out, into} & names:
-                edit[f"events[{i}].nic"] = scale_nic(event.nic, out, into)
-            elif event.bandwidth is not None and event.link in names:
+            if event.nic is not None:
+                outward = f"{event.machine} out"
+                inward = f"{event.machine} in"
+                if nic := _scale_nic(event.nic, outward, inward, links, factor):
+                    edit[f"events[{i}].nic"] = nic
+            elif event.bandwidth is not None and event.link in links:
                 rate = RATE.exact(event.bandwidth * factor)
                 edit[f"events[{i}].bandwidth"] = rate
         return edit
@@ -347,51 +399,64 @@ class ScenarioEdits:
     def _latency(self, change: Change) -> Edit:
         cluster = self._cluster
         factor = change.factor
-        nics = {
-            name: write_nic(one.nic.inward, one.nic.outward, scaled)
-            for name, one in cluster.by_name.items()
-            if (scaled := _scale_latency(one.nic.latency, factor)) != one.nic.latency
-        }
+        nics = {}
+        for name, machine in cluster.by_name.items():
+            nic = machine.nic
+            latency = _scale_latency(nic.latency, factor)
+            if latency != nic.latency:
+                nics[name] = write_nic(nic.inward, nic.outward, latency)
         edit = self._nics(nics)
+
         for i, link in enumerate(cluster.links):
-            if late := link.latency:
-                edit[f"cluster.links[{i}].latency"] = DURATION.exact(late * factor)
+            if link.latency:
+                seconds = DURATION.exact(link.latency * factor)
+                edit[f"cluster.links[{i}].latency"] = seconds
         for i, rack in enumerate(cluster.racks):
-            if (scaled := _scale_latency(rack.latency, factor)) != rack.latency:
-                both = scaled.model_dump(mode="json", by_alias=True)
-                edit[f"cluster.racks[{i}].latency"] = both
+            latency = _scale_latency(rack.latency, factor)
+            if latency != rack.latency:
+                content = latency.model_dump(mode="json", by_alias=True)
+                edit[f"cluster.racks[{i}].latency"] = content
+
         scale = partial(_scale_value, DURATION, factor=factor)
-        for at, _, job in self._scenario.each_job():
-            job_edit = job.scale_latencies(scale)
-            edit |= {f"{at}{key}": value for key, value in job_edit.items()}
+        for key, _, job in self._scenario.each_job():
+            edit |= _below(key, job.scale_latencies(scale))
         return edit
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
         """Return keys of jobs for the links that they bring along; None without."""
         cluster = self._cluster
-        edit = dict[str, Any]()
+        # Links that no section of the cluster states: those that jobs bring along.
         rest = links - {link.name for link in cluster.links}
-        rest -= {f"{name} {way}" for name in cluster.names for way in ("out", "in")}
-        rest -= {f"{r.name} {way}" for r in cluster.racks for way in ("up", "down")}
+        for name in cluster.names:
+            rest -= {f"{name} out", f"{name} in"}
+        for rack in cluster.racks:
+            rest -= {f"{rack.name} up", f"{rack.name} down"}
+
+        edit: Edit = {}
         scale = partial(_scale_value, RATE, factor=factor)
-        for at, _, job in self._scenario.each_job():
-            job_edit, keys = job.scale_links(cluster, links, scale)
-            edit |= {f"{at}{key}": value for key, value in job_edit.items()}
-            rest -= keys
+        for key, _, job in self._scenario.each_job():
+            job_edit, names = job.scale_links(cluster, links, scale)
+            edit |= _below(key, job_edit)
+            rest -= names
         return None if rest else edit
 
     def _nics(self, nics: dict[str, Any]) -> Edit:
         """Return the NICs of some machines; one of several equal ones by its name."""
-        cluster = self._cluster
         groups: dict[int, list[str]] = {}
-        for name, position in cluster.names_and_positions():
+        for name, position in self._cluster.names_and_positions():
             groups.setdefault(position, []).append(name)
-        alike = [{str(nics.get(n)) for n in names} for names in groups.values()]
-        keys = {name: f"machines.{step_text(name)}" for name in nics}
-        if all(len(texts) == 1 for texts in alike):
-            firsts = {names[0]: position for position, names in groups.items()}
-            keys = {n: f"machines[{at}]" for n, at in firsts.items() if n in nics}
-        return {f"cluster.{key}.nic": nics[name] for name, key in keys.items()}
+
+        edit: Edit = {}
+        for position, names in groups.items():
+            if len({str(nics.get(name)) for name in names}) > 1:
+                # To write out equal machines moves those behind them.
+                return {
+                    f"cluster.machines.{step_text(name)}.nic": nic
+                    for name, nic in nics.items()
+                }
+            if names[0] in nics:
+                edit[f"cluster.machines[{position}].nic"] = nics[names[0]]
+        return edit
 
     def _compute(self, change: Change) -> Edit | None:
         if self._scenario.profile is not None:
@@ -402,21 +467,22 @@ class ScenarioEdits:
         times: list[object] = []  # a time of 0 that a run took longer than is no key
 
         def scale(time: Any) -> Any:
-            values = time.values() if isinstance(time, dict) else time
-            values = values if isinstance(time, dict | tuple) else [time]
+            values = [time]
+            if isinstance(time, dict | tuple):
+                values = list(time.values() if isinstance(time, dict) else time)
             times.extend(filter(None, values))
             return _scale_value(DURATION, time, change.factor)
 
-        for at, prefix, job in self._scenario.each_job():
-            own = {
+        for key, prefix, job in self._scenario.each_job():
+            kinds = {
                 task.name.removeprefix(prefix): task.kind
                 for task in tasks
                 if task.name.startswith(prefix)
             }
-            mine = {name for name in own if f"{prefix}{name}" in names}
-            job_edit, keys = job.scale_times(own, mine, scale)
-            edit |= {f"{at}{key}": value for key, value in job_edit.items()}
-            names -= {f"{prefix}{name}" for name in keys}
+            names_of_job = {name for name in kinds if f"{prefix}{name}" in names}
+            job_edit, scaled_names = job.scale_times(kinds, names_of_job, scale)
+            edit |= _below(key, job_edit)
+            names -= {f"{prefix}{name}" for name in scaled_names}
         return edit if times and not names else None
 
     def _policy(self, change: Change) -> Edit:
@@ -426,55 +492,89 @@ class ScenarioEdits:
 
     def _write(self, change: Change) -> Edit | None:
         """Return a change as keys and values; None where the scenario has none."""
-        scenario = self._scenario
-        edit = Edit()
-        writers = {
+        writers: dict[str, Callable[[Change], Edit | None]] = {
             "network": self._network,
             "latency": self._latency,
             "compute": self._compute,
             "policy": self._policy,
+            "events": self._events,
+            "bytes": self._bytes,
+            "window": self._window,
         }
-        if change.kind in writers:
-            return writers[change.kind](change)
-        match change.kind:
-            case "events":
-                keys = ("events", "failures")
-                return {key: None for key in keys if getattr(scenario, key)}
-            case "bytes":
-                if scenario.profile is None:
-                    scale = partial(_scale_value, SIZE, factor=change.factor)
-                    edit = scenario.job.scale_volumes([*change.rows], scale)
-            case "window":
-                wide = math.isinf(change.factor)
-                factor = change.factor
-                return {
-                    f"{at}job.credit_window": "unlimited"
-                    if wide
-                    else int(factor) * job.credit_window
-                    for at, _, job in scenario.each_job()
-                    if isinstance(job.credit_window, int)
-                }
-            case _:  # slots
-                machines = change.problem.cluster.machines
-                pool = change.pool
-                more = {machines[m].name: machines[m].slots[pool] for m in change.rows}
-                for name, p in self._cluster.names_and_positions():
-                    if name in more:
-                        edit[f"cluster.machines[{p}].slots.{pool}"] = more[name]
+        return writers.get(change.kind, self._slots)(change)
+
+    def _events(self, change: Change) -> Edit:  # noqa: ARG002 - as all writers
+        keys = ("events", "failures")
+        return {key: None for key in keys if getattr(self._scenario, key)}
+
+    def _bytes(self, change: Change) -> Edit | None:
+        if self._scenario.profile is not None:
+            return None
+        scale = partial(_scale_value, SIZE, factor=change.factor)
+        return self._scenario.job.scale_volumes([*change.rows], scale) or None
+
+    def _window(self, change: Change) -> Edit:
+        edit: Edit = {}
+        for key, _, job in self._scenario.each_job():
+            window = job.credit_window
+            if isinstance(window, int):
+                is_wide = math.isinf(change.factor)
+                wider = "unlimited" if is_wide else int(change.factor) * window
+                edit[f"{key}job.credit_window"] = wider
+        return edit
+
+    def _slots(self, change: Change) -> Edit | None:
+        machines = [change.problem.cluster.machines[row] for row in change.rows]
+        slots = {machine.name: machine.slots[change.pool] for machine in machines}
+        edit: Edit = {}
+        for name, position in self._cluster.names_and_positions():
+            if name in slots:
+                edit[f"cluster.machines[{position}].slots.{change.pool}"] = slots[name]
         return edit or None
 
 
+def _below(job: str, edit: Edit) -> Edit:
+    """Return the edit of a job with the key of its job before every other."""
+    return {job + key: value for key, value in edit.items()}
+
+
+def _scale_nic(
+    nic: Nic,
+    outward: str,
+    inward: str,
+    names: set[str],
+    factor: float,
+) -> Any:
+    """Return a NIC of which some links are scaled; None where none is.
+
+    ``outward``, ``inward``: names of its links; ``names``: of all that are scaled.
+    """
+    if names.isdisjoint({outward, inward}):
+        return None
+    return write_nic(
+        nic.inward * (factor if inward in names else 1.0),
+        nic.outward * (factor if outward in names else 1.0),
+        getattr(nic, "latency", Latency()),
+    )
+
+
 def _scale_latency(latency: Latency, factor: float) -> Latency:
-    scaled = {"in": latency.inward * factor, "out": latency.outward * factor}
-    return Latency.model_validate({k: DURATION.exact(v) for k, v in scaled.items()})
+    return Latency.model_validate(
+        {
+            "in": DURATION.exact(latency.inward * factor),
+            "out": DURATION.exact(latency.outward * factor),
+        }
+    )
 
 
 def write_nic(inward: float, outward: float, latency: Latency) -> Any:
     """Return ``nic`` of a machine of these rates, in bytes per second."""
-    both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
+    nic: Edit = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
     if latency != Latency():
-        return both | {"latency": latency.model_dump(mode="json", by_alias=True)}
-    return both["in"] if inward == outward else both
+        nic["latency"] = latency.model_dump(mode="json", by_alias=True)
+    elif inward == outward:
+        return nic["in"]
+    return nic
 
 
 def _scale_value(quantity: Quantity, stated: Any, factor: float) -> Any:
@@ -482,7 +582,9 @@ def _scale_value(quantity: Quantity, stated: Any, factor: float) -> Any:
     if not factor:
         return f"0 {quantity.inside}"
     if isinstance(stated, dict):
-        return {of: quantity.exact(value * factor) for of, value in stated.items()}
+        return {
+            device: quantity.exact(value * factor) for device, value in stated.items()
+        }
     if isinstance(stated, tuple):
         return [quantity.exact(value * factor) for value in stated]
     return quantity.exact(stated * factor)

@@ -48,6 +48,7 @@ LATENCY_OF_NIC = (
     "a latency is one of a NIC, a link or a rack: write nic: {in: 10 Gbit/s, "
     "out: 10 Gbit/s, latency: 50 us}"
 )
+_LATENCY_OF_EVENT = "an event changes no latency: state it in cluster"
 #: Keys that an error lists of a mapping, beside those that it needs.
 _LISTED = 8
 _WORDS = {
@@ -97,25 +98,40 @@ def _mapping(node: Node) -> Node:
 def _node_at(steps: Sequence[str | int]) -> Node | None:
     node: Node = {"$ref": "#/$defs/LabFile"} if steps[:1] == ("lab",) else _schema()
     for step in steps:
-        inner = _mapping(node)
-        if isinstance(step, int):
-            lists = [inner, *map(_follow, inner.get("anyOf", ()))]
-            nodes = [option["items"] for option in lists if "items" in option]
-            node = nodes[0] if nodes else {}
-        elif step in inner.get("properties", {}):
-            node = inner["properties"][step]
-        elif "discriminator" in inner:
-            node = {"$ref": inner["discriminator"]["mapping"].get(step, "")}
-            if not node["$ref"]:
-                return None
-        elif step in _schema()["$defs"] and step in _KINDS_OF_VALUES:
-            node = _schema()["$defs"][step]
-        elif isinstance(inner.get("additionalProperties"), dict):
-            node = inner["additionalProperties"]
-        elif "properties" in inner or not inner:
+        inner = _item(node) if isinstance(step, int) else _value(node, step)
+        if inner is None:
             return None
-        # else: the name of one of several kinds that the value may be
+        node = inner
     return _follow(node) or None
+
+
+def _item(node: Node) -> Node:
+    """Return the node of the items of a list."""
+    inner = _mapping(node)
+    for option in [inner, *map(_follow, inner.get("anyOf", ()))]:
+        if "items" in option:
+            items: Node = option["items"]
+            return items
+    return {}
+
+
+def _value(node: Node, key: str) -> Node | None:
+    """Return the node of a key's value; None where there is no such key."""
+    inner = _mapping(node)
+    if key in inner.get("properties", {}):
+        found: Node = inner["properties"][key]
+        return found
+    if "discriminator" in inner:
+        system = inner["discriminator"]["mapping"].get(key)
+        return {"$ref": system} if system else None
+    if key in _KINDS_OF_VALUES and key in _schema()["$defs"]:
+        return {"$ref": f"#/$defs/{key}"}
+    values = inner.get("additionalProperties")
+    if isinstance(values, dict):
+        return values
+    if "properties" in inner or not inner:
+        return None
+    return node  # the name of one of several kinds that the value may be
 
 
 def _words(node: Node) -> str:
@@ -124,16 +140,10 @@ def _words(node: Node) -> str:
         return f"a mapping with system: {' or '.join(node['discriminator']['mapping'])}"
     inner = _mapping(node)
     if "properties" in inner:
-        needed = list(inner.get("required", ()))
-        others = [key for key in inner["properties"] if key not in needed][:_LISTED]
-        keys = f" with {', '.join(needed)}" if needed else ""
-        more = f"{' and' if keys else ' with'} any of {', '.join(others)}"
-        words = f"a mapping{keys}{more if others else ''}"
-        example = f"; for example {write_value(_example(node))}"
-        return words + (example if needed else "")
+        return _words_of_mapping(inner, node)
     kinds = [_words(_follow(option)) for option in inner.get("anyOf", ())]
     if kinds:
-        return " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
+        return " or ".join(filter(None, dict.fromkeys(kinds)))
     if "enum" in inner:
         return f"one of {', '.join(map(str, inner['enum']))}"
     if "const" in inner:
@@ -145,13 +155,31 @@ def _words(node: Node) -> str:
     return word
 
 
+def _words_of_mapping(mapping: Node, node: Node) -> str:
+    """Return which keys a mapping needs, with an example of ``node``, and may have."""
+    needed = mapping.get("required", [])
+    optional = [key for key in mapping["properties"] if key not in needed]
+    words = "a mapping"
+    if needed:
+        words += f" with {', '.join(needed)}"
+    if optional:
+        words += " and" if needed else " with"
+        words += f" any of {', '.join(optional[:_LISTED])}"
+    if needed:
+        words += f"; for example {write_value(_example(node))}"
+    return words
+
+
 def _example(node: Node) -> Any:
     """Return a value that would be right there."""
     inner = _follow(node)
     examples = [*node.get("examples", ()), *inner.get("examples", ())]
-    examples += [inner["const"]] if "const" in inner else inner.get("enum", [])
+    if "const" in inner:
+        examples.append(inner["const"])
+    examples += inner.get("enum", ())
     if examples:
         return examples[0]
+
     if "anyOf" in inner:
         return _example(inner["anyOf"][0])
     if "properties" in inner:
@@ -165,8 +193,8 @@ def _example(node: Node) -> Any:
 def write_value(value: Any) -> str:
     """Return a value as YAML writes it in one line."""
     if isinstance(value, dict):
-        inside = (f"{key}: {write_value(one)}" for key, one in value.items())
-        return "{" + ", ".join(inside) + "}"
+        entries = [f"{key}: {write_value(entry)}" for key, entry in value.items()]
+        return "{" + ", ".join(entries) + "}"
     if isinstance(value, list):
         return f"[{', '.join(map(write_value, value))}]"
     return "null" if value is None else str(value)
@@ -178,13 +206,13 @@ def show(found: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def with_system(where: Trail, data: Any) -> Trail:
+def with_system(location: Trail, data: Any) -> Trail:
     """Return a location in ``data`` with a job's system after ``job``.
 
     So the JSON Schema has it; who validates by one system alone leaves it out.
     """
     steps: list[str | int] = []
-    for step in (*where, None):  # None: behind the last
+    for step in (*location, None):  # None: behind the last
         tag = data.get("system") if isinstance(data, dict) else None
         if steps[-1:] == ["job"] and isinstance(tag, str) and tag in systems():
             steps.append(tag)
@@ -204,13 +232,15 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     """
     steps = [step for step in error["loc"] if step not in {"[key]", *_KINDS_OF_VALUES}]
     tags = {*systems(), SEVERAL}
-    for position in range(len(steps) - 1, 0, -1):
+    # From behind, as positions after a deleted one move.
+    for position in reversed(range(1, len(steps))):
         if steps[position - 1] == "job" and steps[position] in tags:
             del steps[position]
     if not steps:
         steps = ["jobs"]  # beside job: the one error of the whole file
     if error["type"].startswith("union_tag"):
         steps.append("system")
+
     for depth, step in enumerate(steps):
         if not isinstance(data, dict | list):
             return tuple(steps[:depth])
@@ -225,11 +255,11 @@ def describe(error: ErrorDetails) -> str:
     """Return the found value and the right one, in words."""
     kind = error["type"]
     value = show(error.get("input"))
-    where = error["loc"]
-    of_machine = where[:2] == ("cluster", "machines") and len(where) == 4
-    if where[-1:] == ("latency",) and (of_machine or kind == "extra_forbidden"):
-        in_event = "an event changes no latency: state it in cluster"
-        return in_event if where[0] == "events" else LATENCY_OF_NIC
+    location = error["loc"]
+    is_of_machine = location[:2] == ("cluster", "machines") and len(location) == 4
+    if location[-1:] == ("latency",) and (is_of_machine or kind == "extra_forbidden"):
+        return _LATENCY_OF_EVENT if location[0] == "events" else LATENCY_OF_NIC
+
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:
         return _SPECIAL[kind](error, context)
@@ -239,39 +269,42 @@ def describe(error: ErrorDetails) -> str:
     if kind in _KINDS:
         words = _KINDS[kind]
         match = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
-        if match and words == "a mapping" and match[1] in list_keys(error["loc"]):
+        if match and words == "a mapping" and match[1] in list_keys(location):
             # Text has the parts of an entry.
             return f"found {value}, write {f'{match[1]}: {match[2]}'!r}"
         if words in {"a mapping", "a list"}:
-            words = _describe_value_at(error["loc"]) or words
+            words = _describe_value_at(location) or words
         return f"found {value}, write {words}"
     return f"found {value}: {error['msg']}"
 
 
-def either(one: str, other: str) -> str:
+def either(first: str, second: str) -> str:
     """Return one error of a value that may be of two kinds.
 
     ``found 0, write 1 or more`` and ``found 0, write unlimited`` make one sentence.
     """
-    if not one or f"{other} or ".startswith(f"{one} or "):
-        return other
-    head, write, kinds = other.partition(", write ")
-    return f"{one} or {kinds}" if write and one.startswith(head) else one
+    # The second may say all of the first already, and more.
+    if not first or f"{second} or ".startswith(f"{first} or "):
+        return second
+    head, write, kinds = second.partition(", write ")
+    return f"{first} or {kinds}" if write and first.startswith(head) else first
 
 
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
-    step = str(error["loc"][-1])
-    system = systems().get(str(error["loc"][-2])) if len(error["loc"]) > 1 else None
-    if system is not None and step in (foreign := system.section().foreign):
-        return f"system {system.name} has no {step}, {foreign[step]}"
-    return f"unknown key {step!r}, {nearest(step, list_keys(error['loc'][:-1]))}"
+    *above, step = error["loc"]
+    key = str(step)
+    system = systems().get(str(above[-1])) if above else None
+    foreign = system.section().foreign if system else {}
+    if system and key in foreign:
+        return f"system {system.name} has no {key}, {foreign[key]}"
+    return f"unknown key {key!r}, {nearest(key, list_keys(tuple(above)))}"
 
 
 def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
-    known = context["expected_tags"].replace("'", "").split(", ")
     tag = context["tag"]
-    if tag in (row for system in systems().values() for row in system.variants):
+    if any(tag in system.variants for system in systems().values()):
         return f"found system {tag!r}, a row of tables: {TRANSLATED}"
+    known = context["expected_tags"].replace("'", "").split(", ")
     return f"found system {tag!r}, {nearest(tag, known)}"
 
 

@@ -10,7 +10,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pydantic
@@ -26,14 +27,22 @@ from emu.systems import Problems
 from emu.systems.job_section import JobSection
 from emu.systems.system import systems
 
-#: Keys of an event of each kind, and those that it may have beside them.
-_KINDS: tuple[tuple[set[str], set[str]], ...] = (
-    ({"machine", "nic"}, set()),
-    ({"link", "bandwidth"}, set()),
-    ({"cut"}, {"for", "direction"}),
-    ({"slow", "by"}, {"for", "direction"}),
-    ({"pause", "for"}, set()),
-    ({"kill"}, {"recovery"}),
+
+class _Kind(NamedTuple):
+    """Keys of an event of one kind."""
+
+    needed: set[str]
+    allowed: set[str]
+    """Those that it may have beside them."""
+
+
+_KINDS = (
+    _Kind(needed={"machine", "nic"}, allowed=set()),
+    _Kind(needed={"link", "bandwidth"}, allowed=set()),
+    _Kind(needed={"cut"}, allowed={"for", "direction"}),
+    _Kind(needed={"slow", "by"}, allowed={"for", "direction"}),
+    _Kind(needed={"pause", "for"}, allowed=set()),
+    _Kind(needed={"kill"}, allowed={"recovery"}),
 )
 DEFAULT_RESTARTS = 3
 #: Seconds from a death until a small job goes on: the least that emu took in 47 runs,
@@ -125,14 +134,18 @@ class EventSection(Section):
 
     @pydantic.model_validator(mode="after")
     def _of_one_kind(self) -> Self:
-        names = {"length": "for"}
-        kinds = {names.get(key, key) for key in self.model_fields_set - {"at"}}
-        if not any(own <= kinds <= own | beside for own, beside in _KINDS):
+        keys = self.model_fields_set - {"at"}
+        if "length" in keys:
+            keys = keys - {"length"} | {"for"}
+        if not any(
+            kind.needed <= keys <= kind.needed | kind.allowed for kind in _KINDS
+        ):
             raise ValueError(
-                f"found {' and '.join(sorted(kinds)) or 'only at'}, write machine and "
+                f"found {' and '.join(sorted(keys)) or 'only at'}, write machine and "
                 "nic, or link and bandwidth, or cut, or slow and by, or pause "
                 "and for, or kill"
             )
+
         if isinstance(self.at, ProgressSection) and self.kill is None:
             raise ValueError(
                 "found at: {task, iteration}, write a time: a kill alone comes as a "
@@ -152,32 +165,39 @@ class EventSection(Section):
 
     def changes(self) -> tuple[CapacityChange, ...]:
         """Return the changes that the event makes to the links of a cluster."""
-        rates: dict[str, float] = {}
         if self.nic is not None:
-            rates = {"out": self.nic.outward, "in": self.nic.inward}
-            rates = {f"{self.machine} {way}": rate for way, rate in rates.items()}
-        elif self.link is not None:
-            rates[self.link] = self.bandwidth or 0.0
-        return tuple(CapacityChange(self.time, *each) for each in rates.items())
+            return (
+                CapacityChange(self.time, f"{self.machine} out", self.nic.outward),
+                CapacityChange(self.time, f"{self.machine} in", self.nic.inward),
+            )
+        if self.link is not None:
+            return (CapacityChange(self.time, self.link, self.bandwidth or 0.0),)
+        return ()
 
     def faults(self, links: Sequence[str]) -> tuple[Fault, ...]:
         """Return the faults of links or of a machine that the event is.
 
         ``links``: names of all links that are no NICs.
         """
-        name = self.cut or self.slow
-        factor = 1.0 / (self.by or math.inf)
-        since = self.time
-        until = self.until
+        fault = partial(
+            Fault,
+            since=self.time,
+            until=self.until,
+            factor=1.0 / self.by if self.by else 0.0,
+        )
+
         if self.pause is not None:
-            return (Fault(self.pause, since, until, 0.0, of_machine=True),)
+            return (fault(self.pause, of_machine=True),)
+        name = self.cut or self.slow
         if name is None:
             return ()
-        if self.slow and self.direction is None and name not in links:
-            return (Fault(name, since, until, factor, of_machine=True),)
-        ways = ("out", "in") if self.direction in {None, "both"} else (self.direction,)
-        names = [name] if name in links else [f"{name} {way}" for way in ways]
-        return tuple(Fault(each, since, until, factor) for each in names)
+        if name in links:
+            return (fault(name),)
+        if self.slow and self.direction is None:
+            return (fault(name, of_machine=True),)
+        if self.direction in {"in", "out"}:
+            return (fault(f"{name} {self.direction}"),)
+        return fault(f"{name} out"), fault(f"{name} in")
 
 
 def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Problems:
@@ -193,14 +213,17 @@ def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Pro
             for key, problem in _fault_errors(event, nics, links):
                 yield ("events", position, key), problem
             continue
-        key, names = ("link", links) if event.link else ("machine", [*nics])
+
+        key = "link" if event.link else "machine"
         name = event.link or event.machine or ""
+        names = links if event.link else list(nics)
         trail: Trail = ("events", position, key)
         counts[event.time, f"{key} {name}"] += 1
         if name not in names:
             yield trail, f"no {key} {name!r}, {nearest(name, names)}"
         elif key == "machine" and nics[name].inward == 0:
             yield trail, f"{name} has no NIC: write a machine that has one, or a link"
+        # Of two changes of one instant nobody could say which holds.
         elif counts[event.time, f"{key} {name}"] > 1:
             problem = f"{name} changes twice at {event.time:g} s, write one of the two"
             yield ("events", position, "at"), problem
@@ -213,26 +236,31 @@ def kill_errors(
     job: Job,
 ) -> Problems:
     """Yield (where, what is wrong and what would be right) of what is killed."""
-    tasks = [job.tasks[t].name for own in job.processes.values() for t in own]
-    by_kind = {
-        "host": {*hosts.values()},
-        "machine": {*machines},
-        "task": {*tasks, *({*job.processes} - {*machines})},
+    tasks = set(job.processes) - set(machines)
+    for members in job.processes.values():
+        tasks.update(job.tasks[member].name for member in members)
+    names_of_kinds = {
+        "host": set(hosts.values()),
+        "machine": set(machines),
+        "task": tasks,
     }
+    homeless = [machine for machine in machines if machine not in hosts]
     for position, event in enumerate(events):
+        if event.kill is None:
+            continue
         name = event.kill
         trail = ("events", position, "kill")
-        if name is None:
-            continue
-        kinds = [kind for kind, names in by_kind.items() if name in names]
-        homeless = [machine for machine in machines if machine not in hosts]
-        if kinds[1:]:
+
+        kinds = [kind for kind, names in names_of_kinds.items() if name in names]
+        if len(kinds) > 1:
             problem = f"{name!r} is a {' and a '.join(kinds)}: give one another name"
             yield trail, problem
         elif not kinds and name not in job.processes:
             # A machine of P3 has thirty tasks and one process.
-            hint = nearest(name, [*job.processes, *machines, *by_kind["host"]])
+            known = [*job.processes, *machines, *names_of_kinds["host"]]
+            hint = nearest(name, known)
             yield trail, f"no task, process, machine or host {name!r}, {hint}"
+        # A machine without a stated host may be on any, this one included.
         elif kinds == ["host"] and homeless:
             problem = (
                 f"what dies with {name} is open: write the host of "
@@ -250,23 +278,30 @@ def idle_events(events: Sequence[EventSection], makespan: float) -> Iterator[str
 
 
 def _fault_errors(
-    event: EventSection, nics: Mapping[str, Nic], links: Sequence[str]
+    event: EventSection,
+    nics: Mapping[str, Nic],
+    links: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
     """Yield (key, what is wrong) of one fault."""
-    kinds = [key for key in ("cut", "slow", "pause") if getattr(event, key) is not None]
-    key = kinds[0]
-    name = getattr(event, kinds[0])
-    of_tasks = key == "pause" or (key == "slow" and event.direction is None)
-    names = [*nics] if key == "pause" else [*nics, *links]
-    what = "no machine" if key == "pause" else "no machine and no link"
+    key = "pause"
+    name = event.pause
+    names = list(nics)
+    kinds = "no machine"
+    if name is None:
+        key = "slow" if event.cut is None else "cut"
+        name = event.slow if event.cut is None else event.cut
+        names += links
+        kinds = "no machine and no link"
+    is_of_tasks = key == "pause" or (key == "slow" and event.direction is None)
+
     if name not in names:
-        yield key, f"{what} {name!r}, {nearest(str(name), names)}"
+        yield key, f"{kinds} {name!r}, {nearest(str(name), names)}"
     elif name in nics and name in links:
         yield key, f"{name!r} is a machine and a link: give one of them another name"
     elif name in links:
         if event.direction is not None:
             yield "direction", f"{name} is a link, and has one: remove this key"
-    elif nics[name].inward == 0 and not of_tasks:
+    elif nics[name].inward == 0 and not is_of_tasks:
         yield key, f"{name} has no NIC: write a machine that has one, or a link"
 
 
@@ -286,13 +321,30 @@ class FailureSection(Section):
 
     def draw(self, name: str, seed: int) -> Iterator[tuple[float, float]]:
         """Yield the beginning and the end of every fault of a machine or link."""
+        # By name, so that one more machine leaves the faults of others as they are.
         random = np.random.default_rng([seed, *name.encode()])
-        time = 0.0
+        end = 0.0
         for _ in range(self.most):
+            # Exponential, by the inverse of its distribution.
             gap = -math.log1p(-random.random()) * self.every
-            since = time + max(gap, 1e-9 * self.every)
-            time = since + (self.length or 0.0)
-            yield since, time
+            # Never at the very instant at which the one before ends.
+            begin = end + max(gap, 1e-9 * self.every)
+            end = begin + (self.length or 0.0)
+            yield begin, end
+
+    def faults(
+        self,
+        name: str,
+        seed: int,
+        subjects: Sequence[str],
+        *,
+        of_machine: bool = False,
+    ) -> Iterator[Fault]:
+        """Yield faults of all subjects at the times that are drawn for a name."""
+        factor = 1.0 / self.by if self.by else 0.0
+        for begin, end in self.draw(name, seed):
+            for subject in subjects:
+                yield Fault(subject, begin, end, factor, of_machine=of_machine)
 
 
 class FailuresSection(Section):
@@ -313,8 +365,9 @@ class FailuresSection(Section):
     @property
     def mortal(self) -> float:
         """Mean seconds between two deaths of a machine; 0 where none dies."""
-        of = self.machine
-        return of.every if of is not None and of.what == "kill" else 0.0
+        if self.machine is None or self.machine.what != "kill":
+            return 0.0
+        return self.machine.every
 
     def deaths(self, cluster: Cluster, seed: int) -> list[tuple[float, str]]:
         """Return the times at which machines are killed, with their names."""
@@ -322,7 +375,9 @@ class FailuresSection(Section):
             return []
         seed = seed if self.seed is None else self.seed
         names = [machine.name for machine in cluster.machines]
-        return [(t, n) for n in names for t, _ in self.machine.draw(n, seed)]
+        return [
+            (time, name) for name in names for time, _ in self.machine.draw(name, seed)
+        ]
 
     def faults(self, cluster: Cluster, seed: int) -> list[Fault]:
         """Return all faults, subject by subject in the order of their times.
@@ -331,58 +386,69 @@ class FailuresSection(Section):
         """
         seed = seed if self.seed is None else self.seed
         faults: list[Fault] = []
-        subjects = [(self.machine, m.name, m.has_nic) for m in cluster.machines]
-        subjects += [(self.link, link.name, True) for link in cluster.shared_links]
-        for kind, name, nic in subjects:
-            of_machine = kind is self.machine
-            cut = of_machine and self.cuts
-            if kind is None or (of_machine and self.mortal) or (cut and not nic):
-                continue
-            factor = 1.0 / kind.by if kind.by else 0.0
-            names = [f"{name} out", f"{name} in"] if cut else [name]
-            whole = of_machine and not cut
-            for span in kind.draw(name, seed):
-                faults += [Fault(n, *span, factor, of_machine=whole) for n in names]
+        section = self.machine
+        if section is not None and not self.mortal:
+            for machine in cluster.machines:
+                name = machine.name
+                if not self.cuts:
+                    faults += section.faults(name, seed, [name], of_machine=True)
+                elif machine.has_nic:
+                    # Both directions at once, by what is drawn of the machine.
+                    nic = [f"{name} out", f"{name} in"]
+                    faults += section.faults(name, seed, nic)
+        if self.link is not None:
+            for link in cluster.shared_links:
+                faults += self.link.faults(link.name, seed, [link.name])
         return faults
 
 
 def failure_errors(failures: FailuresSection | None) -> Problems:
     """Yield (where, what is wrong and what would be right) of drawn faults."""
     for key in ("machine", "link") if failures else ():
-        kind: FailureSection | None = getattr(failures, key)
-        if kind is None:
+        section: FailureSection | None = getattr(failures, key)
+        if section is None:
             continue
         trail: Trail = ("failures", key)
-        if key == "link" and kind.what in {"pause", "kill"}:
+        kind = section.what
+
+        if key == "link" and kind in {"pause", "kill"}:
             yield (*trail, "what"), "a link has no tasks: write cut, or slow and by"
-        if (kind.length is None) is not (kind.what == "kill"):
+        if section.length is None and kind != "kill":
+            yield (*trail, "for"), "is missing, write how long it lasts"
+        if section.length is not None and kind == "kill":
             problem = "a machine is dead until it is restarted, see recovery: remove it"
-            missing = "is missing, write how long it lasts"
-            yield (*trail, "for"), missing if kind.length is None else problem
-        if kind.what == "slow" and kind.by is None:
+            yield (*trail, "for"), problem
+        if section.by is None and kind == "slow":
             yield (*trail, "by"), "is missing, write how many times slower, by: 3 say"
-        if kind.what != "slow" and kind.by is not None:
-            yield (*trail, "by"), f"is of what: slow, found {kind.what}: remove it"
+        if section.by is not None and kind != "slow":
+            yield (*trail, "by"), f"is of what: slow, found {kind}: remove it"
 
 
 def idle_faults(
-    failures: FailuresSection, drawn: Sequence[Fault], makespan: float
+    failures: FailuresSection,
+    drawn: Sequence[Fault],
+    makespan: float,
 ) -> Iterator[str]:
     """Yield a sentence where drawn faults are over before a job is."""
     for key in ("machine", "link"):
-        kind = getattr(failures, key)
-        if kind is None:
+        section = getattr(failures, key)
+        if section is None:
             continue
         ends: dict[str, list[float]] = {}
         for fault in drawn:
-            if fault.of_machine == (key == "machine") or kind.what == "cut":
+            if fault.of_machine == (key == "machine") or section.what == "cut":
                 ends.setdefault(fault.subject, []).append(fault.until)
-        full = ((max(each), n) for n, each in ends.items() if len(each) >= kind.most)
-        over, name = min(full, key=lambda one: one[0], default=(makespan, ""))
-        if over < makespan:
+
+        last = {
+            name: max(times)
+            for name, times in ends.items()
+            if len(times) >= section.most
+        }
+        name = min(last, key=last.__getitem__, default="")
+        if name and last[name] < makespan:
             yield (
-                f"failures.{key}: the {kind.most} of {name} are over at {over:.6g} s, "
-                "before the job: write a larger most"
+                f"failures.{key}: the {section.most} of {name} are over at "
+                f"{last[name]:.6g} s, before the job: write a larger most"
             )
 
 
@@ -421,7 +487,8 @@ def checkpoint_errors(job: JobSection, *, several: bool) -> Problems:
         problem = "several jobs keep no checkpoints: run each alone, or remove this key"
         yield ("checkpoint",), problem
     elif job.system not in able:
-        known = " and ".join(", ".join(able).rsplit(", ", 1))
+        *names, last = able
+        known = f"{', '.join(names)} and {last}"
         problem = f"a {job.system} job keeps no checkpoints, jobs of system {known} do"
         yield ("checkpoint",), f"{problem}: remove this key"
     elif job.uncut:

@@ -6,9 +6,9 @@ Its placement is of its job or of each of several.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from typing_extensions import override
@@ -16,11 +16,7 @@ from typing_extensions import override
 from emu.errors import DataError, NodeLost, PlacementError, ScenarioError
 from emu.names import html_table
 from emu.prediction.analysis.throughput import Cost, schedule_cost
-from emu.prediction.placement import PlacementResult, affordable
-from emu.prediction.placement import place as place_by
-from emu.prediction.placement.candidates import JobsCost
-from emu.prediction.placement.place import SEARCHES
-from emu.prediction.placement.ring_order import with_placed_ring
+from emu.prediction.placement import PlacementResult
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import best_policy, makespan, simulate
 from emu.prediction.simulation.attempts import Attempts, Rules, attempts, later
@@ -28,19 +24,25 @@ from emu.problem import (
     Cluster,
     Job,
     Kill,
-    Placement,
     Problem,
     Profile,
     Realization,
     Schedule,
 )
-from emu.problem.placement import slot_teams
-from emu.problem.workloads import copies_of, repeat, without_copies
-from emu.problem.workloads.copies import copy_names, with_peers
+from emu.problem.fields.section import Trail
+from emu.problem.workloads import copies_of
+from emu.problem.workloads.copies import copy_names
 from emu.scenario.document import collect_seldom
 from emu.scenario.machine_choice import promising
+from emu.scenario.placements import (
+    NoPeer,
+    Progress,
+    following_placement,
+    place,
+    place_one_by_one,
+)
 from emu.scenario.realize import build_job, realize
-from emu.systems.cache_section import leave_room, settle_caches
+from emu.systems.cache_section import settle_caches
 from emu.systems.system import system_of, tasks_with_state_of, updates_missed
 from emu.units import format_duration
 
@@ -53,136 +55,9 @@ if TYPE_CHECKING:
 _MOST_JOBS = 20
 
 
-#: Called by searches with (candidates so far, in all, best makespan).
-Progress: TypeAlias = Callable[[int, int, float], None]
 #: Share of the makespan by which fewer machines have to be faster: searches differ by
 #: less between two seeds.
 WORTHWHILE = 1e-3
-
-
-def place(
-    scenario: Scenario,
-    job: Job,
-    cluster: Cluster,
-    realization: Realization | None = None,
-    *,
-    progress: Progress | None = None,
-) -> PlacementResult:
-    """Return a placement of ``job`` by the scenario's policy and seed.
-
-    ``realization``: of the run, with reference times: what searches judge placements
-    by; default is that of `realize`, asked for where it matters. Raises PlacementError
-    when the stated placement breaks a constraint; `InfeasiblePlacement` when the
-    cluster is too small; ScenarioError, DataError as `realize`.
-    """
-    section, job_of_file, job = scenario.placement, job, without_copies(job)
-    whole, cluster = cluster, leave_room(job, cluster)
-    copies = copy_names(job_of_file)
-    tasks = {task: at for task, at in section.tasks.items() if task not in copies}
-    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
-    options: dict[str, Any] = {"policy": rates}
-    if section.policy in SEARCHES:
-        cost = scenario.joint_cost
-        weights = dict[str, float]()
-        for item in scenario.jobs:
-            weights |= {} if item.weight is None else {item.name: item.weight}
-        # None where several jobs are judged by the makespan.
-        by_jobs = cost != "max" or any(item.release for item in scenario.jobs)
-        count = min(section.simulated_iterations, job.iterations)
-        short = replace(job, iterations=count)
-        transfers = section.iterations
-        stated = section.model_fields_set
-        if section.policy == "etp" or "simulated_iterations" in stated:
-            transfers = transfers or affordable(short, rates)
-        options |= {"transfers": transfers, "iterations": count}
-        options["cost"] = JobsCost(cost != "max", weights) if by_jobs else None
-    if section.policy == "etp":
-        options |= {"mu": section.tolerance, "beta": section.beta}
-        options["beta_unit"] = section.beta_unit
-    # Only searches, and who shares slots, ask how long a placement takes.
-    profile = None
-    if section.policy in SEARCHES or slot_teams(job):
-        profile = repeat(job, (realization or realize(scenario, job_of_file)).of(job))
-    options |= {"seed": scenario.seed, "tasks": tasks, "progress": progress}
-    outcome = place_by(section.policy, job, cluster, profile=profile, **options)
-    placement = _with_peers(scenario, job_of_file, whole, outcome.placement)
-    return replace(outcome, placement=placement)
-
-
-class NoPeer(PlacementError):
-    """A machine beside which no other can keep checkpoints."""
-
-    key = "checkpoint.to"
-
-
-def _with_peers(
-    scenario: Scenario, job: Job, cluster: Cluster, placement: Placement
-) -> Placement:
-    """Return a placement with the copies of state on other machines.
-
-    Raises NoPeer when there is no other.
-    """
-    places = scenario.placement.tasks
-    own = {*scenario.stated_cluster.names}
-    count = sum(machine.name in own for machine in cluster.machines)
-    try:
-        return with_peers(job, cluster, placement, places, count)
-    except ValueError as error:
-        raise NoPeer(f"{error}: add one, or write to: disk") from error
-
-
-def following_placement(scenario: Scenario, problem: Problem) -> Problem:
-    """Return the problem with rings, copies and caches where its placement asks for.
-
-    Rings of jobs with ``ring: placed``; copies of state on peers; caches of rows that
-    others than a sampler's machine own, which change what is sent.
-    """
-    placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
-    problem = replace(problem, placement=placement)
-    alone = {item.name: part.job for item, part in scenario.parts()}
-    for name, job in (alone or {"": scenario.job}).items():
-        if job.rings_follow_placement:
-            problem = with_placed_ring(problem, name)
-    settled = settle_caches(problem.job, problem.machine_of_task)
-    return problem if settled is problem.job else replace(problem, job=settled)
-
-
-def place_one_by_one(
-    scenario: Scenario, job: Job, cluster: Cluster, progress: Progress | None = None
-) -> PlacementResult:
-    """Place each of several jobs by its own policy, on what those before it leave.
-
-    Raises PlacementError, ScenarioError, DataError as `place`, of the first job for
-    which it does.
-    """
-    free = cluster
-    machine_of = dict[str, int]()
-    candidates = []
-    budgets = []
-    for item, alone in scenario.parts():
-        part = build_job(alone)
-        names = [machine.name for machine in free.machines]
-        there = free.only(item.job.movable_on or names)
-        result = place(alone, part, there, progress=progress)
-        here = [there.machines[m].name for m in result.placement.machine_of]
-        part_placement = Placement(tuple(names.index(name) for name in here))
-        candidates.append(result.candidates)
-        budgets.append(result.budget)
-        # What a placed job takes is not there for the next.
-        machines = []
-        use = part_placement.usage(part, free)
-        for machine, load in zip(free.machines, use, strict=True):
-            offers = machine.resources.items()
-            rest = {name: amount - load.get(name, 0.0) for name, amount in offers}
-            machines.append(replace(machine, resources=rest))
-        places = dict(zip((task.name for task in part.tasks), here, strict=True))
-        free = leave_room(part, replace(free, machines=tuple(machines)), places)
-        for process, members in part.units.items():
-            machine_of[f"{item.name}/{process}"] = part_placement.machine_of[members[0]]
-    placement = Placement(tuple(machine_of[task.process_name] for task in job.tasks))
-    count = sum(candidates)
-    most = max(budgets)
-    return PlacementResult(placement, "sequential", candidates=count, budget=most)
 
 
 def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
@@ -190,26 +65,34 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
 
     The time of a function begins where its launch ends.
     """
-    prices = {name: one.price for name, one in scenario.cluster.by_name.items()}
-    hourly = {name: price for name, price in prices.items() if price is not None}
+    hourly = {}
+    for name, machine in scenario.cluster.by_name.items():
+        if machine.price is not None:
+            hourly[name] = machine.price
     if not hourly:
         return None
+
     job = schedule.problem.job
+    systems = {}  # each once, however many jobs are of it
+    for name in job.job_names:
+        if system := system_of(job.settings_of(name)):
+            systems[system.name] = system
+
     answers = [np.zeros(0)]
     losses = [np.zeros(0)]
-    by_job = (system_of(job.settings_of(name)) for name in job.job_names)
-    systems = {one.name: one for one in by_job if one is not None}.values()
-    for system in systems:
-        ran, failures = system.functions(schedule)
-        answers.append(ran)
-        losses.append(failures)
+    parameter_kinds: set[str] = set()
+    for system in systems.values():
+        seconds, lost = system.functions(schedule)
+        answers.append(seconds)
+        losses.append(lost)
+        parameter_kinds.update(system.parameter_kinds)
     return schedule_cost(
         schedule,
         hourly,
         scenario.prices.build(),
         functions=np.concatenate(answers),
         lost=np.concatenate(losses),
-        parameter_kinds={kind for one in systems for kind in one.parameter_kinds},
+        parameter_kinds=parameter_kinds,
     )
 
 
@@ -248,11 +131,10 @@ class Experiment:
 
     def _repr_html_(self) -> str:
         """Return which tasks stand on which machine, for notebooks."""
-        tasks = self.tasks
-        rows = [
-            (name, ", ".join(task for task, there in tasks.items() if there == name))
-            for name in dict.fromkeys(tasks.values())
-        ]
+        tasks_on: dict[str, list[str]] = {}
+        for task, machine in self.tasks.items():
+            tasks_on.setdefault(machine, []).append(task)
+        rows = [(machine, ", ".join(tasks)) for machine, tasks in tasks_on.items()]
         return html_table(repr(self), ("machine", "tasks"), rows)
 
     @property
@@ -265,8 +147,11 @@ class Experiment:
         """``until`` and ``reached`` of result.json, where an accuracy decided it."""
         if self.until is None:
             return {}
-        look = {} if self.reached is None else {"reached": self.reached._asdict()}
-        return {"until": self.until.model_dump(mode="json", exclude_none=True), **look}
+        section = self.until.model_dump(mode="json", exclude_none=True)
+        content: dict[str, Any] = {"until": section}
+        if self.reached is not None:
+            content["reached"] = self.reached._asdict()
+        return content
 
     def beginning_at(self, first: int, began: float = 0.0) -> Experiment:
         """Return what is left when all iterations of the whole job before one are done.
@@ -275,16 +160,19 @@ class Experiment:
         ``began``: seconds since the whole job began. Raises ValueError when nothing is
         left.
         """
-        whole = self.whole or self
-        problem = whole.problem.beginning_at(first, began)
+        complete = self.whole or self
+        problem = complete.problem.beginning_at(first, began)
         job = settle_caches(problem.job, problem.machine_of_task, first)
+        if job is not problem.job:
+            problem = replace(problem, job=job)
+
         return replace(
             self,
-            problem=problem if job is problem.job else replace(problem, job=job),
-            realization=whole.realization.beginning_at(first, whole.problem.job),
+            problem=problem,
+            realization=complete.realization.beginning_at(first, complete.problem.job),
             first=first,
             began=began,
-            whole=whole,
+            whole=complete,
         )
 
     def attempts(self, schedule: Schedule | None = None) -> Attempts:
@@ -295,7 +183,9 @@ class Experiment:
         """
 
         def part(first: int, began: float) -> Schedule:
-            if schedule is not None and (first, began) == (self.first, self.began):
+            is_simulated = first == self.first and began == self.began
+            # The first attempt is the schedule itself: it need not be simulated again.
+            if schedule is not None and is_simulated:
                 return schedule
             return self.beginning_at(first, began).simulate()
 
@@ -308,12 +198,12 @@ class Experiment:
         scenario = self.scenario
         job = self.problem.job
         return Rules(
-            scenario.restarts,
-            scenario.recovery_time,
-            scenario.checkpoint.every if scenario.checkpoint else 0,
-            tuple(job.index(name) for name in tasks_with_state_of(job)),
-            updates_missed(job),
-            (*copies_of(job).values(),),
+            restarts=scenario.restarts,
+            recovery=scenario.recovery_time,
+            every=scenario.checkpoint.every if scenario.checkpoint else 0,
+            keepers=tuple(job.index(name) for name in tasks_with_state_of(job)),
+            missed=updates_missed(job),
+            copies=tuple(copies_of(job).values()),
         )
 
     def remarks(self, schedule: Schedule | None = None) -> list[str]:
@@ -321,37 +211,50 @@ class Experiment:
 
         Events that change nothing, a kill that ends the job, a latency longer than it.
         """
-        long = [*self.scenario.cluster.remarks()]
-        late = float(self.problem.latencies.max(initial=0.0))
-        if late:
-            cluster = self.problem.cluster.with_latencies(0.0)
-            without = replace(self.problem, cluster=cluster)
-            if late > makespan(without, self.realization, self.choose_policy()):
-                problem = f"a latency of {format_duration(late)} between two machines"
-                problem += " is longer than the whole job without it"
-                long.append(f"{problem}: is its unit the right one?")
-        if not (self.scenario.events or self.scenario.failures):
-            return long
+        scenario = self.scenario
+        remarks = [*scenario.cluster.remarks(), *self._latency_remarks()]
+        if not scenario.events and not scenario.failures:
+            return remarks
+
         try:
             end = self.began + self.attempts(schedule).makespan
         except NodeLost as error:
             return [str(error)]
-        there = {kill.name: kill for kill in self.scenario.kills(self.problem)}
-        idle = [
-            f"events[{position}]: no process stands on {event.kill}: it changes nothing"
-            for position, event in enumerate(self.scenario.events)
-            if event.kill and event.kill not in there
-        ]
-        if self.scenario.emulation.processes == "machine":
-            whole = {*self.problem.machine_of_task.values()}
-            whole |= {*self.scenario.emulation.hosts.values()}
-            long += [
-                f"{name} shares the process of its machine (emulation.processes): "
-                f"{', '.join(kill.processes)} die with it"
-                for name, kill in there.items()
-                if name not in whole and len(kill.processes) > 1
-            ]
-        return long + idle + self.scenario.idle_events(end)
+        kills = {kill.name: kill for kill in scenario.kills(self.problem)}
+        if scenario.emulation.processes == "machine":
+            remarks += self._shared_deaths(kills.values())
+        for position, event in enumerate(scenario.events):
+            if event.kill and event.kill not in kills:
+                remarks.append(
+                    f"events[{position}]: no process stands on {event.kill}: it "
+                    "changes nothing"
+                )
+        return [*remarks, *scenario.idle_events(end)]
+
+    def _latency_remarks(self) -> Iterator[str]:
+        # A latency in s instead of ms is longer than many a job.
+        latency = float(self.problem.latencies.max(initial=0.0))
+        if not latency:
+            return
+        cluster = self.problem.cluster.with_latencies(0.0)
+        without = replace(self.problem, cluster=cluster)
+        if latency > makespan(without, self.realization, self.choose_policy()):
+            yield (
+                f"a latency of {format_duration(latency)} between two machines is "
+                "longer than the whole job without it: is its unit the right one?"
+            )
+
+    def _shared_deaths(self, kills: Iterable[Kill]) -> Iterator[str]:
+        """Yield the tasks with which all others of their machine die."""
+        # Who names the machine or its host means all that die with it.
+        machines = set(self.problem.machine_of_task.values())
+        hosts = set(self.scenario.emulation.hosts.values())
+        for kill in kills:
+            if kill.name not in machines | hosts and len(kill.processes) > 1:
+                yield (
+                    f"{kill.name} shares the process of its machine "
+                    f"(emulation.processes): {', '.join(kill.processes)} die with it"
+                )
 
     def time_of_cut(self, iteration: int) -> float:
         """Return when a cut is taken, simulated: seconds since the whole job began."""
@@ -370,29 +273,30 @@ class Experiment:
     @property
     def placing(self) -> dict[str, Any]:
         """The way the tasks were placed, see docs/results.md."""
+        scenario = self.scenario
         problem = self.problem
-        outcome = self.placed
-        policy = self.scenario.placed_by
-        own = self.scenario.stated_cluster.names
-        there = {*self.tasks.values()}
-        slots = {r for *_, job in self.scenario.each_job() for r in job.made_slots}
-        if policy == "sequential":
-            each = [f"{j.name} by {j.placement.policy}" for j in self.scenario.jobs]
-            if len(each) > _MOST_JOBS:
-                policies = Counter(j.placement.policy for j in self.scenario.jobs)
-                each = [f"{count} jobs by {name}" for name, count in policies.items()]
-            policy = f"sequential: {', '.join(each)}"
-        pins = problem.job.fixed
-        demanded = {resource for t in problem.job.tasks for resource in t.demands}
+        is_fixed = problem.job.fixed
+        # Where all is pinned nothing was searched, whatever the policy.
+        search = None if is_fixed else self.placed
+        is_optimal = is_fixed or (search is not None and search.optimal)
+        names = scenario.stated_cluster.names
+        used = set(self.tasks.values())
+
+        # Resources that machines state and no task wants are hardly meant.
+        claimed: set[str] = set()
+        for task in problem.job.tasks:
+            claimed.update(task.demands)
+        for *_, section in scenario.each_job():
+            claimed.update(section.made_slots)
         return {
-            "policy": policy,
-            "seed": self.scenario.seed,
-            "candidates": outcome.candidates if outcome and not pins else 0,
-            "budget": outcome.budget if outcome and not pins else 0,
-            "optimal": bool(pins or (outcome and outcome.optimal)),
-            "machines": [name for name in own if name in there],
-            "machines_in_all": len(own),
-            "unclaimed": sorted({*problem.cluster.resource_names()} - demanded - slots),
+            "policy": _words_of_policy(scenario),
+            "seed": scenario.seed,
+            "candidates": search.candidates if search else 0,
+            "budget": search.budget if search else 0,
+            "optimal": bool(is_optimal),
+            "machines": [name for name in names if name in used],
+            "machines_in_all": len(names),
+            "unclaimed": sorted(set(problem.cluster.resource_names()) - claimed),
         }
 
     @property
@@ -413,8 +317,24 @@ class Experiment:
 
     def simulate(self) -> Schedule:
         """Return the schedule under the scenario's rate policy, without deaths."""
-        what = self.problem, self.realization, self.policy
-        return simulate(*what, profile=self.expected)
+        return simulate(
+            self.problem,
+            self.realization,
+            self.policy,
+            profile=self.expected,
+        )
+
+
+def _words_of_policy(scenario: Scenario) -> str:
+    """Return the policy that places a job; of several jobs those of each."""
+    if scenario.placed_by != "sequential":
+        return scenario.placed_by
+    jobs = scenario.jobs
+    words = [f"{item.name} by {item.placement.policy}" for item in jobs]
+    if len(jobs) > _MOST_JOBS:
+        counts = Counter(item.placement.policy for item in jobs)
+        words = [f"{count} jobs by {name}" for name, count in counts.items()]
+    return f"sequential: {', '.join(words)}"
 
 
 @collect_seldom()
@@ -432,26 +352,40 @@ def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experime
     """
     check_rule(scenario)
     if scenario.until is not None:
-        from emu.scenario.virtual_training import look_until  # noqa: PLC0415 - 0.1 s
+        return _prepare_until(scenario, progress)
 
-        whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
-        try:
-            stated = scenario.model_copy(update={"job": whole.scenario.job})
-            looks = look_until(stated, whole.simulate)
-        except ScenarioError as error:
-            error.args = (scenario.origin.locate(error.key, error.problem),)
-            raise
-        shorter = {"job": stated.job.of_steps(looks[-1].step), "until": None}
-        experiment = prepare(stated.model_copy(update=shorter), progress=progress)
-        return replace(experiment, until=scenario.until, stated=stated, looks=(*looks,))
     built = _build(scenario)
-    every, *fewer = promising(scenario, *built)
-    best = _place_built(every, built if every is scenario else _build(every), progress)
-    for one in fewer:
-        other = _place_built(one, _build(one), progress)
-        if _length(other) < _length(best) * (1 - WORTHWHILE):
-            best = other
+    first, *variants = promising(scenario, *built)
+    best = _place_built(first, built if first is scenario else _build(first), progress)
+    for variant in variants:
+        candidate = _place_built(variant, _build(variant), progress)
+        # The scenario as it is comes first: others have to be worth the change.
+        if _length(candidate) < _length(best) * (1 - WORTHWHILE):
+            best = candidate
     return best if best.scenario is scenario else replace(best, unchosen=scenario)
+
+
+def _prepare_until(scenario: Scenario, progress: Progress | None) -> Experiment:
+    """Return the experiment that is as long as an accuracy takes; as `prepare`."""
+    from emu.scenario.virtual_training import look_until  # noqa: PLC0415 - 0.1 s
+
+    longest = prepare(scenario.model_copy(update={"until": None}), progress=progress)
+    # On the machines that it has chosen: they decide what is trained.
+    stated = scenario.model_copy(update={"job": longest.scenario.job})
+    try:
+        looks = look_until(stated, longest.simulate)
+    except ScenarioError as error:
+        error.args = (scenario.origin.locate(error.key, error.problem),)
+        raise
+
+    shorter = {"job": stated.job.of_steps(looks[-1].step), "until": None}
+    experiment = prepare(stated.model_copy(update=shorter), progress=progress)
+    return replace(
+        experiment,
+        until=scenario.until,
+        stated=stated,
+        looks=tuple(looks),
+    )
 
 
 def _length(experiment: Experiment) -> float:
@@ -471,15 +405,19 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
         raise
     except DataError as error:
         if not error.path:  # a data set that is not there
-            key = "job.dataset"
-            for position, (_, alone) in enumerate(scenario.parts()):  # the first's
-                try:
-                    realize(alone, build_job(alone))
-                except DataError:
-                    key = f"jobs.{position}.job.dataset"
-                    break
+            key = _key_of_dataset(scenario)
             error.args = (scenario.origin.locate(key, error.problem),)
         raise
+
+
+def _key_of_dataset(scenario: Scenario) -> str:
+    """Return the key of the data set that is not there, of several jobs the first."""
+    for position, (_, part) in enumerate(scenario.parts()):
+        try:
+            realize(part, build_job(part))
+        except DataError:
+            return f"jobs.{position}.job.dataset"
+    return "job.dataset"
 
 
 def _place_built(
@@ -498,17 +436,27 @@ def _place_built(
         advice = scenario.advice(str(error))
         error.args = (scenario.origin.locate(error.key, advice),)
         raise
+
     problem = Problem(cluster, job, outcome.placement)
-    for name in copy_names(job) & scenario.placement.tasks.keys():
-        if (at := problem.machine_of_task[name]) != scenario.placement.tasks[name]:
-            raise NoPeer(f"{name} stands where what it copies does: write {at}, say")
+    stated = scenario.placement.tasks
+    for name in copy_names(job) & stated.keys():
+        machine = problem.machine_of_task[name]
+        if machine != stated[name]:
+            raise NoPeer(
+                f"{name} stands where what it copies does: write {machine}, say"
+            )
     outcome.placement.check(job, cluster)
+    # What follows from a placement may change what is sent, so times and bytes.
     problem = following_placement(scenario, problem)
     if problem.job.settings != job.settings:
         realization = realize(scenario, problem.job)
-    kills = scenario.kills(problem)
-    run = problem.stretch(realization)
-    return Experiment(scenario, problem, run, outcome, kills=kills)
+    return Experiment(
+        scenario=scenario,
+        problem=problem,
+        realization=problem.stretch(realization),
+        placed=outcome,
+        kills=scenario.kills(problem),
+    )
 
 
 def check_rule(scenario: Scenario) -> None:
@@ -523,17 +471,11 @@ def check_rule(scenario: Scenario) -> None:
         raise scenario.origin.error(("schedule", "policy"), str(error)) from error
 
 
-def with_deaths(experiment: Experiment, schedule: Schedule) -> Schedule:
-    """Return the schedule of an experiment with what deaths add to it.
-
-    Raises NodeLost, ScenarioError as `Experiment.attempts`.
-    """
-    outages = experiment.attempts(schedule).outages(schedule.length)
-    return replace(schedule, outages=outages)
-
-
 def makespan_of(
-    experiment: Experiment, problem: Problem, realization: Realization, policy: str
+    experiment: Experiment,
+    problem: Problem,
+    realization: Realization,
+    policy: str,
 ) -> float:
     """Return the makespan of a changed job with the scenario's deaths, seconds.
 
@@ -549,26 +491,30 @@ def makespan_of(
     return attempts(part, kills, experiment.rules).makespan
 
 
-def refuse_deaths(experiment: Experiment, what: str) -> None:
+def refuse_deaths(experiment: Experiment, subject: str) -> None:
     """Raise the ScenarioError that names what is killed, where anything is."""
     if not experiment.kills:
         return
-    events = enumerate(experiment.scenario.events)
-    trails = [("events", n, "kill") for n, event in events if event.kill]
-    trail = trails[0] if trails else ("failures", "machine", "what")
-    problem = f"{what} know no deaths: remove it, or simulate rates"
-    raise experiment.scenario.origin.error(trail, problem)
+    scenario = experiment.scenario
+    trail: Trail = ("failures", "machine", "what")
+    for position, event in enumerate(scenario.events):
+        if event.kill:
+            trail = ("events", position, "kill")
+            break
+    problem = f"{subject} know no deaths: remove it, or simulate rates"
+    raise scenario.origin.error(trail, problem)
 
 
 def count_failures(experiment: Experiment, end: float) -> dict[str, int]:
     """Return how many failures are drawn before an end, by machine or link."""
     failures = experiment.scenario.failures
-    seed = experiment.scenario.seed
     if failures is None:
         return {}
+    seed = experiment.scenario.seed
     cluster = experiment.problem.cluster
-    failures_drawn = failures.deaths(cluster, seed)
+
+    drawn = failures.deaths(cluster, seed)
     for fault in failures.faults(cluster, seed):
         if fault.of_machine or not fault.subject.endswith(" in"):  # a cut is of both
-            failures_drawn.append((fault.since, fault.subject.removesuffix(" out")))
-    return dict(Counter(name for time, name in failures_drawn if time < end))
+            drawn.append((fault.since, fault.subject.removesuffix(" out")))
+    return dict(Counter(name for time, name in drawn if time < end))

@@ -8,9 +8,10 @@ of the stores alone are chosen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from emu.errors import PlacementError
 from emu.prediction.placement import affordable, best_placement
 from emu.prediction.placement.machine_sets import MOST_SETS, machine_sets
 from emu.prediction.placement.place import FLOWS
-from emu.problem import Cluster, Job, Problem, Realization, Task
+from emu.problem import Cluster, Job, Problem, Realization
 from emu.problem.workloads import copies_of, without_copies
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ _MARGIN = 1.05
 _MARGIN_OF_ALL = 1.25
 #: Machines that a line names at most.
 _NAMES = 8
+#: Names or kinds of the ends of an edge, and its lag.
+_Key: TypeAlias = tuple[str, str, int]
 
 
 def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
@@ -48,13 +51,15 @@ def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
     """
     if scenario.jobs or scenario.placed_by != "best" or scenario.profile is not None:
         return None
-    count = len(scenario.cluster.names)
-    job = scenario.job.on_machines(names, count)
+    job = scenario.job.on_machines(names, len(scenario.cluster.names))
     return None if job is None else scenario.model_copy(update={"job": job})
 
 
 def promising(
-    scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    realization: Realization,
 ) -> list[Scenario]:
     """Return the scenario on every set of machines that is worth a full search.
 
@@ -88,20 +93,25 @@ def promising(
 
 
 def _short_searches(
-    scenario: Scenario, job: Job, cluster: Cluster, realization: Realization
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    realization: Realization,
 ) -> dict[Names, float]:
     """Return the makespan that a short search finds on every set of machines to try."""
-    whole = without_copies(job)
-    short = replace(whole, iterations=min(_ITERATIONS, job.iterations))
-    run = _shortened(realization.of(whole), short.iterations)
-    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
+    original = without_copies(job)
+    count = min(_ITERATIONS, job.iterations)
+    short = replace(original, iterations=count)
+    run = _shortened(realization.of(original), count)
+    rates = scenario.schedule.rule_of_searches
 
     everything = tuple(machine.name for machine in cluster.machines)
+    choice = cluster.only(scenario.job.choice_pool(everything))
     sets = machine_sets(
-        whole,
-        cluster.only(scenario.job.choice_pool(everything)),
+        original,
+        choice,
         affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS),
-        held={*scenario.placement.tasks.values()},
+        held=set(scenario.placement.tasks.values()),
         size=scenario.job.chosen_count,
     )
     if len(sets) == 1 and scenario.job.chosen_count is None:
@@ -110,27 +120,41 @@ def _short_searches(
     times: dict[Names, float] = {}
     least = 2 if copies_of(job) else 1  # a peer is another machine
     for names in sets:
-        fewer = on_machines(scenario, names)
-        if fewer is None:
+        variant = on_machines(scenario, names)
+        if variant is None:
             continue
-        standing = fewer.job.movable_on or everything
-        if len(standing) < least:
+        pool = variant.job.movable_on or everything
+        if len(pool) < least:
             continue
+        # All of them together simulate as much as half a full search.
+        flows = FLOWS // _SHARE // len(sets)
         try:
-            part = without_copies(fewer.to_job(train_vertices=1))
-            part = replace(part, iterations=short.iterations)
-            outcome = best_placement(
-                part,
-                cluster.only(standing),
-                shared_evenly(short, run, part),
-                rates,
-                seed=scenario.seed,
-                transfers=affordable(part, rates, FLOWS // _SHARE // len(sets)),
-            )
+            times[names] = _search(variant, cluster.only(pool), short, run, flows)
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
-        times[names] = outcome.makespan or 0.0
     return times
+
+
+def _search(
+    variant: Scenario,
+    cluster: Cluster,
+    short: Job,
+    run: Realization,
+    flows: int,
+) -> float:
+    """Return the makespan that a search over so many flows finds for a variant."""
+    rates = variant.schedule.rule_of_searches
+    job = without_copies(variant.to_job(train_vertices=1))
+    job = replace(job, iterations=short.iterations)
+    outcome = best_placement(
+        job,
+        cluster,
+        shared_evenly(short, run, job),
+        rates,
+        seed=variant.seed,
+        transfers=affordable(job, rates, flows),
+    )
+    return outcome.makespan or 0.0
 
 
 def _shortened(run: Realization, iterations: int) -> Realization:
@@ -146,25 +170,29 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     Stores are pinned. Their flows with a task carry together what they did; any other
     task and flow is in both jobs, by its name.
     """
+    times = dict(zip(_ends_of(job), run.times, strict=True))
+    sums: dict[_Key, NDArray[np.float64]] = {}
+    nothing = np.zeros(job.iterations)
+    for key, row in zip(_edge_keys(job), run.volumes, strict=True):
+        sums[key] = sums.get(key, nothing) + row
 
-    def end(task: Task) -> str:
-        return task.kind if task.pinned else task.name
-
-    def between(of: Job) -> list[tuple[str, str, int]]:
-        ends = [end(task) for task in of.tasks]
-        return [(ends[e.source], ends[e.destination], e.lag) for e in of.edges]
-
-    none = np.zeros(job.iterations)
-    sums: dict[object, NDArray[np.float64]] = {}
-    for key, row in zip(between(job), run.volumes, strict=True):
-        sums[key] = sums.get(key, none) + row
-    keys = between(fewer)
-    counts = {key: keys.count(key) for key in {*keys}}
-    times = {end(task): row for task, row in zip(job.tasks, run.times, strict=True)}
+    keys = _edge_keys(fewer)
+    counts = Counter(keys)
     return Realization(
-        np.array([times[end(task)] for task in fewer.tasks]),
-        np.array([sums[key] / counts[key] for key in keys]),
+        times=np.array([times[name] for name in _ends_of(fewer)]),
+        volumes=np.array([sums[key] / counts[key] for key in keys]),
     )
+
+
+def _ends_of(job: Job) -> list[str]:
+    """Return for each task its name, or its kind where others may share its flows."""
+    return [task.kind if task.pinned else task.name for task in job.tasks]
+
+
+def _edge_keys(job: Job) -> list[_Key]:
+    """Return what tells the flows of each edge from others but those of its peers."""
+    ends = _ends_of(job)
+    return [(ends[edge.source], ends[edge.destination], edge.lag) for edge in job.edges]
 
 
 def apart_words(scenario: Scenario, problem: Problem) -> str:
@@ -178,10 +206,11 @@ def apart_words(scenario: Scenario, problem: Problem) -> str:
     storage = [name for name, machine in machines.items() if not machine.gpu]
     tasks = [task for task in problem.job.tasks if task.kind == "graph_store"]
     homes = [problem.machine_of_task[task.name] for task in tasks]
-    beside_gpus = [name for name in homes if machines[name].gpu]
-    if not storage or not beside_gpus:
+    homes_with_gpu = [name for name in homes if machines[name].gpu]
+    if not storage or not homes_with_gpu:
         return ""
-    names = ", ".join(beside_gpus[:_NAMES])
+
+    names = ", ".join(homes_with_gpu[:_NAMES])
     return (
         f"graph stores stand on {names}, too, which compute: job.stores: "
         f"{len(storage)} keeps them on machines without a gpu"
@@ -196,6 +225,7 @@ def machines_words(placing: Mapping[str, Any]) -> str:
         return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"
     if len(names) == count:
         return f"on all {count} machines" if count else ""
-    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
-    text = ", ".join(names[:_NAMES])
-    return f"on {len(names)} of {count} machines: {text}{more}"
+    words = ", ".join(names[:_NAMES])
+    if len(names) > _NAMES:
+        words += f" and {len(names) - _NAMES} more"
+    return f"on {len(names)} of {count} machines: {words}"

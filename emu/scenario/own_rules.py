@@ -43,14 +43,15 @@ def list_installed() -> tuple[str, ...]:
     Raises EmulatorError when one is called as another one.
     """
     names: list[str] = []
+    # Sorted: the order of installed packages is that of a folder.
     for point in sorted(entry_points(group=GROUP)):
-        if point.name in {*policies.RATE_POLICIES, *names}:
-            where = f"entry point {point.name} = {point.value} of group {GROUP}"
-            raise EmulatorError(f"{where}: there is another policy of that name")
+        name = point.name
+        if name in policies.RATE_POLICIES or name in names:
+            subject = f"entry point {name} = {point.value} of group {GROUP}"
+            raise EmulatorError(f"{subject}: there is another policy of that name")
         file = point.module.replace(".", "/") + ".py"
-        find = point.load
-        policies.register(point.name, cache(partial(_load, point.name, file, find)))
-        names.append(point.name)
+        policies.register(name, cache(partial(_load, name, file, point.load)))
+        names.append(name)
     return tuple(names)
 
 
@@ -75,10 +76,10 @@ def check_policy(found: object) -> str:
     known = list_policies()
     if text in known or PROGRAM.fullmatch(text):
         return text
-    right = policies.replacement_of(text) or nearest(str(found), known)
+    remedy = policies.replacement_of(text) or nearest(str(found), known)
     if is_program(text) or text.endswith(".py"):
-        right = "write FILE.py:CLASS or MODULE:CLASS"
-    raise ValueError(f"found {found!r}, {right}")
+        remedy = "write FILE.py:CLASS or MODULE:CLASS"
+    raise ValueError(f"found {found!r}, {remedy}")
 
 
 def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | None:
@@ -91,9 +92,9 @@ def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | 
         return None
     if match[1].endswith(".py"):
         return folder / Path(match[1]).expanduser()
-    beside = folder / (match[1].replace(".", "/") + ".py")
-    there = beside.is_file() or f"{beside}:{match[2]}" in noted
-    return beside if there else None
+    file = folder / (match[1].replace(".", "/") + ".py")
+    is_known = file.is_file() or f"{file}:{match[2]}" in noted
+    return file if is_known else None
 
 
 @cache
@@ -185,6 +186,7 @@ def _running(name: str, file: str, failing: str) -> Iterator[None]:
         line = foreign_code.line_of(error, file)
         problem = f"{failing}: no answer within {DEADLINE:g} s{line}"
         raise DataError(problem, path=name) from error
+    # Whatever a rule raises is an error of the rule, not of emu.
     except (Exception, SystemExit) as error:
         text = printable(f"{type(error).__name__}: {error}", limit=300)
         problem = f"{failing}: {text}{foreign_code.line_of(error, file)}"

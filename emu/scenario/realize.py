@@ -6,15 +6,16 @@ this file, and a data set is opened only where its numbers are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.problem import Job, Realization
-from emu.problem.fields.section import Section
 from emu.problem.workloads import JobPart, several_jobs, without_copies
 from emu.problem.workloads.copies import count_copy_bytes
 from emu.problem.workloads.several_jobs import several_realizations
@@ -42,22 +43,16 @@ def build_job(scenario: Scenario) -> Job:
     settings then hold the number of its ``parameters``. Raises DataError when the data
     set is missing or damaged; ScenarioError as `model_figures`.
     """
-    section = scenario.job
     if scenario.jobs:
-        whole = several_jobs(_parts(scenario))
-        if scenario.place_jobs == "sequential":
-            return whole
-        places = {
-            f"{item.name}/{name}": machine
-            for item in scenario.jobs
-            for name, machine in item.placement.tasks.items()
-        }
-        return pin(whole, {**places, **scenario.pins})
+        return _build_several(scenario)
+
+    section = scenario.job
     context = scenario.build_context()
     cluster = scenario.to_cluster()
     if not isinstance(section, TrainingSection):
         job = scenario.to_job(train_vertices=1, opened=section.shaped_by_data)
         return section.reserve_devices(job, context, cluster)
+
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
@@ -66,10 +61,22 @@ def build_job(scenario: Scenario) -> Job:
     if isinstance(section, CachedSection):
         job = section.reserve(job, cluster)
     job = _with_rated_devices(scenario, job)
-    if (figures := model_figures(scenario)) is not None:
+    figures = model_figures(scenario)
+    if figures is not None:
         model = {**job.settings["model"], "parameters": figures.parameters}
         job = replace(job, settings={**job.settings, "model": model})
     return section.reserve_devices(job, context, cluster)
+
+
+def _build_several(scenario: Scenario) -> Job:
+    job = several_jobs(_parts(scenario))
+    if scenario.place_jobs == "sequential":
+        return job
+    places: dict[str, str] = {}
+    for item in scenario.jobs:
+        for name, machine in item.placement.tasks.items():
+            places[f"{item.name}/{name}"] = machine
+    return pin(job, {**places, **scenario.pins})
 
 
 def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
@@ -78,35 +85,41 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     A task takes longer on a device by one factor in all iterations, that of their sum.
     """
     section = scenario.job
-    rates = scenario.job.operation_rates
-    movable = [task for task in job.tasks if task.pinned is None and not task.gate]
-    if rates is None or not movable or not [*rates.device_rates()]:
+    rates = section.operation_rates
+    # A pinned task has the rates of its one device.
+    is_fixed = all(task.pinned is not None or task.gate for task in job.tasks)
+    if rates is None or is_fixed or not list(rates.device_rates()):
         return job
+
     context = scenario.build_context()
-    plain = without_copies(job)
-    realization = section.realize(plain, context, scenario.to_cluster(), {})
+    original = without_copies(job)
+    realization = section.realize(original, context, scenario.to_cluster(), {})
     volumes = realization.volumes * context.byte_scale
-    totals = {}
-    operations = section.count_operations(plain, context, volumes)
-    for device in {*context.devices.values()}:
-        every = [section.rates_of(task, device) for task in plain.tasks]
-        totals[device] = operations.seconds(every).sum(axis=1)
-    whole = realization.times.sum(axis=1)
-    tasks = {task.name: task for task in job.tasks}
-    devices = context.devices.items()
-    for t, task in enumerate(plain.tasks):
-        if task in movable and whole[t] > 0:
-            slowness = {
-                at: float(totals[device][t] / whole[t]) for at, device in devices
-            }
-            tasks[task.name] = replace(tasks[task.name], slowness=slowness)
-    return replace(job, tasks=tuple(tasks.values()))
+    operations = section.count_operations(original, context, volumes)
+    seconds_on = {}
+    for device in set(context.devices.values()):
+        rates_of_tasks = [section.rates_of(task, device) for task in original.tasks]
+        seconds_on[device] = operations.seconds(rates_of_tasks).sum(axis=1)
+
+    seconds = realization.times.sum(axis=1)
+    tasks = list(job.tasks)  # copies come last
+    for position, task in enumerate(original.tasks):
+        if task.pinned is not None or task.gate or seconds[position] <= 0:
+            continue
+        slowness = {}
+        for machine, device in context.devices.items():
+            ratio = seconds_on[device][position] / seconds[position]
+            slowness[machine] = float(ratio)
+        tasks[position] = replace(task, slowness=slowness)
+    return replace(job, tasks=tuple(tasks))
 
 
 def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
     """Return the models of a scenario that are programs."""
-    sections: list[Section] = [item.job for item in scenario.jobs] or [scenario.job]
-    models = [one.model for one in sections if isinstance(one, TrainingSection)]
+    models = []
+    for *_, job in scenario.each_job():
+        if isinstance(job, TrainingSection):
+            models.append(job.model)
     return [model for model in models if isinstance(model, ModelProgramSection)]
 
 
@@ -116,17 +129,19 @@ def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
     ``seconds_used`` is false where a time of workers is stated, or in a profile. Raises
     ScenarioError, DataError as `model_figures`.
     """
-    return [
-        {
-            "program": job.model.name,
-            **job.model.measured.model_dump(),
-            "seconds_used": not (scenario.profile or "worker" in job.times.by_kind()),
+    rows = []
+    for *_, job in with_figures(scenario).each_job():
+        model = job.model if isinstance(job, TrainingSection) else None
+        if not isinstance(model, ModelProgramSection) or model.measured is None:
+            continue
+        is_stated = scenario.profile or "worker" in job.times.by_kind()
+        row = {
+            "program": model.name,
+            **model.measured.model_dump(),
+            "seconds_used": not is_stated,
         }
-        for _, _, job in with_figures(scenario).each_job()
-        if isinstance(job, TrainingSection)
-        and isinstance(job.model, ModelProgramSection)
-        and job.model.measured is not None
-    ]
+        rows.append(row)
+    return rows
 
 
 def with_figures(scenario: Scenario) -> Scenario:
@@ -135,9 +150,13 @@ def with_figures(scenario: Scenario) -> Scenario:
     So a run's manifest says all that an audit needs, which then runs no program. Raises
     ScenarioError, DataError as `model_figures`.
     """
-    if parts := scenario.parts():
-        jobs = (i.model_copy(update={"job": with_figures(s).job}) for i, s in parts)
+    if scenario.jobs:
+        jobs = []
+        for item, part in scenario.parts():
+            section = with_figures(part).job
+            jobs.append(item.model_copy(update={"job": section}))
         return scenario.model_copy(update={"jobs": tuple(jobs)})
+
     figures = model_figures(scenario)
     job = scenario.job
     if figures is None or not isinstance(job, TrainingSection):
@@ -171,16 +190,21 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
 
 
 def _parts(scenario: Scenario) -> list[JobPart]:
-    jobs = [_of_job(n, build_job, one) for n, (_, one) in enumerate(scenario.parts())]
-    each = zip(scenario.jobs, jobs, strict=True)
-    return [JobPart(item.name, job, item.release) for item, job in each]
+    parts = []
+    for position, (item, part) in enumerate(scenario.parts()):
+        with _errors_of_job(position):
+            job = build_job(part)
+        parts.append(JobPart(item.name, job, item.release))
+    return parts
 
 
-def _of_job(number: int, make: Callable[..., Any], *what: Any) -> Any:
+@contextmanager
+def _errors_of_job(position: int) -> Iterator[None]:
     try:
-        return make(*what)
+        yield
     except ScenarioError as error:
-        raise ScenarioError(error.problem, key=f"jobs.{number}.{error.key}") from error
+        key = f"jobs.{position}.{error.key}"
+        raise ScenarioError(error.problem, key=key) from error
 
 
 def open_data(job: Job) -> None:
@@ -209,45 +233,69 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     """
     section = scenario.checkpoint
     if section is None:
-        return _realize_one(scenario, job)
-    realization = _realize_one(scenario, without_copies(job))
+        return _realize_without_copies(scenario, job)
+
+    realization = _realize_without_copies(scenario, without_copies(job))
     copies = np.zeros((len(job.tasks) - len(realization.times), job.iterations))
     times = np.vstack([realization.times, copies])
     if section.takes:
-        teams = tasks_with_state_of(job).values()
-        keepers = {job.index(name) for names in teams for name in names}
-        times[[*keepers], section.every :: section.every] += section.takes
-    scale = scenario.emulation.stated_byte_scale
-    real = state_bytes(job) if section.to == "peer" else {}
-    sizes = {name: size / scale for name, size in real.items()}
+        # A task may keep state of several teams: its iteration is longer once.
+        keepers: set[int] = set()
+        for names in tasks_with_state_of(job).values():
+            keepers.update(job.index(name) for name in names)
+        times[list(keepers), section.every :: section.every] += section.takes
+
+    sizes = {}
+    if section.to == "peer":
+        scale = scenario.emulation.stated_byte_scale
+        # States are real arrays, volumes emulated bytes.
+        sizes = {name: size / scale for name, size in state_bytes(job).items()}
     copied = count_copy_bytes(job, sizes, section.every)
     return Realization(times, np.vstack([realization.volumes, copied]))
 
 
-def _realize_one(scenario: Scenario, job: Job) -> Realization:
-    section = scenario.job
+def _realize_several(scenario: Scenario, job: Job) -> Realization:
+    parts = _parts(scenario)
+    realizations = []
+    for position, (item, scenario_of_part) in enumerate(scenario.parts()):
+        settings = job.settings_of(item.name)  # with its caches where they stand
+        part = replace(parts[position].job, settings=settings)
+        with _errors_of_job(position):
+            realizations.append(realize(scenario_of_part, part))
+    return several_realizations(parts, realizations)
+
+
+def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
     if scenario.jobs:
-        parts = _parts(scenario)
-        realizations = []
-        for number, (item, alone) in enumerate(scenario.parts()):
-            # With its caches where they stand.
-            part = replace(parts[number].job, settings=job.settings_of(item.name))
-            realizations.append(_of_job(number, realize, alone, part))
-        return several_realizations(parts, realizations)
+        return _realize_several(scenario, job)
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
         return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
+
+    section = scenario.job
     figures = model_figures(scenario)
-    seconds = {} if figures is None else {"worker": figures.seconds}
-    context = scenario.build_context()
-    cluster = scenario.to_cluster()
-    realization = section.realize(job, context, cluster, seconds)
-    for what, owner in (("times", "tasks"), ("volumes", "edges")):
-        shape = getattr(realization, what).shape
-        right = len(getattr(job, owner)), job.iterations
-        if shape != right:  # a system of another package
-            raise EmulatorError(
-                f"system {section.system} realizes {what} of shape {shape}, not "
-                f"{right}: a row for each of its {owner}, a column per iteration"
-            )
+    realization = section.realize(
+        job,
+        scenario.build_context(),
+        scenario.to_cluster(),
+        {} if figures is None else {"worker": figures.seconds},
+    )
+    # A system of another package may realize anything.
+    _check_shape(section.system, "times", realization.times, job, "tasks")
+    _check_shape(section.system, "volumes", realization.volumes, job, "edges")
     return realization
+
+
+def _check_shape(
+    system: str,
+    name: str,
+    values: NDArray[np.float64],
+    job: Job,
+    owners: str,
+) -> None:
+    expected = (len(getattr(job, owners)), job.iterations)
+    if values.shape != expected:
+        raise EmulatorError(
+            f"system {system} realizes {name} of shape {values.shape}, not "
+            f"{expected}: a row for each of its {owners}, a column per iteration"
+        )

@@ -63,17 +63,19 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
     """
     if not stated:
         return job
-    machines = dict[str, str]()
+
+    machines: dict[str, str] = {}
     for name, machine in stated.items():
         process = process_of(job, name)
-        there = machines.get(process) or job.pins.get(process)
-        if there not in {None, machine}:
-            raise ValueError(f"{name} must stand on {there}, not {machine}")
+        pinned = machines.get(process) or job.pins.get(process, machine)
+        if pinned != machine:
+            raise ValueError(f"{name} must stand on {pinned}, not {machine}")
         machines[process] = machine
+
     tasks = list(job.tasks)
     for process, machine in machines.items():
-        for t in job.units[process]:
-            tasks[t] = replace(tasks[t], pinned=machine)
+        for member in job.units[process]:
+            tasks[member] = replace(tasks[member], pinned=machine)
     return replace(job, tasks=tuple(tasks))
 
 
@@ -88,14 +90,16 @@ def process_of(job: Job, name: str) -> str:
 
 
 def pin_errors(
-    job: Job, machines: Sequence[str], stated: Mapping[str, str]
+    job: Job,
+    machines: Sequence[str],
+    stated: Mapping[str, str],
 ) -> Problems:
     """Yield errors in the names of ``placement.tasks``, and their places.
 
     ``job``: without them.
     """
     places: dict[str, tuple[str, str]] = {}
-    names = {*machines}
+    names = set(machines)
     for name, machine in stated.items():
         trail: Trail = ("placement", "tasks", name)
         if machine not in names:
@@ -105,12 +109,14 @@ def pin_errors(
         except ValueError:
             yield trail, f"no task {name!r}, {nearest(name, job.units)}"
             continue
-        pin = job.pins.get(process, machine)
-        if pin != machine and pin in names:
-            yield trail, f"found {machine!r}, but {name} must stand on {pin}"
-        first, there = places.setdefault(process, (name, machine))
-        if there != machine:
-            words = f"{first} of the same process is on {there}"
+
+        pinned = job.pins.get(process, machine)
+        if pinned != machine and pinned in names:
+            yield trail, f"found {machine!r}, but {name} must stand on {pinned}"
+        # The task that is listed first decides where its process stands.
+        first, home = places.setdefault(process, (name, machine))
+        if home != machine:
+            words = f"{first} of the same process is on {home}"
             yield trail, f"found {machine!r}, but {words}"
 
 
@@ -144,8 +150,8 @@ class SectionOfSystem:
     make the JSON Schema.
     """
 
-    def __init__(self, **beside: type[JobSection]) -> None:
-        self._beside = beside
+    def __init__(self, **further: type[JobSection]) -> None:
+        self._further = further
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         return core_schema.no_info_plain_validator_function(self._validate)
@@ -155,18 +161,20 @@ class SectionOfSystem:
 
     @cached_property
     def _union(self) -> TypeAdapter[Any]:
-        kinds: Any = Union[(*section_types(), *self._beside.values())]
-        either: Any = Annotated[kinds, Field(discriminator="system")]
-        return TypeAdapter(either)
+        kinds: Any = Union[(*section_types(), *self._further.values())]
+        union: Any = Annotated[kinds, Field(discriminator="system")]
+        return TypeAdapter(union)
 
     def _validate(self, value: Any) -> Any:
-        name = value.get("system") if isinstance(value, dict) else None
         if isinstance(value, JobSection):
             return value
-        kind = self._beside.get(str(name))
-        if isinstance(name, str) and name in systems():
-            kind = section_type(name)
-        return (kind.model_validate if kind else self._union.validate_python)(value)
+        name = value.get("system") if isinstance(value, dict) else None
+        if isinstance(name, str):
+            if name in systems():
+                return section_type(name).model_validate(value)
+            if name in self._further:
+                return self._further[name].model_validate(value)
+        return self._union.validate_python(value)
 
 
 #: One job, by its system.
@@ -174,9 +182,9 @@ AnyJob: TypeAlias = Annotated[JobSection, SectionOfSystem()]
 
 
 def _of_a_whole(value: Expected) -> Expected:
-    ends = value if isinstance(value, tuple) else (value,)
-    if over := [end for end in ends if 1 < end < math.inf]:
-        raise ValueError(f"found {100 * over[0]:g} %, write 100 % or less")
+    for end in value if isinstance(value, tuple) else (value,):
+        if 1 < end < math.inf:
+            raise ValueError(f"found {100 * end:g} %, write 100 % or less")
     return value
 
 
@@ -227,6 +235,11 @@ class ScheduleSection(Section):
         if own_rules.is_program(self.policy):
             return own_rules.register_program(self.policy, self.source)
         return f"{self.policy}_by_job" if self.share == "job" else self.policy
+
+    @property
+    def rule_of_searches(self) -> str:
+        """The rule that searches simulate; a portfolio has chosen none by then."""
+        return "oes" if self.rule == "portfolio" else self.rule
 
 
 class EmulationSection(Section):
@@ -292,15 +305,21 @@ class EmulationSection(Section):
     @property
     def settings(self) -> EmulationSettings:
         """Settings of a run, scales 1 unless they are chosen."""
-        same = {"compute", "flow_ends", "deadline", "tls", "processes", "ports"}
-        same |= set() if self.memory_limit is None else {"memory_limit"}
-        return EmulationSettings(
-            **{key: getattr(self, key) for key in same},
+        settings = EmulationSettings(
+            compute=self.compute,
+            flow_ends=self.flow_ends,
+            deadline=self.deadline,
+            tls=self.tls,
+            processes=self.processes,
+            ports=self.ports,
             time_scale=self.stated_time_scale,
             byte_scale=self.stated_byte_scale,
             catch_up=math.inf if self.catch_up == "unlimited" else self.catch_up,
             heartbeat_timeout=self.silence,
         )
+        if self.memory_limit is None:
+            return settings
+        return replace(settings, memory_limit=self.memory_limit)
 
     @property
     def stated_time_scale(self) -> float:
@@ -474,10 +493,14 @@ class LabFile(FileSection):
     @property
     def cores(self) -> dict[str, float]:
         """Cores by machine; empty where nothing says that there is a limit."""
-        cores_of = {name: one.cpu for name, one in self.cluster.by_name.items()}
-        if self.lab.time_scale == 1 and {*cores_of.values()} == {None}:
+        machines = self.cluster.by_name
+        is_unlimited = all(machine.cpu is None for machine in machines.values())
+        if self.lab.time_scale == 1 and is_unlimited:
             return {}
-        return {name: 1.0 if cpu is None else cpu for name, cpu in cores_of.items()}
+        return {
+            name: 1.0 if machine.cpu is None else machine.cpu
+            for name, machine in machines.items()
+        }
 
 
 def name_errors(file: LabFile) -> Problems:
@@ -488,6 +511,7 @@ def name_errors(file: LabFile) -> Problems:
             if name not in machines:
                 problem = f"no machine {name!r}, {nearest(name, machines)}"
                 yield ("lab", "programs", position, "on"), problem
+
     lab = file.lab
     if lab.prediction is None:
         if lab.expect.prediction is not None:
@@ -499,11 +523,12 @@ def name_errors(file: LabFile) -> Problems:
     elif file.events:
         problem = "change NICs, but a fit does not say when it begins: remove them"
         yield ("events",), problem
-    names = [program.name for program in file.lab.programs]
-    until = file.lab.until
-    if until is not None and until not in names:
-        words = nearest(until, names) if names else "and there are none: leave it out"
-        yield ("lab", "until"), f"no program {until!r}, {words}"
+
+    names = [program.name for program in lab.programs]
+    last = lab.until
+    if last is not None and last not in names:
+        words = nearest(last, names) if names else "and there are none: leave it out"
+        yield ("lab", "until"), f"no program {last!r}, {words}"
 
 
 class UntilSection(Section):

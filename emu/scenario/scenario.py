@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
@@ -24,15 +24,23 @@ from emu.systems.training_section import TrainingSection
 from emu.units import DURATION, RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from emu.problem import Cluster, Problem
+    from emu.problem import CapacityChange, Cluster, Fault, Problem, Tuner
 
 
 _OF_SYSTEM = sections.SectionOfSystem(several=sections.SeveralJobsSection)
 
-#: Of which section a job was built last without data, in which context, and the job.
-_last_built: tuple[JobSection, BuildContext, Job] | None = None
+
+class _Built(NamedTuple):
+    """A job, and what it was built of without data."""
+
+    section: JobSection
+    context: BuildContext
+    job: Job
+
+
+_last_built: _Built | None = None
 
 
 def _build(section: JobSection, context: BuildContext) -> Job:
@@ -43,13 +51,11 @@ def _build(section: JobSection, context: BuildContext) -> Job:
     global _last_built  # noqa: PLW0603 - of one file at a time
     if context.cluster is not None:
         return section.build(context)  # by what data sets hold now
-    if (
-        _last_built is None
-        or _last_built[0] is not section
-        or _last_built[1] != context
-    ):
-        _last_built = section, context, section.build(context)
-    return _last_built[2]
+    last = _last_built
+    if last is None or last.section is not section or last.context != context:
+        last = _Built(section, context, job=section.build(context))
+        _last_built = last
+    return last.job
 
 
 class Scenario(sections.FileSection):
@@ -117,11 +123,10 @@ class Scenario(sections.FileSection):
         """Let ``jobs`` stand for ``job``."""
         if not isinstance(data, dict) or not data.get("jobs"):
             return data
-        if data.get("job", {"system": sections.SEVERAL}) != {
-            "system": sections.SEVERAL
-        }:
+        job = {"system": sections.SEVERAL}
+        if data.get("job", job) != job:
             raise ValueError("found both job and jobs, write one of them")
-        return {**data, "job": {"system": sections.SEVERAL}}
+        return {**data, "job": job}
 
     @model_validator(mode="after")
     def _with_walks(self) -> Self:
@@ -135,55 +140,61 @@ class Scenario(sections.FileSection):
                 return job
             return job.model_copy(update={"epoch": job.default_epoch})
 
-        self.__dict__["job"] = with_epoch(self.job)
-        self.__dict__["jobs"] = tuple(
-            item.model_copy(update={"job": with_epoch(item.job)}) for item in self.jobs
-        )
+        self._replace_jobs(with_epoch)
         return self
+
+    def _replace_jobs(self, change: Callable[[JobSection], JobSection]) -> None:
+        """Put changed sections in place of all jobs: the model is frozen by now."""
+        self.__dict__["job"] = change(self.job)
+        jobs = [item.model_copy(update={"job": change(item.job)}) for item in self.jobs]
+        self.__dict__["jobs"] = tuple(jobs)
 
     @model_validator(mode="after")
     def _with_machines_of_jobs(self) -> Self:
         """Add the machines that jobs bring along; ``to_json`` leaves them out."""
         jobs = [item.job for item in self.jobs] or [self.job]
-        whole = self.cluster
-        machines = self.cluster.names
+        names = self.cluster.names
+        cluster = self.cluster
         for section in jobs:
-            if not [*section.size_problems(machines)]:  # else an error of its own
-                whole = section.with_machines(whole)
-        if whole is not self.cluster:
+            if not list(section.size_problems(names)):  # else an error of its own
+                cluster = section.with_machines(cluster)
+        if cluster is not self.cluster:
             self._stated_cluster = self.cluster
-            self.__dict__["cluster"] = whole  # the model is frozen from now on
+            self.__dict__["cluster"] = cluster  # the model is frozen from now on
         return self
 
     @model_validator(mode="after")
     def _with_jobs_on_cluster(self) -> Self:
         """Let jobs know the machines that a number of theirs is of."""
-        self.__dict__["job"] = self.job.on_cluster(self.cluster)
-        self.__dict__["jobs"] = tuple(
-            item.model_copy(update={"job": item.job.on_cluster(self.cluster)})
-            for item in self.jobs
-        )
+        self._replace_jobs(lambda job: job.on_cluster(self.cluster))
         return self
 
     def parts(self) -> tuple[tuple[sections.JobsItemSection, Scenario], ...]:
         """Return each of several jobs with the scenario of it alone; none of one."""
-        alone: dict[str, Any] = {"jobs": (), "on_failure": "abort"}
-        alone |= dict.fromkeys(("checkpoint", "max_restarts", "recovery"))
-        alone["events"] = tuple(event for event in self.events if event.kill is None)
+        changes: dict[str, Any] = {
+            "jobs": (),
+            "events": tuple(event for event in self.events if event.kill is None),
+            "checkpoint": None,
+            "on_failure": "abort",
+            "max_restarts": None,
+            "recovery": None,
+        }
+
         parts = []
         for item in self.jobs:
-            own = {"job": item.job, "placement": item.placement}
-            parts.append((item, self.model_copy(update=alone | own)))
+            changes["job"] = item.job
+            changes["placement"] = item.placement
+            parts.append((item, self.model_copy(update=changes)))
         return tuple(parts)
 
     @override
     def __repr__(self) -> str:
         """Return the name, the cluster's size and the policies."""
-        what = f"jobs {', '.join(item.name for item in self.jobs)}"
+        words = f"jobs {', '.join(item.name for item in self.jobs)}"
         if not self.jobs:
-            what = f"{self.job.system} job of {self.job.length}"
+            words = f"{self.job.system} job of {self.job.length}"
         return (
-            f"<Scenario {self.name}: {len(self.cluster.names)} machines, {what}, "
+            f"<Scenario {self.name}: {len(self.cluster.names)} machines, {words}, "
             f"placement {self.placed_by}, rates {self.schedule.rule}>"
         )
 
@@ -209,125 +220,172 @@ class Scenario(sections.FileSection):
         Raises ScenarioError when the task at whose iteration something is killed is not
         there, or has nothing left to do then.
         """
-        tasks = problem.machine_of_task
-        rows = []
-        for n, event in enumerate(self.events):
-            if event.kill:
-                count = self._progress(n, problem.job)
-                rows.append((event.time, event.kill, event.recovery, count))
-        if self.failures is not None:
-            deaths = self.failures.deaths(problem.cluster, self.seed)
-            rows += [(when, name, None, None) for when, name in deaths]
-        processes = dict[str, list[str]]()
-        hosts = self.emulation.hosts
-        machines = {machine.name for machine in problem.cluster.machines}
-        at = dict[str, str]()  # and the machine of every process
-        for process, own in problem.job.processes.items():
-            names = [problem.job.tasks[task].name for task in own]
-            # The process of a DGCL device is called as its machine, which is meant.
-            home = at[process] = tasks[names[0]]
-            of_host = {hosts[home]} if home in hosts else set[str]()
-            for name in {home, *of_host, *({process, *names} - machines)}:
-                processes.setdefault(name, []).append(process)
-        if self.emulation.processes == "machine":
-            for name, some in [*processes.items()]:
-                whole = (p for process in some for p in processes[at[process]])
-                processes[name] = [*dict.fromkeys(whole)]
+        processes = self._processes_by_name(problem)
         kills = [
-            Kill(when, name, (*processes[name],), recovery, count)
-            for when, name, recovery, count in rows
-            if name in processes
+            replace(kill, processes=tuple(processes[kill.name]))
+            for kill in self._stated_kills(problem)
+            if kill.name in processes
         ]
         return tuple(sorted(kills, key=lambda kill: kill.time))
 
-    def _progress(self, number: int, job: Job) -> tuple[int, int] | None:
+    def _stated_kills(self, problem: Problem) -> list[Kill]:
+        """Return what events and failures kill, without the processes."""
+        kills = []
+        for position, event in enumerate(self.events):
+            if event.kill:
+                kill = Kill(
+                    time=event.time,
+                    name=event.kill,
+                    processes=(),
+                    recovery=event.recovery,
+                    ended=self._progress(position, problem.job),
+                )
+                kills.append(kill)
+
+        if self.failures is not None:
+            deaths = self.failures.deaths(problem.cluster, self.seed)
+            kills += [Kill(time, name, processes=()) for time, name in deaths]
+        return kills
+
+    def _processes_by_name(self, problem: Problem) -> dict[str, list[str]]:
+        """Return the processes that die with a task, process, machine or host."""
+        job = problem.job
+        machines = {machine.name for machine in problem.cluster.machines}
+        hosts = self.emulation.hosts
+        processes: dict[str, list[str]] = {}
+        homes: dict[str, str] = {}
+        for process, members in job.processes.items():
+            tasks = [job.tasks[member].name for member in members]
+            home = problem.machine_of_task[tasks[0]]
+            homes[process] = home
+            of_host = {hosts[home]} if home in hosts else set[str]()
+            # The process of a DGCL device is called as its machine, which is meant.
+            words = {process, *tasks} - machines
+            for name in {home, *of_host, *words}:
+                processes.setdefault(name, []).append(process)
+
+        if self.emulation.processes == "machine":
+            # Whoever is named, all that share the process of that machine die.
+            for name, victims in list(processes.items()):
+                dying: dict[str, None] = {}
+                for process in victims:
+                    dying.update(dict.fromkeys(processes[homes[process]]))
+                processes[name] = list(dying)
+        return processes
+
+    def _progress(self, position: int, job: Job) -> tuple[int, int] | None:
         """Return the task of an event and the iterations that it has ended by then."""
-        at = self.events[number].at
-        if not isinstance(at, events_section.ProgressSection):
+        progress = self.events[position].at
+        if not isinstance(progress, events_section.ProgressSection):
             return None
-        tasks = {job.tasks[t].name: t for own in job.processes.values() for t in own}
-        trail = ("events", number, "at")
-        if at.task not in tasks:  # DGCL has tasks by what its data set is like
-            problem = f"no task {at.task!r}, {nearest(at.task, [*tasks])}"
+
+        tasks = {}
+        for members in job.processes.values():
+            tasks.update({job.tasks[member].name: member for member in members})
+        name = progress.task
+        trail = ("events", position, "at")
+        if name not in tasks:  # DGCL has tasks by what its data set is like
+            problem = f"no task {name!r}, {nearest(name, list(tasks))}"
             raise self.origin.error((*trail, "task"), problem)
-        count = job.rounds[tasks[at.task]]
-        if at.iteration >= count:
-            right = f"write 1 to {count - 1}" if count > 1 else "write a time"
-            problem = f"found {at.iteration}, {at.task} has {count} iterations: {right}"
-            raise self.origin.error((*trail, "iteration"), problem)
-        return tasks[at.task], at.iteration
+
+        count = job.rounds[tasks[name]]
+        if progress.iteration >= count:
+            remedy = f"write 1 to {count - 1}" if count > 1 else "write a time"
+            problem = f"found {progress.iteration}, {name} has {count} iterations"
+            raise self.origin.error((*trail, "iteration"), f"{problem}: {remedy}")
+        return tasks[name], progress.iteration
 
     @property
     def placed_by(self) -> str:
         """Placement policy; ``sequential`` where each of several jobs has its own."""
-        apart = self.jobs and self.place_jobs == "sequential"
-        return "sequential" if apart else self.placement.policy
+        if self.jobs and self.place_jobs == "sequential":
+            return "sequential"
+        return self.placement.policy
 
     def advice(self, problem: str) -> str:
         """Return the problem of a placement, with advice where gpus are short.
 
         The advice is for workers whose demand of gpus is not stated.
         """
-        keys = [f"{at}job.{job.asks_for_gpus}" for at, _, job in self.each_job()]
-        keys = [key for key in keys if not key.endswith(".")]
-        if not (keys and self.cluster.has_gpus and " gpu" in problem):
+        demands = [
+            f"{place}job.{job.asks_for_gpus}: 0"
+            for place, _, job in self.each_job()
+            if job.asks_for_gpus
+        ]
+        if not (demands and self.cluster.has_gpus and " gpu" in problem):
             return problem
         return (
             f"{problem}; a worker needs one gpu where machines have any: write "
-            f"{' and '.join(f'{key}: 0' for key in keys)} to place workers without, or "
+            f"{' and '.join(demands)} to place workers without, or "
             "gpu for the machines that have more"
         )
 
     def each_job(self) -> list[tuple[str, str, JobSection]]:
         """Return (before its key, before its tasks' names, section) of every job."""
-        jobs = enumerate(self.jobs)
-        each = [(f"jobs[{i}].", f"{item.name}/", item.job) for i, item in jobs]
-        return each or [("", "", self.job)]
+        if not self.jobs:
+            return [("", "", self.job)]
+        return [
+            (f"jobs[{position}].", f"{item.name}/", item.job)
+            for position, item in enumerate(self.jobs)
+        ]
 
     @property
     def pins(self) -> Mapping[str, str]:
         """Machine of every task or process that the file pins."""
-        pins_of = {
-            f"{prefix}{task}": machine
-            for _, prefix, job in self.each_job()
-            for _, task, machine in job.list_pins()
-        }
-        return pins_of | ({} if self.placement.is_explicit else self.placement.tasks)
+        pins = {}
+        for _, prefix, job in self.each_job():
+            for _, task, machine in job.list_pins():
+                pins[prefix + task] = machine
+        if not self.placement.is_explicit:
+            pins.update(self.placement.tasks)
+        return pins
 
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links.
 
         Where tasks may stand on some alone (``job.machines``), these alone.
         """
-        changes = tuple(change for event in self.events for change in event.changes())
         cluster = self.cluster.build()
         links = [link.name for link in cluster.shared_links]
-        faults = [fault for event in self.events for fault in event.faults(links)]
+        changes: list[CapacityChange] = []
+        faults: list[Fault] = []
+        for event in self.events:
+            changes += event.changes()
+            faults += event.faults(links)
         if self.failures is not None:
             faults += self.failures.faults(cluster, self.seed)
-        jobs = (job for *_, job in self.each_job())
-        tuners = tuple(tuner for job in jobs for tuner in job.tuners(cluster))
-        cluster = replace(cluster, changes=changes, tuners=tuners)
+        tuners: list[Tuner] = []
+        for *_, job in self.each_job():
+            tuners += job.tuners(cluster)
+        cluster = replace(cluster, changes=tuple(changes), tuners=tuple(tuners))
+        # After the changes: a fault is a share of whatever a link has by then.
         cluster = with_faults(cluster, faults)
-        names = {machine.name for machine in cluster.machines}
-        machines = self.job.movable_on
-        if self.jobs:  # placed together they have the same; else each its own
-            machines = self.jobs[0].job.movable_on
-            machines = machines if self.place_jobs == "joint" else None
-        if machines is None:
+
+        section = self.job
+        if self.jobs:  # placed together they have the same machines; else each its own
+            if self.place_jobs == "sequential":
+                return cluster
+            section = self.jobs[0].job
+        if section.movable_on is None:
             return cluster
-        return cluster.only(names & {*machines} or names)  # unknown ones are an error
+        names = {machine.name for machine in cluster.machines}
+        known = names.intersection(section.movable_on)
+        return cluster.only(known or names)  # unknown ones are an error
 
     def idle_events(self, makespan: float) -> list[str]:
         """Return a sentence for each event after the end, and for faults too few."""
-        events = [*events_section.idle_events(self.events, makespan)]
+        sentences = list(events_section.idle_events(self.events, makespan))
         if self.failures is not None:
             faults = self.failures.faults(self.cluster.build(), self.seed)
-            events += events_section.idle_faults(self.failures, faults, makespan)
-        return events
+            sentences += events_section.idle_faults(self.failures, faults, makespan)
+        return sentences
 
     def to_job(
-        self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False
+        self,
+        *,
+        train_vertices: int = 0,
+        pins: bool = True,
+        opened: bool = False,
     ) -> Job:
         """Return the job, with tasks pinned where ``placement.tasks`` says (``pins``).
 
@@ -337,33 +395,47 @@ class Scenario(sections.FileSection):
         """
         if self.jobs:
             parts = []
-            for item, alone in self.parts():
-                part = alone.to_job(train_vertices=train_vertices)
+            for item, scenario in self.parts():
+                part = scenario.to_job(train_vertices=train_vertices)
                 parts.append(JobPart(item.name, part, item.release))
             job = several_jobs(parts)
         else:
-            section = self.job.on_gpus() if self.cluster.has_gpus else self.job
-            job = _build(section, self.build_context(train_vertices, opened=opened))
-            # A system of another package need not offer the key.
-            job = with_coflows(job, getattr(section, "coflow", "task"))
-            with_profile = self.profile is not None
-            job = with_slowness(job, section, self.cluster, profiled=with_profile)
-            checkpoint = self.checkpoint
-            if checkpoint is not None and checkpoint.to == "peer":
-                teams = tasks_with_state_of(job).values()
-                owners = dict.fromkeys(name for names in teams for name in names)
-                job = with_copies(job, owners, checkpoint.every, updates_missed(job))
+            job = self._build_one(self.build_context(train_vertices, opened=opened))
         return sections.pin(job, self.only_present(job, self.pins)) if pins else job
+
+    def _build_one(self, context: BuildContext) -> Job:
+        """Return the only job, with the copies of its state, without pins."""
+        section = self.job.on_gpus() if self.cluster.has_gpus else self.job
+        job = _build(section, context)
+        # A system of another package need not offer the key.
+        job = with_coflows(job, getattr(section, "coflow", "task"))
+        job = with_slowness(
+            job,
+            section,
+            self.cluster,
+            profiled=self.profile is not None,
+        )
+
+        checkpoint = self.checkpoint
+        if checkpoint is None or checkpoint.to != "peer":
+            return job
+        owners: dict[str, None] = {}  # a set has no order
+        for names in tasks_with_state_of(job).values():
+            owners.update(dict.fromkeys(names))
+        return with_copies(job, owners, checkpoint.every, updates_missed(job))
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
         """Return ``stated`` of the tasks of its job: the data set may name others."""
         if not self.job.shaped_by_data:
             return stated
-        names = {*job.units, *(task.name for task in job.tasks)}
-        return {name: where for name, where in stated.items() if name in names}
+        names = {task.name for task in job.tasks}.union(job.units)
+        return {name: machine for name, machine in stated.items() if name in names}
 
     def build_context(
-        self, train_vertices: int = 0, *, opened: bool = False
+        self,
+        train_vertices: int = 0,
+        *,
+        opened: bool = False,
     ) -> BuildContext:
         """Return the values that a job takes from the other sections."""
         window = self.job.credit_window
@@ -385,11 +457,14 @@ class Scenario(sections.FileSection):
         if self.jobs:
             del content["job"]
         else:
-            del content["jobs"], content["place_jobs"], content["joint_cost"]
-        defaults = {"events": (), "on_failure": "abort", "systems": {}}
-        for key, default in {**defaults, "prices": sections.PricesSection()}.items():
-            if getattr(self, key) == default:
+            for key in ("jobs", "place_jobs", "joint_cost"):
                 del content[key]
+
+        for key in ("events", "on_failure", "systems", "prices"):
+            field = type(self).model_fields[key]
+            if getattr(self, key) == field.get_default(call_default_factory=True):
+                del content[key]
+        # Jobs bring their machines along again where this is read.
         if self._stated_cluster is not None:
             cluster = self.stated_cluster.model_dump(mode="json", exclude_none=True)
             content["cluster"] = cluster
@@ -401,15 +476,27 @@ def json_schema() -> dict[str, Any]:
     schema = Scenario.model_json_schema(by_alias=True)
     lab = sections.LabFile.model_json_schema(by_alias=True)
     schema["$defs"] |= {**lab.pop("$defs"), "LabFile": lab}
+
     job = schema["properties"]["job"]
-    job["discriminator"]["mapping"].pop(sections.SEVERAL)
+    systems = job["discriminator"]["mapping"]
+    del systems[sections.SEVERAL]
+    # No word that a file may write.
     del schema["$defs"]["SeveralJobsSection"]
-    names = set(job["discriminator"]["mapping"].values())
-    job["oneOf"] = [one for one in job["oneOf"] if one["$ref"] in names]
+    job["oneOf"] = [row for row in job["oneOf"] if row["$ref"] in systems.values()]
+
     schema["required"] = ["cluster"]
     cluster = schema["$defs"]["ClusterSection"]
-    cluster["anyOf"] = [{"required": cluster.pop("required")}]
-    cluster["anyOf"] += [{"required": ["topology"]}]
+    # A topology stands for the machines, which are then not required.
+    keys = cluster.pop("required")
+    cluster["anyOf"] = [{"required": keys}, {"required": ["topology"]}]
+    for (section, key), short in _shorthands(schema).items():
+        properties = schema["$defs"][section]["properties"]
+        properties[key] = {"anyOf": [short, properties[key]]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _shorthands(schema: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return schemas of shorter values, by section and key."""
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
         ("MachineSection", "nic"): _short_nic(schema),
         ("RackSection", "uplink"): quantities.text_schema(RATE, "40 Gbit/s"),
@@ -418,20 +505,18 @@ def json_schema() -> dict[str, Any]:
         ("RouteSection", "from"): {"type": "string"},
         ("RouteSection", "to"): {"type": "string"},
     }
+
     for section_type in section_types():
-        system = section_type.__name__
         if not section_type.trains:
             continue
+        section = section_type.__name__
         text = {"type": "string", "examples": ["products-like"]}
-        shorthands[system, "dataset"] = text
-        shorthands[system, "optimizer"] = {"enum": ["adam", "sgd"]}
-        model = schema["$defs"][system]["properties"]["model"]
+        shorthands[section, "dataset"] = text
+        shorthands[section, "optimizer"] = {"enum": ["adam", "sgd"]}
+        model = schema["$defs"][section]["properties"]["model"]
         if "oneOf" in model:
             model["anyOf"] = model.pop("oneOf")
-    for (section, key), short in shorthands.items():
-        properties = schema["$defs"][section]["properties"]
-        properties[key] = {"anyOf": [short, properties[key]]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return shorthands
 
 
 def _short_nic(schema: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,21 +19,14 @@ from emu.errors import (
     PlacementError,
     ScenarioError,
     ScenarioErrors,
-    SchedulingError,
 )
 from emu.host.files import write_atomic
 from emu.host.foreign_code import CodeWithheld, code_of_others
 from emu.host.input_file import one_error
 from emu.host.interruption import say
 from emu.host.limits import are_large, large_files
-from emu.prediction.placement import place
-from emu.prediction.placement.place import SEARCHES
-from emu.prediction.simulation import simulate
-from emu.problem import Cluster, Job, Placement, Problem
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
-from emu.problem.workloads import without_copies
-from emu.problem.workloads.copies import copy_names
 from emu.scenario import workload_file
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
@@ -48,16 +41,14 @@ from emu.scenario.document import (
 )
 from emu.scenario.error_messages import MISSING, describe, either, trail_of, with_system
 from emu.scenario.events_section import event_errors
-from emu.scenario.experiment import following_placement, place_one_by_one, prepare
-from emu.scenario.experiment import place as place_tasks
+from emu.scenario.experiment import prepare
 from emu.scenario.own_rules import is_program, rule_file, rule_problem
-from emu.scenario.realize import build_job, realize
+from emu.scenario.preparation_errors import preparation_errors
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
 from emu.systems import Problems
-from emu.systems.device_memory import RESOURCE
-from emu.systems.training_section import batch_problem, program_text
+from emu.systems.training_section import program_text
 
 if TYPE_CHECKING:
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
@@ -73,14 +64,22 @@ _MODEL: Trail = ("job", "model")
 _OF_JOBS: tuple[Trail, ...] = (("job", "dataset", "directory"), (*_MODEL, "program"))
 
 #: Keys of a job beside which figures of its model stay what they are.
-_KEPT = tuple(
-    (key,)
-    for key in (
-        "iterations", "epochs", "epoch", "credit_window", "optimizer", "partitioner",
-        "workers", "sync", "ring", "parameter_servers", "demands", "times", "machines",
-        "sampling",
-    )
-)  # fmt: skip
+_KEPT = {
+    "iterations",
+    "epochs",
+    "epoch",
+    "credit_window",
+    "optimizer",
+    "partitioner",
+    "workers",
+    "sync",
+    "ring",
+    "parameter_servers",
+    "demands",
+    "times",
+    "machines",
+    "sampling",
+}
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab", "events")
 #: Errors of one file that are described; whoever has more mends these first.
@@ -137,110 +136,6 @@ def locate(source: str | Path) -> Path:
     raise ScenarioError(problem + nearest(path.name, names), file=str(source))
 
 
-def preparation_errors(scenario: Scenario) -> Problems:
-    """Yield errors beyond the file: data, profile, and room for the tasks.
-
-    Call it on a scenario without `consistency_errors`.
-    """
-    alone_wrong = False
-    for position, (_, alone) in enumerate(scenario.parts()):
-        for trail, problem in preparation_errors(alone):
-            alone_wrong = True
-            yield ("jobs", position, *trail), problem
-    if alone_wrong:
-        return
-    job = scenario.to_job(train_vertices=1)
-    cluster = scenario.to_cluster()
-    if scenario.profile is not None:
-        try:
-            workload_file.read_profile(scenario.profile).profile(without_copies(job))
-        except DataError as error:
-            yield ("profile",), str(error)
-    if scenario.job.trains and not scenario.jobs:
-        yield from _training_errors(scenario, job, cluster)
-    try:
-        _check_room(scenario, job, cluster)
-    except PlacementError as error:
-        yield (*error.key.split("."),), scenario.advice(str(error))
-    except SchedulingError as error:
-        yield ("placement",), str(error)
-
-
-def _training_errors(scenario: Scenario, job: Job, cluster: Cluster) -> Problems:
-    """Yield what is wrong with data, looks at a training, or memory of devices."""
-    wrong = [*_data_errors(job)]
-    if scenario.until and not wrong:
-        from emu.scenario.virtual_training import look_errors  # noqa: PLC0415 - 0.1 s
-
-        wrong = [*look_errors(scenario)]
-    yield from wrong
-    if wrong or not _counts_devices(job, cluster):
-        return
-    try:
-        build_job(scenario)
-    except ScenarioError as error:
-        yield (*error.key.split("."),), error.problem
-    except DataError as error:
-        yield ("job", "dataset"), str(error)
-
-
-def _counts_devices(job: Job, cluster: Cluster) -> bool:
-    """Return True where its data tell what a job needs of ``gpu_memory``.
-
-    Of a program its model would have to be tried out, which is not done here.
-    """
-    is_program = "program" in job.settings["model"]
-    bounded = any(RESOURCE in machine.resources for machine in cluster.machines)
-    return bounded and not is_program
-
-
-def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
-    """Raise the PlacementError or SchedulingError that a placement fails with."""
-    if scenario.jobs and scenario.place_jobs == "sequential":
-        # Each fits by itself: what is left for it only their own placements tell.
-        if any(task.demands for task in job.tasks):
-            place_one_by_one(scenario, build_job(scenario), cluster)
-        return
-    policy = scenario.placement.policy
-    tasks = scenario.placement.tasks
-    # That tasks wait for slots forever only a simulation shows, and of a search it may
-    # be one of more iterations than the search has tried.
-    waits = scenario.job.system == "custom" and any(task.takes for task in job.tasks)
-    is_own = policy not in SEARCHES
-    if waits and not is_own and not is_program(scenario.schedule.policy):
-        placement = place_tasks(scenario, job, cluster).placement
-        is_own = True
-        placement.check(job, cluster)
-    else:  # a search finds a placement where IFS does
-        policy, copies = policy if is_own else "ifs", copy_names(job)
-        tasks = {task: at for task, at in tasks.items() if task not in copies}
-        whole = without_copies(job)
-        seed = scenario.seed
-        placement = place(policy, whole, cluster, seed=seed, tasks=tasks).placement
-        if is_own:
-            placement.check(whole, cluster)
-        # Copies come behind, each to the machine that its placement gives it.
-        placement = Placement((*placement.machine_of, *[0] * len(copies)))
-    subject = following_placement(scenario, Problem(cluster, job, placement))
-    if waits and is_own:
-        simulate(subject, subject.stretch(realize(scenario, job)))
-
-
-def _data_errors(job: Job) -> Problems:
-    """Yield that data are missing, or that too few are there."""
-    from emu.graph_data.sources import source_of  # noqa: PLC0415 - 0.1 s
-
-    dataset = job.settings["dataset"]
-    try:
-        source = source_of(dataset)
-    except DataError as error:
-        yield ("job", "dataset"), str(error)
-        return
-    if source.train is not None and "batch_size" in job.settings:
-        problem = batch_problem(job.settings, source.train)
-        yield from [(("job", "batch_size"), problem)] if problem else []
-
-
 def load(
     source: str | Path | Scenario,
     overrides: Overrides = (),
@@ -293,25 +188,25 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     with _errors_of(source):
         document = _read(source, overrides)
         data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
-        machines = {key: data[key] for key in data if key != "lab"}
+        machines = {key: value for key, value in data.items() if key != "lab"}
         problems = list(misspelt_keys(machines))
-        if not document.data.keys() & {"job", "jobs"}:
-            problems += [
-                ((key,), f"unknown key {key!r}, {nearest(key, LAB_KEYS)}")
-                for key in document.data
-                if key not in {*LAB_KEYS, "name"}
-            ]
+        if document.data.keys().isdisjoint({"job", "jobs"}):
+            for key in document.data:
+                if key not in LAB_KEYS and key != "name":
+                    problem = f"unknown key {key!r}, {nearest(key, LAB_KEYS)}"
+                    problems.append(((key,), problem))
+
         try:
             file = LabFile.model_validate(data)
         except ValidationError as caught:
             problems += _describe_errors(caught, data, problems)
         else:
-            problems += [*name_errors(file), *event_errors(file.events, file.cluster)]
+            problems += name_errors(file)
+            problems += event_errors(file.events, file.cluster)
             if not problems:
                 file.read_from(document)
                 return file
-        errors = _locate_errors(document, problems)
-        raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
+        raise _as_error(_locate_errors(document, problems))
 
 
 def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
@@ -358,6 +253,7 @@ def load_again(source: Source, noted: object = None) -> Scenario:
     ``noted``: the scenario as a run noted it: rules and models of which it has the text
     are not looked for in files, which may have gone. Raises ScenarioError as `load`.
     """
+    # Its memory was said when it was read first.
     silent = (lambda _: None) if source.large else None
     with large_files(silent), _errors_of(source.file):
         document = parse_document(source.text, source.file)
@@ -372,17 +268,26 @@ def _noted_texts(content: Any) -> Iterator[tuple[str, str]]:
         program = content.get("program", content.get("policy"))
         if isinstance(program, str) and isinstance(content.get("source"), str):
             yield program, content["source"]
-    values = content.values() if isinstance(content, dict) else content
-    for value in values if isinstance(content, dict | list) else ():
+    for value in _values_in(content):
         yield from _noted_texts(value)
+
+
+def _values_in(content: Any) -> Iterable[Any]:
+    if isinstance(content, dict):
+        return content.values()
+    return content if isinstance(content, list) else ()
 
 
 def _good(document: Document, *, timed: bool = True) -> Scenario:
     scenario, errors = _check_document(document, timed=timed)
     if scenario is None or errors:
-        raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
+        raise _as_error(errors)
     scenario.read_from(document)
     return scenario
+
+
+def _as_error(errors: list[ScenarioError]) -> ScenarioError:
+    return errors[0] if len(errors) == 1 else ScenarioErrors(errors)
 
 
 def _deaths(scenario: Scenario) -> Problems:
@@ -395,6 +300,7 @@ def _deaths(scenario: Scenario) -> Problems:
     if scenario.until is not None or not (key == "events" or is_mortal):
         return
     try:
+        # A check asks nobody whether programs may run.
         with code_of_others(runs=False, tell=lambda _: None):
             prepare(scenario).attempts()
     except CodeWithheld:
@@ -403,7 +309,7 @@ def _deaths(scenario: Scenario) -> Problems:
         if not isinstance(error.__cause__, CodeWithheld):
             yield (key,), str(error)
     except PlacementError as error:
-        yield (*error.key.split("."),), str(error).removeprefix(f"{error.key}: ")
+        yield tuple(error.key.split(".")), str(error).removeprefix(f"{error.key}: ")
 
 
 def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:
@@ -420,17 +326,21 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
         scenario, errors = _check_document(document)
         if scenario is None or errors:
             return errors
-        beyond = list[tuple[Trail, str]]()
-        rule = scenario.schedule
-        own = is_program(rule.policy)
-        if own and (problem := rule_problem(rule.policy, rule.source)):
-            beyond.append((("schedule", "policy"), f"{rule.rule}: {problem}"))
-        beyond += preparation_errors(scenario)
-        return _locate_errors(document, beyond or _deaths(scenario))
+
+        problems: list[tuple[Trail, str]] = []
+        section = scenario.schedule
+        if is_program(section.policy):
+            problem = rule_problem(section.policy, section.source)
+            if problem:
+                problems.append((("schedule", "policy"), f"{section.rule}: {problem}"))
+        problems += preparation_errors(scenario)
+        return _locate_errors(document, problems or _deaths(scenario))
 
 
 def _check_document(
-    document: Document, *, timed: bool = True
+    document: Document,
+    *,
+    timed: bool = True,
 ) -> tuple[Scenario | None, list[ScenarioError]]:
     data = document.data
     problems = list(misspelt_keys(data))
@@ -439,20 +349,26 @@ def _check_document(
         scenario = Scenario.model_validate(data)
     except ValidationError as caught:
         problems += _describe_errors(caught, data, problems)
+
     wrong = {str(trail[0]) for trail, _ in problems if trail}
     if "jobs" in wrong:
         wrong.add("job")
-    usable = scenario
-    if usable is None:  # defaults or stand-ins for what is wrong
-        rest = {key: value for key, value in data.items() if key not in wrong}
-        stand_ins = {"name": "partial", **_STAND_INS}
-        if "jobs" in rest:
-            del stand_ins["job"]
-        with contextlib.suppress(ValidationError):
-            usable = Scenario.model_validate(stand_ins | rest)
-    if usable is not None:
-        problems += scenario_errors(usable, wrong, timed=timed)
+    checked = scenario or _without_sections(data, wrong)
+    if checked is not None:
+        problems += scenario_errors(checked, wrong, timed=timed)
     return scenario, _locate_errors(document, problems)
+
+
+def _without_sections(data: Data, wrong: Collection[str]) -> Scenario | None:
+    """Return the scenario with defaults or stand-ins for sections that are wrong."""
+    rest = {key: value for key, value in data.items() if key not in wrong}
+    # So that one wrong section does not hide what is wrong with others.
+    stand_ins = {"name": "partial", **_STAND_INS}
+    if "jobs" in rest:
+        del stand_ins["job"]
+    with contextlib.suppress(ValidationError):
+        return Scenario.model_validate(stand_ins | rest)
+    return None
 
 
 def _read(source: str | Path, overrides: Overrides) -> Document:
@@ -461,18 +377,28 @@ def _read(source: str | Path, overrides: Overrides) -> Document:
 
 
 def _apply_changes(
-    document: Document, overrides: Overrides, folder: Path, noted: Texts = _NONE
+    document: Document,
+    overrides: Overrides,
+    folder: Path,
+    noted: Texts = _NONE,
 ) -> Document:
     """Return the document with its overrides; its paths are relative to ``folder``.
 
     ``noted``: texts of programs that are not read of their files.
     """
-    origin = document.text, document.file, str(folder)
-    source = Source(*origin, overrides, are_large())
-    keys = workload_file.WORKLOAD_KEYS
-    workload = document.data if document.data.keys() >= keys else None
-    if workload is not None:
+    source = Source(
+        text=document.text,
+        file=document.file,
+        folder=str(folder),
+        overrides=overrides,
+        large=are_large(),
+    )
+    workload: Data | None = None
+    if document.data.keys() >= workload_file.WORKLOAD_KEYS:
+        workload = document.data
         document = workload_file.workload_document(document)
+
+    # First what decides which machines there are, then changes of single ones.
     apply_overrides(document, overrides, lambda trail: not _of_machines(trail))
     _drop_nulls(document.data)
     data = document.data
@@ -483,15 +409,18 @@ def _apply_changes(
         workload_file.expect_listed_makespan(data, workload)
     if data.get("name") is None:
         data["name"] = Path(document.file).stem
+
     jobs = data.get("jobs")
-    several = range(len(jobs) if isinstance(jobs, list) else 0)
-    jobs_at: list[Trail] = [(), *(("jobs", i) for i in several)]
-    for at in jobs_at:
+    places: list[Trail] = [()]
+    if isinstance(jobs, list):
+        places += [("jobs", position) for position in range(len(jobs))]
+    for place_of_job in places:
         for trail in _OF_JOBS:
-            document.resolve_path((*at, *trail), folder)
-        _read_program(document, (*at, *_MODEL), noted)
+            document.resolve_path((*place_of_job, *trail), folder)
+        _read_program(document, (*place_of_job, *_MODEL), noted)
     document.resolve_path(("profile",), folder)
     _read_rule(document, folder, noted)
+    # Without text it was a scenario already: nothing to read again.
     document.source = source if source.text else None
     return document
 
@@ -504,16 +433,18 @@ def _of_machines(trail: Trail) -> bool:
 def _drop_nulls(data: Any) -> None:
     """Remove keys without a value, so that ``--set key=null`` means the default."""
     if isinstance(data, dict):
-        for key in [key for key, value in data.items() if value is None]:
-            del data[key]
-    values = data.values() if isinstance(data, dict) else data
-    for value in values if isinstance(data, dict | list) else ():
+        for key, value in list(data.items()):
+            if value is None:
+                del data[key]
+    for value in _values_in(data):
         if isinstance(value, dict | list):
             _drop_nulls(value)
 
 
 def _describe_errors(
-    caught: ValidationError, data: object, misspelt: list[tuple[Trail, str]]
+    caught: ValidationError,
+    data: object,
+    misspelt: list[tuple[Trail, str]],
 ) -> list[tuple[Trail, str]]:
     """Return the validation errors in our words, without those that only follow."""
     trails = {trail for trail, _ in misspelt}
@@ -525,13 +456,16 @@ def _describe_errors(
         follows = error["type"] == "too_short" and bool(error["input"])
         if trail not in trails and not follows:
             problems[trail] = either(problems.get(trail, ""), describe(error))
-    keys = {  # those that unknown ones were taken for
-        (*trail[:-1], match[1])
-        for trail, problem in problems.items()
-        if (match := re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem))
-    }
-    follow = {trail for trail in keys if problems.get(trail, "").startswith(MISSING)}
-    return [one for one in problems.items() if one[0] not in follow]
+
+    # Of a misspelt key the right one is missing as well: the first says it all.
+    for trail, problem in list(problems.items()):
+        match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)
+        if match is None:
+            continue
+        meant = (*trail[:-1], match[1])
+        if problems.get(meant, "").startswith(MISSING):
+            del problems[meant]
+    return list(problems.items())
 
 
 def _locate_errors(
@@ -539,7 +473,7 @@ def _locate_errors(
 ) -> list[ScenarioError]:
     errors = [document.error(trail, problem) for trail, problem in found]
     # A key that is missing is often there, misspelt: the unknown one says more.
-    errors.sort(key=lambda one: (one.problem.startswith(MISSING), one.line))
+    errors.sort(key=lambda error: (error.problem.startswith(MISSING), error.line))
     return errors
 
 
@@ -560,12 +494,14 @@ def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
     model = value_in(document.data, trail)
     if not isinstance(model, dict) or not isinstance(model.get("program"), str):
         return
+    # Its text is of the program that the file named.
     if (*trail, "program") in document.options:
         model.pop("source", None)
     job = trail[:-1]
     for option in document.options:  # of what figures were measured with
-        inner = option[len(job) :]
-        if job[: len(option)] == option[: len(job)] and inner[:1] not in _KEPT:
+        is_of_job = job[: len(option)] == option[: len(job)]
+        is_kept = len(option) > len(job) and option[len(job)] in _KEPT
+        if is_of_job and not is_kept:
             model.pop("measured", None)
     if not isinstance(model.get("source"), str):
         model.pop("source", None)
@@ -575,10 +511,10 @@ def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
 def _read_rule(document: Document, folder: Path, noted: Texts) -> None:
     """Put the text of a rule of one's own into a document, where it is in a file."""
     schedule = document.data.get("schedule")
-    at = ("schedule", "policy")
     if not isinstance(schedule, dict) or not isinstance(schedule.get("policy"), str):
         return
-    if is_option := any(at[: len(option)] == option for option in document.options):
+    is_option = document.is_option(("schedule", "policy"))
+    if is_option:
         schedule.pop("source", None)
     if isinstance(schedule.get("source"), str):
         return

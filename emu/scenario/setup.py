@@ -14,10 +14,23 @@ from emu.units import SIZE
 
 #: Sections of a training that its setup has not.
 _OF_TRAINING = (
-    "jobs", "place_jobs", "joint_cost", "placement", "events", "checkpoint", "failures",
-    "on_failure", "max_restarts", "recovery", "until", "expect", "prices", "profile",
-    "emulation.compute", "emulation.setup",
-)  # fmt: skip
+    "jobs",
+    "place_jobs",
+    "joint_cost",
+    "placement",
+    "events",
+    "checkpoint",
+    "failures",
+    "on_failure",
+    "max_restarts",
+    "recovery",
+    "until",
+    "expect",
+    "prices",
+    "profile",
+    "emulation.compute",
+    "emulation.setup",
+)
 #: Keys of machines that it has: no resource that no task of it demands.
 _OF_MACHINES = MachineSection.model_fields.keys() - {"price"}
 
@@ -29,18 +42,29 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     is missing, which with a profile nothing else needs, or damaged.
     """
     scenario = experiment.scenario
-    problem = experiment.problem
     scale = scenario.emulation.stated_byte_scale
-    machine_of = problem.machine_of_task
+    machine_of = experiment.problem.machine_of_task
+
+    # Several jobs each by itself: one alone knows what its system begins with.
+    jobs = {f"{item.name}/": build_job(part) for item, part in scenario.parts()}
+    if not jobs:
+        jobs[""] = experiment.problem.job
+
     sizes: dict[tuple[str, str, str], float] = {}
-    parts = {f"{item.name}/": build_job(alone) for item, alone in scenario.parts()}
-    for prefix, job in (parts or {"": problem.job}).items():
+    for prefix, job in jobs.items():
         names = [task.name for task in job.tasks]
         places = {name: machine_of.get(prefix + name, "") for name in names}
-        for cause, source, to, size in list_transfers(settle_caches(job, places)):
-            key = cause, machine_of[prefix + source], machine_of[prefix + to]
+        for cause, source, destination, size in list_transfers(
+            settle_caches(job, places)
+        ):
+            key = (cause, machine_of[prefix + source], machine_of[prefix + destination])
             sizes[key] = sizes.get(key, 0.0) + size / scale
-    return {key: size for key, size in sizes.items() if size and key[1] != key[2]}
+    return {
+        (cause, sender, receiver): size
+        for (cause, sender, receiver), size in sizes.items()
+        # Tasks of one machine share its memory.
+        if size and sender != receiver
+    }
 
 
 def setup_of(experiment: Experiment) -> Experiment | None:
@@ -50,28 +74,52 @@ def setup_of(experiment: Experiment) -> Experiment | None:
     each, without events: these have the clock of the training. Raises DataError as
     `setup_bytes`.
     """
-    scenario = experiment.scenario
-    if not (sizes := setup_bytes(experiment)):
+    sizes = setup_bytes(experiment)
+    if not sizes:
         return None
-    position = {name: n for n, name in enumerate(scenario.cluster.names)}
+
+    scenario = experiment.scenario
     cluster = scenario.cluster.model_dump(mode="json", exclude_none=True)
     cluster["machines"] = [
         {key: value for key, value in machine.items() if key in _OF_MACHINES}
         for machine in cluster["machines"]
     ]
-    tasks = {}
+    # None takes a key away: what only a training has.
+    changes: dict[str, Any] = dict.fromkeys(_OF_TRAINING)
+    changes["name"] = f"{scenario.name}-setup"
+    changes["cluster"] = cluster
+    changes["job"] = _job_of(sizes, scenario.cluster.names)
+    return prepare(load(scenario, changes))
+
+
+def _job_of(
+    sizes: dict[tuple[str, str, str], float], machines: list[str]
+) -> dict[str, Any]:
+    """Return a job with a task per machine and direction, for all that it sends."""
+    position = {name: number for number, name in enumerate(machines)}
+    tasks: dict[str, dict[str, str]] = {}
     flows = []
-    for (_, *ends), size in sizes.items():
+    for (_, sender, receiver), size in sizes.items():
         flow = {"volume": SIZE.exact(size)}
-        for side, machine in zip(("from", "to"), ends, strict=True):
-            name = flow[side] = f"{side}{position[machine]}"
-            place = {"pin": machine, "process": f"setup{position[machine]}"}
-            tasks[name] = {"name": name, "time": "0 s", **place}
+        for side, machine in (("from", sender), ("to", receiver)):
+            number = position[machine]
+            name = f"{side}{number}"
+            flow[side] = name
+            tasks[name] = {
+                "name": name,
+                # To prepare what is sent takes none: its bytes are what is asked.
+                "time": "0 s",
+                "pin": machine,
+                "process": f"setup{number}",
+            }
         flows.append(flow)
-    job = {"system": "custom", "iterations": 1, "flows": flows}
-    job["tasks"] = [*tasks.values()]
-    own = {"name": f"{scenario.name}-setup", "cluster": cluster, "job": job}
-    return prepare(load(scenario, dict.fromkeys(_OF_TRAINING) | own))
+
+    return {
+        "system": "custom",
+        "iterations": 1,
+        "flows": flows,
+        "tasks": list(tasks.values()),
+    }
 
 
 def setup_to_run(experiment: Experiment) -> Experiment | None:
@@ -86,18 +134,35 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
     """
     if not any(job.trains for *_, job in experiment.scenario.each_job()):
         return {}
+
     sizes = setup_bytes(experiment)
     setup = setup_of(experiment)
-    schedule = setup and setup.simulate()
-    ends = schedule.flow_end[:, 0].tolist() if schedule else []
+    seconds = 0.0
+    ends: list[float] = []
+    if setup is not None:
+        schedule = setup.simulate()
+        seconds = schedule.makespan
+        ends = schedule.flow_end[:, 0].tolist()  # a row per flow, of one iteration
+
     causes: dict[str, dict[str, float]] = {}
     flows = []
-    for ((cause, source, to), size), end in zip(sizes.items(), ends, strict=True):
+    for (key, size), end in zip(sizes.items(), ends, strict=True):
+        cause, sender, receiver = key
         row = causes.setdefault(cause, {"bytes": 0.0, "seconds": 0.0})
         row["bytes"] += size
         row["seconds"] = max(row["seconds"], end)
-        flow = {"cause": cause, "from": source, "to": to, "bytes": size, "end": end}
-        flows.append(flow)
-    seconds = schedule.makespan if schedule else 0.0
-    total = sum(sizes.values())
-    return {"seconds": seconds, "bytes": total, "causes": causes, "flows": flows}
+        flows.append(
+            {
+                "cause": cause,
+                "from": sender,
+                "to": receiver,
+                "bytes": size,
+                "end": end,
+            }
+        )
+    return {
+        "seconds": seconds,
+        "bytes": sum(sizes.values()),
+        "causes": causes,
+        "flows": flows,
+    }

@@ -49,6 +49,7 @@ def expand_topology(document: Document, folder: Path) -> None:
     else:
         word = _read_word(document, folder)
         answers = {}
+    # What it stands for is written in its place.
     del cluster["topology"]
     for key in _KEYS:
         if key in cluster:
@@ -90,29 +91,31 @@ def _read_answers(document: Document, folder: Path) -> tuple[str, Data]:
     """
     document.resolve_path((*_AT, "file"), folder)
     answers = dict(document.data["cluster"]["topology"])
+
     word = answers.pop("file", None)
     if not isinstance(word, str):
         raise document.error(_AT, "states no file: write {file: h100.txt, boxes: 2}")
     _check_file(document, word)
+
     for key, value in answers.items():
-        at = (*_AT, key)
+        trail = (*_AT, key)
         if key == "boxes":
-            _check_count(document, at, value)
+            _check_count(document, trail, value)
         elif key in ("nic", "uplink"):
             try:
                 answers[key] = RATE.parse(str(value))
             except ValueError as error:
-                raise document.error(at, str(error)) from error
+                raise document.error(trail, str(error)) from error
         else:
             problem = "is no key of a topology: file, boxes, nic, uplink are"
-            raise document.error(at, problem)
+            raise document.error(trail, problem)
     return word, answers
 
 
-def _check_count(document: Document, at: Trail, value: Any) -> None:
+def _check_count(document: Document, trail: Trail, value: Any) -> None:
     is_count = isinstance(value, int) and not isinstance(value, bool)
     if not is_count or not 1 <= value <= _MOST_BOXES:
-        raise document.error(at, f"found {value!r:.40}, write 1 to {_MOST_BOXES}")
+        raise document.error(trail, f"found {value!r:.40}, write 1 to {_MOST_BOXES}")
 
 
 def _check_file(document: Document, word: str) -> None:
@@ -143,12 +146,12 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
         keys = cluster_keys(topology)
     except DataError as error:
         raise document.error(_AT, f"{path} {error.problem}") from error
-    lines = [*topology.notes]
-    for what, count in topology.left_out.items():
+
+    for note in topology.notes:
+        _say(f"emu: {path}: {note}")
+    for words, count in topology.left_out.items():
         if count:
-            lines.append(f"left out: {what}, {count:,} times")
-    for line in lines:
-        _say(f"emu: {path}: {line}")
+            _say(f"emu: {path}: left out: {words}, {count:,} times")
     return keys
 
 
@@ -175,9 +178,10 @@ def _add_host(cluster: Data) -> None:
     for number in range(_DEVICES):
         device = f"d{number}"
         pcie = f"pcie{number}"
-        out = {"from": device, "to": "host", "through": [f"{pcie} up"]}
-        into = {"from": "host", "to": device, "through": [f"{pcie} down"]}
-        cluster["routes"] += [out, into]
+        cluster["routes"] += [
+            {"from": device, "to": "host", "through": [f"{pcie} up"]},
+            {"from": "host", "to": device, "through": [f"{pcie} down"]},
+        ]
     cluster["machines"].append({"name": "host", "nic": "none"})
 
 
@@ -204,15 +208,18 @@ def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
     for sender, receiver in itertools.permutations(devices, 2):
         lanes = _lanes(sender, receiver) if nvlinks else ""
         through = _cross(sender, receiver)
+        # An NVLink of their own: nothing else is crossed.
         if lanes:
-            through = [f"{lanes} {sender}-{receiver}"]
-            kinds[through[0]] = lanes
-        ends = {"from": f"d{sender}", "to": f"d{receiver}"}
-        routes.append({**ends, "through": through})
+            name = f"{lanes} {sender}-{receiver}"
+            through = [name]
+            kinds[name] = lanes
+        route = {"from": f"d{sender}", "to": f"d{receiver}", "through": through}
+        routes.append(route)
 
-    links = []
-    for name, kind in kinds.items():
-        links.append({"name": name, "bandwidth": f"{_RATES[kind]} GB/s"})
+    links = [
+        {"name": name, "bandwidth": f"{_RATES[kind]} GB/s"}
+        for name, kind in kinds.items()
+    ]
     machines = [{"name": f"d{device}", "nic": "none"} for device in devices]
     return {"machines": machines, "links": links, "routes": routes}
 
@@ -221,8 +228,8 @@ def _lanes(sender: int, receiver: int) -> str:
     """Return the NVLink between two devices, empty where there is none."""
     if sender // _DEVICES != receiver // _DEVICES:
         return ""
-    near, far = sorted([sender % _DEVICES, receiver % _DEVICES])
-    pair = f"{near}{far}"
+    first, second = sorted([sender % _DEVICES, receiver % _DEVICES])
+    pair = f"{first}{second}"
     if pair in _TWO_LANES.split():
         return "nv2"
     return "nv1" if pair in _ONE_LANE.split() else ""

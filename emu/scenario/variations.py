@@ -41,7 +41,10 @@ class Point:
 
 
 def variations(
-    file: Path, stated: Sequence[str], vary: Sequence[str], seeds: int
+    file: Path,
+    stated: Sequence[str],
+    vary: Sequence[str],
+    seeds: int,
 ) -> list[Point]:
     """Return every combination of the varied values, with ``seeds`` seeds each.
 
@@ -58,6 +61,8 @@ def variations(
             raise ScenarioError(problem, file=f"--vary {key}")
     if "seed" in keys and seeds > 1:
         raise ScenarioError("--vary states the seeds: remove it", file="--seeds")
+
+    # What a file expects is of the file as it stands.
     as_stated = load(file, [*stated, "expect=null"])
     first = as_stated.seed
     points = []
@@ -66,8 +71,14 @@ def variations(
         overrides = [f"{key}={value}" for key, value in values.items()]
         for seed in range(first, first + seeds):
             changes = [*stated, "expect=null", f"seed={seed}", *overrides]
-            made = load(file, changes)
-            points.append(Point(values, made.seed, made, made == as_stated))
+            scenario = load(file, changes)
+            point = Point(
+                values=values,
+                seed=scenario.seed,
+                scenario=scenario,
+                unchanged=scenario == as_stated,
+            )
+            points.append(point)
     return points
 
 
@@ -75,18 +86,28 @@ def _read_values(vary: Sequence[str]) -> dict[str, list[str]]:
     """Return the values of every key; raises as `variations`."""
     keys: dict[str, list[str]] = {}
     for text in vary:
-        key, rest = split_override(text)
-        marked = ""
-        depth = 0
-        for letter in rest:  # a comma in a bracket belongs to a value
-            depth += (letter in "[{") - (letter in "]}")
-            marked += "\0" if letter == "," and depth == 0 else letter
-        texts = [value.strip() for value in marked.split("\0")]
-        if not (key and all(texts)):
+        key, values = split_override(text)
+        texts = _split_values(values)
+        if not key or not all(texts):
             raise ScenarioError("write key=value,value", file=f"--vary {text}")
         if key in keys:
             raise ScenarioError("write all values in one", file=f"--vary {key}")
-        keys[key] = list(dict.fromkeys(texts))
         if key.partition(".")[0] == "expect":
             raise ScenarioError("state it with --set", file=f"--vary {key}")
+        # A value that is written twice is one point.
+        keys[key] = list(dict.fromkeys(texts))
     return keys
+
+
+def _split_values(text: str) -> list[str]:
+    """Return the values between commas; a comma in a bracket belongs to a value."""
+    values = [""]
+    depth = 0
+    for letter in text:
+        depth += letter in "[{"
+        depth -= letter in "]}"
+        if letter == "," and depth == 0:
+            values.append("")
+        else:
+            values[-1] += letter
+    return [value.strip() for value in values]

@@ -63,20 +63,26 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float
     """
     job = schedule.problem.job
     kinds = {task.kind for task in job.tasks}
-    ending = [kind for kind in step_kinds if kind in kinds]
+    ending_kind = next((kind for kind in step_kinds if kind in kinds), None)
     steps = steps_of(job)
     ends = np.zeros(steps)
+
     for position, task in enumerate(job.tasks):
-        last_of_all = not (ending or task.gate or task.kind == CHECKPOINT)
-        if task.kind in ending[:1] or last_of_all:
-            last = min(steps, job.rounds[position] - task.behind)
-            own = schedule.task_end[position, task.behind : task.behind + last]
-            ends[:last] = np.fmax(ends[:last], own)
+        may_end = not task.gate and task.kind != CHECKPOINT
+        if ending_kind is not None:
+            may_end = task.kind == ending_kind
+        if may_end:
+            count = min(steps, job.rounds[position] - task.behind)
+            task_ends = schedule.task_end[position, task.behind : task.behind + count]
+            # The slowest of equal tasks; fmax passes over what a schedule lacks.
+            ends[:count] = np.fmax(ends[:count], task_ends)
     return ends
 
 
 def train_along(
-    scenario: Scenario, schedule: Callable[[], Schedule], watch: Watch = lambda *_: None
+    scenario: Scenario,
+    schedule: Callable[[], Schedule],
+    watch: Watch = lambda *_: None,
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Train in one process as a schedule, simulated or emulated, has.
 
@@ -88,22 +94,27 @@ def train_along(
     job = build_job(scenario)
     settings = job.settings
     system = _system_of_training(job)
-    if system.asynchronous(settings):
-        dataset = open_for(settings)
-        is_whole = training_looks.trains_whole_graph(settings)
-        whole = WholeGraphModel(settings, dataset) if is_whole else None
+    if not system.asynchronous(settings):
+        weights, losses = reference_training(
+            weight_settings(settings, opens=True),
+            steps_of(job),
+            system.updates_missed(settings),
+            watch,
+        )
+        return weights, np.array(losses)
 
-        def look(step: int, parameters: NDArray[Any]) -> bool | None:
-            now = partial(evaluate, settings, parameters, dataset, whole)
-            return watch(step, parameters, now)
+    dataset = open_for(settings)
+    model: WholeGraphModel | None = None
+    if training_looks.trains_whole_graph(settings):
+        model = WholeGraphModel(settings, dataset)
 
-        context = scenario.build_context()
-        weights, losses = system.follow(scenario.job, context, schedule(), look)
-    else:
-        steps = steps_of(job)
-        misses = system.updates_missed(settings)
-        decisive = weight_settings(settings, opens=True)
-        weights, losses = reference_training(decisive, steps, misses, watch)
+    # Not evaluated yet: only some of the steps are looked at.
+    def look(step: int, parameters: NDArray[Any]) -> bool | None:
+        accuracy = partial(evaluate, settings, parameters, dataset, model)
+        return watch(step, parameters, accuracy)
+
+    context = scenario.build_context()
+    weights, losses = system.follow(scenario.job, context, schedule(), look)
     return weights, np.array(losses)
 
 
@@ -115,7 +126,10 @@ def _system_of_training(job: Job) -> System:
 
 
 def _list_looks(
-    job: Job, until: UntilSection | None, *, stops: bool = True
+    job: Job,
+    until: UntilSection | None,
+    *,
+    stops: bool = True,
 ) -> NDArray[np.int64]:
     """Return the steps, from 1, after which to look; without ``until`` every epoch.
 
@@ -135,23 +149,25 @@ def _list_looks(
     looks = space_looks(seeds, spacing)
     if until.every:
         looks = np.arange(until.every, steps + 1, until.every)
-    if stops and not len(getattr(dataset, until.split)):
+    if not stops:
+        return looks
+
+    if not len(getattr(dataset, until.split)):
         problem = f"the data set has no {until.split} vertices: write another split"
         raise ScenarioError(problem, key="until.split")
-    if stops and len(looks) < HELD:
+    if len(looks) < HELD:
         problem = (
             f"{HELD} looks in a row have to hold the accuracy, and {steps} steps have "
             f"{len(looks)}"
         )
+        key = "until"
+        remedy = (
+            f"looks are an epoch apart, {spacing} seeds, of which a step sees "
+            f"{seeds[0]}: write until.seeds, or a longer job"
+        )
         if until.every or until.seeds:
             key = "until.every" if until.every else "until.seeds"
             remedy = "write a smaller number, or a longer job"
-        else:
-            key = "until"
-            remedy = (
-                f"looks are an epoch apart, {spacing} seeds, of which a step sees "
-                f"{seeds[0]}: write until.seeds, or a longer job"
-            )
         raise ScenarioError(f"{problem}: {remedy}", key=key)
     return looks
 
@@ -161,7 +177,7 @@ def look_errors(scenario: Scenario) -> Problems:
     try:
         _list_looks(build_job(scenario), scenario.until)
     except ScenarioError as error:
-        yield (*error.key.split("."),), error.problem
+        yield tuple(error.key.split(".")), error.problem
     except DataError as error:
         yield ("job", "dataset"), str(error)
 
@@ -189,18 +205,22 @@ def progress_along(
     train = partial(_train, scenario, schedule, looks, target, watch)
     if "program" in job.settings["model"]:  # it may import what no settings show
         return train()
+
+    # What decides the weights, and nothing else, is the name under which they are kept.
     causes = weight_settings(job.settings, opens=False)
     causes["missed"] = system.updates_missed(job.settings)
     if system.asynchronous(job.settings):
         reads = schedule().reads
-        machines = scenario.build_context().machines
         digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
-        section = scenario.job.model_dump(mode="json")
-        causes |= {"reads": digest, "job": section, "machines": machines}
+        causes["reads"] = digest
+        causes["job"] = scenario.job.model_dump(mode="json")
+        causes["machines"] = scenario.build_context().machines
     if until is None or not stops:
+        # What was asked belongs to the name, as only that was kept.
         causes["asked"] = [steps_of(job), looks.tolist(), target]
         return train_once(causes, train)
 
+    # A longer training goes on from a shorter one of the same looks.
     causes["spacing"] = [until.seeds, until.every]
     extent = Extent(steps_of(job), split=until.split, accuracy=until.accuracy)
     return train_until(causes, extent, train)
@@ -215,32 +235,45 @@ def _train(
 ) -> Progress:
     """Train until the target is reached, looking after the last step as well."""
     steps = steps_of(build_job(scenario))
-    at = np.union1d(looks, [steps])
-    places = {int(step): place for place, step in enumerate(at)}
-    accuracy = {split: np.full(len(at), np.nan) for split in ("train", "valid", "test")}
-    run = Progress(np.empty(0), at, accuracy, len(looks))
+    look_steps = np.union1d(looks, [steps])
+    places = {int(step): place for place, step in enumerate(look_steps)}
+    accuracy = {
+        split: np.full(len(look_steps), np.nan) for split in ("train", "valid", "test")
+    }
+    run = Progress(np.empty(0), look_steps, accuracy, len(looks))
 
     def watch(
-        step: int, parameters: NDArray[Any], look: Callable[[], dict[str, float]]
+        step: int,
+        parameters: NDArray[Any],
+        look: Callable[[], dict[str, float]],
     ) -> bool:
         nonlocal run
         if run.diverged is None and not np.isfinite(parameters).all():
             run = run._replace(diverged=step + 1)
-        if (place := places.get(step + 1)) is not None:
+        place = places.get(step + 1)
+        if place is not None:
             for split, share in look().items():
                 accuracy[split][place] = share
         tell(step + 1, steps)
-        is_sure = target and run.reach(*target) is not None
-        return bool(is_sure or (target and run.diverged))
+        if target is None:
+            return False
+        return run.diverged is not None or run.reach(*target) is not None
 
     _, losses = train_along(scenario, schedule, watch)
-    count = int(np.searchsorted(at, len(losses), "right"))
-    accuracy = {split: shares[:count] for split, shares in accuracy.items()}
-    return Progress(losses, at[:count], accuracy, min(count, len(looks)), run.diverged)
+    count = int(np.searchsorted(look_steps, len(losses), "right"))
+    return Progress(
+        losses,
+        look_steps[:count],
+        {split: shares[:count] for split, shares in accuracy.items()},
+        min(count, len(looks)),
+        run.diverged,
+    )
 
 
 def curve_until_divergence(
-    curve: Sequence[Mapping[str, float]], *, ends_well: bool = True
+    curve: Sequence[Mapping[str, float]],
+    *,
+    ends_well: bool = True,
 ) -> dict[str, Any]:
     """Return ``training`` of result.json, and ``diverged`` where it has.
 
@@ -250,12 +283,20 @@ def curve_until_divergence(
     """
     for place, step in enumerate(curve):
         if not math.isfinite(step["loss"]):
-            return {"training": [*curve[:place]], "diverged": int(step["iteration"])}
-    return {"training": [*curve]} | ({} if ends_well else {"diverged": len(curve)})
+            return {
+                "training": list(curve[:place]),
+                "diverged": int(step["iteration"]),
+            }
+    content: dict[str, Any] = {"training": list(curve)}
+    if not ends_well:
+        content["diverged"] = len(curve)
+    return content
 
 
 def virtual_training(
-    scenario: Scenario, schedule: Schedule, until: UntilSection | None = None
+    scenario: Scenario,
+    schedule: Schedule,
+    until: UntilSection | None = None,
 ) -> dict[str, Any]:
     """Return ``training``, ``accuracy`` and ``diverged`` as result.json, simulated.
 
@@ -263,19 +304,22 @@ def virtual_training(
     ``until`` and errors are those of `progress_along`.
     """
     progress = progress_along(scenario, lambda: schedule, until=until)
-    ends = _ends(scenario, schedule)
-    rows = zip(ends.tolist(), progress.loss.tolist(), strict=True)
+    ends = _ends(scenario, schedule).tolist()
     curve = [
         {"iteration": n, "time": time, "loss": loss}
-        for n, (time, loss) in enumerate(rows)
+        for n, (time, loss) in enumerate(zip(ends, progress.loss.tolist(), strict=True))
     ]
     for step, share in zip(progress.looks, progress.accuracy["valid"], strict=True):
         if not np.isnan(share):
             curve[step - 1]["accuracy"] = float(share)
+
     content = curve_until_divergence(curve, ends_well=progress.diverged is None)
     if "diverged" not in content:
-        last = {split: float(row[-1]) for split, row in progress.accuracy.items()}
-        content["accuracy"] = {k: v for k, v in last.items() if not np.isnan(v)}
+        content["accuracy"] = {
+            split: float(shares[-1])
+            for split, shares in progress.accuracy.items()
+            if not np.isnan(shares[-1])
+        }
     return content
 
 
@@ -301,26 +345,32 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     that is reached; else of ``valid`` ones, an epoch apart. Raises ScenarioError,
     DataError as `progress_along`; when the training diverges.
     """
-    until = scenario.until
+    section = scenario.until
     settings = build_job(scenario).settings
-    split, target = (until.split, until.accuracy) if until else ("valid", np.inf)
-    progress = progress_along(scenario, schedule, until=until, stops=True)
+    split = section.split if section else "valid"
+    target = section.accuracy if section else np.inf
+    progress = progress_along(scenario, schedule, until=section, stops=True)
     if progress.diverged is not None and progress.reach(split, target) is None:
         problem = f"the training diverged after step {progress.diverged}: lower its lr"
         raise ScenarioError(problem, key="job.optimizer")
+
     train = open_for(settings).train_count
     seeds = count_seeds(settings, train, len(progress.loss)).tolist()
     steps = progress.looks[: progress.spaced].tolist()
-    rows = zip(steps, progress.accuracy[split].tolist(), strict=False)
-    return [Look(step, seeds[step - 1], accuracy) for step, accuracy in rows]
+    shares = progress.accuracy[split][: progress.spaced].tolist()
+    return [
+        Look(step, seeds[step - 1], accuracy)
+        for step, accuracy in zip(steps, shares, strict=True)
+    ]
 
 
 class NotReached(ScenarioError):
     """An accuracy that no look of a training holds."""
 
     nearest = 0.0
+    """Share that was held at best."""
     seconds = 0.0
-    """Share that was held at best, and when."""
+    """When it was held."""
     curve: Curve = ()
     """Every look."""
 
@@ -331,27 +381,29 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Loo
     Raises NotReached when it is not in all steps: the nearest that was held, and when;
     ScenarioError, DataError as `accuracy_curve`.
     """
-    until = scenario.until
-    if until is None:
+    section = scenario.until
+    if section is None:
         raise ValueError("the scenario has no until")
     schedule = cache(schedule)
     curve = accuracy_curve(scenario, schedule)
     accuracy = np.array([look.accuracy for look in curve])
-    place = training_looks.reach(accuracy, until.accuracy)
+    place = training_looks.reach(accuracy, section.accuracy)
     if place is not None:
         return curve[: place + 1]
+
+    # Of three looks in a row the worst: what a single lucky look shows is no accuracy.
     levels = training_looks.hold(accuracy)
     best = int(levels.argmax())  # of equal ones the first
     times = time_looks(curve, scenario, schedule())
-    took = format_duration(times[best][0])
+    seconds, _ = times[best]
     problem = (
-        f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "
+        f"{section.accuracy:.2%} of the {section.split} vertices is not reached in "
         f"{scenario.job.length}: at best {HELD} looks in a row hold {levels[best]:.2%},"
-        f" from step {curve[best].step} on, after {took}; write more of them, or a "
-        "lower accuracy"
+        f" from step {curve[best].step} on, after {format_duration(seconds)}; write "
+        "more of them, or a lower accuracy"
     )
     error = NotReached(problem, key="until.accuracy")
     error.nearest = float(levels[best])
-    error.seconds = times[best][0]
+    error.seconds = seconds
     error.curve = times
     raise error

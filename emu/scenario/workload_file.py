@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,20 @@ from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
-_LISTS = dict.fromkeys(("machines", "tasks", "edges", "volumes"), list)
-_KEYS = {**_LISTS, "exec_times": dict, "placement": dict, "n_iterations": int}
-
-
+_KEYS: dict[str, type] = {
+    "machines": list,
+    "tasks": list,
+    "edges": list,
+    "volumes": list,
+    "exec_times": dict,
+    "placement": dict,
+    "n_iterations": int,
+}
 _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 #: Kind of a task by the letter that its name begins with.
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
 VERSION = 1
+Rows: TypeAlias = dict[str, NDArray[np.float64]]
 #: What tells a workload file from a scenario.
 WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
 #: Settings of a job that its times and volumes are of.
@@ -42,34 +48,28 @@ def workload_document(document: Document) -> Document:
     wrong kind, or a value is impossible.
     """
     data = document.data
+    # A truth value is a whole number to Python, but no number of iterations.
     for key, kind in _KEYS.items():
-        if not isinstance(data.get(key), kind) or isinstance(data[key], bool):
-            text = f"found {type(data.get(key)).__name__}"
-            problem = f"{text}, a workload has a {kind.__name__} here"
+        value = data.get(key)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            found = f"found {type(value).__name__}"
+            problem = f"{found}, a workload has a {kind.__name__} here"
             raise ScenarioError(problem, file=document.file, key=key)
+
     try:
-        rates = [[*map(RATE.exact, map(float, one))] for one in data["machines"]]
-        machines = [{"nic": {"in": into, "out": out}} for into, out in rates]
+        machines = _machines(data["machines"])
+        job = {
+            "system": "custom",
+            "iterations": data["n_iterations"],
+            "tasks": _tasks(data["tasks"], data["exec_times"]),
+            "flows": _flows(data["edges"], data["volumes"]),
+            "credit_window": "unlimited",
+        }
+        places = {name: f"m{number}" for name, number in data["placement"].items()}
         scenario = {
             "cluster": {"machines": machines},
-            "job": {
-                "system": "custom",
-                "iterations": data["n_iterations"],
-                "tasks": [
-                    {
-                        "name": name,
-                        "kind": _KIND_OF_LETTER.get(name[:1], "task"),
-                        "time": DURATION.exact(float(data["exec_times"][name])),
-                    }
-                    for name in data["tasks"]
-                ],
-                "flows": _flows(data["edges"], data["volumes"]),
-                "credit_window": "unlimited",
-            },
-            "placement": {
-                "policy": "explicit",
-                "tasks": {name: f"m{m}" for name, m in data["placement"].items()},
-            },
+            "job": job,
+            "placement": {"policy": "explicit", "tasks": places},
         }
     except (TypeError, ValueError, KeyError, IndexError) as error:
         problem = f"is not a workload: {type(error).__name__} {error}"
@@ -84,12 +84,32 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     themselves what to expect, or where the policy is not listed.
     """
     schedule = data.get("schedule")
-    policy = schedule.get("policy") if isinstance(schedule, dict) else "oes"
-    makespan = workload.get("expected_makespan_s")
-    same = data["job"]["iterations"] == workload["n_iterations"]
-    makespan = makespan if isinstance(makespan, dict) else {}
-    if policy in makespan and same and "expect" not in data:
-        data["expect"] = {"makespan": f"{makespan[policy]!r} s"}
+    policy: Any = "oes"
+    if isinstance(schedule, dict):
+        policy = schedule.get("policy")
+    listed = workload.get("expected_makespan_s")
+    if not isinstance(listed, dict) or policy not in listed or "expect" in data:
+        return
+    # A listed makespan is of all its iterations.
+    if data["job"]["iterations"] == workload["n_iterations"]:
+        data["expect"] = {"makespan": f"{listed[policy]!r} s"}
+
+
+def _machines(rates: Sequence[Sequence[Any]]) -> list[Data]:
+    """Return machines by the rates of their NICs, in and out, bytes per second."""
+    rows = [[RATE.exact(float(rate)) for rate in row] for row in rates]
+    return [{"nic": {"in": inward, "out": outward}} for inward, outward in rows]
+
+
+def _tasks(names: Sequence[str], seconds: Mapping[str, Any]) -> list[Data]:
+    return [
+        {
+            "name": name,
+            "kind": _KIND_OF_LETTER.get(name[:1], "task"),
+            "time": DURATION.exact(float(seconds[name])),
+        }
+        for name in names
+    ]
 
 
 def _flows(
@@ -108,7 +128,12 @@ def _flows(
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
         if not isinstance(lag, int) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
-        fields: Data = {"from": source, "to": destination, "lag": lag, "volume": values}
+        fields: Data = {
+            "from": source,
+            "to": destination,
+            "lag": lag,
+            "volume": values,
+        }
         flows.append(FlowSection.model_construct(**fields))
     return flows
 
@@ -129,10 +154,13 @@ class ProfileFile:
     @classmethod
     def of(cls, job: Job, profile: Profile) -> ProfileFile:
         """Return ``profile`` of ``job`` by names."""
-        tasks = {t.name: row for t, row in zip(job.tasks, profile.times, strict=True)}
-        rows = zip(job.edge_names, job.control, profile.volumes, strict=True)
-        edges = {name: row for name, control, row in rows if not control}
-        return cls(tasks, edges, dict(job.settings))
+        names = [task.name for task in job.tasks]
+        tasks = dict(zip(names, profile.times, strict=True))
+        edges = dict(zip(job.edge_names, profile.volumes, strict=True))
+        for name, control in zip(job.edge_names, job.control, strict=True):
+            if control:
+                del edges[name]
+        return cls(tasks, edges, settings=dict(job.settings))
 
     def profile(self, job: Job) -> Profile:
         """Return the profile in the order of ``job``; edges of control carry 0.
@@ -143,6 +171,7 @@ class ProfileFile:
         settings = job.settings
         # The names of the tasks do not say: ``s0`` is there with every batch size.
         for key in _OF_BATCHES:
+            # An older profile does not say: then it may be of these.
             measured = self.settings.get(key, settings.get(key))
             if key in settings and measured != settings[key]:
                 problem = (
@@ -150,15 +179,21 @@ class ProfileFile:
                     "anew, or write job.times"
                 )
                 raise DataError(problem, path=self.path)
-        nothing = np.zeros_like(next(iter(self.tasks.values())))
-        edges = [*zip(job.edge_names, job.control, strict=True)]
+
+        any_row = next(iter(self.tasks.values()))
+        nothing = np.zeros_like(any_row)
         try:
             times = np.array([self.tasks[task.name] for task in job.tasks])
-            rows = [nothing if control else self.edges[name] for name, control in edges]
+            rows = [
+                nothing if control else self.edges[name]
+                for name, control in zip(job.edge_names, job.control, strict=True)
+            ]
         except KeyError as error:
             problem = f"was measured on another job, it has no {error.args[0]}"
             raise DataError(problem, path=self.path) from error
-        return Profile(times, np.array(rows).reshape(len(rows), nothing.size))
+        # A job without edges has volumes of that many columns, too.
+        volumes = np.array(rows).reshape(len(rows), nothing.size)
+        return Profile(times, volumes)
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:
@@ -168,11 +203,15 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
     """
     content = {
         "version": VERSION,
-        "tasks": {name: row.tolist() for name, row in profile.tasks.items()},
-        "edges": {name: row.tolist() for name, row in profile.edges.items()},
+        "tasks": _as_lists(profile.tasks),
+        "edges": _as_lists(profile.edges),
         "settings": dict(profile.settings),
     }
     write_atomic(path, json.dumps(content))
+
+
+def _as_lists(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, list[float]]:
+    return {name: row.tolist() for name, row in rows.items()}
 
 
 def read_profile(path: str | Path) -> ProfileFile:
@@ -188,27 +227,30 @@ def read_profile(path: str | Path) -> ProfileFile:
         version = content.get("version") if isinstance(content, dict) else content
         problem = f"is not a profile of version {VERSION}, found {version!r:.40}"
         raise DataError(problem, path=file)
-    parts = [content.get(key) for key in ("tasks", "edges", "settings")]
-    if not all(isinstance(part, dict) for part in parts) or not parts[0]:
-        problem = "is not a profile: it needs tasks, edges and settings"
-        raise DataError(problem, path=file)
+    for key in ("tasks", "edges", "settings"):
+        if not isinstance(content.get(key), dict) or not content["tasks"]:
+            problem = "is not a profile: it needs tasks, edges and settings"
+            raise DataError(problem, path=file)
+
     tasks = _rows(content["tasks"], file)
     edges = _rows(content["edges"], file)
-    if len({row.size for row in [*tasks.values(), *edges.values()]}) > 1:
+    lengths = {row.size for row in (*tasks.values(), *edges.values())}
+    if len(lengths) > 1:
         problem = "is damaged: its rows differ in length"
         raise DataError(problem, path=file)
     return ProfileFile(tasks, edges, content["settings"], file)
 
 
-def _rows(stated: Data, file: str) -> dict[str, NDArray[np.float64]]:
-    rows = {}
+def _rows(stated: Data, file: str) -> Rows:
+    rows: Rows = {}
     for name, values in stated.items():
         try:
             row = np.array(values, dtype=np.float64)
         except (TypeError, ValueError) as error:
             problem = f"is damaged: {name} is not a list of numbers"
             raise DataError(problem, path=file) from error
-        if row.ndim != 1 or not row.size or not (np.isfinite(row) & (row >= 0)).all():
+        is_possible = np.isfinite(row) & (row >= 0)
+        if row.ndim != 1 or not row.size or not is_possible.all():
             problem = f"is damaged: {name} has values that cannot be"
             raise DataError(problem, path=file)
         rows[name] = row

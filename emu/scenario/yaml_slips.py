@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from typing import TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
@@ -21,8 +21,19 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 #: some 20 changes, and 10 ms per kB and change.
 _AFTER = 40
 _LONGEST = 8_000
+#: Lines before and after a slip from which its indentation may be taken.
+_ABOVE = 20
+_BELOW = 3
 _HEAD = r"(\s*(?:- +)?)"
 _KEY = r"([A-Za-z_][\w.-]*)"
+_HEAD_AND_KEY = _HEAD + _KEY
+#: An item of a list with two keys in one line, a key without a comma before it, and
+#: what stands before a value.
+_SEVERAL_KEYS = rf"\s*- +{_KEY}:.*, *{_KEY}:"
+_NO_COMMA = rf"([^\s,:{{\[]) +({_KEY}: )"
+_UP_TO_VALUE = rf"^(\s*(?:- +)?{_KEY}: +)"
+#: Yields texts of the line at a position, as they may be meant.
+_Change: TypeAlias = Callable[[Sequence[str], int], Iterator[str]]
 
 
 def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
@@ -30,140 +41,204 @@ def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     marks = [mark for mark in (error.problem_mark, error.context_mark) if mark]
     line = marks[0].line + 1 if marks else 0
     if isinstance(error, DuplicateKeyError):
-        key = str(error.problem).removeprefix("found duplicate key ").partition(" with")
-        name = re.escape(key[0].strip('"'))
-        pattern = re.compile(rf"(^|[\s{{,]){name}[\"']?\s*:")
-        lines = text.splitlines()[: line - 1]
-        before = [number for number, one in enumerate(lines, 1) if pattern.search(one)]
-        also = f", in line {before[-1]} as well" if before else ""
-        return line, f"{key[0]} is there twice{also}: keep one of them"
-    problem = (error.problem or error.context or "cannot be parsed").splitlines()[0]
-    return _find_slip(text, [mark.line for mark in marks]) or (line, problem)
+        return line, _words_of_duplicate(error, text.splitlines()[: line - 1])
+
+    slip = _find_slip(text, [mark.line for mark in marks])
+    if slip is not None:
+        return slip
+    problem = error.problem or error.context or "cannot be parsed"
+    return line, problem.splitlines()[0]
 
 
-def _find_slip(text: str, near: Sequence[int]) -> tuple[int, str] | None:
+def _words_of_duplicate(error: DuplicateKeyError, lines_before: Sequence[str]) -> str:
+    """Return which key is there twice, and where it stands first."""
+    words = str(error.problem).removeprefix("found duplicate key ")
+    key = words.partition(" with")[0]
+    name = re.escape(key.strip('"'))
+    pattern = re.compile(rf"(^|[\s{{,]){name}[\"']?\s*:")
+
+    first = ""
+    for number, line in enumerate(lines_before, 1):
+        if pattern.search(line):
+            first = f", in line {number} as well"  # the last one is the nearest
+    return f"{key} is there twice{first}: keep one of them"
+
+
+def _find_slip(text: str, named: Sequence[int]) -> tuple[int, str] | None:
     """Return the line, from 1, that makes YAML of ``text`` if changed, and into what.
 
-    ``near``: lines that an error names, from 0.
+    ``named``: lines that an error names, from 0.
     """
     lines = text.splitlines()
-    # Those named, and the last one before each.
-    rows = [i for i, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
-    around = [i for line in near for i in [i for i in rows if i <= line][-2:][::-1]]
-    places = [*dict.fromkeys(around)]
-    if not places:
+    suspects = _list_suspects(lines, named)
+    if not suspects:
         return None
-    first = min(places)
-    start = max((i for i in range(first) if lines[i][:1].strip(" -#")), default=0)
-    end = max(places) + _AFTER
+
+    first = min(suspects)
+    start = 0  # of the item or section that the first of them belongs to
+    for number in range(first):
+        if lines[number][:1].strip(" -#"):
+            start = number
+    # What follows must be YAML as well, else a change would mend one line of many.
+    end = max(suspects) + _AFTER
     if sum(map(len, lines[start:end])) > _LONGEST:
         return None
-    for (what, change), place in product(_CHANGES.items(), places):
-        for line in change(lines, place):
-            if line == lines[place]:
-                continue
-            lines_tried = [*lines[start:place], line, *lines[place + 1 : end]]
-            with contextlib.suppress(YAMLError, TypeError, ValueError, RecursionError):
-                if YAML(pure=True).load("\n".join(lines_tried)) is not None:
-                    return place + 1, f"{what}: write {line.rstrip()!r}"
+
+    # The likeliest slip first, on whichever of the lines.
+    for meaning, change in _CHANGES.items():
+        for number in suspects:
+            for line in change(lines, number):
+                tried = [*lines[start:number], line, *lines[number + 1 : end]]
+                if line != lines[number] and _is_yaml("\n".join(tried)):
+                    return number + 1, f"{meaning}: write {line.rstrip()!r}"
     return None
 
 
-def _substitute(pattern: str, by: str) -> Callable[[Sequence[str], int], Iterator[str]]:
-    def change(lines: Sequence[str], at: int) -> Iterator[str]:
-        line, count = re.subn(pattern, by, lines[at])
+def _list_suspects(lines: Sequence[str], named: Sequence[int]) -> list[int]:
+    """Return the lines that an error names, and before each the last with content."""
+    filled = [n for n, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
+    # The line before the one that is named is where a quote or brace is left open.
+    suspects: dict[int, None] = {}  # a set has no order
+    for limit in named:
+        last_two = [number for number in filled if number <= limit][-2:]
+        suspects.update(dict.fromkeys(reversed(last_two)))
+    return list(suspects)
+
+
+def _is_yaml(text: str) -> bool:
+    with contextlib.suppress(YAMLError, TypeError, ValueError, RecursionError):
+        return YAML(pure=True).load(text) is not None
+    return False
+
+
+def _substitute(pattern: str, replacement: str) -> _Change:
+    def change(lines: Sequence[str], number: int) -> Iterator[str]:
+        line, count = re.subn(pattern, replacement, lines[number])
         if count:
             yield line
 
     return change
 
 
-def _indentations(lines: Sequence[str], at: int) -> list[int]:
+def _indentation(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def _indentations(lines: Sequence[str], number: int) -> list[int]:
     """Return the indentations of lines around one, the most like its own first."""
-    own = len(lines[at]) - len(lines[at].lstrip())
-    around = [line for line in lines[max(0, at - 20) : at + 3] if line.strip()]
-    widths = {len(line) - len(line.lstrip(" ")) for line in around}
-    items = (line for line in around if line.lstrip().startswith("- "))
-    widths |= {line.index("- ") + 2 for line in items}
-    return sorted(widths, key=lambda depth: (abs(depth - own), depth))
+    line = lines[number]
+    present = len(line) - len(line.lstrip())
+    widths = set()
+    for neighbour in lines[max(0, number - _ABOVE) : number + _BELOW]:
+        content = neighbour.lstrip()
+        if content:
+            widths.add(_indentation(neighbour))
+        if content.startswith("- "):  # its further keys stand below its first
+            widths.add(neighbour.index("- ") + 2)
+    return sorted(widths, key=lambda width: (abs(width - present), width))
 
 
-def _without_tabs(lines: Sequence[str], at: int) -> Iterator[str]:
-    line = lines[at]
-    if "\t" in line:
-        inner = re.sub(r"\t+", " ", line.lstrip())
-        if line.lstrip() == line.lstrip(" "):
-            yield line[: len(line) - len(line.lstrip())] + inner
-        before = [i for i in range(at) if lines[i].strip()]
-        above = lines[before[-1]] if before else ""
-        depth = len(above) - len(above.lstrip(" "))
-        usual = [depth + 2] if above.rstrip().endswith(":") else [depth]
-        for indent in [*usual, *_indentations(lines, at)]:
-            yield " " * indent + inner
+def _indent(lines: Sequence[str], number: int) -> Iterator[str]:
+    content = lines[number].lstrip()
+    for width in _indentations(lines, number):
+        yield " " * width + content
 
 
-def _braces(lines: Sequence[str], at: int) -> Iterator[str]:
-    line, comment = _parts(lines[at])
+def _without_tabs(lines: Sequence[str], number: int) -> Iterator[str]:
+    line = lines[number]
+    if "\t" not in line:
+        return
+    content = line.lstrip()
+    mended = re.sub(r"\t+", " ", content)
+    if content == line.lstrip(" "):  # only spaces indent it
+        yield line[: len(line) - len(content)] + mended
+
+    above = ""
+    for candidate in lines[:number]:
+        if candidate.strip():
+            above = candidate
+    usual = _indentation(above)
+    if above.rstrip().endswith(":"):
+        usual += 2
+    for width in [usual, *_indentations(lines, number)]:
+        yield " " * width + mended
+
+
+def _braces(lines: Sequence[str], number: int) -> Iterator[str]:
+    line, comment = _split_comment(lines[number])
     for opening, closing in ("{}", "[]"):
-        over = line.count(opening) - line.count(closing)
-        if over > 0:
-            yield line + closing * over + comment
+        excess = line.count(opening) - line.count(closing)
+        if excess > 0:
+            yield line + closing * excess + comment
             for brace in re.finditer(r"[\]})]", line):
-                first = line[: brace.start()]
-                rest = line[brace.end() :] + comment
                 if brace[0] != closing:
-                    yield first + closing + rest
-        if over < 0:
+                    yield (
+                        line[: brace.start()] + closing + line[brace.end() :] + comment
+                    )
+        if excess < 0:
             last = line.rindex(closing)
             fewer = line[:last] + line[last + 1 :] + comment
             if opening in line:
                 yield fewer
+            # Opened before the first key, or before its value.
             yield re.sub(_HEAD, rf"\1{opening}", line, count=1) + comment
-            yield re.sub(rf"^(\s*(?:- +)?{_KEY}: +)", rf"\1{opening}", line) + comment
+            yield re.sub(_UP_TO_VALUE, rf"\1{opening}", line) + comment
             yield fewer
-    if re.match(rf"\s*- +{_KEY}:.*, *{_KEY}:", line):
+
+    if re.match(_SEVERAL_KEYS, line):
         yield re.sub(r"^(\s*- +)(.*)$", r"\1{\2}", line) + comment
     if re.search(r"[{[]", line):
-        yield re.sub(rf"([^\s,:{{\[]) +({_KEY}: )", r"\1, \2", line) + comment
+        yield re.sub(_NO_COMMA, r"\1, \2", line) + comment
 
 
-def _quotes(lines: Sequence[str], at: int) -> Iterator[str]:
-    line, comment = _parts(lines[at])
+def _quotes(lines: Sequence[str], number: int) -> Iterator[str]:
+    line, comment = _split_comment(lines[number])
     for quote in "\"'":
         if line.count(quote) % 2:
             yield line + quote + comment
-            yield re.sub(rf"({quote}[^{quote},}}\]]*)([,}}\]])", rf"\1{quote}\2", line)
+            unclosed = rf"({quote}[^{quote},}}\]]*)([,}}\]])"
+            yield re.sub(unclosed, rf"\1{quote}\2", line)
     yield line.replace('"', "'") + comment
 
 
-def _fix_quotes(lines: Sequence[str], at: int) -> Iterator[str]:
-    line, comment = _parts(lines[at])
-    if match := re.match(rf"{_HEAD}{_KEY}: +([^\s\"'{{\[].*)$", line):
-        text = json.dumps(match[3], ensure_ascii=False)
-        yield f"{match[1]}{match[2]}: {text}{comment}"
+def _quote_value(lines: Sequence[str], number: int) -> Iterator[str]:
+    line, comment = _split_comment(lines[number])
+    if match := re.match(_HEAD_AND_KEY + r": +([^\s\"'{\[].*)$", line):
+        head, key, value = match.groups()
+        text = json.dumps(value, ensure_ascii=False)
+        yield f"{head}{key}: {text}{comment}"
 
 
-def _parts(line: str) -> tuple[str, str]:
+def _split_comment(line: str) -> tuple[str, str]:
     """Return a line without its comment, and that with the space before it."""
     match = re.match(r"(.*?)(\s+#.*|\s*)$", line)
     return (match[1], match[2]) if match else (line, "")
 
 
-_CHANGES: dict[str, Callable[[Sequence[str], int], Iterator[str]]] = {
+_CHANGES: dict[str, _Change] = {
     "a tab, YAML is indented by spaces": _without_tabs,
-    "no space after the colon": _substitute(rf"^{_HEAD}{_KEY}:(?=[^\s:/])", r"\1\2: "),
-    "no space after the dash": _substitute(r"^(\s*)-(?=[^\s-])", r"\1- "),
-    "no colon after the key": _substitute(
-        rf"^{_HEAD}{_KEY},?(\s*(?:#.*)?)$", r"\1\2:\3"
+    "no space after the colon": _substitute(
+        "^" + _HEAD_AND_KEY + r":(?=[^\s:/])",
+        replacement=r"\1\2: ",
     ),
-    "a comma where nothing follows": _substitute(rf"^({_HEAD}{_KEY}:.*?),+\s*$", r"\1"),
+    "no space after the dash": _substitute(
+        r"^(\s*)-(?=[^\s-])",
+        replacement=r"\1- ",
+    ),
+    "no colon after the key": _substitute(
+        "^" + _HEAD_AND_KEY + r",?(\s*(?:#.*)?)$",
+        replacement=r"\1\2:\3",
+    ),
+    "a comma where nothing follows": _substitute(
+        "^(" + _HEAD_AND_KEY + r":.*?),+\s*$",
+        replacement=r"\1",
+    ),
     "a brace, bracket or comma that is missing or too many": _braces,
     "a quote that is not closed, or a backslash between double ones": _quotes,
     "no colon between key and value": _substitute(
-        rf"^{_HEAD}{_KEY}\s*[= ]\s*(?=[^\s:=])", r"\1\2: "
+        "^" + _HEAD_AND_KEY + r"\s*[= ]\s*(?=[^\s:=])",
+        replacement=r"\1\2: ",
     ),
-    "text that YAML would read, it needs quotes": _fix_quotes,
-    "indented unlike the lines around it": lambda lines, at: (
-        " " * indent + lines[at].lstrip() for indent in _indentations(lines, at)
-    ),
+    "text that YAML would read, it needs quotes": _quote_value,
+    "indented unlike the lines around it": _indent,
 }

@@ -106,3 +106,14 @@ def test_times_in_which_something_is_slow_or_stands_still() -> None:
         ("pause", 5.0, 6.0, -1, 1),
         ("slow", 6.0, 10.0, -1, 1),
     ]
+
+
+def test_a_link_is_disturbed_where_it_has_less_than_at_first() -> None:
+    """Not where it has more, or as much as at first again."""
+    rates = {2.0: 20.0, 3.0: 10.0, 5.0: 4.0, 7.0: 15.0}
+    changes = [CapacityChange(time, "m0 out", rate) for time, rate in rates.items()]
+    cluster = Cluster(CLUSTER.machines, changes=tuple(changes))
+
+    (row,) = disturbances(cluster, 100.0)
+
+    assert (row.what, row.since, row.until, row.port) == ("slow", 5.0, 7.0, 0)

@@ -128,6 +128,23 @@ def test_the_whole_table_of_a_large_cluster_is_small() -> None:
     ]
 
 
+def test_latencies_are_scaled_each_by_itself() -> None:
+    machines = (
+        Machine("a", 1.0, 2.0, latency_in=0.25, latency_out=0.5),
+        Machine("b", 3.0, 4.0),
+    )
+    rack = Link("rack", 5.0, latency=1.0)
+    scaled = Cluster(machines, shared_links=(rack,)).with_latencies(4.0)
+
+    assert {link.name: link.latency for link in scaled.links} == {
+        "a out": 2.0,
+        "a in": 1.0,
+        "b out": 0.0,
+        "b in": 0.0,
+        "rack": 4.0,
+    }
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_capacities_and_speeds_are_those_of_then(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ from emu.prediction.analysis.critical_path import Cause, critical_path
 from emu.prediction.analysis.explanation import Explanation
 from emu.prediction.analysis.what_if import Change, Improvement, changes_of
 from emu.problem import Profile
-from emu.scenario import ProfileFile, build_job, write_profile
+from emu.scenario import ProfileFile, build_job, prepare, write_profile
 from emu.scenario.edits import ScenarioEdits
 from tests import draws
 
@@ -476,3 +476,72 @@ def test_what_ifs_of_a_profile(seed: int, tmp_path: Path) -> None:
     assert "network" in check_every_edit(drawn)
     (note,) = emu.explain(drawn).notes
     assert note.endswith("it would have tasks without measured times")
+
+
+def test_latencies_of_two_directions_are_scaled_each_by_itself() -> None:
+    """A what-if states in which direction a machine waits how long."""
+    nic = {"in": "1 MB/s", "out": "1 MB/s", "latency": {"in": "40 ms", "out": "8 ms"}}
+    tasks = [
+        {"name": "a", "time": "1 ms", "pin": "m0"},
+        {"name": "b", "time": "1 ms", "pin": "m1"},
+    ]
+    drawn = loads(
+        {
+            "name": "two-ways",
+            "cluster": {"machines": [{"name": "m0", "nic": nic}, {"nic": nic}]},
+            "job": {
+                "system": "custom",
+                "iterations": 2,
+                "tasks": tasks,
+                "flows": [{"from": "a", "to": "b", "volume": "1 kB"}],
+            },
+        }
+    )
+    changes = [one.change for one in emu.explain(drawn).improvements]
+    edits = [change.edit for change in changes if change.kind == "latency"]
+
+    found = [emu.load(drawn, {**edit, "expect": None}) for edit in edits if edit]
+    assert found
+    for scenario in found:
+        for machine in scenario.cluster.machines:
+            latency = machine.nic.latency
+            assert latency.inward == pytest.approx(5 * latency.outward)
+
+
+@pytest.mark.parametrize(("port", "rates"), [(0, (3e6, 4e6)), (1, (6e6, 2e6))])
+def test_one_direction_of_a_nic_is_faster_at_first_and_after_an_event(
+    port: int, rates: tuple[float, float]
+) -> None:
+    """Port 0 is m0 out, port 1 m0 in."""
+    nic = {"in": "3 MB/s", "out": "2 MB/s"}
+    drawn = loads(
+        {
+            "name": "one-way",
+            "cluster": {"machines": [{"name": "m0", "nic": nic}]},
+            "job": {
+                "system": "custom",
+                "iterations": 1,
+                "tasks": [{"name": "a", "time": "1 ms"}],
+            },
+            "events": [{"at": "1 ms", "machine": "m0", "nic": nic}],
+        }
+    )
+    ready = prepare(drawn)
+    change = Change(
+        kind="network",
+        what="one direction",
+        problem=ready.problem,
+        realization=ready.realization,
+        policy=ready.policy,
+        rows=(port,),
+        factor=2.0,
+    )
+
+    edit = ScenarioEdits(drawn).add_edit(change).edit
+
+    assert edit is not None
+    edited = emu.load(drawn, edit)
+    changed = edited.events[0].nic
+    assert changed is not None
+    for found in (edited.cluster.machines[0].nic, changed):
+        assert (found.inward, found.outward) == rates

@@ -84,6 +84,24 @@ def test_faults_that_are_over_too_soon_and_events_that_come_too_late() -> None:
     assert loads(f"{TEXT}{PAUSES}").idle_events(34.0) == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_machine_whose_faults_are_over_first_is_named(seed: int) -> None:
+    text = f"{TEXT}  machine: {{every: 8 s, for: 2 s, most: 2}}\n  seed: {seed}\n"
+    scenario = loads(text)
+    failures = scenario.failures
+    assert failures is not None
+    last = {
+        fault.subject: fault.until
+        for fault in failures.faults(scenario.to_cluster(), 0)
+    }
+    first = min(last, key=last.__getitem__)
+
+    (line,) = scenario.idle_events(100.0)
+
+    assert len(last) == 3
+    assert f"the 2 of {first} are over at {last[first]:.6g} s" in line
+
+
 @pytest.mark.parametrize(
     ("failures", "key", "said"),
     [

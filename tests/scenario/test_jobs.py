@@ -391,3 +391,26 @@ def test_machines_that_are_too_small_alike_are_one_error(
     assert raised.value.key == f"job.demands.graph_store.{resource}"
     assert not hasattr(raised.value, "errors")
     assert f"{count - 1} more machines likewise" in raised.value.problem
+
+
+def test_a_job_among_others_has_the_largest_budget_and_all_candidates() -> None:
+    """Of a search for each: the first is neither the shortest nor the longest."""
+    tasks = [{"name": name, "time": "1 s"} for name in ("p", "q", "r")]
+    flows = [{"from": "p", "to": "q", "volume": "5 B"}]
+    job = {"system": "custom", "iterations": 2, "tasks": tasks, "flows": flows}
+    jobs = [
+        {"name": f"j{count}", "job": job, "placement": {"iterations": count}}
+        for count in (20, 30, 10)
+    ]
+    machines = [{"name": "m", "count": 3, "nic": "1 B/s", "cpu": 9}]
+    content = {"cluster": {"machines": machines}, "jobs": jobs}
+
+    placing = prepare(loads(json.dumps(content))).placing
+
+    each = []
+    for item in jobs:
+        alone = {"cluster": content["cluster"], "job": job}
+        alone["placement"] = item["placement"]
+        each.append(prepare(loads(json.dumps(alone))).placing)
+    assert placing["budget"] == max(one["budget"] for one in each) == 30
+    assert placing["candidates"] == sum(one["candidates"] for one in each)

@@ -275,7 +275,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     "an error of 0 whatever happens": RunFault(
         "emu/problem/schedule.py",
-        "return apart / up if",
+        "return difference / running if",
         "return 0.0 if",
     ),
     "a prediction that is the makespan of the run": RunFault(

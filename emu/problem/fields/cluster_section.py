@@ -68,7 +68,7 @@ class MachineNic(Nic):
         if self is NO_NIC:
             return "none"
         if self._stripes:
-            return [one.model_dump(mode="json") for one in self._stripes]
+            return [nic.model_dump(mode="json") for nic in self._stripes]
         content = write(self)
         if self.latency == _NO_LATENCY:
             content.pop("latency", None)
@@ -89,16 +89,16 @@ def read_nic(found: Any, read: ValidatorFunctionWrapHandler) -> MachineNic:
     if not found:
         raise ValueError("found no NIC, write none for a machine without one")
 
-    stripes: list[MachineNic] = [read(both_directions(one)) for one in found]
-    if any(one.latency != stripes[0].latency for one in stripes):
+    # A list is one NIC: a flow that uses all has the sum of their rates.
+    stripes: list[MachineNic] = [read(both_directions(stripe)) for stripe in found]
+    if any(stripe.latency != stripes[0].latency for stripe in stripes):
         raise ValueError("bytes of a flow use all NICs: write one latency for each")
-    nic = stripes[0].model_copy(
-        update={
-            "inward": sum(one.inward for one in stripes),
-            "outward": sum(one.outward for one in stripes),
-        }
-    )
-    nic._stripes = (*stripes,)  # noqa: SLF001 - its own module
+    rates = {
+        "inward": sum(stripe.inward for stripe in stripes),
+        "outward": sum(stripe.outward for stripe in stripes),
+    }
+    nic = stripes[0].model_copy(update=rates)
+    nic._stripes = tuple(stripes)  # noqa: SLF001 - its own module
     return nic
 
 
@@ -146,104 +146,124 @@ class RackSection(Section):
 
 def rack_links(racks: Sequence[RackSection]) -> tuple[Link, ...]:
     """Return the two links of every rack."""
-    return tuple(
-        Link(f"{rack.name} {way}", capacity, latency=latency)
-        for rack in racks
-        for way, capacity, latency in (
-            ("up", rack.uplink.outward, rack.latency.outward),
-            ("down", rack.uplink.inward, rack.latency.inward),
+    links = []
+    for rack in racks:
+        uplink = Link(
+            name=f"{rack.name} up",
+            capacity=rack.uplink.outward,
+            latency=rack.latency.outward,
         )
-    )
+        downlink = Link(
+            name=f"{rack.name} down",
+            capacity=rack.uplink.inward,
+            latency=rack.latency.inward,
+        )
+        links += [uplink, downlink]
+    return tuple(links)
 
 
 def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[Route]:
     """Return the routes out of every rack, among all ``machines`` of the cluster."""
-    position = {name: m for m, name in enumerate(machines)}
-    within = [tuple(position[name] for name in rack.machines) for rack in racks]
-    rest = tuple({*range(len(machines))} - {m for members in within for m in members})
-    ends = [
-        (members, f"{rack.name} up", f"{rack.name} down")
-        for rack, members in zip(racks, within, strict=True)
-    ]
-    routes = [
-        Route(sources, destinations, ("out", up, down, "in"))
-        for sources, up, _ in ends
-        for destinations, _, down in ends
-        if sources is not destinations
-    ]
+    position = {name: number for number, name in enumerate(machines)}
+    members = [tuple(position[name] for name in rack.machines) for rack in racks]
+    # Machines of no rack reach each other by their NICs alone.
+    rest = tuple(set(range(len(machines))) - set[int]().union(*members))
+
+    routes = []
+    ends = list(zip(racks, members, strict=True))
+    for rack, sources in ends:
+        for other_rack, destinations in ends:
+            if rack is not other_rack:
+                through = ("out", f"{rack.name} up", f"{other_rack.name} down", "in")
+                routes.append(Route(sources, destinations, through))
     if rest:
-        routes += [Route(members, rest, ("out", up, "in")) for members, up, _ in ends]
-        routes += [
-            Route(rest, members, ("out", down, "in")) for members, _, down in ends
-        ]
+        for rack, sources in ends:
+            routes.append(Route(sources, rest, ("out", f"{rack.name} up", "in")))
+        for rack, destinations in ends:
+            routes.append(Route(rest, destinations, ("out", f"{rack.name} down", "in")))
     return routes
 
 
 def network_errors(cluster: ClusterSection) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) of names."""
-    links = cluster.links
-    routes = cluster.routes
     machines = cluster.names
-    names = [link.name for link in links]
+    names = [link.name for link in cluster.links]
     for position, name in enumerate(names):
         if name in names[:position] or name in ("in", "out"):
             problem = f"a link cannot be called {name!r}, write another name"
             yield ("cluster", "links", position, "name"), problem
-    names += [link.name for link in rack_links(cluster.racks)]
-    names += [f"{name} {way}" for name in machines for way in ("out", "in")]
-    hops = {name for route in routes for name in route.through}
-    for position, link in enumerate(links):
+
+    hops: set[str] = set()
+    for route in cluster.routes:
+        hops.update(route.through)
+    for position, link in enumerate(cluster.links):
         if link.latency and link.name not in hops:
             problem = f"no route crosses {link.name!r}, so it delays nothing"
             yield ("cluster", "links", position, "latency"), problem
+
+    names += [link.name for link in rack_links(cluster.racks)]
+    for name in machines:
+        names += [f"{name} out", f"{name} in"]
+    yield from _route_errors(cluster.routes, machines, names)
+    yield from _rack_errors(cluster.racks, machines)
+
+
+def _route_errors(
+    routes: Sequence[RouteSection],
+    machines: Sequence[str],
+    links: Sequence[str],
+) -> Iterator[tuple[Trail, str]]:
     for position, route in enumerate(routes):
         trail: Trail = ("cluster", "routes", position)
         yield from _unknown(route.sources, machines, (*trail, "from"))
         yield from _unknown(route.destinations, machines, (*trail, "to"))
         for name, count in Counter(route.through).items():
-            if name not in (*names, "in", "out"):
-                problem = f"no link {name!r}, {nearest(name, names)}"
+            if name not in (*links, "in", "out"):
+                problem = f"no link {name!r}, {nearest(name, links)}"
                 yield (*trail, "through"), problem
             if count > 1:
                 problem = f"the route crosses {name!r} {count} times, once is right"
                 yield (*trail, "through"), problem
-    yield from _rack_errors(cluster.racks, machines)
 
 
 def _rack_errors(
     racks: Sequence[RackSection], machines: Sequence[str]
 ) -> Iterator[tuple[Trail, str]]:
     names = [rack.name for rack in racks]
-    stands: dict[str, str] = {}
+    rack_of: dict[str, str] = {}
     for position, rack in enumerate(racks):
         trail: Trail = ("cluster", "racks", position)
         if rack.name in names[:position]:
             yield (*trail, "name"), f"a second rack called {rack.name!r}"
         yield from _unknown(rack.machines, machines, (*trail, "machines"))
-        if rack.latency != _NO_LATENCY and {*machines} <= {*rack.machines}:
+
+        if rack.latency != _NO_LATENCY and set(machines).issubset(rack.machines):
             problem = "no machine is outside the rack, so it delays nothing"
             yield (*trail, "latency"), problem
         for name in rack.machines:
-            if name in stands:
-                problem = f"{name!r} stands in rack {stands[name]!r} already"
+            if name in rack_of:
+                problem = f"{name!r} stands in rack {rack_of[name]!r} already"
                 yield (*trail, "machines"), problem
-            stands[name] = rack.name
+            rack_of[name] = rack.name
 
 
 def _unknown(
-    stated: Sequence[str], machines: Sequence[str], trail: Trail
+    stated: Sequence[str],
+    machines: Sequence[str],
+    trail: Trail,
 ) -> Iterator[tuple[Trail, str]]:
     for name in stated:
         if name not in machines:
             yield trail, f"no machine {name!r}, {nearest(name, machines)}"
 
 
-def names_of(name: str | None, count: int, before: int) -> list[str]:
-    """Return the names of equal machines, of which so many others stand before."""
+def names_of(name: str | None, count: int, first: int) -> list[str]:
+    """Return the names of equal machines, before which ``first`` others stand."""
     if name and count == 1:
         return [name]
-    first = 0 if name else before
-    return [f"{name or 'm'}{first + number}" for number in range(count)]
+    if name:
+        return [f"{name}{number}" for number in range(count)]
+    return [f"m{position}" for position in range(first, first + count)]
 
 
 class MachineSection(Resources):
@@ -319,11 +339,11 @@ class ClusterSection(Section):
 
     def names_and_positions(self) -> list[tuple[str, int]]:
         """Return (name, position in ``machines``) of every machine of the cluster."""
-        names: list[tuple[str, int]] = []
-        for position, one in enumerate(self.machines):
-            own = names_of(one.name, one.count, len(names))
-            names += [(name, position) for name in own]
-        return names
+        rows: list[tuple[str, int]] = []
+        for position, machine in enumerate(self.machines):
+            names = names_of(machine.name, machine.count, len(rows))
+            rows += [(name, position) for name in names]
+        return rows
 
     @property
     def names(self) -> list[str]:
@@ -333,7 +353,8 @@ class ClusterSection(Section):
     @property
     def by_name(self) -> dict[str, MachineSection]:
         """Section of every machine, by its name."""
-        return {name: self.machines[at] for name, at in self.names_and_positions()}
+        sections = self.machines
+        return {name: sections[place] for name, place in self.names_and_positions()}
 
     @property
     def has_gpus(self) -> bool:
@@ -361,35 +382,39 @@ class ClusterSection(Section):
         One that states no gpu has none where others do; else what is not stated is not
         limited.
         """
+        # Who states gpus of one machine means that the others have none.
         unstated = {"gpu": 0.0} if self.has_gpus else {}
         names = []
         for name, machine in self.by_name.items():
             offers = unstated | machine.amounts()
             if all(offers.get(key, inf) >= amount for key, amount in needed.items()):
                 names.append(name)
-        return (*names,)
+        return tuple(names)
 
     def build(self) -> Cluster:
         """Return the cluster; raise ValueError as `Cluster` and `Links`."""
-        names = self.names_and_positions()
         defaults = {"gpu": 0.0} if self.has_gpus else {}
-        position = {name: m for m, (name, _) in enumerate(names)}
+        names = self.names
+        machines = [
+            self.machines[place].build(name, defaults)
+            for name, place in self.names_and_positions()
+        ]
+        links = [
+            Link(link.name, link.bandwidth, latency=link.latency) for link in self.links
+        ]
+
+        position = {name: number for number, name in enumerate(names)}
         routes = [
             Route(
-                tuple(position[name] for name in route.sources),
-                tuple(position[name] for name in route.destinations),
-                route.through,
+                sources=tuple(position[name] for name in route.sources),
+                destinations=tuple(position[name] for name in route.destinations),
+                through=route.through,
             )
             for route in self.routes
         ]
+
         return Cluster(
-            tuple(self.machines[place].build(name, defaults) for name, place in names),
-            (
-                *(
-                    Link(link.name, link.bandwidth, latency=link.latency)
-                    for link in self.links
-                ),
-                *rack_links(self.racks),
-            ),
-            (*routes, *rack_routes(self.racks, [name for name, _ in names])),
+            machines=tuple(machines),
+            shared_links=(*links, *rack_links(self.racks)),
+            routes=(*routes, *rack_routes(self.racks, names)),
         )

@@ -85,16 +85,17 @@ def _each_exact(
 ) -> Callable[[float | tuple[float, ...]], str | list[str]]:
     def write(value: float | tuple[float, ...]) -> str | list[str]:
         if isinstance(value, tuple):
-            return [quantity.exact(one) for one in value]
+            return [quantity.exact(element) for element in value]
         return quantity.exact(value)
 
     return write
 
 
 def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
-    one = text_schema(quantity, example)
+    value = text_schema(quantity, example)
+    values = {"type": "array", "items": value, "minItems": 1}
     return {
-        "anyOf": [one, {"type": "array", "items": one, "minItems": 1}],
+        "anyOf": [value, values],
         "description": f"{quantity.what}, one for all iterations or one per iteration",
     }
 
@@ -109,17 +110,20 @@ def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
     def parse_either(found: object) -> Any:
         if not isinstance(found, dict):
             return parse(found)
+
         times = {}
         for device, text in found.items():
             try:
                 times[check_name(device)] = DURATION.parse(text)
             except ValueError as error:
                 raise ValueError(f"{device}: {error}") from error
+
         if DEFAULT_DEVICE not in times:
             raise ValueError(
                 "found no default, write what other devices take as well, for example "
                 "{default: 40 ms, a100: 12 ms}"
             )
+        # A ratio to no time at all is no number.
         without_time = [device for device, seconds in times.items() if not seconds]
         if len(without_time) == len(times):
             return parse("0 s")
@@ -140,10 +144,13 @@ def write_times(value: Any) -> Any:
     return _each_exact(DURATION)(value)
 
 
-def _times_schema(one: dict[str, Any]) -> dict[str, Any]:
-    time = text_schema(DURATION, "40 ms")
-    devices = {"type": "object", "additionalProperties": time, "required": ["default"]}
-    return {"anyOf": [*one.get("anyOf", [one]), devices]}
+def _times_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    devices = {
+        "type": "object",
+        "additionalProperties": text_schema(DURATION, "40 ms"),
+        "required": [DEFAULT_DEVICE],
+    }
+    return {"anyOf": [*schema.get("anyOf", [schema]), devices]}
 
 
 def default_time(time: T | dict[str, float]) -> T | float:
@@ -162,13 +169,17 @@ def combine(
     function: Callable[..., float], *times: float | dict[str, float]
 ) -> float | dict[str, float]:
     """Return a function of stated times, on every device of any of them."""
-    devices = {device for time in times if isinstance(time, dict) for device in time}
+    devices: set[str] = set()
+    for time in times:
+        if isinstance(time, dict):
+            devices.update(time)
     if not devices:
         return function(*times)
-    return {
-        device: function(*(time_on(time, device) for time in times))
-        for device in sorted(devices)
-    }
+
+    results = {}
+    for device in sorted(devices):
+        results[device] = function(*(time_on(time, device) for time in times))
+    return results
 
 
 def _amount(found: object) -> float:
@@ -184,7 +195,7 @@ def _amount(found: object) -> float:
         raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
             f"found {found!r}, write a number or a size such as '48 GB'"
         )
-    if not (math.isfinite(found) and found >= 0):
+    if not 0 <= found < math.inf:
         raise ValueError(f"found {found}, write a number that is not negative")
     return float(found)
 
@@ -346,16 +357,15 @@ def _value_or_range(
             return found
         if not isinstance(found, str) or _BETWEEN not in found:
             return parse(found)
-        least, most = (end.strip() for end in found.split(_BETWEEN, 1))
-        if not least and not most:
+
+        lower, _, upper = found.partition(_BETWEEN)
+        if not lower.strip() and not upper.strip():
             raise ValueError(f"found no limit, write one on a side of {_BETWEEN}")
-        limits = (
-            parse(least) if least else -math.inf,
-            parse(most) if most else math.inf,
-        )
-        if limits[0] > limits[1]:
+        least = parse(lower.strip()) if lower.strip() else -math.inf
+        most = parse(upper.strip()) if upper.strip() else math.inf
+        if least > most:
             raise ValueError(f"found {found!r}, write the lower limit first")
-        return limits
+        return least, most
 
     def write_either(value: Expected) -> Any:
         if not isinstance(value, tuple):
@@ -363,15 +373,16 @@ def _value_or_range(
         ends = (str(write(end)) if math.isfinite(end) else "" for end in value)
         return f" {_BETWEEN} ".join(ends).strip()
 
-    many = {"type": "string", "pattern": r"\.\.", "examples": [example]}
+    limits = {"type": "string", "pattern": r"\.\.", "examples": [example]}
     return (
         BeforeValidator(parse_either),
         PlainSerializer(write_either),
-        WithJsonSchema({"anyOf": [*schema.get("anyOf", [schema]), many]}),
+        WithJsonSchema({"anyOf": [*schema.get("anyOf", [schema]), limits]}),
     )
 
 
 def _number(found: object) -> float:
+    # NaN stands for whatever is no number: one error for all.
     number = math.nan
     if isinstance(found, int | float | str) and not isinstance(found, bool):
         with suppress(ValueError):

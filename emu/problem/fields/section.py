@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
-from contextlib import suppress
+import sys
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from inspect import cleandoc
 from itertools import pairwise
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from typing_extensions import override
@@ -16,6 +18,8 @@ from emu.problem.fields.quantities import Amount, Size
 
 #: Keys and list positions from the top of the file down to a value.
 Trail: TypeAlias = tuple[str | int, ...]
+#: Where sections are written, by their classes.
+_SOURCE_FILES: dict[type, str] = {}
 
 
 class Section(BaseModel):
@@ -24,9 +28,18 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
 
     @override
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Note the file while its module is there: it may be gone for the schema."""
+        super().__init_subclass__(**options)
+        module = sys.modules.get(cls.__module__)
+        _SOURCE_FILES[cls] = getattr(module, "__file__", None) or ""
+
+    @override
     @classmethod
     def __get_pydantic_json_schema__(
-        cls, core_schema: Any, handler: GetJsonSchemaHandler
+        cls,
+        core_schema: Any,
+        handler: GetJsonSchemaHandler,
     ) -> dict[str, Any]:
         """Return the JSON Schema, with the docstring of every key as its description.
 
@@ -36,36 +49,71 @@ class Section(BaseModel):
         """
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
-        texts: dict[str, str] = {}
-        for base in reversed(cls.__mro__):
-            if base is Section or not issubclass(base, Section):
-                continue
-            with suppress(OSError, TypeError):
-                tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
-                statements = cast("ast.ClassDef", tree.body[0]).body
-                texts |= {
-                    key.target.id: inspect.cleandoc(text.value.value)
-                    for key, text in pairwise(statements)
-                    if isinstance(key, ast.AnnAssign)
-                    and isinstance(key.target, ast.Name)
-                    and isinstance(text, ast.Expr)
-                    and isinstance(text.value, ast.Constant)
-                    and isinstance(text.value.value, str)
-                }
         keys = {name: field.alias or name for name, field in cls.model_fields.items()}
-        numbers = {
-            name
-            for name, key in keys.items()
-            if type(properties.get(key, {}).get("default")) is float
-        }
+
+        numbers = set()
+        for name, key in keys.items():
+            if type(properties.get(key, {}).get("default")) is float:
+                numbers.add(name)
         defaults = cls.model_construct().model_dump(mode="json", include=numbers)
         for name, value in defaults.items():
             properties[keys.get(name, name)]["default"] = value
+
+        texts = cls._descriptions()
         for name, field in cls.model_fields.items():
-            key = field.alias or name
+            key = keys[name]
             if field.description is None and name in texts and key in properties:
                 properties[key]["description"] = texts[name]
         return schema
+
+    @classmethod
+    def _descriptions(cls) -> dict[str, str]:
+        """Return the docstrings of its keys, those of its bases included."""
+        texts: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            if file := _SOURCE_FILES.get(base, ""):
+                texts |= _read_descriptions(file).get(base.__qualname__, {})
+        return texts
+
+
+@cache
+def _read_descriptions(file: str) -> dict[str, dict[str, str]]:
+    """Return the docstrings of the keys of every class in a file, by its name."""
+    try:
+        with tokenize.open(file) as source:
+            tree = ast.parse(source.read())
+    except (OSError, SyntaxError):
+        return {}
+    return {
+        name: dict(_list_descriptions(section)) for name, section in _list_classes(tree)
+    }
+
+
+def _list_classes(
+    node: ast.AST, prefix: str = ""
+) -> Iterator[tuple[str, ast.ClassDef]]:
+    """Yield the classes in a piece of source, by their qualified names."""
+    for child in ast.iter_child_nodes(node):
+        inner = prefix
+        if isinstance(child, ast.ClassDef):
+            yield prefix + child.name, child
+            inner = f"{prefix}{child.name}."
+        elif isinstance(child, ast.FunctionDef):
+            inner = f"{prefix}{child.name}.<locals>."
+        if isinstance(child, ast.stmt):
+            yield from _list_classes(child, inner)
+
+
+def _list_descriptions(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for key, text in pairwise(section.body):
+        match key, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(words))),
+            ):
+                yield name, cleandoc(words)
+            case _:
+                pass
 
 
 #: Resources that are sizes, with a unit.

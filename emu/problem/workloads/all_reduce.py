@@ -36,7 +36,7 @@ def window_of(job: Job) -> int | None:
 
     Those without lag order the steps of a ring.
     """
-    lags = (edge.lag for edge in job.edges if edge.credit and edge.lag > 0)
+    lags = [edge.lag for edge in job.edges if edge.credit and edge.lag > 0]
     return min(lags, default=None)
 
 
@@ -46,26 +46,32 @@ def _reachable_ends(followers: list[list[int]], ends: Sequence[int]) -> list[int
     A set of tasks each took 9 s where 21,000 tasks have 42,000 edges. What lies on a
     cycle reaches nothing: no job may have one.
     """
-    waiting = [len(some) for some in followers]
     sources: list[list[int]] = [[] for _ in followers]
-    for task, some in enumerate(followers):
-        for follower in some:
+    for task, next_tasks in enumerate(followers):
+        for follower in next_tasks:
             sources[follower].append(task)
-    counts = [0] * len(followers)
+
+    # Whole numbers of Python have as many bits as there are ends.
+    reached = [0] * len(followers)
     for bit, end in enumerate(ends):
-        counts[end] |= 1 << bit
-    last = [task for task, count in enumerate(waiting) if count == 0]
-    for task in last:  # grows while it is walked
+        reached[end] |= 1 << bit
+
+    # From the last tasks backwards, each after all that follow it.
+    missing = [len(next_tasks) for next_tasks in followers]
+    settled = [task for task, count in enumerate(missing) if count == 0]
+    for task in settled:  # grows while it is walked
         for source in sources[task]:
-            counts[source] |= counts[task]
-            waiting[source] -= 1
-            if waiting[source] == 0:
-                last.append(source)
-    return counts
+            reached[source] |= reached[task]
+            missing[source] -= 1
+            if missing[source] == 0:
+                settled.append(source)
+    return reached
 
 
 def credit_edges(
-    tasks: Sequence[Task], edges: Sequence[Edge], window: int | None
+    tasks: Sequence[Task],
+    edges: Sequence[Edge],
+    window: int | None,
 ) -> tuple[Edge, ...]:
     """Return the credit edges of ``window``, worker-major, in the order of the tasks.
 
@@ -83,21 +89,27 @@ def credit_edges(
     if window < 1:
         raise ValueError(f"a credit window of {window} would let nothing start")
     followers: list[list[int]] = [[] for _ in tasks]
+    fed_tasks = set()
     for edge in edges:
         if edge.lag == 0:
             followers[edge.source].append(edge.destination)
-    fed_tasks = {task for counts in followers for task in counts}
+            fed_tasks.add(edge.destination)
+
     sources = [task for task in range(len(tasks)) if task not in fed_tasks]
     stores = [task for task in sources if tasks[task].kind == "graph_store"]
+    starts = stores or sources
     workers = [j for j, task in enumerate(tasks) if task.kind == "worker"]
     ends = workers or [j for j in range(len(tasks)) if not followers[j]]
-    counts = _reachable_ends(followers, ends)
-    return tuple(
-        Edge(end, start, lag=window, credit=True)
-        for bit, end in enumerate(ends)
-        for start in stores or sources
-        if counts[start] >> bit & 1 and start != end
-    )
+
+    reached = _reachable_ends(followers, ends)
+    credits_: list[Edge] = []
+    for bit, end in enumerate(ends):
+        credits_ += [
+            Edge(end, start, lag=window, credit=True)
+            for start in starts
+            if reached[start] >> bit & 1 and start != end
+        ]
+    return tuple(credits_)
 
 
 @dataclass(frozen=True)
@@ -139,27 +151,26 @@ def build_named_job(
 
     Raises ValueError as `Job` and `credit_edges`.
     """
-    tasks = tuple(
-        replace(task, phase=phase)
-        if not task.phase and (phase := phase_of(task.kind))
-        else task
-        for task in tasks
-    )
-    positions = {task.name: position for position, task in enumerate(tasks)}
-    built = tuple(
+    phased = []
+    for task in tasks:
+        phase = task.phase or phase_of(task.kind)
+        phased.append(replace(task, phase=phase) if phase != task.phase else task)
+
+    positions = {task.name: position for position, task in enumerate(phased)}
+    built = [
         Edge(
-            positions[edge.source],
-            positions[edge.destination],
-            edge.lag,
-            edge.credit,
-            edge.channel,
-            edge.latest,
-            edge.coflow,
+            source=positions[edge.source],
+            destination=positions[edge.destination],
+            lag=edge.lag,
+            credit=edge.credit,
+            channel=edge.channel,
+            latest=edge.latest,
+            coflow=edge.coflow,
         )
         for edge in edges
-    )
-    credits_ = credit_edges(tasks, built, window)
-    return Job(tasks, built + credits_, iterations, settings=settings)
+    ]
+    built += credit_edges(phased, built, window)
+    return Job(tuple(phased), tuple(built), iterations, settings=settings)
 
 
 class Transfer(NamedTuple):
@@ -184,16 +195,7 @@ def steps_of(algorithm: str, ranks: int) -> Steps:
     that are not a power of two.
     """
     if algorithm == "ring":
-        # Rank r sends to r + 1: chunk r - s to be added, then r + 1 - s (specs, 2f).
-        chunks = [
-            [(r + add - s) % ranks for r in range(ranks)]
-            for add in (0, 1)
-            for s in range(ranks - 1)
-        ]
-        return tuple(
-            tuple(Transfer((r + 1) % ranks, c, c + 1) for r, c in enumerate(step))
-            for step in chunks
-        )
+        return _ring(ranks)
     if algorithm != "halving_doubling":
         raise ValueError(f"all-reduce by {algorithm}: ring and halving_doubling exist")
     if ranks & (ranks - 1):
@@ -201,25 +203,41 @@ def steps_of(algorithm: str, ranks: int) -> Steps:
             f"halving and doubling needs a power of two of ranks, not {ranks}: "
             "write ring"
         )
+    return _halving_doubling(ranks)
+
+
+def _ring(ranks: int) -> Steps:
+    # Rank r sends to r + 1: chunk r - s to be added, then r + 1 - s (specs, 2f).
+    steps = []
+    for half in (0, 1):
+        for number in range(ranks - 1):
+            transfers = []
+            for rank in range(ranks):
+                chunk = (rank + half - number) % ranks
+                transfers.append(Transfer((rank + 1) % ranks, chunk, chunk + 1))
+            steps.append(tuple(transfers))
+    return tuple(steps)
+
+
+def _halving_doubling(ranks: int) -> Steps:
     # At distance d, rank r and r xor d share 2 d chunks; r keeps those on its side
     # (Thakur, Rabenseifner, Gropp 2005).
     halvings = []
     distance = ranks // 2
     while distance:
-        step = []
+        transfers = []
         for rank in range(ranks):
-            other = rank ^ distance
-            first = other // distance * distance
-            step.append(Transfer(other, first, first + distance))
-        halvings.append(tuple(step))
+            partner = rank ^ distance
+            first = partner // distance * distance
+            transfers.append(Transfer(partner, first, first + distance))
+        halvings.append(tuple(transfers))
         distance //= 2
-    doublings = [
-        tuple(
-            step[transfer.receiver]._replace(receiver=transfer.receiver)
-            for transfer in step
-        )
-        for step in reversed(halvings)
-    ]
+
+    doublings = []
+    for step in reversed(halvings):
+        # A rank gives back, to the same partner, what that one had sent it.
+        answers = [step[partner]._replace(receiver=partner) for partner, *_ in step]
+        doublings.append(tuple(answers))
     return (*halvings, *doublings)
 
 
@@ -235,68 +253,85 @@ def all_reduce_tasks(ranks: Sequence[Task], algorithm: str = "ring") -> Iterator
     Their names begin with that of the rank's task, whose process and machine they
     share. Raises ValueError as `steps_of`.
     """
-    size = len(ranks)
-    steps = steps_of(algorithm, size)
-    for rank, one in enumerate(ranks if steps else ()):
+    steps = steps_of(algorithm, len(ranks))
+    if not steps:
+        return
+
+    for rank, owner in enumerate(ranks):
         part = replace(
-            one,
+            owner,
             kind=ALL_REDUCE,
+            # Its steps need nothing of their own, no slot either.
             demands={},
-            process=one.process_name,
+            process=owner.process_name,
             takes="",
             frees=None,
         )
-        place = {"of": one.name, "algorithm": algorithm, "ranks": size, "rank": rank}
+        settings = {
+            "of": owner.name,
+            "algorithm": algorithm,
+            "ranks": len(ranks),
+            "rank": rank,
+        }
         for step in range(len(steps) + 1):
-            settings = {**place, "step": step}
-            name = f"{one.name}.{algorithm}{step}"
-            yield replace(part, name=name, program=STEP, settings=settings)
+            yield replace(
+                part,
+                name=f"{owner.name}.{algorithm}{step}",
+                program=STEP,
+                settings={**settings, "step": step},
+            )
         for step in range(len(steps)):
-            settings = {**place, "step": step}
-            name = f"{one.name}.got{step}"
-            yield replace(part, name=name, program=RECEIVE, settings=settings)
+            yield replace(
+                part,
+                name=f"{owner.name}.got{step}",
+                program=RECEIVE,
+                settings={**settings, "step": step},
+            )
 
 
 def all_reduce_edges(
     names: Sequence[str],
-    before: Sequence[str],
-    after: Sequence[str],
+    givers: Sequence[str],
+    takers: Sequence[str],
     *,
     lag: int,
     carries: str,
     about: tuple[int, ...] = (),
     algorithm: str = "ring",
 ) -> Iterator[NamedEdge]:
-    """Yield the edges: each rank's ``before``, its steps, its ``after``.
+    """Yield the edges: each rank's giver, its steps, its taker.
 
-    ``names``: of the tasks that `all_reduce_tasks` was given; ``before``, ``after``:
+    ``names``: of the tasks that `all_reduce_tasks` was given; ``givers``, ``takers``:
     per rank the task whose sum is wanted, and the one that waits for it, ``lag``
     iterations later. For one rank, an edge between these where they differ. The
     ``place`` of a flow is (first chunk, the one after the last, ranks, *about).
 
     Raises ValueError as `steps_of`.
     """
-    size = len(names)
-    steps = steps_of(algorithm, size)
-    if not steps and before[0] != after[0]:
-        yield NamedEdge(before[0], after[0], lag)
-    for rank, name in enumerate(names if steps else ()):
-        yield NamedEdge(before[rank], f"{name}.{algorithm}0")
+    steps = steps_of(algorithm, len(names))
+    if not steps:
+        if givers[0] != takers[0]:
+            yield NamedEdge(givers[0], takers[0], lag)
+        return
+
+    for rank, name in enumerate(names):
+        yield NamedEdge(givers[rank], f"{name}.{algorithm}0")
         for step, transfers in enumerate(steps):
-            here = f"{name}.{algorithm}{step}"
-            then = f"{name}.{algorithm}{step + 1}"
-            receiver, first, last = transfers[rank]
-            to = names[receiver]
-            place = (first, last, size, *about)
-            yield NamedEdge(here, f"{to}.got{step}", carries=carries, place=place)
-            yield NamedEdge(f"{to}.got{step}", f"{to}.{algorithm}{step + 1}")
-            yield NamedEdge(f"{to}.got{step}", then, credit=True)
-            yield NamedEdge(here, then)
-        yield NamedEdge(f"{name}.{algorithm}{len(steps)}", after[rank], lag)
+            sender = f"{name}.{algorithm}{step}"
+            next_step = f"{algorithm}{step + 1}"
+            peer, first, last = transfers[rank]
+            receiver = f"{names[peer]}.got{step}"
+            place = (first, last, len(names), *about)
+            yield NamedEdge(sender, receiver, carries=carries, place=place)
+            yield NamedEdge(receiver, f"{names[peer]}.{next_step}")
+            yield NamedEdge(receiver, f"{name}.{next_step}", credit=True)
+            yield NamedEdge(sender, f"{name}.{next_step}")
+        yield NamedEdge(f"{name}.{algorithm}{len(steps)}", takers[rank], lag)
 
 
 def all_reduce_edge_count(ranks: int, algorithm: str = "ring") -> int:
     """Return how many edges `all_reduce_edges` yields between so many ranks."""
+    # Steps of the adding half; the other half has as many.
     adding = ranks - 1 if algorithm == "ring" else ranks.bit_length() - 1
     return ranks * (8 * adding + 2) if adding else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from emu.problem.job import Job
+from emu.problem.job import Edge, Job
 
 #: What flows have in common that are a coflow: their task, its kind, or the job alone.
 Coflow: TypeAlias = Literal["task", "stage", "job"]
@@ -23,11 +23,17 @@ def with_coflows(job: Job, by: Coflow) -> Job:
         return job
     edges = []
     for edge in job.edges:
-        source = job.tasks[edge.source]
-        destination = job.tasks[edge.destination]
-        name = f"{source.kind}->{destination.kind}" if by == "stage" else "job"
-        layer = destination.settings.get("layer", source.settings.get("layer"))
-        if by == "stage" and layer is not None:
-            name = f"{name} of layer {layer}"
-        edges.append(replace(edge, coflow=edge.coflow or name))
+        name = edge.coflow
+        if not name:
+            name = "job" if by == "job" else _stage_of(job, edge)
+        edges.append(replace(edge, coflow=name))
     return replace(job, edges=tuple(edges))
+
+
+def _stage_of(job: Job, edge: Edge) -> str:
+    source = job.tasks[edge.source]
+    destination = job.tasks[edge.destination]
+    name = f"{source.kind}->{destination.kind}"
+    # A task without a layer serves that of the other end.
+    layer = destination.settings.get("layer", source.settings.get("layer"))
+    return name if layer is None else f"{name} of layer {layer}"

@@ -8,7 +8,7 @@ what was sent to it there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -38,28 +38,34 @@ class Send(NamedTuple):
         return self.last - self.first
 
 
-def list_own(collective: str, rank: int, n: int) -> range:
-    """Return the chunks that a rank of ``n`` brings."""
+def list_own(collective: str, rank: int, ranks: int) -> range:
+    """Return the chunks that a rank of so many brings."""
     if collective == "allgather":
         return range(rank, rank + 1)
     if collective == "alltoall":
-        return range(rank * n, rank * n + n)
-    return range(n if collective != "broadcast" or rank == 0 else 0)
+        return range(rank * ranks, (rank + 1) * ranks)
+    if collective == "broadcast" and rank > 0:
+        return range(0)
+    return range(ranks)
 
 
-def list_outcome(collective: str, rank: int, n: int) -> dict[int, range]:
+def list_outcome(collective: str, rank: int, ranks: int) -> dict[int, range]:
     """Return the chunks that a rank is to have in the end, each with whose sum it is.
 
     Of one rank alone that is what this rank brought.
     """
+    everybody = range(ranks)
     if collective == "alltoall":
-        return {other * n + rank: range(other, other + 1) for other in range(n)}
+        return {
+            sender * ranks + rank: range(sender, sender + 1) for sender in everybody
+        }
     if collective == "allgather":
-        return {other: range(other, other + 1) for other in range(n)}
+        return {sender: range(sender, sender + 1) for sender in everybody}
     if collective == "broadcast":
-        return dict.fromkeys(range(n), range(1))
-    chunks = (rank,) if collective == "reduce_scatter" else range(n)
-    return dict.fromkeys(chunks, range(n))
+        return dict.fromkeys(everybody, range(1))
+    if collective == "reduce_scatter":
+        return {rank: everybody}
+    return dict.fromkeys(everybody, everybody)
 
 
 def adds_up(collective: str, step: int, steps: int) -> bool:
@@ -70,64 +76,88 @@ def adds_up(collective: str, step: int, steps: int) -> bool:
 
 
 @cache
-def list_steps(collective: str, algorithm: str, n: int) -> tuple[tuple[Send, ...], ...]:
-    """Return the sends of every step among ``n`` ranks, two or more.
+def list_steps(
+    collective: str,
+    algorithm: str,
+    ranks: int,
+) -> tuple[tuple[Send, ...], ...]:
+    """Return the sends of every step among so many ranks, two or more.
 
-    Of alltoall the chunk for rank d of rank s is ``s * n + d``: ``n`` times as many as
-    of the others. A ring of it hands all on that is for ranks further along.
+    Of alltoall the chunk for rank d of rank s is ``s * ranks + d``: ``ranks`` times as
+    many as of the others. A ring of it hands all on that is for ranks further along.
 
     Raises ValueError as `steps_of`, or when the collective goes by no such algorithm.
     """
     if algorithm not in ALGORITHMS[collective]:
         words = ", ".join(ALGORITHMS[collective])
         raise ValueError(f"{collective} by {algorithm}: it goes by {words}")
-    pairs = [(r, (r + d) % n) for d in range(1, n) for r in range(n)]
+
     if algorithm == "direct":
-        return (tuple(_directly(collective, pairs, n)),)
+        return (tuple(_send_directly(collective, ranks)),)
     if collective == "broadcast":
-        return tuple(map(tuple, _broadcast(algorithm, n)))
+        steps = _grow_tree(ranks) if algorithm == "tree" else _pass_chain(ranks)
+        return tuple(map(tuple, steps))
     if collective == "alltoall":
-        return tuple(
-            tuple(
-                Send(r, (r + 1) % n, o * n + d, o * n + d + 1)
-                for r in range(n)
-                for o in [(r - step) % n]  # of whom it hands chunks on
-                for d in [(r + 1 + further) % n for further in range(n - 1 - step)]
-            )
-            for step in range(n - 1)
-        )
-    whole = steps_of(algorithm, n)
-    half = len(whole) // 2
-    halves = {"allgather": whole[half:], "reduce_scatter": whole[:half]}
+        return tuple(tuple(_pass_on(ranks, step)) for step in range(ranks - 1))
+
+    steps_of_sum = steps_of(algorithm, ranks)
+    half = len(steps_of_sum) // 2
+    halves = {"allgather": steps_of_sum[half:], "reduce_scatter": steps_of_sum[:half]}
     # Between the halves rank r of a ring has chunk r + 1, which is its own here.
     shift = int(algorithm == "ring" and collective in halves)
-    return tuple(
-        tuple(
-            Send(rank, to, (first - shift) % n, (first - shift) % n + last - first)
-            for rank, (to, first, last) in enumerate(step)
-        )
-        for step in halves.get(collective, whole)
-    )
+    sends_of_steps = []
+    for transfers in halves.get(collective, steps_of_sum):
+        sends = []
+        for rank, (receiver, first, last) in enumerate(transfers):
+            chunk = (first - shift) % ranks
+            sends.append(Send(rank, receiver, chunk, chunk + last - first))
+        sends_of_steps.append(tuple(sends))
+    return tuple(sends_of_steps)
 
 
-def _directly(
-    collective: str, pairs: Iterable[tuple[int, int]], n: int
-) -> Iterator[Send]:
+def _send_directly(collective: str, ranks: int) -> Iterator[Send]:
     """Yield the sends of one step, from everybody to everybody but of broadcast."""
-    for source, to in pairs:
-        first = {"allgather": source, "alltoall": source * n + to}.get(collective, to)
-        if collective != "broadcast":
-            yield Send(source, to, first, first + 1)
-        elif source == 0:
-            yield Send(0, to, 0, n)
+    for distance in range(1, ranks):
+        for sender in range(ranks):
+            receiver = (sender + distance) % ranks
+            if collective == "broadcast":
+                if sender == 0:
+                    yield Send(sender, receiver, 0, ranks)
+                continue
+
+            chunk = receiver
+            if collective == "allgather":
+                chunk = sender
+            elif collective == "alltoall":
+                chunk = sender * ranks + receiver
+            yield Send(sender, receiver, chunk, chunk + 1)
 
 
-def _broadcast(algorithm: str, n: int) -> Iterator[list[Send]]:
-    """Yield the steps: twice as many ranks with all chunks, or a chain of chunks."""
-    if algorithm == "tree":
-        for far in (1 << step for step in range((n - 1).bit_length())):
-            yield [Send(r, r + far, 0, n) for r in range(far) if r + far < n]
-        return
-    for step in range(2 * n - 2):  # rank r sends chunk c on in step r + c
-        chunks = ((rank, step - rank) for rank in range(n - 1))
-        yield [Send(r, r + 1, c, c + 1) for r, c in chunks if 0 <= c < n]
+def _pass_on(ranks: int, step: int) -> Iterator[Send]:
+    """Yield the sends of a step of an alltoall in a ring."""
+    for sender in range(ranks):
+        origin = (sender - step) % ranks  # of whom it hands chunks on
+        for distance in range(1, ranks - step):
+            # Chunks of the origin for ranks that are still ahead.
+            chunk = origin * ranks + (sender + distance) % ranks
+            yield Send(sender, (sender + 1) % ranks, chunk, chunk + 1)
+
+
+def _grow_tree(ranks: int) -> Iterator[list[Send]]:
+    """Yield the steps of a broadcast: in each twice as many ranks have all chunks."""
+    distance = 1
+    while distance < ranks:
+        senders = range(min(distance, ranks - distance))
+        yield [Send(rank, rank + distance, 0, ranks) for rank in senders]
+        distance *= 2
+
+
+def _pass_chain(ranks: int) -> Iterator[list[Send]]:
+    """Yield the steps of a broadcast along a chain, chunk by chunk."""
+    for step in range(2 * ranks - 2):  # rank r sends chunk c on in step r + c
+        sends = []
+        for rank in range(ranks - 1):
+            chunk = step - rank
+            if 0 <= chunk < ranks:
+                sends.append(Send(rank, rank + 1, chunk, chunk + 1))
+        yield sends

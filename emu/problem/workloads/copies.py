@@ -31,24 +31,23 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
     A copy ends with the last cut: nothing comes after it. ``every``: iterations between
     two copies; ``missed``: from the one that a state is of until all of it is there.
     """
-    tasks = [*job.tasks]
-    edges = [*job.edges]
+    tasks = list(job.tasks)
+    edges = list(job.edges)
     for owner in owners:
         source = job.index(owner)
         copy = len(tasks)
-        settings = {"of": owner, "missed": missed}
         cuts = max(job.rounds[source] - 1 - missed, 0) // every
-        tasks.append(
-            Task(
-                f"{owner}.copy",
-                CHECKPOINT,
-                program=COPY,
-                settings=settings,
-                iterations=cuts * every + missed + 1 if cuts else 1,
-                behind=missed,
-            )
+        task = Task(
+            name=f"{owner}.copy",
+            kind=CHECKPOINT,
+            program=COPY,
+            settings={"of": owner, "missed": missed},
+            iterations=cuts * every + missed + 1 if cuts else 1,
+            behind=missed,
         )
+        tasks.append(task)
         edges.append(Edge(source, copy))
+        # One copy at a time is on its way.
         edges.append(Edge(copy, source, lag=every, credit=True))
     return replace(job, tasks=tuple(tasks), edges=tuple(edges))
 
@@ -73,21 +72,28 @@ def without_copies(job: Job) -> Job:
     first = len(tasks)
     if first == len(job.tasks):
         return job  # to build an equal one took 12 ms of a job of 700 tasks
-    edges = (e for e in job.edges if e.source < first and e.destination < first)
+    edges = [
+        edge for edge in job.edges if edge.source < first and edge.destination < first
+    ]
     return replace(job, tasks=tasks, edges=tuple(edges))
 
 
 def count_copy_bytes(
-    job: Job, sizes: Mapping[str, NDArray[np.float64]], every: int
+    job: Job,
+    sizes: Mapping[str, NDArray[np.float64]],
+    every: int,
 ) -> NDArray[np.float64]:
     """Return bytes of (copies' edge, iteration), by ``sizes`` of states before it."""
     first = len(without_copies(job).edges)
-    volumes = np.zeros((len(job.edges) - first, job.iterations))
-    for row, edge in zip(volumes, job.edges[first:], strict=True):
-        if not edge.credit:
-            copy = job.tasks[edge.destination]
-            sizes_of_task = sizes[copy.settings["of"]][: job.iterations - copy.behind]
-            row[copy.behind + every :: every] = sizes_of_task[every::every]
+    edges = job.edges[first:]
+    volumes = np.zeros((len(edges), job.iterations))
+    for row, edge in zip(volumes, edges, strict=True):
+        if edge.credit:
+            continue
+        copy = job.tasks[edge.destination]
+        sizes_of_task = sizes[copy.settings["of"]][: job.iterations - copy.behind]
+        # A copy is of the state before an iteration: of the first there is none.
+        row[copy.behind + every :: every] = sizes_of_task[every::every]
     return volumes
 
 
@@ -106,16 +112,20 @@ def with_peers(
 
     Raises ValueError when there is no other machine.
     """
-    machine_of = [*placement.machine_of[: len(without_copies(job).tasks)]]
+    originals = len(without_copies(job).tasks)
+    machine_of = list(placement.machine_of[:originals])
     for owner, copy in copies_of(job).items():
-        there = machine_of[job.index(owner)]
-        others = [each % count for each in range(there + 1, there + count)]
-        if machine := stated.get(job.tasks[copy].name):
-            others.insert(0, cluster.index(machine))
-        candidates = (each for each in others if cluster.links.route(there, each))
-        peer = next(candidates, None)
-        if peer is None:
-            name = cluster.machines[there].name
+        home = machine_of[job.index(owner)]
+        candidates = [machine % count for machine in range(home + 1, home + count)]
+        stated_name = stated.get(job.tasks[copy].name)
+        if stated_name:
+            candidates.insert(0, cluster.index(stated_name))
+
+        for machine in candidates:
+            if cluster.links.route(home, machine):  # none to the task's own machine
+                machine_of.append(machine)
+                break
+        else:
+            name = cluster.machines[home].name
             raise ValueError(f"{owner} stands on {name}, and no machine is next to it")
-        machine_of.append(peer)
     return Placement(tuple(machine_of))

@@ -55,8 +55,9 @@ ANSWERED_EDGE_BYTES = 16
 
 def shard_sizes(parameters: int, servers: int) -> tuple[int, ...]:
     """Return the parameters in each part: of a server, or a chunk of an all-reduce."""
+    # As numpy.array_split: the first parts are longer by one.
     size, longer = divmod(parameters, servers)
-    return tuple(size + (server < longer) for server in range(servers))
+    return (size + 1,) * longer + (size,) * (servers - longer)
 
 
 def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
@@ -66,24 +67,33 @@ def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
 
 
 def layer_shapes(
-    model: Mapping[str, Any], feature_length: int, classes: int
+    model: Mapping[str, Any],
+    feature_length: int,
+    classes: int,
 ) -> Iterator[tuple[Shape, ...]]:
     """Yield the shapes of each layer's tensors from the input, weights as (out, in)."""
-    widths = [feature_length, *[model["hidden"]] * (model["layers"] - 1), classes]
-    for number, (before, after) in enumerate(pairwise(widths), 1):
-        last = number == model["layers"]
-        heads = 1 if last else model.get("heads", 1)
-        matrix = (after, before)
-        scores = (heads, after // heads)
-        yield {
-            "sage": (matrix, matrix, (after,)),
-            "gcn": (matrix, (after,)),
-            "gat": (matrix, scores, scores, (after,)),
-            "gin": (matrix, (after,), (after, after), (after,)),
+    kind = model.get("kind", "sage")
+    layers = model["layers"]
+    hidden = [model["hidden"]] * (layers - 1)
+    widths = [feature_length, *hidden, classes]
+    for number, (inputs, width) in enumerate(pairwise(widths), 1):
+        heads = model.get("heads", 1)
+        if number == layers:  # one head, as wide as there are classes
+            heads = 1
+
+        matrix = (width, inputs)
+        bias = (width,)
+        scores = (heads, width // heads)
+        shapes: dict[str, tuple[Shape, ...]] = {
+            "sage": (matrix, matrix, bias),
+            "gcn": (matrix, bias),
+            "gat": (matrix, scores, scores, bias),
+            "gin": (matrix, bias, (width, width), bias),
             "commnet": (matrix, matrix),
             "plain_gcn": (matrix,),
-            "plain_gat": (matrix, (1, after), (1, after)),
-        }[model.get("kind", "sage")]
+            "plain_gat": (matrix, (1, width), (1, width)),
+        }
+        yield shapes[kind]
 
 
 def parameter_count(model: Mapping[str, Any], feature_length: int, classes: int) -> int:
@@ -117,7 +127,8 @@ class SampleCounts:
 
     def sent(self, store: int) -> int:
         """Return the rows that a store sends: all that it owns but the hits."""
-        return self.owned[store] - (self.hits[store] if self.hits else 0)
+        hits = self.hits[store] if self.hits else 0
+        return self.owned[store] - hits
 
     @property
     def inputs(self) -> int:
@@ -127,9 +138,10 @@ class SampleCounts:
     @property
     def block_edges(self) -> tuple[int, ...]:
         """#E_1 to #E_L: edges of the block of every layer."""
-        return tuple(sum(of_store) for of_store in self.answered[::-1])
+        return tuple(sum(edges) for edges in reversed(self.answered))
 
     @property
     def block_vertices(self) -> tuple[int, ...]:
         """#S_0 to #S_L: inputs of layer 1, and what every layer computes."""
-        return self.inputs, *(sum(owned) for owned in self.frontier_owned[::-1])
+        computed = [sum(owned) for owned in reversed(self.frontier_owned)]
+        return (self.inputs, *computed)

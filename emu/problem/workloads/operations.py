@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emu.problem import Job
+from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import ALL_REDUCE, RECEIVE, steps_of
 from emu.problem.workloads.model_shapes import SampleCounts
+
+Floats: TypeAlias = NDArray[np.float64]
 
 #: Operations that have a rate: an edge's number that is added up, a multiplication with
 #: its addition, an edge that is drawn, a byte that is collected from scattered rows, a
@@ -33,48 +35,67 @@ class Operations:
     """
 
     def __init__(self, job: Job) -> None:
-        shape = len(OPERATIONS), len(job.tasks), job.iterations
+        shape = (len(OPERATIONS), len(job.tasks), job.iterations)
         self.counts = np.zeros(shape)
 
+    def _of(self, name: str) -> Floats:
+        """Return the counts of one operation, a view."""
+        counts: Floats = self.counts[OPERATIONS.index(name)]
+        return counts
+
     def add(
-        self, task: int, amounts: Mapping[str, ArrayLike], when: slice = slice(None)
+        self,
+        task: int,
+        amounts: Mapping[str, ArrayLike],
+        when: slice = slice(None),
     ) -> None:
         """Add amounts by operation, one for all iterations of ``when`` or for each."""
         for name, amount in amounts.items():
-            row = self.counts[OPERATIONS.index(name), task, when]
+            row = self._of(name)[task, when]
             row += np.asarray(amount, float)
 
-    def add_bytes(self, job: Job, volumes: NDArray[np.float64], *kinds: str) -> None:
+    def add_bytes(self, job: Job, volumes: Floats, *kinds: str) -> None:
         """Count the real bytes of (edge, iteration) that kinds send as collected."""
-        counts = self.counts[OPERATIONS.index("collect")]
+        counts = self._of("collect")
         for edge, row in zip(job.edges, volumes, strict=True):
             if job.tasks[edge.source].kind in kinds:
                 counts[edge.source] += row
 
     def add_gradients(
-        self, job: Job, volumes: NDArray[np.float64], itemsize: float, *kinds: str
+        self,
+        job: Job,
+        volumes: Floats,
+        itemsize: float,
+        *kinds: str,
     ) -> None:
         """Count the gradients that tasks of these kinds and all-reduces add.
 
         ``itemsize`` are the real bytes of a number, ``volumes`` as in `add_bytes`.
         """
-        counts = self.counts[OPERATIONS.index("step")]
+        counts = self._of("step")
         for edge, row in zip(job.edges, volumes, strict=True):
-            to = job.tasks[edge.destination]
-            adds = to.kind in kinds
-            if to.kind == ALL_REDUCE and to.program == RECEIVE:  # in half of its steps
-                steps = steps_of(to.settings["algorithm"], to.settings["ranks"])
-                adds = to.settings["step"] < len(steps) // 2
-            if adds:
+            receiver = job.tasks[edge.destination]
+            if receiver.kind in kinds or _adds_chunk(receiver):
                 counts[edge.destination] += row / itemsize
 
-    def seconds(self, rates: Sequence[Mapping[str, float]]) -> NDArray[np.float64]:
+    def seconds(self, rates: Sequence[Mapping[str, float]]) -> Floats:
         """Return seconds of every (task, iteration), from the rates of each task."""
-        table = np.array([[rate[name] for name in OPERATIONS] for rate in rates])
         seconds = np.zeros(self.counts.shape[1:])
-        for number, counts in enumerate(self.counts):
-            seconds += table[:, number, None] * counts
+        for name, counts in zip(OPERATIONS, self.counts, strict=True):
+            rate = np.array([rates_of_task[name] for rates_of_task in rates])
+            seconds += rate[:, None] * counts
         return seconds
+
+
+def _adds_chunk(task: Task) -> bool:
+    """Return True for a task of an all-reduce that adds up what it receives."""
+    if task.kind != ALL_REDUCE or task.program != RECEIVE:
+        return False
+    settings = task.settings
+    steps = steps_of(settings["algorithm"], settings["ranks"])
+    # In the second half of the steps sums replace what is there.
+    adds: bool = settings["step"] < len(steps) // 2
+    return adds
 
 
 @dataclass(frozen=True)
@@ -92,8 +113,11 @@ class LayerWork:
     @property
     def forward(self) -> dict[str, Any]:
         """Operations of the forward pass."""
-        products = self.multiply + self.outer
-        return {"aggregate": self.aggregate, "multiply": products, "launch": 1.0}
+        return {
+            "aggregate": self.aggregate,
+            "multiply": self.multiply + self.outer,
+            "launch": 1.0,
+        }
 
     def backward(self, *, first: bool) -> dict[str, Any]:
         """Return the operations of the backward pass.
@@ -126,18 +150,28 @@ def count_layer(
     default as in `emu.training.layers`: the shorter rows are added, those of ``gin`` as
     they come.
     """
-    before, after = widths
+    width, next_width = widths
     if shortens is None:
-        shortens = before > after and kind != "gin"
-    if kind == "gat":  # attends to the vertex itself as well
-        return LayerWork((edges + outputs) * after, inputs * before * after, True)
+        shortens = width > next_width and kind != "gin"
+    if kind == "gat":
+        return LayerWork(
+            # A vertex attends to itself as well.
+            aggregate=(edges + outputs) * next_width,
+            multiply=inputs * width * next_width,
+            narrows=True,
+        )
+
+    # Rows are multiplied before they are sent along edges, or after they were added.
     rows = inputs if shortens else outputs
-    multiply = rows * before * after
+    multiply = rows * width * next_width
     if kind in {"sage", "commnet"}:  # weights of the vertex itself
-        multiply = multiply + outputs * before * after
-    outer = outputs * after * after if kind == "gin" else 0.0
-    sums = edges * (after if shortens else before)
-    return LayerWork(sums, multiply, shortens, outer)
+        multiply = multiply + outputs * width * next_width
+    return LayerWork(
+        aggregate=edges * (next_width if shortens else width),
+        multiply=multiply,
+        narrows=shortens,
+        outer=outputs * next_width * next_width if kind == "gin" else 0.0,
+    )
 
 
 def count_layers(
@@ -147,12 +181,20 @@ def count_layers(
     counts: Sequence[SampleCounts],
 ) -> list[LayerWork]:
     """Return the operations of every layer, from the input, one per mini-batch."""
-    kind = model.get("kind", "sage")
     hidden = [model["hidden"]] * (model["layers"] - 1)
     widths = pairwise([feature_length, *hidden, classes])
-    edges = np.array([one.block_edges for one in counts], float).T
-    vertices = np.array([one.block_vertices for one in counts], float).T
-    return [
-        count_layer(kind, width, extra, *ends)
-        for width, extra, ends in zip(widths, edges, pairwise(vertices), strict=True)
-    ]
+    # Shapes (layers, mini-batches) and (layers + 1, mini-batches).
+    edges = np.array([sample.block_edges for sample in counts], float).T
+    vertices = np.array([sample.block_vertices for sample in counts], float).T
+
+    layers = []
+    for layer, layer_widths in enumerate(widths):
+        work = count_layer(
+            model.get("kind", "sage"),
+            layer_widths,
+            edges=edges[layer],
+            inputs=vertices[layer],
+            outputs=vertices[layer + 1],
+        )
+        layers.append(work)
+    return layers

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Edge, Job, Profile, Realization, Task
+
+Floats: TypeAlias = NDArray[np.float64]
 
 #: Kind of the gate that lasts until its job may begin.
 RELEASE = "release"
@@ -23,6 +26,62 @@ class JobPart:
     release: float = 0.0
     """When its first tasks may start, seconds."""
 
+    def tasks(self) -> Iterator[Task]:
+        """Yield its tasks by their names among several jobs."""
+        job = self.job
+        for task, rounds in zip(job.tasks, job.rounds, strict=True):
+            yield replace(
+                task,
+                name=self._rename(task.name),
+                process=self._rename(task.process_name),
+                iterations=rounds,
+                takes=self._pool(task.takes),
+                frees=self._pool(task.gives_back),
+            )
+
+    def edges(self, first: int) -> Iterator[Edge]:
+        """Yield its edges among several jobs, where its ``first`` task stands there."""
+        for edge in self.job.edges:
+            # A channel or coflow is of its job: equal names of two are two.
+            yield replace(
+                edge,
+                source=first + edge.source,
+                destination=first + edge.destination,
+                channel=self._rename(edge.channel),
+                coflow=self._rename(edge.coflow),
+            )
+
+    def gate(self) -> Task:
+        """Return the task that lasts until it may begin, beside its first one."""
+        neighbour = self.job.tasks[0]
+        return Task(
+            name=f"{self.name}/release",
+            kind=RELEASE,
+            # A gate needs a place, though nothing runs there.
+            pinned=neighbour.pinned,
+            process=self._rename(neighbour.process_name),
+            iterations=1,
+            gate=True,
+        )
+
+    def sources(self) -> list[int]:
+        """Return its tasks that wait for nothing in their first iteration."""
+        job = self.job
+        # With a lag an edge is waited for from a later iteration on.
+        waiting = {edge.destination for edge in job.edges if edge.lag == 0}
+        return [task for task in range(len(job.tasks)) if task not in waiting]
+
+    def _rename(self, name: str) -> str:
+        if not name:
+            return ""
+        return f"{self.name}/{name}"
+
+    def _pool(self, name: str) -> str:
+        """Return a pool by its name among several jobs: each has servers of its own."""
+        if name in self.job.servers:
+            return self._rename(name)
+        return name
+
 
 def several_jobs(parts: Sequence[JobPart]) -> Job:
     """Return the job whose tasks are called ``a/w0``: those of every part, in order.
@@ -34,55 +93,31 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
     Raises ValueError as `Job`, or when two parts have one name.
     """
     names = [part.name for part in parts]
-    if len(set(names)) < len(names):
+    if len(names) > len(set(names)):
         raise ValueError(f"two jobs of one name: {', '.join(names)}")
+
     tasks: list[Task] = []
     edges: list[Edge] = []
+    firsts: list[int] = []
     for part in parts:
-        first = len(tasks)
-        for task, rounds in zip(part.job.tasks, part.job.rounds, strict=True):
-            own = replace(
-                task,
-                name=f"{part.name}/{task.name}",
-                process=f"{part.name}/{task.process_name}",
-                iterations=rounds,
-                takes=_own(part, task.takes),
-                frees=_own(part, task.gives_back),
-            )
-            tasks.append(own)
-        edges += [
-            replace(
-                e,
-                source=e.source + first,
-                destination=e.destination + first,
-                channel=f"{part.name}/{e.channel}" if e.channel else "",
-                coflow=f"{part.name}/{e.coflow}" if e.coflow else "",
-            )
-            for e in part.job.edges
-        ]
-    first = 0
-    for part in parts:
-        if part.release:
-            edges += [Edge(len(tasks), first + task) for task in _sources(part.job)]
-            beside = part.job.tasks[0]
-            process = f"{part.name}/{beside.process_name}"
-            gate = Task(f"{part.name}/release", RELEASE, process=process, gate=True)
-            tasks.append(replace(gate, pinned=beside.pinned, iterations=1))
-        first += len(part.job.tasks)
-    longest = max(part.job.iterations for part in parts)
-    settings = {"jobs": {part.name: part.job.settings for part in parts}}
-    return Job(tuple(tasks), tuple(edges), longest, settings=settings)
+        firsts.append(len(tasks))
+        tasks += part.tasks()
+        edges += part.edges(firsts[-1])
 
+    for part, first in zip(parts, firsts, strict=True):
+        if not part.release:
+            continue
+        gate = len(tasks)
+        tasks.append(part.gate())
+        edges += [Edge(gate, first + task) for task in part.sources()]
 
-def _own(part: JobPart, pool: str) -> str:
-    """Return a pool by its name among several jobs: each has servers of its own."""
-    return f"{part.name}/{pool}" if pool in part.job.servers else pool
-
-
-def _sources(job: Job) -> list[int]:
-    """Return the tasks that wait for nothing in their first iteration."""
-    waiting = {edge.destination for edge in job.edges if edge.lag == 0}
-    return [task for task in range(len(job.tasks)) if task not in waiting]
+    settings = {part.name: part.job.settings for part in parts}
+    return Job(
+        tasks=tuple(tasks),
+        edges=tuple(edges),
+        iterations=max(part.job.iterations for part in parts),
+        settings={"jobs": settings},
+    )
 
 
 def several_realizations(
@@ -90,17 +125,20 @@ def several_realizations(
 ) -> Realization:
     """Return the times and volumes of `several_jobs`, 0 beyond a part's iterations."""
     longest = max(part.job.iterations for part in parts)
-    late = [part for part in parts if part.release]
-    times = [_wide(r.times, longest) for r in realizations]
-    volumes = [_wide(r.volumes, longest) for r in realizations]
-    for part in late:
-        times.append(_wide(np.array([[part.release]]), longest))
-        volumes.append(np.zeros((len(_sources(part.job)), longest)))
+    times = [_widen(part.times, longest) for part in realizations]
+    volumes = [_widen(part.volumes, longest) for part in realizations]
+    for part in parts:
+        if part.release:  # its gate, and the edges from there
+            gate = np.array([[part.release]])
+            times.append(_widen(gate, longest))
+            edges = len(part.sources())
+            volumes.append(np.zeros((edges, longest)))
     return Realization(np.vstack(times), np.vstack(volumes))
 
 
-def _wide(rows: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
-    return np.pad(rows, ((0, 0), (0, columns - rows.shape[1])))
+def _widen(rows: Floats, columns: int) -> Floats:
+    missing = columns - rows.shape[1]
+    return np.pad(rows, ((0, 0), (0, missing)))
 
 
 def repeat(job: Job, realization: Realization) -> Profile:
@@ -109,11 +147,16 @@ def repeat(job: Job, realization: Realization) -> Profile:
     Searches draw iterations from it: beyond its last one a task of a short job would
     take no time.
     """
-    columns = np.arange(job.iterations)
+    rounds_of_edges = [job.rounds[edge.source] for edge in job.edges]
+    return Profile(
+        times=_repeat_rows(realization.times, counts=job.rounds),
+        volumes=_repeat_rows(realization.volumes, counts=rounds_of_edges),
+    )
 
-    def rows(values: NDArray[np.float64], counts: Sequence[int]) -> NDArray[np.float64]:
-        at = columns % np.maximum(np.array(counts, dtype=np.int64), 1)[:, None]
-        return np.take_along_axis(values, at, axis=1)
 
-    sent = [job.rounds[edge.source] for edge in job.edges]
-    return Profile(rows(realization.times, job.rounds), rows(realization.volumes, sent))
+def _repeat_rows(rows: Floats, counts: Sequence[int]) -> Floats:
+    """Return rows of the same length, in each its first columns over and over."""
+    lengths = np.array(counts, dtype=np.int64)
+    lengths = np.maximum(lengths, 1)  # a row without any keeps its first column
+    columns = np.arange(rows.shape[1]) % lengths[:, None]
+    return np.take_along_axis(rows, columns, axis=1)

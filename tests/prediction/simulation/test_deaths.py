@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,6 @@ from emu.prediction.simulation.attempts import Holders, Rules, attempts
 from emu.problem import Edge, Job, Kill, Schedule, Task
 from emu.problem.workloads.copies import with_copies
 from emu.scenario import Experiment, prepare
-from emu.scenario.experiment import with_deaths
 from emu.scenario.scenario_file import loads
 
 #: Seconds of a tick: exact in binary, so that ties are ties.
@@ -19,6 +20,13 @@ TICK, STEPS = 0.125, 6
 TASKS = {"a": (4, "m0", "x"), "b": (7, "m0", "x"), "c": (2, "m1", "y")}
 
 Death = tuple[int, str, int]
+
+
+def with_outages(whole: Experiment) -> Schedule:
+    """Return its schedule with what deaths add to it."""
+    schedule = whole.simulate()
+    outages = whole.attempts(schedule).outages(schedule.length)
+    return replace(schedule, outages=outages)
 
 
 def stated(kills: list[Death], more: str = "") -> Experiment:
@@ -94,7 +102,7 @@ def test_deaths_are_those_of_a_replay_tick_by_tick(seed: int) -> None:
     mine = [(one.ran, one.recovery, one.next_iteration) for one in found.killed]
     assert mine == [(r * TICK, d * TICK, n) for r, d, n in ended]
     if not every:
-        made = with_deaths(whole, whole.simulate())
+        made = with_outages(whole)
         assert made.makespan == ticks * TICK
         assert made.length == STEPS * 7 * TICK
         assert made.outages.recovery == sum(down for _, down, _ in ended) * TICK
@@ -132,7 +140,7 @@ recovery: 1 s
 @pytest.mark.parametrize(("at", "length"), [("2.9 s", 7.9), ("3 s", 4), ("3.5 s", 4)])
 def test_what_still_sends_can_die(at: str, length: float) -> None:
     whole = prepare(loads(f"name: f\n{FLOW}events: [{{at: {at}, kill: a}}]\n"))
-    assert with_deaths(whole, whole.simulate()).makespan == pytest.approx(length)
+    assert with_outages(whole).makespan == pytest.approx(length)
 
 
 JOBS = """
@@ -147,7 +155,7 @@ def test_of_several_jobs_none_begins_again() -> None:
     def length(kill: str, then: str = "restart") -> float:
         event = f"on_failure: {then}\nevents: [{{at: 2 s, kill: {kill}}}]\n"
         whole = prepare(loads(f"name: several\n{JOBS}{event}"))
-        return with_deaths(whole, whole.simulate()).makespan
+        return with_outages(whole).makespan
 
     assert length("a/x") == length("a/x", "abort") == 5.0
     with pytest.raises(ScenarioError, match=r"b/y is killed at 2 s .*several jobs"):

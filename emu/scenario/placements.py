@@ -1,0 +1,198 @@
+"""Placements of a scenario's job by its policy, and what follows from them.
+
+Rings, copies of state and caches go where tasks stand. Several jobs are placed one by
+one, each on what those before it leave, or as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from emu.errors import PlacementError
+from emu.prediction.placement import PlacementResult, affordable
+from emu.prediction.placement import place as place_by
+from emu.prediction.placement.candidates import JobsCost
+from emu.prediction.placement.place import SEARCHES
+from emu.prediction.placement.ring_order import with_placed_ring
+from emu.problem import Cluster, Job, Placement, Problem, Realization
+from emu.problem.placement import slot_teams
+from emu.problem.workloads import repeat, without_copies
+from emu.problem.workloads.copies import copy_names, with_peers
+from emu.scenario.realize import build_job, realize
+from emu.systems.cache_section import leave_room, settle_caches
+
+if TYPE_CHECKING:
+    from emu.scenario.scenario import Scenario
+
+#: Called by searches with (candidates so far, in all, best makespan).
+Progress: TypeAlias = Callable[[int, int, float], None]
+
+
+def place(
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    realization: Realization | None = None,
+    *,
+    progress: Progress | None = None,
+) -> PlacementResult:
+    """Return a placement of ``job`` by the scenario's policy and seed.
+
+    ``realization``: of the run, with reference times: what searches judge placements
+    by; default is that of `realize`, asked for where it matters. Raises PlacementError
+    when the stated placement breaks a constraint; `InfeasiblePlacement` when the
+    cluster is too small; ScenarioError, DataError as `realize`.
+    """
+    section = scenario.placement
+    original = without_copies(job)
+    copies = copy_names(job)
+    tasks = {name: to for name, to in section.tasks.items() if name not in copies}
+    options = _search_options(scenario, original)
+    # Only searches, and who shares slots, ask how long a placement takes.
+    profile = None
+    if section.policy in SEARCHES or slot_teams(original):
+        if realization is None:
+            realization = realize(scenario, job)
+        profile = repeat(original, realization.of(original))
+
+    outcome = place_by(
+        section.policy,
+        original,
+        leave_room(original, cluster),
+        profile=profile,
+        seed=scenario.seed,
+        tasks=tasks,
+        progress=progress,
+        **options,
+    )
+    # With the whole cluster: what caches take of memory is no matter of copies.
+    placement = _with_peers(scenario, job, cluster, outcome.placement)
+    return replace(outcome, placement=placement)
+
+
+def _search_options(scenario: Scenario, job: Job) -> dict[str, Any]:
+    """Return what the scenario's placement policy takes beside times and volumes."""
+    section = scenario.placement
+    rates = scenario.schedule.rule_of_searches
+    options: dict[str, Any] = {"policy": rates}
+    if section.policy in SEARCHES:
+        count = min(section.simulated_iterations, job.iterations)
+        transfers = section.iterations
+        is_stated = "simulated_iterations" in section.model_fields_set
+        if not transfers and (section.policy == "etp" or is_stated):
+            transfers = affordable(replace(job, iterations=count), rates)
+
+        options["transfers"] = transfers
+        options["iterations"] = count
+        options["cost"] = _joint_cost(scenario)
+    if section.policy == "etp":
+        options["mu"] = section.tolerance
+        options["beta"] = section.beta
+        options["beta_unit"] = section.beta_unit
+    return options
+
+
+def _joint_cost(scenario: Scenario) -> JobsCost | None:
+    """Return the cost of jobs placed together; None where the makespan judges."""
+    cost = scenario.joint_cost
+    if cost == "max" and not any(item.release for item in scenario.jobs):
+        return None
+    weights = {
+        item.name: item.weight for item in scenario.jobs if item.weight is not None
+    }
+    return JobsCost(cost != "max", weights)
+
+
+class NoPeer(PlacementError):
+    """A machine beside which no other can keep checkpoints."""
+
+    key = "checkpoint.to"
+
+
+def _with_peers(
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    placement: Placement,
+) -> Placement:
+    """Return a placement with the copies of state on other machines.
+
+    Raises NoPeer when there is no other.
+    """
+    names = set(scenario.stated_cluster.names)
+    count = sum(machine.name in names for machine in cluster.machines)
+    try:
+        return with_peers(job, cluster, placement, scenario.placement.tasks, count)
+    except ValueError as error:
+        raise NoPeer(f"{error}: add one, or write to: disk") from error
+
+
+def following_placement(scenario: Scenario, problem: Problem) -> Problem:
+    """Return the problem with rings, copies and caches where its placement asks for.
+
+    Rings of jobs with ``ring: placed``; copies of state on peers; caches of rows that
+    others than a sampler's machine own, which change what is sent.
+    """
+    placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
+    problem = replace(problem, placement=placement)
+    sections = {item.name: part.job for item, part in scenario.parts()}
+    for name, section in (sections or {"": scenario.job}).items():
+        if section.rings_follow_placement:
+            problem = with_placed_ring(problem, name)
+    settled = settle_caches(problem.job, problem.machine_of_task)
+    return problem if settled is problem.job else replace(problem, job=settled)
+
+
+def place_one_by_one(
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    progress: Progress | None = None,
+) -> PlacementResult:
+    """Place each of several jobs by its own policy, on what those before it leave.
+
+    Raises PlacementError, ScenarioError, DataError as `place`, of the first job for
+    which it does.
+    """
+    names = [machine.name for machine in cluster.machines]
+    free = cluster
+    machine_of: dict[str, int] = {}
+    results = []
+    for item, scenario_of_part in scenario.parts():
+        part = build_job(scenario_of_part)
+        pool = free.only(item.job.movable_on or names)
+        result = place(scenario_of_part, part, pool, progress=progress)
+        results.append(result)
+
+        # By name, as positions in the pool are others in the cluster.
+        homes = [pool.machines[m].name for m in result.placement.machine_of]
+        placement = Placement(tuple(names.index(name) for name in homes))
+        for process, members in part.units.items():
+            machine_of[f"{item.name}/{process}"] = placement.machine_of[members[0]]
+
+        # What a placed job takes is not there for the next.
+        places = dict(zip([task.name for task in part.tasks], homes, strict=True))
+        free = leave_room(part, _without_usage(free, part, placement), places)
+
+    places_of_tasks = [machine_of[task.process_name] for task in job.tasks]
+    return PlacementResult(
+        Placement(tuple(places_of_tasks)),
+        "sequential",
+        candidates=sum(result.candidates for result in results),
+        budget=max(result.budget for result in results),
+    )
+
+
+def _without_usage(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
+    """Return the cluster with the resources that a placed job leaves."""
+    machines = []
+    usage = placement.usage(job, cluster)
+    for machine, used in zip(cluster.machines, usage, strict=True):
+        rest = {
+            name: amount - used.get(name, 0.0)
+            for name, amount in machine.resources.items()
+        }
+        machines.append(replace(machine, resources=rest))
+    return replace(cluster, machines=tuple(machines))
