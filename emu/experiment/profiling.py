@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -89,18 +89,15 @@ def profile_from_trace(
     if unknown:
         problem = f"no task of kind {unknown[0]!r}, known: {', '.join(kinds)}"
         raise ScenarioError(problem, file="--range")
-    events = _occurrences(trace)
-    watch(events)
-    seconds = {}
-    for kind in kinds:
-        if kind in ranges or kind in events:
-            names = ranges.get(kind, (kind,))
-            if lacks := [name for name in names if name not in events]:
-                raise DataError(_without(events, lacks[0]), path=str(trace))
-            count = min(len(events[name]) for name in names)
-            seconds[kind] = np.sum([events[name][:count] for name in names], axis=0)
-    if not seconds:
-        raise DataError(_without(events, next(iter(kinds))), path=str(trace))
+
+    occurrences = _occurrences(trace)
+    watch(occurrences)
+    try:
+        seconds = _seconds_by_kind(occurrences, kinds, ranges)
+    except KeyError as error:
+        problem = _without(occurrences, error.args[0])
+        raise DataError(problem, path=str(trace)) from None
+
     iterations = min(map(len, seconds.values()))
     edit: dict[str, object] = {"job.iterations": iterations, "job.epochs": None}
     for kind, row in seconds.items():
@@ -116,6 +113,26 @@ def profile_from_trace(
     return ProfileFile.of(job, Profile(times, realization.volumes))
 
 
+def _seconds_by_kind(
+    occurrences: Mapping[str, NDArray[np.float64]],
+    kinds: Iterable[str],
+    ranges: Ranges,
+) -> dict[str, NDArray[np.float64]]:
+    """Return the seconds of each iteration of every kind that the trace has.
+
+    Raises KeyError with the range that it lacks: one that was named, or all.
+    """
+    seconds = {}
+    for kind in kinds:
+        if kind in ranges or kind in occurrences:
+            rows = [occurrences[name] for name in ranges.get(kind, (kind,))]
+            count = min(map(len, rows))
+            seconds[kind] = np.sum([row[:count] for row in rows], axis=0)
+    if not seconds:
+        raise KeyError(next(iter(kinds)))
+    return seconds
+
+
 def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
     """Return the seconds of every occurrence of each range, in their order.
 
@@ -126,29 +143,39 @@ def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
         events = content["traceEvents"] if isinstance(content, dict) else content
         spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         for event in events:
-            if event.get("ph") == "X":
-                span = float(event["ts"]), float(event["dur"]) / 1e6
-                if not (math.isfinite(span[0]) and 0 <= span[1] < math.inf):
-                    fields = {key: event[key] for key in ("name", "ts", "dur")}
-                    raise ValueError(f"a range cannot have the times of {fields}")
-                spans[str(event["name"]), str(event.get("cat", ""))].append(span)
-        ranges: dict[str, tuple[bool, NDArray[np.float64]]] = {}
-        rank = {category: place for place, category in enumerate(_CATEGORIES)}
-        order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
-        for name, category in order:
-            row = np.array([seconds for _, seconds in sorted(spans[name, category])])
-            ranges.setdefault(name, (category not in rank, row))
-        longest = sorted(ranges.items(), key=lambda one: -one[1][1].sum())
-        longest.sort(key=lambda one: one[1][0])
-        return {name: row for name, (_, row) in longest}
+            if event.get("ph") != "X":
+                continue
+            start = float(event["ts"])
+            seconds = float(event["dur"]) / 1e6
+            if not (math.isfinite(start) and 0 <= seconds < math.inf):
+                fields = {key: event[key] for key in ("name", "ts", "dur")}
+                raise ValueError(f"a range cannot have the times of {fields}")
+            name = str(event["name"])
+            category = str(event.get("cat", ""))
+            spans[name, category].append((start, seconds))
+
+    rank = {category: place for place, category in enumerate(_CATEGORIES)}
+    last = len(rank)
+    rows: dict[str, NDArray[np.float64]] = {}
+    order: dict[str, tuple[bool, float]] = {}
+    for name, category in sorted(spans, key=lambda key: rank.get(key[1], last)):
+        if name in rows:
+            continue
+        found = sorted(spans[name, category])
+        row = np.array([seconds for _, seconds in found])
+        rows[name] = row
+        order[name] = (category not in rank, -row.sum())
+    return {name: rows[name] for name in sorted(rows, key=order.__getitem__)}
 
 
 def _without(found: Mapping[str, NDArray[np.float64]], name: str) -> str:
-    some = [*found.items()][:_TOLD]
-    names = ", ".join(f"{printable(name, 40)} ({len(one)})" for name, one in some)
+    """Return the sentence that a trace lacks a range, with those that it has."""
+    ranges = []
+    for found_name, seconds in [*found.items()][:_TOLD]:
+        ranges.append(f"{printable(found_name, 40)} ({len(seconds)})")
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
-        f"once per kind; there are: {names or 'none'}"
+        f"once per kind; there are: {', '.join(ranges) or 'none'}"
     )
 
 
@@ -165,6 +192,7 @@ def prepare_profile(scenario: Scenario) -> Experiment:
         if section.unmeasured or scenario.jobs:
             problem = section.unmeasured or "write each job into a file of its own"
             raise ScenarioError(problem, key="job.system")
+
     job = build_job(scenario)
     if scenario.job.unprofiled:
         keys = scenario.job.keys_of_kinds({task.kind for task in job.tasks})
@@ -172,8 +200,10 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     open_data(job)
     cluster = scenario.to_cluster()
     placement = place_ifs(job, cluster, np.random.default_rng(scenario.seed))
-    sizes = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)
-    nothing = Realization(*map(np.zeros, sizes))
+    nothing = Realization(
+        np.zeros((len(job.tasks), job.iterations)),
+        np.zeros((len(job.edges), job.iterations)),
+    )
     return Experiment(scenario, Problem(cluster, job, placement), nothing)
 
 
@@ -181,9 +211,9 @@ def of_length(scenario: Scenario, iterations: int) -> Scenario:
     """Return the scenario with so many iterations, or epochs where it counts these."""
     if scenario.jobs:
         return scenario  # which `prepare_profile` refuses
-    if "iterations" not in type(scenario.job).model_fields:
-        return load(scenario, {"job.epochs": iterations}, timed=False)
-    edit = {"job.iterations": iterations, "job.epochs": None}
+    edit: dict[str, object] = {"job.epochs": iterations}
+    if "iterations" in type(scenario.job).model_fields:
+        edit = {"job.iterations": iterations, "job.epochs": None}
     return load(scenario, edit, timed=False)
 
 
@@ -197,8 +227,14 @@ def measure_profile(
     settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_json("problem.json", problem_to_json(experiment.problem))
-    what = experiment.problem, "none", settings, experiment.realization
-    run = emulate(*what, log=directory.path / "agent.log", observer=observer)
+    run = emulate(
+        experiment.problem,
+        "none",
+        settings,
+        experiment.realization,
+        log=directory.path / "agent.log",
+        observer=observer,
+    )
     return Profile(run.cpu, run.realization.volumes)
 
 
@@ -218,25 +254,33 @@ def times_by_kind(
     kinds = {task.name: task.kind for task in job.tasks}
     stated = np.asarray(realize(scenario, job).times)
     left = set(kinds)
-    # Kinds that share a key have none alone: all that are left, at last.
-    each = dict.fromkeys(kinds.values())
-    for group in [*({kind} for kind in each), {*each}]:
+    # Kinds that share a key have none of their own: all that are left come last.
+    all_kinds = dict.fromkeys(kinds.values())
+    groups = [{kind} for kind in all_kinds]
+    groups.append(set(all_kinds))
+    for group in groups:
         names = {name for name in left if kinds[name] in group}
         rows = [name in names for name in kinds]
         before = stated[rows].sum(axis=0)
         after = measured[rows].sum(axis=0)
         if not before.any():
             continue
-        ratio = float(np.median(after[before > 0] / before[before > 0]))
-        edit, keys = scenario.job.scale_times(kinds, names, partial(_scale, ratio))
+        has_time = before > 0
+        ratios = after[has_time] / before[has_time]
+        ratio = float(np.median(ratios))
+        scale = partial(_scale, ratio)
+        edit, keys = scenario.job.scale_times(kinds, names, scale)
         scenario = load(scenario, edit)
         left -= keys
+
     rest: dict[str, list[float]] = defaultdict(list)
     for (name, kind), row in zip(kinds.items(), measured, strict=True):
         if name in left:
-            rest[kind].append(float(row.mean()))
+            mean = float(row.mean())
+            rest[kind].append(mean)
     times = scenario.job.times.model_dump(mode="json", exclude_none=True)
-    return times, {kind: float(np.mean(means)) for kind, means in rest.items()}
+    means = {kind: float(np.mean(row)) for kind, row in rest.items()}
+    return times, means
 
 
 def _scale(ratio: float, time: float) -> str:
@@ -284,8 +328,9 @@ def list_sizes(scenario: Scenario) -> list[Scenario]:
         key = "job.model.hidden"
         size = job.model.hidden
         step = 1
+
     sizes = {max(step, round(size * part / step) * step) for part in SIZES}
-    return [load(plain, {key: each}, timed=False) for each in sorted(sizes)]
+    return [load(plain, {key: value}, timed=False) for value in sorted(sizes)]
 
 
 def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
@@ -293,21 +338,22 @@ def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
 
     That one warms up. Counts are of the bytes that were sent, times are CPU seconds.
     """
-    scenario = experiment.scenario
+    section = experiment.scenario.job
     job = experiment.problem.job
-    times = profile.times
-    context = scenario.build_context()
-    volumes = profile.volumes
-    counts = scenario.job.count_operations(job, context, volumes).counts
+    context = experiment.scenario.build_context()
+    counts = section.count_operations(job, context, profile.volumes).counts
+    kinds = [task.kind for task in job.tasks]
     samples = []
-    for kind in dict.fromkeys(task.kind for task in job.tasks):
-        rows = [task.kind == kind for task in job.tasks]
+    for kind in dict.fromkeys(kinds):
+        rows = [task_kind == kind for task_kind in kinds]
         operations = counts[:, rows, 1:].sum(axis=(1, 2))
         if operations.any():
-            seconds = float(times[rows, 1:].sum())
-            samples.append(Sample(kind, operations, seconds))
-    whole = sum(one.seconds for one in samples)
-    return [one for one in samples if one.seconds > _LEAST_SHARE * whole]
+            seconds = float(profile.times[rows, 1:].sum())
+            sample = Sample(kind, operations, seconds)
+            samples.append(sample)
+
+    least = _LEAST_SHARE * sum(sample.seconds for sample in samples)
+    return [sample for sample in samples if sample.seconds > least]
 
 
 def fit_rates(samples: Sequence[Sample]) -> FittedRates:
@@ -317,27 +363,41 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
     """
     if not samples:
         raise ValueError("no task took a time that could be measured")
-    rows = np.array([one.operations / one.seconds for one in samples])
+    rows = np.array([sample.operations / sample.seconds for sample in samples])
+    fitted = _fit_positive(rows)
+    errors = rows @ fitted - 1
+
+    residuals: dict[str, float] = {}
+    for sample, error in zip(samples, errors, strict=True):
+        kind = sample.kind
+        furthest = max(residuals.get(kind, 0.0), error, key=abs)
+        residuals[kind] = float(furthest)
+    rates: dict[str, float] = {}
+    for column in np.flatnonzero(rows.max(axis=0)).tolist():
+        operation = OPERATIONS[column]
+        rates[operation] = float(fitted[column])
+    return FittedRates(rates, residuals)
+
+
+def _fit_positive(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the factors of columns, none negative, whose sums come nearest to 1."""
     scale = rows.max(axis=0)
-    columns = [int(n) for n in np.flatnonzero(scale)]
-    best = np.zeros(len(OPERATIONS))
+    columns = np.flatnonzero(scale).tolist()
+    ones = np.ones(len(rows))
+    best = np.zeros(len(scale))
     least = np.inf
     # With six rates it is exact to try every set of those that are above 0.
     for count in range(1, len(columns) + 1):
-        for some in map(list, combinations(columns, count)):
-            part = rows[:, some] / scale[some]
-            solution, *_ = np.linalg.lstsq(part, np.ones(len(rows)), rcond=None)
-            error = float(((part @ solution - 1) ** 2).sum())
+        for chosen in map(list, combinations(columns, count)):
+            part = rows[:, chosen] / scale[chosen]
+            solution, *_ = np.linalg.lstsq(part, ones, rcond=None)
+            errors = part @ solution - 1
+            error = float((errors**2).sum())
             if (solution >= 0).all() and error < least - 1e-12:
-                best = np.zeros(len(OPERATIONS))
                 least = error
-                best[some] = solution / scale[some]
-    residuals: dict[str, float] = {}
-    for one, error in zip(samples, rows @ best - 1, strict=True):
-        further = max(residuals.get(one.kind, 0.0), error, key=abs)
-        residuals[one.kind] = float(further)
-    rates = {OPERATIONS[n]: float(best[n]) for n in columns}
-    return FittedRates(rates, residuals)
+                best = np.zeros(len(scale))
+                best[chosen] = solution / scale[chosen]
+    return best
 
 
 def measure_rates(
@@ -361,15 +421,19 @@ def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
     A rate of 0 that was fitted is written as what no time comes from. Raises
     ScenarioError when a rate is neither fitted nor stated.
     """
-    keys = {} if stated is None else stated.model_dump(mode="json", exclude_none=True)
+    keys = {}
+    if stated is not None:
+        keys = stated.model_dump(mode="json", exclude_none=True)
     for name, rate in fitted.rates.items():
         keys[name] = DURATION.exact(float(f"{rate or 1e-18:.4g}"))
-    if missing := [name for name in OPERATIONS if name not in keys]:
-        problem = (
-            "no task of this job tells it: state job.rates, of which those that are "
-            "measured are replaced"
-        )
-        raise ScenarioError(problem, key=f"job.rates.{missing[0]}")
+
+    for name in OPERATIONS:
+        if name not in keys:
+            problem = (
+                "no task of this job tells it: state job.rates, of which those that "
+                "are measured are replaced"
+            )
+            raise ScenarioError(problem, key=f"job.rates.{name}")
     return {name: keys[name] for name in RatesSection.model_fields if name in keys}
 
 
@@ -399,34 +463,36 @@ class HostLoad:
             (self.steal, "the hypervisor kept {:.0%} of the cores' time"),
             (self.clock, "the same work took {:.0%} longer than at its best"),
         ]
-        shares.sort(key=lambda one: -one[0])
+        shares.sort(key=lambda item: -item[0])
         return [text.format(share) for share, text in shares if share > WARNED]
 
 
 def host_load(length: float = _LENGTH) -> HostLoad:
     """Measure the load of this host for some wall seconds, with one busy loop."""
     before = cpu_times()
-    cpu = time.process_time()
-    wall = time.monotonic()
-    own = time.thread_time()
+    cpu_start = time.process_time()
+    wall_start = time.monotonic()
+    thread_start = time.thread_time()
     loops = []
-    while time.monotonic() < wall + length:
-        began = time.thread_time()
+    while time.monotonic() < wall_start + length:
+        loop_start = time.thread_time()
         total = 0
         for number in range(_STEPS):
             total += number
-        loops.append(time.thread_time() - began)
-    own, seconds = time.thread_time() - own, time.monotonic() - wall
+        loops.append(time.thread_time() - loop_start)
+
+    thread_seconds = time.thread_time() - thread_start
+    seconds = time.monotonic() - wall_start
     after = cpu_times()
-    cores = usable_cores()
-    cpu = time.process_time() - cpu
+    core_seconds = seconds * usable_cores()
+    cpu = time.process_time() - cpu_start
     idle = after.idle - before.idle
     steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
-    busy = max(sum(after) - sum(before) - idle - steal - cpu, 0.0)
+    busy = sum(after) - sum(before) - idle - steal - cpu
     return HostLoad(
-        others=min(busy / (seconds * cores), 1.0),
-        waits=max(1.0 - own / seconds, 0.0),
-        steal=min(max(steal, 0.0) / (seconds * cores), 1.0),
+        others=min(max(busy, 0.0) / core_seconds, 1.0),
+        waits=max(1.0 - thread_seconds / seconds, 0.0),
+        steal=min(max(steal, 0.0) / core_seconds, 1.0),
         clock=float(np.median(loops)) / min(loops) - 1.0,
     )
 

@@ -36,24 +36,30 @@ def busy_of(schedule: Schedule) -> float | None:
     if busy is not None or system is None:
         return busy
 
-    spans = defaultdict[int, list[NDArray[np.float64]]](list)
-    for number, task in enumerate(problem.job.tasks):
+    rows_of = defaultdict[int, list[int]](list)
+    for row, task in enumerate(problem.job.tasks):
         if "layer" in task.settings and task.kind not in system.parameter_kinds:
-            start = schedule.task_start[number]
-            end = schedule.task_end[number]
-            spans[problem.placement.machine_of[number]].append(np.stack([start, end]))
-    if not spans or not schedule.length:
+            machine = problem.placement.machine_of[row]
+            rows_of[machine].append(row)
+    if not rows_of or not schedule.length:
         return None
-    total = sum(_covered(np.concatenate(parts, axis=1)) for parts in spans.values())
-    return total / len(spans) / schedule.length
+
+    total = 0.0
+    for rows in rows_of.values():
+        starts = schedule.task_start[rows].ravel()
+        ends = schedule.task_end[rows].ravel()
+        total += _covered(starts, ends)
+    return total / len(rows_of) / schedule.length
 
 
-def _covered(spans: NDArray[np.float64]) -> float:
-    """Return the seconds that spans cover together, shape (2, spans)."""
-    starts, ends = spans[:, np.argsort(spans[0])]
-    latest = np.maximum.accumulate(ends)
+def _covered(starts: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
+    """Return the seconds that spans cover together."""
+    order = np.argsort(starts)
+    starts = starts[order]
+    latest = np.maximum.accumulate(ends[order])
     before = np.concatenate([[0.0], latest[:-1]])
-    return float(np.nansum(latest - np.maximum(starts, before)))
+    added = latest - np.maximum(starts, before)
+    return float(np.nansum(added))
 
 
 def weights_of(scenario: Scenario) -> str:
@@ -64,8 +70,8 @@ def weights_of(scenario: Scenario) -> str:
 def weight_causes(scenario: Scenario) -> dict[str, Any]:
     """Return what decides the weights of a training, but its length, by name."""
     settings = scenario.to_job(train_vertices=1, pins=False).settings
-    causes: dict[str, Any] = weight_settings(settings, opens=False)
     system = system_of(settings)
+    causes: dict[str, Any] = weight_settings(settings, opens=False)
     if system is not None:
         causes["missed"] = system.updates_missed(settings)
         if system.asynchronous(settings):  # by what was read when
@@ -84,8 +90,10 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
     operations = _Operations(experiment)
     for link in critical_path(schedule).links:
         share = float(link.end - link.start) / length
-        for name, part in operations.name_causes(link, schedule).items():
+        causes = operations.name_causes(link, schedule)
+        for name, part in causes.items():
             shares[name] += share * part
+
     names = sorted(shares, key=lambda name: -shares[name])
     return {name: shares[name] for name in names if shares[name] > 0}
 
@@ -95,15 +103,16 @@ class _Operations:
 
     def __init__(self, experiment: Experiment) -> None:
         scenario = experiment.scenario
+        job = experiment.problem.job
         self._cluster = scenario.cluster
         self._section = scenario.job
-        self._tasks = experiment.problem.job.tasks
+        self._tasks = job.tasks
         self._counts: NDArray[np.float64] | None = None
         if self._section.operation_rates is not None:
             context = scenario.build_context()
             volumes = experiment.realization.volumes * context.byte_scale
-            job = experiment.problem.job
-            self._counts = scenario.job.count_operations(job, context, volumes).counts
+            counted = self._section.count_operations(job, context, volumes)
+            self._counts = counted.counts
 
     def name_causes(self, link: ChainLink, schedule: Schedule) -> dict[str, float]:
         """Return the share of a link by its causes."""
@@ -111,9 +120,10 @@ class _Operations:
         if link.cause in MOVING or link.task < 0:
             if link.cause is Cause.LATENCY:
                 return {"latency": 1.0}
-            is_of_link = link.port >= 0
-            name = f"link {problem.links[link.port].name}" if is_of_link else "gap"
-            return {name: 1.0}
+            if link.port < 0:
+                return {"gap": 1.0}
+            return {f"link {problem.links[link.port].name}": 1.0}
+
         machine = problem.placement.machine_of[link.task]
         name = problem.cluster.machines[machine].name
         if link.cause in (Cause.SLOT, Cause.CREDIT):
@@ -122,9 +132,9 @@ class _Operations:
             return {f"path {name}": 1.0}
 
         device = self._cluster.by_name[name].device or DEFAULT_DEVICE
-        of_device = self._section.rates_of(self._tasks[link.task], device)
+        rates = self._section.rates_of(self._tasks[link.task], device)
         counts = self._counts[:, link.task, link.iteration]
-        seconds = counts * [of_device[operation] for operation in OPERATIONS]
+        seconds = counts * [rates[operation] for operation in OPERATIONS]
         shares = seconds / (seconds.sum() or 1.0)
         names = (f"rate {operation}" for operation in OPERATIONS)
         return dict(zip(names, shares.tolist(), strict=True))
