@@ -22,7 +22,13 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
 from emu.emulation.shaping import pace_at
 from emu.errors import NodeLost
-from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, with_deaths
+from emu.experiment.attempts import (
+    Ended,
+    cut_plan,
+    foreseen,
+    run_attempts,
+    with_outages,
+)
 from emu.experiment.run_result import (
     Parts,
     PreparedRun,
@@ -347,7 +353,7 @@ def result_of(
     emulation = prepared.emulation
     again = replay(prepared.experiment, run, prepared.policy)
     both = prepared.predicted, again
-    run, (prediction, again) = with_deaths(run, both, ended, before)
+    run, (prediction, again) = with_outages(run, both, ended, before)
     verdict, budget = judgement(prepared, run, again)
     nics = {
         f"{host['name']} {way}": share
