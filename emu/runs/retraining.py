@@ -47,26 +47,28 @@ def training_audit(run: Path, job: Job) -> Findings:
     count = 0
     violations = []
     frame = training_frame(run / "training.csv")
-    for name, settings in list_training(job):
-        mine = frame[(frame.figure == "loss") & frame.task.str.startswith(name)]
-        losses = mine.groupby("iteration").value.mean()  # of all tasks
+    for prefix, settings in list_training(job):
+        is_of_job = (frame.figure == "loss") & frame.task.str.startswith(prefix)
+        losses = frame[is_of_job].groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
             raise DataError("holds no losses", path=run / "training.csv")
         system = system_of(settings)
         if system is not None and system.asynchronous(settings):
             problem = "trained asynchronously: its losses follow from what was read "
             raise DataError(problem + "when, audit a run of mode: pipe", path=run)
+
         misses = system.updates_missed(settings) if system else 0
-        parts = read_weights(run).items()
-        parts_of_job = [part.ravel() for key, part in parts if key.startswith(name)]
-        weights = np.concatenate([np.empty(0), *parts_of_job])
+        weights = np.empty(0)
+        for name, part in read_weights(run).items():
+            if name.startswith(prefix):
+                weights = np.append(weights, part)
         wrong = _first_wrong(losses, weights, settings, misses)
         count += len(losses) + 1
         if wrong is not None:
-            off = wrong[0]
-            subject = name + wrong[1]
-            words = f"{name}{wrong[1]} {wrong[2]}"
-            violations.append(Violation("training", subject, off, "values", words))
+            off, figure, words = wrong
+            subject = prefix + figure
+            sentence = f"{subject} {words}"
+            violations.append(Violation("training", subject, off, "values", sentence))
     if not count:
         raise DataError("trained nothing, so no loss can be compared", path=run)
     return count, violations
@@ -74,10 +76,12 @@ def training_audit(run: Path, job: Job) -> Findings:
 
 def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the prefix of task names, and the settings, of every part that trains."""
-    parts = {f"{k}/": own for k, own in job.settings.get("jobs", {}).items()}
-    for name, settings in (parts or {"": job.settings}).items():
+    parts = {"": job.settings}
+    if jobs := job.settings.get("jobs"):
+        parts = {f"{name}/": settings for name, settings in jobs.items()}
+    for prefix, settings in parts.items():
         if "model" in settings and settings.get("compute") != "timed":
-            yield name, settings
+            yield prefix, settings
 
 
 def _first_wrong(
@@ -86,36 +90,47 @@ def _first_wrong(
     settings: Mapping[str, Any],
     missed: int,
 ) -> tuple[float, str, str] | None:
-    """Return what is wrong first, by how much, what, and in words."""
+    """Return what is wrong first: by how much, its name, and words on it."""
     rows = found.index
-    batches = int(found.index.max()) + 1
-    alone, losses = _alone(settings, batches, missed)
-    if len(weights) != len(alone):
-        return 1.0, "weights", f"are {len(weights)} numbers, {len(alone)} alone"
-    size = np.linalg.norm
-    if not (np.isfinite(losses).all() and np.isfinite(alone).all()):
+    losses_found = found.to_numpy()
+    batches = int(rows.max()) + 1
+    weights_alone, curve = _alone(settings, batches, missed)
+    losses_alone = curve[rows]
+    if len(weights) != len(weights_alone):
+        count = len(weights_alone)
+        return 1.0, "weights", f"are {len(weights)} numbers, {count} alone"
+    if not (np.isfinite(curve).all() and np.isfinite(weights_alone).all()):
         # Numbers run off before they are none, so that only where they end is compared.
-        ends = ("loss", losses[rows], found.to_numpy()), ("weights", alone, weights)
-        for name, expected, mine in ends:
-            if np.isfinite(expected).all() != np.isfinite(mine).all():
+        for name, expected, values in (
+            ("loss", losses_alone, losses_found),
+            ("weights", weights_alone, weights),
+        ):
+            if np.isfinite(expected).all() != np.isfinite(values).all():
                 return 1.0, name, "diverged in one of the run and one process alone"
         return None
-    off = np.append(np.abs(found.to_numpy() - losses[rows]), size(weights - alone))
-    limit = np.append(np.abs(losses[rows]), size(alone))
+
+    norm = np.linalg.norm
+    size = norm(weights_alone)
+    off = np.append(np.abs(losses_found - losses_alone), norm(weights - weights_alone))
+    limit = np.append(np.abs(losses_alone), size)
     limit *= _EXACTNESS[settings["precision"]]
     if not (off <= limit).all() and settings["precision"] == "float32":
         # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
-        wide, exact = _alone({**settings, "precision": "float64"}, batches, missed)
-        highest = np.maximum.accumulate(np.abs(losses - exact)[rows])
-        limit += _ROUNDING * np.append(highest, size(alone - wide))
+        exact = {**settings, "precision": "float64"}
+        exact_weights, exact_curve = _alone(exact, batches, missed)
+        apart = np.abs(curve - exact_curve)[rows]
+        highest = np.maximum.accumulate(apart)
+        drift = norm(weights_alone - exact_weights)
+        limit += _ROUNDING * np.append(highest, drift)
+
     wrong = ~(off <= limit)  # NaN is wrong
     if not wrong.any():
         return None
     first = int(np.argmax(wrong))
     if first == len(found):
-        share = off[first] / max(float(size(alone)), 1e-300)
+        share = off[first] / max(float(size), 1e-300)
         return off[first], "weights", f"are {share:.2g} of them off those alone"
-    words = f"is {found.iloc[first]:.6g}, {losses[rows][first]:.6g} alone"
+    words = f"is {losses_found[first]:.6g}, {losses_alone[first]:.6g} alone"
     return off[first], f"loss[{rows[first]}]", words
 
 
@@ -145,16 +160,22 @@ def progress_of(
         section = run.manifest.get("until")
         until = UntilSection.model_validate(section) if section else None
         schedule = partial(getattr, run, "best")
-        curves.append(progress_along(scenario, schedule, watch, until))
+        progress = progress_along(scenario, schedule, watch, until)
+        curves.append(progress)
         if not (run.path / FILE).exists():
-            last = curves[-1]
-            lines = ["step,loss,accuracy"]
-            shares = last.accuracy["valid"].tolist()
-            at = dict(zip(last.looks.tolist(), shares, strict=True))
-            for number, loss in enumerate(last.loss.tolist()):
-                lines.append(f"{number},{loss!r},{at.get(number + 1, math.nan)!r}")
-            RunDirectory(run.path).write_lines(FILE, lines)
+            _write_progress(run.path, progress)
     return curves
+
+
+def _write_progress(run: Path, progress: Progress) -> None:
+    """Write loss and accuracy of every step; NaN where no one looked."""
+    shares = progress.accuracy["valid"].tolist()
+    accuracy = dict(zip(progress.looks.tolist(), shares, strict=True))
+    lines = ["step,loss,accuracy"]
+    for step, loss in enumerate(progress.loss.tolist()):
+        share = accuracy.get(step + 1, math.nan)
+        lines.append(f"{step},{loss!r},{share!r}")
+    RunDirectory(run).write_lines(FILE, lines)
 
 
 def step_ends(run: RecordedRun) -> NDArray[np.float64]:
@@ -162,9 +183,10 @@ def step_ends(run: RecordedRun) -> NDArray[np.float64]:
 
     That is the end of the last parameter server, or of the last worker without one.
     """
-    if not trains(run):
+    kinds = _step_kinds(run)
+    if not kinds:
         raise DataError("has no training steps", path=run.path)
-    return virtual_training.step_ends(run.best, _step_kinds(run))
+    return virtual_training.step_ends(run.best, kinds)
 
 
 def trains(run: RecordedRun) -> bool:
@@ -175,5 +197,6 @@ def trains(run: RecordedRun) -> bool:
 def _step_kinds(run: RecordedRun) -> tuple[str, ...]:
     if run.manifest.get("first_iteration"):
         return ()  # the steps before are of another attempt, with times of its own
-    system = system_of(run.manifest.get("scenario", {}).get("job", {}))
+    scenario = run.manifest.get("scenario", {})
+    system = system_of(scenario.get("job", {}))
     return system.step_kinds if system else ()
