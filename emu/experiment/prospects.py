@@ -57,7 +57,8 @@ class Terms:
             return inf, inf
         dollars = cost or 0.0
         share = max(seconds / self.deadline, dollars / self.budget)
-        return share, dollars if self.saves and cost is not None else seconds
+        is_cost = self.saves and cost is not None
+        return share, dollars if is_cost else seconds
 
     def judge(self, seconds: float, cost: float | None) -> tuple[float, float]:
         """Return what is least of the best: beyond its limits, then the least aim."""
@@ -83,12 +84,14 @@ class Choice:
         """Seconds by seed: to the target; without one those of an epoch."""
         if self.terms.target:
             return self.answer.makespans
-        return {
-            seed: draw.speed.iteration_seconds
-            if draw.speed.samples_per_second is None
-            else self.answer.train / draw.speed.samples_per_second
-            for seed, draw in self.answer.draws.items()
-        }
+        seconds: dict[int, float] = {}
+        for seed, draw in self.answer.draws.items():
+            rate = draw.speed.samples_per_second
+            if rate is None:
+                seconds[seed] = draw.speed.iteration_seconds
+            else:
+                seconds[seed] = self.answer.train / rate
+        return seconds
 
     @property
     def seconds(self) -> float:
@@ -128,7 +131,8 @@ class Choice:
         for seeds in range(self.terms.seeds, 0, -1):
             found = answer(replace(question, seeds=seeds))
             if found.refused is None:
-                return replace(self, answer=replace(found, chosen=True, held=False))
+                found = replace(found, chosen=True, held=False)
+                return replace(self, answer=found)
         return self
 
     @property
@@ -140,14 +144,15 @@ class Choice:
     def settings(self) -> dict[str, object]:
         """Keys of the job that it has otherwise than the file."""
         settings = self.answer.question.settings
-        return {key.removeprefix("job."): value for key, value in settings.items()}
+        return {key.removeprefix("job."): settings[key] for key in settings}
 
     @property
     def name(self) -> str:
         """System, machines and settings, in words."""
-        settings = [f"{key} {words_of(value)}" for key, value in self.settings.items()]
-        place = f"{self.row} {machines_words(self.answer.placing)}"
-        return ", ".join([place, *settings])
+        words = [f"{self.row} {machines_words(self.answer.placing)}"]
+        for key, value in self.settings.items():
+            words.append(f"{key} {words_of(value)}")
+        return ", ".join(words)
 
     def to_json(self) -> dict[str, object]:
         """Return the documented form; seconds and dollars."""
@@ -203,8 +208,9 @@ class Prospect:
     def batch(self) -> tuple[int, tuple[int, ...]]:
         """Batch and fan-outs that its settings state, else those of the file."""
         job: Any = self.timed.question.scenario.job
-        size = self.settings.get("job.batch_size", job.batch_size)
-        fanouts = self.settings.get("job.fanouts", job.fanouts)
+        settings: Any = self.settings
+        size = settings.get("job.batch_size", job.batch_size)
+        fanouts = settings.get("job.fanouts", job.fanouts)
         return int(size), tuple(fanouts)
 
     @cached_property
@@ -221,8 +227,9 @@ class Prospect:
 
         hops = accumulate(settings["fanouts"], mul)
         edges_per_seed = sum(min(hop, edges) for hop in hops)
-        seconds_of_edges = _CPU_PER_EDGE * edges_per_seed * self.timed.train
-        return float(seconds_of_edges + _CPU_PER_STEP * count_steps(self.plain))
+        of_edges = _CPU_PER_EDGE * edges_per_seed * self.timed.train
+        of_steps = _CPU_PER_STEP * count_steps(self.plain)
+        return float(of_edges + of_steps)
 
     @cached_property
     def epoch_cost(self) -> float | None:
@@ -251,9 +258,9 @@ class Prospect:
         """
         if passes is None:
             passes = self.passes
+        seconds = self.timed.epoch_seconds * passes
         cost = self.epoch_cost
-        dollars = None if cost is None else cost * passes
-        return terms.judge(self.timed.epoch_seconds * passes, dollars)
+        return terms.judge(seconds, None if cost is None else cost * passes)
 
     @property
     def question(self) -> Question:

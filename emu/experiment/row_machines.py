@@ -67,11 +67,14 @@ class Row:
         if not variant_named(self.name).alone:
             return plain
         if getattr(plain.job, "has_stores_apart", False):
-            advice = f"systems: {{{self.name}: {{stores: auto}}}} lets it"
-            problem = f"one machine would own all of the graph: {advice}"
+            problem = (
+                "one machine would own all of the graph: "
+                f"systems: {{{self.name}: {{stores: auto}}}} lets it"
+            )
             raise ScenarioError(problem, key="job.stores")
-        has_stores = getattr(plain.job, "stores", None) is not None
-        return load(plain, {"job.stores": None}) if has_stores else plain
+        if getattr(plain.job, "stores", None) is None:
+            return plain
+        return load(plain, {"job.stores": None})
 
     @cached_property
     def source(self) -> Scenario:
@@ -87,9 +90,9 @@ class Row:
         """
         plain = self.plain
         is_alone = variant_named(self.name).alone
-        is_free = getattr(self.source.job, "machines", None) is None
         spreads = self._spreads(plain.job)
         if not is_alone:
+            is_free = getattr(self.source.job, "machines", None) is None
             is_searched = plain.placed_by == "best" or spreads
             if not (is_free and is_searched):
                 return []
@@ -103,9 +106,8 @@ class Row:
         if is_alone:
             return [(name,) for name in names]
         cluster = plain.cluster.build().only(names)
-        return machine_sets(
-            build_job(plain), cluster, _FEW_SETS if spreads else _MOST_SETS
-        )
+        most = _FEW_SETS if spreads else _MOST_SETS
+        return machine_sets(build_job(plain), cluster, most)
 
     def try_on(self, machines: Sequence[str]) -> Trial:
         """Return how fast it is on some machines, without deaths."""
@@ -144,22 +146,25 @@ class Row:
         Raises ScenarioError, DataError as `as_variant`; also where machines cannot take
         part, or there are no such ones.
         """
+        plain = self.plain
         if machines is None:
-            return self.plain
+            return plain
         self._check(machines)
-        job = self.plain.job
+        job = plain.job
         if not (self._spreads(job) or _has_part_per_machine(job)):
-            return self.plain if self._has_stores else _fewer(self.plain, machines)
+            return plain if self._has_stores else _fewer(plain, machines)
         is_same_system = self.source.job.system == job.system
         if isinstance(job, WholeGraphSection) and is_same_system:
-            return load(self.plain, {"job.machines": [*machines]})
+            return load(plain, {"job.machines": [*machines]})
         return self._translated_again(machines)
 
     def _translated_again(self, machines: Sequence[str]) -> Scenario:
         """Return the row with what its translation says of these machines."""
         job = self.plain.job
-        whole = isinstance(job, WholeGraphSection)
-        roomy = machines if whole else _list_roomy(self.source)
+        source = self.source
+        is_whole = isinstance(job, WholeGraphSection)
+        spreads = self._spreads(job)
+        roomy = machines if is_whole else _list_roomy(source)
         if self._has_stores:  # others take part, too, and own the graph
             machines = [name for name in machines if name in roomy] or machines
         if without := [name for name in machines if name not in roomy]:
@@ -167,23 +172,24 @@ class Row:
             raise ScenarioError(problem, key="job.machines")
 
         # As many stores as machines, each of which takes what the file states of one.
-        target = translation_of(job.system)
-        source = self.source
         if not self._has_stores:
             source = _fewer(source, machines)
-        common = common_job(source, target)
-        common = replace(common, machines=tuple(machines))
-        keys = ["machines", "batch_size", "times"]
-        if whole:
-            keys = ["machines", "parameter_servers"]
-        if whole or self._spreads(job):
+        target = translation_of(job.system)
+        common = replace(common_job(source, target), machines=tuple(machines))
+        if is_whole or spreads:
             common = replace(common, stated=tuple(machines))
-        if self._spreads(job):
+        if spreads:
             common = common.spread(len(machines), common.stores_on(machines))
+
+        keys = ["machines", "batch_size", "times"]
+        if is_whole:
+            keys = ["machines", "parameter_servers"]
+        if spreads:
             keys.append("workers")
         written = target.write(common)
-        fields = [key for key in keys if key in type(job).model_fields]
-        return load(self.plain, {f"job.{key}": written.get(key) for key in fields})
+        fields = type(job).model_fields
+        edit = {f"job.{key}": written.get(key) for key in keys if key in fields}
+        return load(self.plain, edit)
 
     @property
     def _has_stores(self) -> bool:
@@ -209,8 +215,9 @@ def _has_part_per_machine(job: JobSection) -> bool:
 
     Stated times of parts of the whole graph are of as many parts as the file has.
     """
-    whole = isinstance(job, WholeGraphSection) and job.rates is not None
-    return whole or isinstance(job, ReplicaSection)
+    if isinstance(job, WholeGraphSection):
+        return job.rates is not None
+    return isinstance(job, ReplicaSection)
 
 
 def _list_roomy(scenario: Scenario) -> tuple[str, ...]:

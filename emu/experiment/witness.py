@@ -33,19 +33,27 @@ class PacketNetwork(NamedTuple):
         cls, scenario: Scenario, sharing: Shares | None, control: Control | None
     ) -> PacketNetwork:
         """Return those of a scenario's kernel NICs, where they are not stated."""
-        kernel = scenario.emulation.network == "kernel"
-        plain = kernel and Sharing(scenario.emulation.sharing) is Sharing.TCP
-        shares = Shares.TCP if plain else Shares.FAIR
-        return cls(sharing or shares, control or (_KERNEL if kernel else Control.CUBIC))
+        emulation = scenario.emulation
+        shares = Shares.FAIR
+        default = Control.CUBIC
+        if emulation.network == "kernel":
+            default = _KERNEL
+            if Sharing(emulation.sharing) is Sharing.TCP:
+                shares = Shares.TCP
+        return cls(sharing or shares, control or default)
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> PacketNetwork:
         """Return the network of `to_json`; KeyError and ValueError when it is none."""
-        return cls(Shares(content["sharing"]), Control(content["congestion_control"]))
+        sharing = Shares(content["sharing"])
+        return cls(sharing, Control(content["congestion_control"]))
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of manifest.json."""
-        return {"sharing": str(self.sharing), "congestion_control": str(self.control)}
+        return {
+            "sharing": str(self.sharing),
+            "congestion_control": str(self.control),
+        }
 
 
 def with_witness(
@@ -75,40 +83,52 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     `emu.prediction.packets.check_packets`.
     """
     experiment = outcome.experiment
-    scenario = outcome.experiment.scenario
-    emulation = scenario.emulation
+    emulation = experiment.scenario.emulation
     problem = experiment.problem
     fluid = outcome.predicted
     realization = experiment.realization
-    schedule = dataclasses.replace(outcome.run.schedule, outages=Outages())
     if emulation.compute == "real":
         fluid = outcome.replayed
         realization = outcome.run.realization
-    kernel = emulation.network == "kernel"
-    time_scale = emulation.stated_time_scale if kernel else 1.0
-    scales = {"byte_scale": emulation.stated_byte_scale, "time_scale": time_scale}
-    how = network._asdict() | scales
-    run = simulate_packets(problem, realization, **how)
-    seconds, nbytes = burst_of(scenario)
-    witnesses = Witnesses(
-        dataclasses.replace(fluid, outages=Outages()),  # packets know no deaths
-        simulate(problem, realization, "maxmin"),
-        run.schedule,
-        run.dropped,
-        schedule,
-        outcome.policy,
-        (seconds / scales["time_scale"], nbytes / scales["byte_scale"]),
+    byte_scale = emulation.stated_byte_scale
+    time_scale = 1.0
+    if emulation.network == "kernel":
+        time_scale = emulation.stated_time_scale
+
+    packets = simulate_packets(
+        problem,
+        realization,
+        sharing=network.sharing,
+        control=network.control,
+        byte_scale=byte_scale,
+        time_scale=time_scale,
     )
-    verdicts = outcome.prediction, outcome.verdict, outcome.error_budget
-    pairs = witnesses.pairs(*verdicts, time_scale=scales["time_scale"])
-    content = {
-        "ns3": run.version,
+    seconds, size = burst_of(experiment.scenario)
+    no_deaths = Outages()  # packets know none
+    witnesses = Witnesses(
+        dataclasses.replace(fluid, outages=no_deaths),
+        simulate(problem, realization, "maxmin"),
+        packets.schedule,
+        packets.dropped,
+        dataclasses.replace(outcome.run.schedule, outages=no_deaths),
+        outcome.policy,
+        (seconds / time_scale, size / byte_scale),
+    )
+    pairs = witnesses.pairs(
+        outcome.prediction,
+        outcome.verdict,
+        outcome.error_budget,
+        time_scale=time_scale,
+    )
+    return {
+        "ns3": packets.version,
         **network.to_json(),
-        **scales,
-        "dropped": run.dropped,
+        "byte_scale": byte_scale,
+        "time_scale": time_scale,
+        "dropped": packets.dropped,
+        "makespans": witnesses.makespans,
+        "pairs": [pair.to_json() for pair in pairs],
     }
-    rows = [pair.to_json() for pair in pairs]
-    return content | {"makespans": witnesses.makespans, "pairs": rows}
 
 
 def recompute_witness(
@@ -121,11 +141,12 @@ def recompute_witness(
     damaged.
     """
     network = PacketNetwork.read(asked)
-    of = "" if noted is None else noted["ns3"]
+    version = "" if noted is None else noted["ns3"]
     try:
-        here = check_packets(outcome.experiment.problem)
+        found = check_packets(outcome.experiment.problem)
     except DataError as error:
         return noted, f"no packets are sent again: {error}"
-    if of and of != here:
-        return noted, f"no packets are sent again: by ns-3 {of}, and here is {here}"
+    if version and version != found:
+        problem = f"by ns-3 {version}, and here is {found}"
+        return noted, f"no packets are sent again: {problem}"
     return third_witness(outcome, network), ""

@@ -139,9 +139,9 @@ def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
     makespans = []
     for point in claim.points:
         scenario = scenario_of(claim, point, Side(), seed)
-        there = gather_seconds(scenario)
+        forth = gather_seconds(scenario)
         back = scatter_seconds(scenario)
-        estimates.append(there + back)
+        estimates.append(forth + back)
 
         schedule = experiment_of(scenario).simulate()
         makespans.append(schedule.makespan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -60,8 +61,8 @@ class RecordedRun:
     """Content of manifest.json and result.json, empty when missing."""
     emulated: Schedule | None
     simulated: Schedule | None
-    """The run, with its rates where they are known, and the simulation of its own times
-    and volumes; None when missing."""
+    """Schedules of the run, with its rates where they are known, and of the simulation
+    of its own times and volumes; None when missing."""
     measured: Realization | None
     """Times and volumes of realization.npz; None when missing."""
     missing: tuple[str, ...]
@@ -80,15 +81,17 @@ class RecordedRun:
         nothing.
         """
         schedule = self.manifest.get("scenario", {}).get("schedule", {})
-        of_scenario = schedule.get("policy")
-        of_result = self.result.get("policy")
-        if is_program(str(of_result or of_scenario)):
-            if not is_program(str(of_scenario)):
+        stated = schedule.get("policy")
+        found = self.result.get("policy")
+        if is_program(str(found or stated)):
+            if not is_program(str(stated)):
                 path = str(self.path / "manifest.json")
-                raise DataError(f"states nothing of the policy {of_result}", path=path)
-            return register_program(str(of_scenario), schedule.get("source"))
-        names = [p for p in (of_result, of_scenario) if p and is_policy(str(p))]
-        return str(names[0]) if names else "oes"
+                raise DataError(f"states nothing of the policy {found}", path=path)
+            return register_program(str(stated), schedule.get("source"))
+        for name in (found, stated):
+            if name and is_policy(str(name)):
+                return str(name)
+        return "oes"
 
     @property
     def makespan(self) -> float:
@@ -107,9 +110,11 @@ class RecordedRun:
         """Return the figures of result.json that a run is for."""
         rows = []
         for key in ("makespan", "predicted_makespan", "bound", *_RATIOS):
-            if isinstance(figure := self.result.get(key), int | float):
-                is_ratio = key in _RATIOS
-                text = format_ratio(figure) if is_ratio else format_duration(figure, 6)
+            figure = self.result.get(key)
+            if isinstance(figure, int | float):
+                text = format_duration(figure, 6)
+                if key in _RATIOS:
+                    text = format_ratio(figure)
                 rows.append((key.replace("_", " "), text))
         return html_table(repr(self), (), rows)
 
@@ -197,8 +202,11 @@ class RecordedRun:
     def _stack(
         self, rows: Callable[[Schedule], pd.DataFrame], columns: list[str]
     ) -> pd.DataFrame:
-        both = ("emulated", self.emulated), ("simulated", self.simulated)
-        frames = [rows(one).assign(run=run) for run, one in both if one is not None]
+        frames = []
+        if self.emulated is not None:
+            frames.append(rows(self.emulated).assign(run="emulated"))
+        if self.simulated is not None:
+            frames.append(rows(self.simulated).assign(run="simulated"))
         pandas = _import_pandas()
         if not frames:
             return pandas.DataFrame(columns=columns)
@@ -266,30 +274,32 @@ def training_frame(path: Path) -> pd.DataFrame:
 
 def _flows(schedule: Schedule) -> pd.DataFrame:
     problem = schedule.problem
-    job = schedule.problem.job
+    job = problem.job
     flows = schedule.flows()
-    at = tuple(flows.T)
     edges = flows[:, 0]
+    iterations = flows[:, 1]
     machine_of = np.array(problem.placement.machine_of)
     machines = np.array([machine.name for machine in problem.cluster.machines])
     names = np.array([task.name for task in job.tasks])
     kinds = np.array([task.kind for task in job.tasks])
-    source = np.array([edge.source for edge in job.edges], dtype=np.int64)[edges]
-    to = np.array([edge.destination for edge in job.edges], dtype=np.int64)[edges]
+    sources = np.array([edge.source for edge in job.edges], dtype=np.int64)
+    readers = np.array([edge.destination for edge in job.edges], dtype=np.int64)
+    source = sources[edges]
+    reader = readers[edges]
     return _import_pandas().DataFrame(
         {
             "edge": np.array(job.edge_names)[edges],
             "source": names[source],
-            "destination": names[to],
+            "destination": names[reader],
             "from_kind": kinds[source],
-            "to_kind": kinds[to],
+            "to_kind": kinds[reader],
             "from_machine": machines[machine_of[source]],
-            "to_machine": machines[machine_of[to]],
-            "iteration": flows[:, 1],
-            "bytes": schedule.flow_bytes[at],
-            "ready": schedule.flow_ready[at],
-            "start": schedule.flow_start[at],
-            "end": schedule.flow_end[at],
+            "to_machine": machines[machine_of[reader]],
+            "iteration": iterations,
+            "bytes": schedule.flow_bytes[edges, iterations],
+            "ready": schedule.flow_ready[edges, iterations],
+            "start": schedule.flow_start[edges, iterations],
+            "end": schedule.flow_end[edges, iterations],
         }
     )
 
@@ -299,7 +309,8 @@ def load_run(path: str | Path) -> RecordedRun:
     path = Path(path)
     if not path.is_dir():
         raise DataError("is not a run directory", path=path)
-    with one_error(file := path / "problem.json"):
+    file = path / "problem.json"
+    with one_error(file):
         problem = problem_from_json(read_json(file), str(file))
     missing: list[str] = []
 
@@ -316,22 +327,30 @@ def load_run(path: str | Path) -> RecordedRun:
 
     manifest = try_read("manifest.json", read_manifest)
     result = try_read("result.json", _read_result) or {}
-    emulation = try_read("result.json", read_schedule) if result else None
-    rates = realization = None
+    emulated = try_read("result.json", read_schedule) if result else None
     # Where TCP has shared kernel NICs no rate was assigned.
     by_tcp = result.get("network") == "kernel" and result.get("sharing") != "assigned"
     if not by_tcp or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
-    simulation = try_read("simulated.json", read_schedule)
+        if emulated is not None and rates is not None:
+            emulated = replace(emulated, rates=rates)
+    simulated = try_read("simulated.json", read_schedule)
+    measured = None
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
         read_times = partial(read_realization, problem.job)
-        realization = try_read("realization.npz", read_times)
+        measured = try_read("realization.npz", read_times)
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
-    if emulation is not None and rates is not None:
-        emulation = replace(emulation, rates=rates)
-    parts = emulation, simulation, realization
-    return RecordedRun(path, manifest or {}, problem, result, *parts, tuple(missing))
+    return RecordedRun(
+        path=path,
+        manifest=manifest or {},
+        problem=problem,
+        result=result,
+        emulated=emulated,
+        simulated=simulated,
+        measured=measured,
+        missing=tuple(missing),
+    )
 
 
 def with_simulated_rates(run: RecordedRun) -> Schedule:
@@ -343,9 +362,10 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     schedule = run.simulated
     if schedule is None:
         raise DataError("; ".join(run.missing), path=run.path)
-    what = run.problem.following(schedule), realization_of(schedule)
+    problem = run.problem.following(schedule)
+    realization = realization_of(schedule)
     try:
-        again = simulate(*what, run.policy, record_rates=True)
+        again = simulate(problem, realization, run.policy, record_rates=True)
     except CodeWithheld:
         return schedule
     alike = np.isclose(again.makespan, schedule.length, rtol=1e-9, atol=0.0)
@@ -361,18 +381,20 @@ def realization_of(schedule: Schedule) -> Realization:
     mean of the flows of the same iteration between tasks of the same kinds, which
     matters only where a task is moved.
     """
-    job = schedule.problem.job
-    hops = schedule.problem.hops
+    tasks = schedule.problem.job.tasks
     volumes = np.maximum(np.nan_to_num(schedule.flow_bytes), 0.0)
-    remote = np.array([bool(path) for path in hops], dtype=bool)
-    kinds = [
-        (job.tasks[edge.source].kind, job.tasks[edge.destination].kind, edge.credit)
-        for edge in job.edges
-    ]
-    for kind in set(kinds):
-        alike = np.array([other == kind for other in kinds], dtype=bool)
-        if (alike & remote).any() and (alike & ~remote).any():
-            volumes[alike & ~remote] = volumes[alike & remote].mean(axis=0)
+    remote = np.array([bool(path) for path in schedule.problem.hops], dtype=bool)
+    rows_of = defaultdict[tuple[str, str, bool], list[int]](list)
+    for number, edge in enumerate(schedule.problem.job.edges):
+        kinds = (tasks[edge.source].kind, tasks[edge.destination].kind, edge.credit)
+        rows_of[kinds].append(number)
+
+    for numbers in rows_of.values():
+        rows = np.array(numbers)
+        sent = rows[remote[rows]]
+        handed_over = rows[~remote[rows]]
+        if sent.size and handed_over.size:
+            volumes[handed_over] = volumes[sent].mean(axis=0)
     return Realization(schedule.work, volumes)
 
 
@@ -386,7 +408,8 @@ def _object(path: Path) -> dict[str, Any]:
 def read_manifest(path: Path, shape: Any = None) -> dict[str, Any]:
     """Return the content of manifest.json, or of a file of another shape like it."""
     content = _object(path)
-    if (version := content.get("version")) != VERSION:
+    version = content.get("version")
+    if version != VERSION:
         problem = f"is of version {version!r}, this emu reads {VERSION}"
         raise DataError(problem, path=path)
     check_shape(content, shape or manifest_shape(), path)

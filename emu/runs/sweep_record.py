@@ -31,8 +31,8 @@ VERSION = 1
 def _row_shape() -> Any:
     """Return the type of a line."""
     makespan = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    others = ("makespan_error", "replay_error", "cost", "value")
-    figures = shape("Figures", dict.fromkeys(others, float), makespan=makespan)
+    may_lack = dict.fromkeys(("makespan_error", "replay_error", "cost", "value"), float)
+    figures = shape("Figures", may_lack, makespan=makespan)
     return shape("Row", key=str, values=dict[str, str | int], figures=figures)
 
 
@@ -59,18 +59,25 @@ class SweepRecord:
             problem = f"cannot be used: {error.strerror}"
             raise DataError(problem, path=self.path) from error
         for number, line in enumerate(content[:whole].splitlines(), start=1):
-            try:
-                row = parse_json(line.decode("utf-8"))
-            except (ValueError, RecursionError) as error:
-                problem = f"line {number} is not JSON: {error}"
-                raise DataError(problem, path=self.path) from error
-            version = row.get("version") if isinstance(row, dict) else None
-            if version != VERSION or "key" not in row:
-                problem = f"line {number} is of version {version!r}, this emu writes "
-                problem += f"{VERSION}; choose another --out"
-                raise DataError(problem, path=self.path)
-            check_shape(row, _row_shape(), self.path, f"line {number}: ")
+            row = self._read_line(number, line)
             self.rows[row["key"]] = row
+
+    def _read_line(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            row = parse_json(line.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            problem = f"line {number} is not JSON: {error}"
+            raise DataError(problem, path=self.path) from error
+        version = row.get("version") if isinstance(row, dict) else None
+        if version != VERSION or "key" not in row:
+            problem = (
+                f"line {number} is of version {version!r}, this emu writes "
+                f"{VERSION}; choose another --out"
+            )
+            raise DataError(problem, path=self.path)
+        check_shape(row, _row_shape(), self.path, f"line {number}: ")
+        content: dict[str, Any] = row
+        return content
 
     def take(self, key: str, values: Mapping[str, Any]) -> bool:
         """Return True where a point is finished, and name it by this sweep's values.
@@ -91,8 +98,12 @@ class SweepRecord:
         point; finite numbers or text. Raises DataError when the disk refuses,
         ValueError when a figure is NaN or infinite.
         """
-        row = {"version": VERSION, "key": key}
-        row |= {"values": dict(values), "figures": dict(figures)}
+        row = {
+            "version": VERSION,
+            "key": key,
+            "values": dict(values),
+            "figures": dict(figures),
+        }
         line = json.dumps(row, allow_nan=False) + "\n"
         try:
             with self.path.open("ab", buffering=0) as file:
@@ -105,14 +116,17 @@ class SweepRecord:
 
     def write_table(self, keys: Iterable[str]) -> Path:
         """Write ``points.csv`` with the finished ones of ``keys``; return its path."""
-        rows = [self.rows[key] for key in keys if key in self.rows]
-        columns = dict.fromkeys(
-            name for part in ("values", "figures") for row in rows for name in row[part]
-        )
+        finished = [self.rows[key] for key in keys if key in self.rows]
+        columns: dict[str, None] = {}
+        for part in ("values", "figures"):
+            for row in finished:
+                columns |= dict.fromkeys(row[part])
+
         text = io.StringIO()
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**row["values"], **row["figures"]} for row in rows)
-        directory = RunDirectory(self.directory)
-        directory.write_lines("points.csv", text.getvalue().splitlines())
+        for row in finished:
+            writer.writerow({**row["values"], **row["figures"]})
+        lines = text.getvalue().splitlines()
+        RunDirectory(self.directory).write_lines("points.csv", lines)
         return self.directory / "points.csv"
