@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from emu.errors import EmulatorError
 from emu.experiment.expectations import figures_of_simulation, list_misses
@@ -46,7 +46,9 @@ from emu.training.looks import Look, epoch_of, trains_whole_graph
 
 def reason(error: EmulatorError) -> str:
     """Return why something was refused, in one line."""
-    return printable(getattr(error, "problem", str(error)).partition("\n")[0])
+    problem = getattr(error, "problem", str(error))
+    first_line, *_ = problem.split("\n", 1)
+    return printable(first_line)
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,17 @@ class Confirmation:
     trust: str
     outcome: str
     """Verdict on this host, and whether prediction and run agree."""
+
+
+class _Drawn(NamedTuple):
+    """Outcome of one seed: its figures, and what they are of."""
+
+    plain: Scenario
+    """Scenario of the row, whatever it is trained to."""
+    draw: Draw
+    ready: Experiment
+    schedule: Schedule
+    recovery: Attempts
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,17 +220,14 @@ class Answer:
     @property
     def samples_per_second(self) -> float:
         """Training vertices per second, mean over the seeds; infinite in no time."""
-        speeds = [draw.speed for draw in self.draws.values()]
-        rates = [
-            self._whole_graph_rate(speed.iteration_seconds)
-            if speed.samples_per_second is None
-            else speed.samples_per_second
-            for speed in speeds
-        ]
+        rates = []
+        for draw in self.draws.values():
+            rate = draw.speed.samples_per_second
+            if rate is None:  # whole graphs: all vertices in every step
+                seconds = draw.speed.iteration_seconds
+                rate = self.train / seconds if seconds else inf
+            rates.append(rate)
         return sum(rates) / len(rates)
-
-    def _whole_graph_rate(self, seconds: float) -> float:
-        return self.train / seconds if seconds else inf
 
     @property
     def trains(self) -> bool:
@@ -277,7 +287,8 @@ class Answer:
     @property
     def looks(self) -> dict[int, Look]:
         """By seed, when the target was reached."""
-        return {n: one.reached for n, one in self.draws.items() if one.reached}
+        looks = {seed: draw.reached for seed, draw in self.draws.items()}
+        return {seed: look for seed, look in looks.items() if look}
 
     @property
     def steps(self) -> float:
@@ -293,9 +304,10 @@ class Answer:
     @property
     def curves(self) -> dict[int, Curve]:
         """Accuracy over time until the target, by seed; all of it where refused."""
-        if curve := getattr(self.refused, "curve", ()):
+        curve = getattr(self.refused, "curve", ())
+        if curve:
             return {self.question.scenario.seed: curve}
-        return {n: one.curve for n, one in self.draws.items() if one.curve}
+        return {seed: draw.curve for seed, draw in self.draws.items() if draw.curve}
 
     @property
     def placing(self) -> Result:
@@ -368,8 +380,11 @@ class Answer:
     def busiest(self) -> tuple[str, float]:
         """That link or the busiest by then, and the share of the time it was used."""
         _, schedule = self.first
-        row = max(port_rows(schedule), key=lambda row: row["used"], default=None)
-        return (row["port"], row["used"]) if row else ("", 0.0)
+        rows = port_rows(schedule)
+        if not rows:
+            return "", 0.0
+        busiest = max(rows, key=lambda row: row["used"])
+        return busiest["port"], busiest["used"]
 
     @cached_property
     def setup(self) -> Result:
@@ -406,7 +421,8 @@ class Answer:
     @cached_property
     def edits(self) -> dict[str, tuple[Any, Any]]:
         """Key of the scenario -> what the file has, and what this row has."""
-        return edits(self.question.scenario, self.plain or self.question.scenario)
+        stated = self.question.scenario
+        return edits(stated, self.plain or stated)
 
     @property
     def premises(self) -> Premises:
@@ -414,9 +430,11 @@ class Answer:
         question = self.question
         ready, _ = self.first
         length = (ready.stated or ready.scenario).job.length
-        if target := question.target or ready.until:
+        target = question.target or ready.until
+        if target:
             length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
-        settings = question.settings.items()
+        choice = "chosen" if self.chosen else ""
+        settings = [f"{key}={value}" for key, value in question.settings.items()]
         grid = [_words_of_grid(*tried) for tried in question.grid.items()]
         return Premises(
             machines=machines_words(self.placing),
@@ -424,19 +442,23 @@ class Answer:
             seeds_per_step=self.seeds_per_step,
             length=length,
             seeds=tuple(self.draws),
-            choice="held" if self.held else "chosen" if self.chosen else "",
+            choice="held" if self.held else choice,
             per_machine=question.per_machine and bool(self._walk),
-            settings=", ".join(f"{key}={value}" for key, value in settings),
+            settings=", ".join(settings),
             grid="; ".join(grid),
         )
 
     @property
     def _walk(self) -> str:
+        """Walk of its seeds, and whether that is the file's; empty without any."""
         ready, _ = self.first
-        walk = getattr(ready.scenario.job, "epoch", None) if self.trains else None
+        walk = getattr(ready.scenario.job, "epoch", None)
+        if not (walk and self.trains):
+            return ""
         stated = getattr(self.question.scenario.job, "epoch", None)
-        is_kept = self.question.row and walk == stated
-        return f"as the file ({walk})" if walk and is_kept else walk or ""
+        if self.question.row and walk == stated:
+            return f"as the file ({walk})"
+        return str(walk)
 
 
 def _words_of_grid(key: str, values: Sequence[object]) -> str:
@@ -463,36 +485,37 @@ def answer(question: Question) -> Answer:
 
 
 def _answer(question: Question) -> Answer:
-    chosen = question.machines is None
     seed = question.scenario.seed
-    first = _first_draw(question, chosen=chosen)
+    first = _first_draw(question)
     draws = {**first.draws}
     for later in range(seed + 1, seed + question.seeds):
-        _, draws[later], _ = _draw(first.question, later)
+        drawn = _draw(first.question, later)
+        draws[later] = drawn.draw
     return replace(first, draws=draws)
 
 
-def _first_draw(question: Question, *, chosen: bool) -> Answer:
-    seed = question.scenario.seed
-    if question.row and chosen:
-        row = row_of(question, seed)
+def _first_draw(question: Question) -> Answer:
+    held = question.machines is not None
+    if question.row and not held:
+        row = row_of(question)
         machines = row.choose([row.try_on(names) for names in row.machine_sets()])
         question = replace(question, machines=machines)
-    plain, draw, (ready, schedule, recovery) = _draw(question, seed)
+    drawn = _draw(question, question.scenario.seed)
+    ready = drawn.ready
     is_among_several = question.machines is not None or ready.unchosen is not None
     if question.row and question.machines is None:
         question = replace(question, machines=tuple(ready.placing["machines"]))
-    figures = figures_of_simulation(schedule, ready.realization)
+    figures = figures_of_simulation(drawn.schedule, ready.realization)
     misses = list_misses(question.scenario.expect, figures, exact=question.exact)
     return Answer(
         question,
-        chosen=chosen and is_among_several,
-        held=not chosen,
-        draws={seed: draw},
-        plain=plain,
+        chosen=is_among_several and not held,
+        held=held,
+        draws={question.scenario.seed: drawn.draw},
+        plain=drawn.plain,
         ready=ready,
-        schedule=schedule,
-        recovery=recovery,
+        schedule=drawn.schedule,
+        recovery=drawn.recovery,
         missed=tuple(misses),
     )
 
@@ -503,17 +526,18 @@ def ask(what: Scenario | Experiment) -> Answer:
     Raises the error with which it is refused.
     """
     if isinstance(what, Scenario):
-        return answer(Question(what)).checked()
-    return answer(Question(what.scenario, prepared=what)).checked()
+        question = Question(what)
+    else:
+        question = Question(what.scenario, prepared=what)
+    return answer(question).checked()
 
 
-def row_of(question: Question, seed: int) -> Row:
-    """Return the row that a question asks for, with a seed."""
-    scenario = question.scenario
+def row_of(question: Question, seed: int | None = None) -> Row:
+    """Return the row that a question asks for, with another seed if one is given."""
     settings: dict[str, object] = {**question.settings}
-    if seed != scenario.seed:
+    if seed not in (None, question.scenario.seed):
         settings["seed"] = seed
-    return Row(scenario, question.row, settings, question.per_machine)
+    return Row(question.scenario, question.row, settings, question.per_machine)
 
 
 def scenario_of(question: Question, seed: int) -> Scenario:
@@ -521,24 +545,23 @@ def scenario_of(question: Question, seed: int) -> Scenario:
 
     Raises ScenarioError, PlacementError, DataError as `Row.on`.
     """
+    scenario = question.scenario
     row = row_of(question, seed)
     if question.row:
         return row.on(question.machines)
     edit: dict[str, object] = {**row.settings}
     if question.machines is not None:
         edit["job.machines"] = [*question.machines]
-    scenario = question.scenario
-    return load(scenario, {**edit, "expect": None}) if edit else scenario
+    if not edit:
+        return scenario
+    return load(scenario, {**edit, "expect": None})
 
 
-def _draw(
-    question: Question, seed: int
-) -> tuple[Scenario, Draw, tuple[Experiment, Schedule, Attempts]]:
-    """Return the scenario of a seed, its figures, and what they are of."""
-    is_prepared = question.prepared is not None and seed == question.scenario.seed
-    if question.prepared is not None and is_prepared:
+def _draw(question: Question, seed: int) -> _Drawn:
+    """Return what a question finds with a seed."""
+    ready = question.prepared
+    if ready is not None and seed == question.scenario.seed:
         plain = question.scenario
-        ready = question.prepared
     else:
         plain = scenario_of(question, seed)
         ready = prepare(question.target.end(plain) if question.target else plain)
@@ -549,13 +572,15 @@ def _draw(
         check_memory(ready, schedule)
 
     job = schedule.problem.job
-    epoch = epoch_of(job.settings)
     scenario = ready.stated or ready.scenario
+    curve: Curve = ()
+    if ready.looks:
+        curve = time_looks(ready.looks, ready.scenario, schedule)
     draw = Draw(
         scenario=scenario.model_copy(update={"expect": ExpectSection()}),
         makespan=schedule.makespan,
-        speed=speed_of(job, schedule.task_end, schedule.length, epoch),
+        speed=speed_of(job, schedule.task_end, schedule.length, epoch_of(job.settings)),
         reached=ready.reached,
-        curve=time_looks(ready.looks, ready.scenario, schedule) if ready.looks else (),
+        curve=curve,
     )
-    return plain, draw, (ready, schedule, recovery)
+    return _Drawn(plain, draw, ready, schedule, recovery)
