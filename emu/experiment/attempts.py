@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from emu.problem.job import Cut
 from emu.problem.workloads import copies_of
 from emu.runs import run_directory
 from emu.runs.recorded_run import read_manifest
+from emu.runs.result import Result, Row
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.realize import with_figures
 from emu.scenario.run_sections import UntilSection
@@ -82,14 +83,14 @@ def recovery_of(
     makespan: float,
     predicted: float,
     foreseen: attempts.Attempts | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Return ``recovery`` of result.json; nothing where no attempt has ended early.
 
     Makespans are of all attempts; ``foreseen`` is None where they cannot be simulated.
     """
     if not ended:
         return {}
-    content: dict[str, Any] = {
+    content: Result = {
         "makespan": makespan,
         "predicted_makespan": predicted,
         "lost": sum_losses(ended),
@@ -401,7 +402,7 @@ def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
     return now.model_copy(update={"until": other, "job": job})
 
 
-def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experiment:
+def with_until(experiment: Experiment, manifest: Row) -> Experiment:
     """Return an experiment with the accuracy that decided its length, if one did.
 
     ``manifest`` is that of its run: the scenario there has the length alone.

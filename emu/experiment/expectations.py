@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from emu.prediction.analysis.bounds import bounds
 from emu.problem import Realization, Schedule
 from emu.problem.fields.quantities import Expected
+from emu.runs.result import Result, Row
 from emu.scenario.run_sections import ExpectSection
 from emu.units import SIZE, format_duration, format_ratio
 
@@ -24,7 +25,7 @@ _OF_RUNS = ("makespan_error", "replay_error", "trust", "prediction", "accuracy",
 _EXACT = ("makespan", "bytes")
 
 
-def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
+def run_figures(result: Row) -> dict[str, float | None]:
     """Return a run's figures for the expectations, from the content of result.json."""
     loss: float | None = None
     if result["training"]:
@@ -59,7 +60,7 @@ def figures_of_simulation(
     }
 
 
-def punctual(result: dict[str, Any]) -> dict[str, Any]:
+def punctual(result: Result) -> Result:
     """Return ``result`` as it had been with nothing late, as the verdict has it.
 
     The host is not to blame for what is missed even so.
@@ -81,7 +82,7 @@ def punctual(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def find_misses(expect: ExpectSection, result: Mapping[str, Any]) -> list[str]:
+def find_misses(expect: ExpectSection, result: Row) -> list[str]:
     """Return one sentence per line of ``expect`` that a run did not meet."""
     misses = list_misses(expect, run_figures(result))
     verdicts = [

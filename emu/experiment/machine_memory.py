@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,9 @@ from emu.systems.device_memory import RESOURCE
 from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS, Transfer
 from emu.systems.system import list_transfers, state_bytes
 from emu.units import format_size
+
+#: Bytes by machine.
+Sizes: TypeAlias = dict[str, float]
 
 #: Buffers have four sizes per power of two, and one more is filled meanwhile.
 _ROUNDING = 1.25
@@ -68,7 +72,7 @@ def most_waiting(
     return float(most + twice) * _ROUNDING
 
 
-def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
+def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
     """Return the bytes that a training needs at most, by machine that takes part.
 
     Raises DataError when the data set is missing or damaged.
@@ -81,7 +85,7 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
     _add_features(real, experiment, transfers)
     _add_weights(real, experiment, transfers)
 
-    needs = dict[str, float]()
+    needs = Sizes()
     for machine in experiment.placing["machines"]:
         tasks = set[int]()
         for number, task in enumerate(job.tasks):
@@ -97,7 +101,7 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, f
 
 
 def _add_features(
-    real: dict[str, float], experiment: Experiment, transfers: Sequence[Transfer]
+    real: Sizes, experiment: Experiment, transfers: Sequence[Transfer]
 ) -> None:
     """Add features, rows of every layer that stay, and caches: bytes by machine."""
     job = experiment.problem.job
@@ -127,7 +131,7 @@ def _add_features(
 
 
 def _add_weights(
-    real: dict[str, float], experiment: Experiment, transfers: Sequence[Transfer]
+    real: Sizes, experiment: Experiment, transfers: Sequence[Transfer]
 ) -> None:
     """Add weights with the state of their optimizer, and rows of others: bytes."""
     job = experiment.problem.job
@@ -148,7 +152,7 @@ def _add_weights(
         real[machine] += size
 
 
-def gpu_memory_by_machine(experiment: Experiment) -> dict[str, float]:
+def gpu_memory_by_machine(experiment: Experiment) -> Sizes:
     """Return the bytes of ``gpu_memory`` that tasks demand, by machine with any."""
     needs = defaultdict[str, float](float)
     for task in experiment.problem.job.tasks:

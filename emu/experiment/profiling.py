@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,10 @@ from emu.systems.job_section import RatesSection
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION
+
+Floats: TypeAlias = NDArray[np.float64]
+#: Range of a trace -> seconds of each time that it was recorded.
+Occurrences: TypeAlias = Mapping[str, Floats]
 
 #: Kind of task -> names of the ranges that make up one iteration of it.
 Ranges = Mapping[str, Sequence[str]]
@@ -67,7 +71,7 @@ def profile_from_trace(
     scenario: Scenario,
     trace: Path,
     ranges: Ranges,
-    watch: Callable[[Mapping[str, NDArray[np.float64]]], None] = lambda _: None,
+    watch: Callable[[Occurrences], None] = lambda _: None,
 ) -> ProfileFile:
     """Return the profile of a DGTP job: times of a trace, volumes of its samples.
 
@@ -114,10 +118,10 @@ def profile_from_trace(
 
 
 def _seconds_by_kind(
-    occurrences: Mapping[str, NDArray[np.float64]],
+    occurrences: Occurrences,
     kinds: Iterable[str],
     ranges: Ranges,
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, Floats]:
     """Return the seconds of each iteration of every kind that the trace has.
 
     Raises KeyError with the range that it lacks: one that was named, or all.
@@ -133,7 +137,7 @@ def _seconds_by_kind(
     return seconds
 
 
-def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
+def _occurrences(trace: Path) -> dict[str, Floats]:
     """Return the seconds of every occurrence of each range, in their order.
 
     Ranges that the program named itself come first, then those of torch, by their time.
@@ -156,7 +160,7 @@ def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
 
     rank = {category: place for place, category in enumerate(_CATEGORIES)}
     last = len(rank)
-    rows: dict[str, NDArray[np.float64]] = {}
+    rows: dict[str, Floats] = {}
     order: dict[str, tuple[bool, float]] = {}
     for name, category in sorted(spans, key=lambda key: rank.get(key[1], last)):
         if name in rows:
@@ -168,7 +172,7 @@ def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
     return {name: rows[name] for name in sorted(rows, key=order.__getitem__)}
 
 
-def _without(found: Mapping[str, NDArray[np.float64]], name: str) -> str:
+def _without(found: Occurrences, name: str) -> str:
     """Return the sentence that a trace lacks a range, with those that it has."""
     ranges = []
     for found_name, seconds in [*found.items()][:_TOLD]:
@@ -239,7 +243,7 @@ def measure_profile(
 
 
 def times_by_kind(
-    experiment: Experiment, measured: NDArray[np.float64]
+    experiment: Experiment, measured: Floats
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Return ``job.times``, and mean seconds of a task of the kinds that have no key.
 
@@ -292,7 +296,7 @@ class Sample:
     """Operations and time of all tasks of one kind, in a job of one size."""
 
     kind: str
-    operations: NDArray[np.float64]
+    operations: Floats
     """Number of each of `OPERATIONS`."""
     seconds: float
 
@@ -379,7 +383,7 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
     return FittedRates(rates, residuals)
 
 
-def _fit_positive(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _fit_positive(rows: Floats) -> Floats:
     """Return the factors of columns, none negative, whose sums come nearest to 1."""
     scale = rows.max(axis=0)
     columns = np.flatnonzero(scale).tolist()

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from emu.runs import array_files
 from emu.runs.audit_inputs import ToAudit, has_other_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import RecordedRun, load_run
+from emu.runs.result import Result, Row
 from emu.runs.run_directory import SETUP, RunDirectory, apart, read_scenario
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.realize import model_programs
@@ -169,7 +170,7 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
     return agreement("manifest", noted, _plain(fields), "the scenario")
 
 
-def _without(content: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+def _without(content: Row, *keys: str) -> Result:
     return {key: value for key, value in content.items() if key not in keys}
 
 
@@ -219,7 +220,7 @@ def _results(
     }
 
 
-def _drop_accuracies(result: dict[str, Any]) -> None:
+def _drop_accuracies(result: Result) -> None:
     for content in (result, *result.get("jobs", ())):
         content.pop("accuracy", None)
 

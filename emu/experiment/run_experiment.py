@@ -51,7 +51,7 @@ from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import read_manifest
-from emu.runs.result import VERSION
+from emu.runs.result import VERSION, Result
 from emu.runs.retraining import list_training
 from emu.runs.run_directory import SETUP, RunDirectory, write_scenario
 from emu.scenario import Experiment, Scenario
@@ -285,7 +285,7 @@ def _without_ties(experiment: Experiment) -> Experiment:
     return replace(experiment, kills=kills)
 
 
-def setup_figures(experiment: Experiment, path: Path) -> dict[str, Any]:
+def setup_figures(experiment: Experiment, path: Path) -> Result:
     """Return ``setup`` of result.json in a run directory, measured where it was run."""
     rows = setup_rows(experiment)
     if not rows:
@@ -378,7 +378,7 @@ def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:
 def result_of(
     prepared: PreparedRun,
     run: EmulatedRun,
-    training: dict[str, Any],
+    training: Result,
     ended: Sequence[Ended] = (),
     before: Attempts | None = None,
 ) -> RunResult:
@@ -423,7 +423,7 @@ def result_of(
 
 def manifest(
     scenario: Scenario, settings: RunSettings, choice: ScaleChoice | None = None
-) -> dict[str, Any]:
+) -> Result:
     """Return all that is needed to run this again."""
     versions = dict[str, str | None]()
     for library in _VERSIONS:

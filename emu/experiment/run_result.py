@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from emu.problem import Job, Schedule, Task
 from emu.runs import result
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights
+from emu.runs.result import Result
 from emu.runs.retraining import list_training
 from emu.scenario import Experiment, Scenario, build_job
 from emu.scenario.experiment import cost_of, count_failures
@@ -42,8 +43,10 @@ from emu.trust.lateness import flow_completion
 from emu.trust.prediction import Prediction
 from emu.trust.verdict import Verdict
 
+Figures: TypeAlias = dict[str, float]
+
 Parts = dict[str, NDArray[Any]]
-Reports = list[tuple[float, str, int, dict[str, float]]]
+Reports = list[tuple[float, str, int, Figures]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +106,9 @@ class RunResult(PreparedRun):
     """Simulation of the run's own times and volumes."""
     verdict: Verdict
     prediction: Prediction
-    error_budget: dict[str, float]
+    error_budget: Figures
     """Seconds by which run and replay parted, by cause."""
-    training: dict[str, Any]
+    training: Result
     """``models``, ``training``, ``accuracy``, or the same per job; ``setup``."""
     ended: tuple[Ended, ...] = ()
     """Attempts that a death has ended before this run."""
@@ -115,7 +118,7 @@ class RunResult(PreparedRun):
     """All attempts simulated beforehand, where the scenario kills."""
 
     @cached_property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Result:
         """Content of result.json; docs/results.md documents its keys."""
         schedule = self.run.schedule
         realization = self.run.realization
@@ -151,7 +154,7 @@ class RunResult(PreparedRun):
             **self.training,
         }
 
-    def _settings_of_file(self) -> dict[str, Any]:
+    def _settings_of_file(self) -> Result:
         experiment = self.experiment
         scenario = self.experiment.scenario
         job = experiment.problem.job
@@ -176,7 +179,7 @@ class RunResult(PreparedRun):
             **({"failures": failures} if failures else {}),
         }
 
-    def _reads(self) -> dict[str, Any]:
+    def _reads(self) -> Result:
         """Return how many reads are others than simulated, and how far accuracy is.
 
         This is known where an accuracy has decided the length of the job.
@@ -193,7 +196,7 @@ class RunResult(PreparedRun):
             reader = job.edges[number].destination
             count += job.rounds[reader]
         other = int((reads[newest] != predictions[newest]).sum())
-        apart: dict[str, Any] = {"count": count, "other": other}
+        apart: Result = {"count": count, "other": other}
 
         until = self.experiment.until
         look = self.experiment.reached
@@ -202,7 +205,7 @@ class RunResult(PreparedRun):
             apart["accuracy"] = accuracy[until.split] - look.accuracy
         return {"reads_apart": apart}
 
-    def _tables(self) -> dict[str, Any]:
+    def _tables(self) -> Result:
         run = self.run
         schedule = self.run.schedule
         problem = self.experiment.problem
@@ -224,11 +227,11 @@ class RunResult(PreparedRun):
         return tables
 
     @cached_property
-    def _transport(self) -> dict[str, float]:
+    def _transport(self) -> Figures:
         sockets = transport_figures(self.run)
         return sockets | arrival_figures(self.run, self.settings.time_scale)
 
-    def _scales(self) -> dict[str, Any]:
+    def _scales(self) -> Result:
         if self.choice is None:
             return {}
         expected = self.predicted.length * self.settings.time_scale
@@ -248,7 +251,7 @@ class RunResult(PreparedRun):
         return {"auto_scale": self.choice.to_json() | figures}
 
 
-def memory_figures(run: EmulatedRun) -> dict[str, float]:
+def memory_figures(run: EmulatedRun) -> Figures:
     """Return received bytes (real) that waited: most in one process, and the limit."""
     pools = [figures["memory"] for figures in run.statistics.values()]
     marks = [pool["high_water"] for pool in pools]
@@ -260,7 +263,7 @@ def memory_figures(run: EmulatedRun) -> dict[str, float]:
     }
 
 
-def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
+def host_rows(run: EmulatedRun, replayed: Schedule) -> Result:
     """Return ``hosts``: what each carried, and what it added; none of a single one."""
     hosts = [host for host in run.hosts if "host" in host and "tcp" not in host]
     if len(hosts) < 2:
@@ -276,7 +279,7 @@ def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
     return {"hosts": rows}
 
 
-def transport_figures(run: EmulatedRun) -> dict[str, float]:
+def transport_figures(run: EmulatedRun) -> Figures:
     """Return the sockets' traffic (real bytes) and its lateness at the sender (wall).
 
     On kernel NICs with the counts of the machines' TCP, control messages included.
@@ -303,7 +306,7 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
     return counts
 
 
-def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
+def arrival_figures(run: EmulatedRun, time_scale: float) -> Figures:
     """Return the lead of last bytes over the ends of their flows' fluid (wall).
 
     The median, how many came after it, so that the flow ended late, and how many flows
@@ -327,7 +330,7 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
 
 def learnt(
     experiment: Experiment, run: EmulatedRun, policy: str, weights: Parts | None = None
-) -> tuple[dict[str, Any], Parts]:
+) -> tuple[Result, Parts]:
     """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 
     Beside them the named parts of all weights, of which there are none where nothing
@@ -342,7 +345,7 @@ def learnt(
         figures, parts = _figures(job, run, "", weights)
         return models | figures, parts
 
-    jobs: list[dict[str, Any]] = []
+    jobs: list[Result] = []
     arrays: Parts = {}
     for time in times:
         figures, parts = _figures(job, run, time.job, weights)
@@ -352,7 +355,7 @@ def learnt(
     return models | {"training": [], "jobs": jobs}, arrays
 
 
-def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
+def evaluate_run(path: Path) -> dict[str, Figures]:
     """Return the accuracy of a run's weights by job and split; one job has no name.
 
     Raises DataError when the directory, its weights or the data set cannot be used.
@@ -396,7 +399,7 @@ def by_mini_batch(job: Job, reports: Reports) -> Reports:
 
 def _figures(
     job: Job, run: EmulatedRun, name: str, weights: Parts | None
-) -> tuple[dict[str, Any], Parts]:
+) -> tuple[Result, Parts]:
     """Return the figures of a job, which has no name where it is alone, and parts."""
     prefix = f"{name}/" if name else ""
     plain_names: dict[str, str] = {}

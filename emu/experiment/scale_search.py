@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from emu.runs.result import Result, Row
 from emu.trust.verdict import round_up
 from emu.units import format_duration, format_ratio
 
@@ -161,7 +161,7 @@ class ScaleChoice:
     """Forecast for kernel NICs, where no trial says anything."""
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> ScaleChoice:
+    def from_json(cls, content: Row) -> ScaleChoice:
         """Return the choice of `to_json`.
 
         Raises KeyError, TypeError when it is none.
@@ -177,9 +177,9 @@ class ScaleChoice:
                 taken = trial
         return cls(tuple(trials), scale, taken, kernel)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return the trials in the form of result.json."""
-        content: dict[str, Any] = {"time_scale": self.time_scale}
+        content: Result = {"time_scale": self.time_scale}
         if self.kernel is None:
             content["held"] = self.taken is not None
         content["trials"] = [*map(asdict, self.trials)]
@@ -205,7 +205,7 @@ class ScaleChoice:
             f"{self.time_scale:g} is untried (emulation.trial_budget is {budget:g} s)"
         )
 
-    def beside(self, expected: float, actual: Mapping[str, float]) -> dict[str, Any]:
+    def beside(self, expected: float, actual: Mapping[str, float]) -> Result:
         """Return predictions of the run beside its own figures, ``actual``.
 
         ``expected`` is in wall seconds. On kernel NICs there is ``delay`` before first

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from emu.errors import DataError
 from emu.experiment.run_result import RunResult
@@ -14,6 +13,7 @@ from emu.prediction.packets import Control, Shares, check_packets, simulate_pack
 from emu.prediction.simulation import simulate
 from emu.problem import Outages
 from emu.runs.recorded_run import read_manifest
+from emu.runs.result import Result, Row
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario
 from emu.trust.prediction import Witnesses
@@ -43,12 +43,12 @@ class PacketNetwork(NamedTuple):
         return cls(sharing or shares, control or default)
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> PacketNetwork:
+    def read(cls, content: Row) -> PacketNetwork:
         """Return the network of `to_json`; KeyError and ValueError when it is none."""
         sharing = Shares(content["sharing"])
         return cls(sharing, Control(content["congestion_control"]))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return the form of manifest.json."""
         return {
             "sharing": str(self.sharing),
@@ -75,7 +75,7 @@ def with_witness(
     return with_it
 
 
-def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
+def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
     """Return ``witness`` of result.json: three makespans, and who agrees with whom.
 
     Where times were measured (``compute: real``) fluid and packets have the run's own.
@@ -132,8 +132,8 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
 
 
 def recompute_witness(
-    outcome: RunResult, asked: Mapping[str, Any], noted: Mapping[str, Any] | None
-) -> tuple[Mapping[str, Any] | None, str]:
+    outcome: RunResult, asked: Row, noted: Row | None
+) -> tuple[Row | None, str]:
     """Return ``witness`` computed again, and what kept it from that, in words.
 
     ``asked`` is that of manifest.json, ``noted`` that of result.json, which is returned

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.problem import Job, Problem, RateHistory, Realization
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 #: Measured times and volumes, handoffs included: the schedule files hold no bytes of
 #: what stayed within a machine, and placing the job anew needs them.
@@ -42,9 +44,7 @@ _ARRAYS = ("parameters", "names", "shapes", "offsets")
 _NONE = -1  # stands in ``shapes`` for the dimensions that a part does not have
 
 
-def _read(
-    path: Path, names: Collection[str], /, **shapes: tuple[int, ...]
-) -> dict[str, NDArray[Any]]:
+def _read(path: Path, names: Collection[str], /, **shapes: tuple[int, ...]) -> Arrays:
     """Return arrays of a run, some of numbers in a shape; NaN: it did not happen.
 
     Raises DataError as `read_arrays`, when a number is so large that sums of such are
@@ -79,7 +79,7 @@ def read_realization(job: Job, path: Path) -> Realization:
     return realization
 
 
-def read_frames(job: Job, path: Path) -> dict[str, NDArray[Any]]:
+def read_frames(job: Job, path: Path) -> Arrays:
     """Return what processes noted of frames, by the names of `Evidence`.
 
     ``sent`` and ``received`` are rows of `emu.emulation.wire.frame_layout`;
@@ -100,7 +100,7 @@ def read_frames(job: Job, path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
+def read_reports(problem: Problem, path: Path) -> Arrays:
     """Return starts and ends as they were reported, seconds, and what goes with them.
 
     By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
@@ -166,7 +166,7 @@ def write_traffic(run: Path, traffic: Traffic) -> None:
     )
 
 
-def read_samples(run: Path) -> dict[str, NDArray[Any]]:
+def read_samples(run: Path) -> Arrays:
     """Return the samples of a lab, arrays by the names of `SAMPLED`."""
     path = run / SAMPLES
     arrays = read_arrays(path, SAMPLED, inflation=1)
@@ -196,7 +196,7 @@ def write_lines(run: Path, times: Sequence[NDArray[np.float64]]) -> None:
     )
 
 
-def read_lines(run: Path) -> dict[str, NDArray[Any]]:
+def read_lines(run: Path) -> Arrays:
     """Return the arrays of `write_lines`."""
     path = run / LINES
     arrays = _read(path, ("program", "time"))
@@ -272,7 +272,7 @@ def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:
     )
 
 
-def read_weights(run: Path) -> dict[str, NDArray[Any]]:
+def read_weights(run: Path) -> Arrays:
     """Return the parts of weights.npz by name, in the order of the parameters."""
     path = run / NAME
     arrays = read_arrays(path, _ARRAYS)
@@ -290,7 +290,7 @@ def read_weights(run: Path) -> dict[str, NDArray[Any]]:
     )
     _require(is_whole, "is damaged: holds no named parts", path)
 
-    parts: dict[str, NDArray[Any]] = {}
+    parts: Arrays = {}
     end = 0
     rows = zip(names.tolist(), shapes.tolist(), offsets.tolist(), strict=True)
     for name, extents, offset in rows:

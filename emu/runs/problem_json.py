@@ -10,6 +10,7 @@ from types import UnionType
 from typing import (
     Annotated,
     Any,
+    TypeAlias,
     TypeVar,
     Union,
     cast,
@@ -43,6 +44,9 @@ from emu.problem import (
     Tuner,
 )
 from emu.problem.changes import SpeedChange
+
+#: An object of a JSON file.
+Content: TypeAlias = dict[str, Any]
 
 #: Seconds, bytes or bytes per second: beyond it products of two are soon no numbers.
 MOST = 1e18
@@ -100,7 +104,7 @@ def shape_of(kind: Any, number: Any = _Amount) -> Any:
 
     ``number``: type of its floats.
     """
-    keys: dict[str, Any] = {}
+    keys: Content = {}
     hints = get_type_hints(kind)
     defaults = {item.name: item.default_factory for item in fields(kind)}
     for name in _fields_of(kind):
@@ -120,7 +124,7 @@ def read_shape(content: Any, kind: type[T], path: Path, at: str = "") -> T:
 
 def shape(name: str, may_lack: Mapping[str, Any] | None = None, /, **keys: Any) -> Any:
     """Return the type of an object that has some keys, and may lack others."""
-    rows: dict[str, Any] = {}
+    rows: Content = {}
     for key, hint in keys.items():
         rows[key] = (hint, ...)
     for key, hint in (may_lack or {}).items():
@@ -141,7 +145,7 @@ def by_name(kind: Any) -> Any:
 @cache
 def _problem_shape() -> Any:
     """Return the type of problem.json; what fits together, the classes check."""
-    keys: dict[str, Any] = {
+    keys: Content = {
         "iterations": (_Count, ...),
         "placement": (list[_Count], ...),
     }
@@ -179,7 +183,7 @@ def manifest_shape() -> Any:
 @cache
 def _attempt_shape() -> Any:
     """Return the type of an attempt that a death has ended, with what it took here."""
-    keys: dict[str, Any] = {
+    keys: Content = {
         "detection": (_Amount, ...),
         "took": (_Amount, 0.0),
         "began": (_Amount, 0.0),
@@ -208,7 +212,7 @@ def result_shape() -> Any:
 _MANY = 1000
 
 
-def problem_to_json(problem: Problem) -> dict[str, Any]:
+def problem_to_json(problem: Problem) -> Content:
     """Return everything of a problem that a Schedule needs to be understood.
 
     Rows hold the fields of `emu.problem`'s classes, but for those of programs.
@@ -225,7 +229,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
         "tasks": job.tasks,
         "edges": job.edges,
     }
-    content: dict[str, Any] = {"version": VERSION, "iterations": job.iterations}
+    content: Content = {"version": VERSION, "iterations": job.iterations}
     for key, kind in _ROWS.items():
         names = _fields_of(kind)
         rows = [
@@ -269,7 +273,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
     return problem
 
 
-def _read(rows: list[dict[str, Any]], kind: type) -> tuple[Any, ...]:
+def _read(rows: list[Content], kind: type) -> tuple[Any, ...]:
     """Return one item of a class per row; its name, if any, can be printed."""
     for row in rows:
         check_name(row.get("name", "unnamed"))
@@ -284,7 +288,7 @@ def _read(rows: list[dict[str, Any]], kind: type) -> tuple[Any, ...]:
     return tuple(items)
 
 
-def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Schedule:
+def schedule_from_json(problem: Problem, data: Content, path: str) -> Schedule:
     """Return the schedule that `Schedule.to_json` wrote for ``problem``.
 
     Handoffs within a machine are not in the file; they follow from the task ends.
@@ -307,7 +311,7 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
         raise DataError(text, path=path) from error
 
 
-def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
+def schedule_of(problem: Problem, data: Content) -> Schedule:
     """Return the schedule of the rows ``tasks`` and ``flows``, without what was read.
 
     Raises KeyError, TypeError or ValueError when a row is missing, unknown, occurs
@@ -320,10 +324,10 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
         text = f"the job has {iterations} iterations, and {count} of all tasks"
         raise ValueError(text)
 
-    def task_of(row: dict[str, Any]) -> int:
+    def task_of(row: Content) -> int:
         return job.index(row["task"])
 
-    def remote_edge(row: dict[str, Any]) -> int:
+    def remote_edge(row: Content) -> int:
         edge = job.edge_positions[str(row["edge"])]
         if not problem.hops[edge]:
             raise ValueError(f"flow {row['edge']} stays on one machine")
@@ -360,7 +364,7 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
     )
 
 
-def _outages_of(data: dict[str, Any]) -> Outages:
+def _outages_of(data: Content) -> Outages:
     if "outages" not in data:
         return Outages()
     spans = data["outages"]
@@ -392,8 +396,8 @@ def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] |
 
 def _fill(
     shape: tuple[int, int],
-    rows: list[dict[str, Any]],
-    position: Callable[[dict[str, Any]], int],
+    rows: list[Content],
+    position: Callable[[Content], int],
     keys: tuple[str, ...],
 ) -> list[NDArray[np.float64]]:
     """Return one array per key, NaN where no row has a value."""

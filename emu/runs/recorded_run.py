@@ -30,6 +30,7 @@ from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import (
+    Content,
     manifest_shape,
     problem_from_json,
     result_shape,
@@ -55,9 +56,9 @@ class RecordedRun:
     """Readable content of a run directory."""
 
     path: Path
-    manifest: dict[str, Any]
+    manifest: Content
     problem: Problem
-    result: dict[str, Any]
+    result: Content
     """Content of manifest.json and result.json, empty when missing."""
     emulated: Schedule | None
     simulated: Schedule | None
@@ -398,14 +399,14 @@ def realization_of(schedule: Schedule) -> Realization:
     return Realization(schedule.work, volumes)
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _object(path: Path) -> Content:
     content = read_json(path)
     if not isinstance(content, dict):
         raise DataError("holds no JSON object", path=path)
     return content
 
 
-def read_manifest(path: Path, shape: Any = None) -> dict[str, Any]:
+def read_manifest(path: Path, shape: Any = None) -> Content:
     """Return the content of manifest.json, or of a file of another shape like it."""
     content = _object(path)
     version = content.get("version")
@@ -416,7 +417,7 @@ def read_manifest(path: Path, shape: Any = None) -> dict[str, Any]:
     return content
 
 
-def _read_result(path: Path) -> dict[str, Any]:
+def _read_result(path: Path) -> Content:
     content = read_manifest(path, result_shape())
     policy = content.get("policy")
     if policy is not None and not is_policy(policy):

@@ -72,9 +72,7 @@ def task_rows(
     return table
 
 
-def flow_rows(
-    schedule: Schedule, simulated: Schedule | None = None
-) -> list[dict[str, Any]]:
+def flow_rows(schedule: Schedule, simulated: Schedule | None = None) -> list[Result]:
     """Return, per kind of edge, flows and bytes and how long they took on average.
 
     Flows of no bytes, as of iterations without a checkpoint, are not counted.
@@ -113,7 +111,7 @@ def _mean_length(schedule: Schedule, places: Any) -> float:
     return float(lengths.mean())
 
 
-def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
+def port_rows(schedule: Schedule) -> list[Result]:
     """Return bytes of every link, and the share of the makespan used."""
     problem = schedule.problem
     steps = problem.links.steps
@@ -168,7 +166,7 @@ def training_curve(
 
 def result_of(
     scenario: Scenario, schedule: Schedule, *, emulated: bool = False
-) -> dict[str, Any]:
+) -> Result:
     """Return the content of a result file of ``schedule``."""
     return {
         **schedule.to_json(),

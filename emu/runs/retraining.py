@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from emu.scenario.virtual_training import progress_along
 from emu.systems.system import system_of
 from emu.training.looks import Progress
 from emu.trust.violation import Findings, Violation
+
+Floats: TypeAlias = NDArray[np.float64]
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,7 +88,7 @@ def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _first_wrong(
     found: pd.Series[float],
-    weights: NDArray[np.float64],
+    weights: Floats,
     settings: Mapping[str, Any],
     missed: int,
 ) -> tuple[float, str, str] | None:
@@ -136,7 +138,7 @@ def _first_wrong(
 
 def _alone(
     settings: Mapping[str, Any], batches: int, missed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Return the parameters and the losses of one process."""
     from emu.training import reference_training  # noqa: PLC0415 - torch, a second
 
@@ -178,7 +180,7 @@ def _write_progress(run: Path, progress: Progress) -> None:
     RunDirectory(run).write_lines(FILE, lines)
 
 
-def step_ends(run: RecordedRun) -> NDArray[np.float64]:
+def step_ends(run: RecordedRun) -> Floats:
     """Return when the weights of every step were there, seconds, shape (iterations,).
 
     That is the end of the last parameter server, or of the last worker without one.

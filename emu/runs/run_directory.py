@@ -50,7 +50,7 @@ from emu.host.input_file import one_error, open_input, read_arrays, read_json, r
 from emu.host.limits import limit
 from emu.names import file_part
 from emu.problem.job import Cut
-from emu.runs.problem_json import read_shape
+from emu.runs.problem_json import Content, read_shape
 from emu.scenario import Scenario
 from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
@@ -199,7 +199,7 @@ class RunDirectory:
             partial.write_bytes(content)
 
 
-def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any]:
+def write_scenario(directory: RunDirectory, scenario: Scenario) -> Content:
     """Write the text of a scenario, and return what else is needed to read it again.
 
     A scenario that no text states, or which was changed since, is written as JSON.
@@ -228,7 +228,7 @@ def _read_again(scenario: Scenario) -> Source | None:
     return None if differs else source
 
 
-def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
+def read_scenario(run: Path, manifest: Content) -> Scenario:
     """Return the scenario that the text in a run directory states.
 
     Raises DataError when the manifest names no text, or it cannot be read;

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from emu.errors import DataError
 from emu.host.input_file import MOST_TEXT, check_shape, open_input, parse_json
-from emu.runs.problem_json import shape
+from emu.runs.problem_json import Content, shape
 from emu.runs.run_directory import RunDirectory
 
 #: Version of the lines.
@@ -45,7 +45,7 @@ class SweepRecord:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.path = directory / "points.jsonl"
-        self.rows: dict[str, dict[str, Any]] = {}
+        self.rows: dict[str, Content] = {}
         try:
             directory.mkdir(parents=True, exist_ok=True)
             content = b""
@@ -62,7 +62,7 @@ class SweepRecord:
             row = self._read_line(number, line)
             self.rows[row["key"]] = row
 
-    def _read_line(self, number: int, line: bytes) -> dict[str, Any]:
+    def _read_line(self, number: int, line: bytes) -> Content:
         try:
             row = parse_json(line.decode("utf-8"))
         except (ValueError, RecursionError) as error:
@@ -76,7 +76,7 @@ class SweepRecord:
             )
             raise DataError(problem, path=self.path)
         check_shape(row, _row_shape(), self.path, f"line {number}: ")
-        content: dict[str, Any] = row
+        content: Content = row
         return content
 
     def take(self, key: str, values: Mapping[str, Any]) -> bool:
