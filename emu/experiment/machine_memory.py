@@ -110,22 +110,25 @@ def _add_features(
     scenario = experiment.scenario
     owners = scenario.job.owners(scenario.cluster.names)
     itemsize = np.dtype(settings["precision"]).itemsize
-    width = 0
+    feature_bytes = dataset.feature_length * itemsize
+    row_bytes = 0
     if "batch_size" not in settings:  # rows of every layer stay for its gradients
         model = settings["model"]
-        width = model["hidden"] * (model["layers"] - 1) + dataset.classes
-    if not any(transfer.cause == COLUMNS for transfer in transfers):
-        width += dataset.feature_length
+        hidden = model["hidden"] * (model["layers"] - 1)
+        row_bytes = (hidden + dataset.classes) * itemsize
+    # Whoever gets columns of all vertices holds no rows of its own.
+    if all(transfer.cause != COLUMNS for transfer in transfers):
+        row_bytes += feature_bytes
     counts = np.bincount(dataset.owner, minlength=len(owners)).tolist()
     for machine, count in zip(owners, counts, strict=True):
-        real[machine] += count * width * itemsize
+        real[machine] += count * row_bytes
 
     cache = settings.get("cache", {})
     samplers = [task.name for task in job.tasks if task.kind == "sampler"]
     homes = dict(zip(cache.get("homes", ()), samplers, strict=False))
     for home, sampler in homes.items():
         local = counts[home] if home < len(counts) else 0
-        others = (dataset.vertices - local) * dataset.feature_length * itemsize
+        others = (dataset.vertices - local) * feature_bytes
         machine = experiment.tasks[sampler]
         real[machine] += min(cache["size"], others)
 
@@ -137,14 +140,17 @@ def _add_weights(
     job = experiment.problem.job
     machine_of = experiment.tasks
     kinds = {task.name: task.kind for task in job.tasks}
-    states = {name: float(sizes.max()) for name, sizes in state_bytes(job).items()}
+    states: Sizes = {}
+    for name, sizes in state_bytes(job).items():
+        states[name] = float(sizes.max())
+    # A set: those who read the same weights on one machine share them.
     weights = {(name, machine_of[name], size) for name, size in states.items()}
     for cause, source, to, size in transfers:
         machine = machine_of[to]
         if cause == WEIGHTS and to not in states:
             if kinds[source] == kinds[to]:
                 weights.add((to, machine, states[source]))
-            else:  # who only reads them shares those of its machine
+            else:
                 weights.add((source, machine, size))
         elif cause == COLUMNS or (cause == GHOSTS and machine_of[source] != machine):
             real[machine] += size

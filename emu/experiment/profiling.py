@@ -346,16 +346,16 @@ def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
     job = experiment.problem.job
     context = experiment.scenario.build_context()
     counts = section.count_operations(job, context, profile.volumes).counts
-    kinds = [task.kind for task in job.tasks]
+    rows_of = defaultdict[str, list[int]](list)
+    for row, task in enumerate(job.tasks):
+        rows_of[task.kind].append(row)
+
     samples = []
-    for kind in dict.fromkeys(kinds):
-        rows = [task_kind == kind for task_kind in kinds]
+    for kind, rows in rows_of.items():
         operations = counts[:, rows, 1:].sum(axis=(1, 2))
         if operations.any():
-            seconds = float(profile.times[rows, 1:].sum())
-            sample = Sample(kind, operations, seconds)
-            samples.append(sample)
-
+            times = profile.times[rows, 1:]
+            samples.append(Sample(kind, operations, float(times.sum())))
     least = _LEAST_SHARE * sum(sample.seconds for sample in samples)
     return [sample for sample in samples if sample.seconds > least]
 

@@ -31,13 +31,14 @@ def busy_of(schedule: Schedule) -> float | None:
     None where nothing trains.
     """
     problem = schedule.problem
-    system = system_of(problem.job.settings)
+    job = problem.job
+    system = system_of(job.settings)
     busy = pace(schedule, None).busy
     if busy is not None or system is None:
         return busy
 
     rows_of = defaultdict[int, list[int]](list)
-    for row, task in enumerate(problem.job.tasks):
+    for row, task in enumerate(job.tasks):
         if "layer" in task.settings and task.kind not in system.parameter_kinds:
             machine = problem.placement.machine_of[row]
             rows_of[machine].append(row)
@@ -46,9 +47,9 @@ def busy_of(schedule: Schedule) -> float | None:
 
     total = 0.0
     for rows in rows_of.values():
-        starts = schedule.task_start[rows].ravel()
-        ends = schedule.task_end[rows].ravel()
-        total += _covered(starts, ends)
+        starts = schedule.task_start[rows]
+        ends = schedule.task_end[rows]
+        total += _covered(starts.ravel(), ends.ravel())
     return total / len(rows_of) / schedule.length
 
 
@@ -57,6 +58,7 @@ def _covered(starts: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
     order = np.argsort(starts)
     starts = starts[order]
     latest = np.maximum.accumulate(ends[order])
+    # A span adds what is beyond the latest end of those that began before it.
     before = np.concatenate([[0.0], latest[:-1]])
     added = latest - np.maximum(starts, before)
     return float(np.nansum(added))
@@ -64,7 +66,8 @@ def _covered(starts: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
 
 def weights_of(scenario: Scenario) -> str:
     """Return what decides the weights of a training, but its length, as text."""
-    return json.dumps(weight_causes(scenario), sort_keys=True, default=str)
+    causes = weight_causes(scenario)
+    return json.dumps(causes, sort_keys=True, default=str)
 
 
 def weight_causes(scenario: Scenario) -> dict[str, Any]:
@@ -85,17 +88,17 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
     A ``link``, the ``latency`` of messages, a ``slot`` that others held, a ``rate`` of
     operations; where times are stated the ``path`` of tasks on a machine.
     """
-    shares = defaultdict[str, float](float)
     length = schedule.length or 1.0
     operations = _Operations(experiment)
+    shares = defaultdict[str, float](float)
     for link in critical_path(schedule).links:
         share = float(link.end - link.start) / length
         causes = operations.name_causes(link, schedule)
-        for name, part in causes.items():
-            shares[name] += share * part
+        for name in causes:
+            shares[name] += share * causes[name]
 
-    names = sorted(shares, key=lambda name: -shares[name])
-    return {name: shares[name] for name in names if shares[name] > 0}
+    most_first = sorted(shares.items(), key=lambda item: -item[1])
+    return {name: share for name, share in most_first if share > 0}
 
 
 class _Operations:
@@ -118,11 +121,12 @@ class _Operations:
         """Return the share of a link by its causes."""
         problem = schedule.problem
         if link.cause in MOVING or link.task < 0:
+            name = "gap"
             if link.cause is Cause.LATENCY:
-                return {"latency": 1.0}
-            if link.port < 0:
-                return {"gap": 1.0}
-            return {f"link {problem.links[link.port].name}": 1.0}
+                name = "latency"
+            elif link.port >= 0:
+                name = f"link {problem.links[link.port].name}"
+            return {name: 1.0}
 
         machine = problem.placement.machine_of[link.task]
         name = problem.cluster.machines[machine].name
@@ -131,6 +135,7 @@ class _Operations:
         if self._counts is None:
             return {f"path {name}": 1.0}
 
+        # By the rates of the device that the machine has, as its time was counted.
         device = self._cluster.by_name[name].device or DEFAULT_DEVICE
         rates = self._section.rates_of(self._tasks[link.task], device)
         counts = self._counts[:, link.task, link.iteration]

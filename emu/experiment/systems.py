@@ -172,7 +172,8 @@ def source_of(
     scenario: Scenario, name: str, overrides: Mapping[str, object]
 ) -> Scenario:
     """Return the file of a row with those overrides that it knows itself."""
-    before, _ = _split(scenario, variant_named(name).system, overrides)
+    system = variant_named(name).system
+    before, _ = _split(scenario, system, overrides)
     return load(scenario, {**before, "expect": None, "systems": None})
 
 
@@ -253,10 +254,10 @@ def _problem_of(scenario: Scenario, name: str, key: str) -> str:
 
 def _field_of(scenario: Scenario, system: str, key: str) -> FieldInfo | None:
     """Return the field of a key of ``job``, of a system or else of the file's."""
-    word = key.split(".")[1]
-    fields = systems()[system].section().model_fields
+    _, word, *_ = key.split(".")
+    of_system = systems()[system].section().model_fields
     of_file = type(scenario.job).model_fields
-    return fields.get(word) or of_file.get(word)
+    return of_system.get(word) or of_file.get(word)
 
 
 def _alternatives(
@@ -372,9 +373,10 @@ def _mean_times(scenario: Scenario) -> str:
     means = []
     for kind in sorted(set(kinds)):
         rows = [task_kind == kind for task_kind in kinds]
-        seconds = float(profile.times[rows].mean(axis=1).mean())
-        mean = DURATION.format(seconds / section.share(kind))
-        means.append(f"{kind}: {mean}")
+        by_task = profile.times[rows].mean(axis=1)
+        mean = float(by_task.mean())
+        share = section.share(kind)
+        means.append(f"{kind}: {DURATION.format(mean / share)}")
     return f"{{{', '.join(means)}}}"
 
 
@@ -451,14 +453,14 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     """
     before = _keys_of(scenario)
     after = _keys_of(translated)
-    before_stated = _keys_of(scenario, exclude_defaults=True)
-    after_stated = _keys_of(translated, exclude_defaults=True)
-    # A key is there where it is stated, or both have it and one states it.
-    shared = before.keys() & after.keys()
+    stated_before = _keys_of(scenario, exclude_defaults=True)
+    stated_after = _keys_of(translated, exclude_defaults=True)
     changes: dict[str, tuple[Any, Any]] = {}
-    for key in dict.fromkeys([*before_stated, *after_stated]):
-        was = before.get(key) if key in before_stated or key in shared else None
-        now = after.get(key) if key in after_stated or key in shared else None
+    for key in dict.fromkeys([*stated_before, *stated_after]):
+        # A key is there where it is stated, or both have it and one states it.
+        is_shared = key in before and key in after
+        was = before.get(key) if is_shared or key in stated_before else None
+        now = after.get(key) if is_shared or key in stated_after else None
         if was != now:
             changes[key] = (was, now)
 
@@ -482,8 +484,10 @@ def _keys_of(scenario: Scenario, *, exclude_defaults: bool = False) -> dict[str,
 
 def _list_parameters(scenario: Scenario) -> list[str]:
     """Return names of a layer's parameters; empty for a program, which tells none."""
-    model = _settings_of(scenario).get("model", {})
-    return [*PARTS.get(model.get("kind", ""), ())]
+    settings = _settings_of(scenario)
+    model = settings.get("model", {})
+    kind = model.get("kind", "")
+    return [*PARTS.get(kind, ())]
 
 
 def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

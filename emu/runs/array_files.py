@@ -33,12 +33,18 @@ FILE = "traffic.npz"
 SAMPLES = "samples.npz"
 LINES = "lines.npz"
 _TRAFFIC = ("packets", "machines", "nics", "programs", "owners")
-#: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
-#: that they had, and that they waited for a core; by machine TCP segments that were
-#: sent again, and timeouts; by way (out, in) and machine packets that queues dropped,
-#: and bytes that waited in them. All but the last are counts since the beginning.
-SAMPLED = ("time", "ran", "waited", "retransmitted", "timeouts", "dropped", "queued")
-_SAMPLED_AXES = dict(zip(SAMPLED, (1, 1, 1, 2, 2, 3, 3), strict=True))
+#: Axes of the arrays of samples.npz, of which the first is the sample. All but the last
+#: are counts since the programs began.
+_SAMPLED_AXES = {
+    "time": 1,  # seconds
+    "ran": 1,  # seconds of CPU that they had
+    "waited": 1,  # seconds that they waited for a core
+    "retransmitted": 2,  # TCP segments that were sent again, by machine
+    "timeouts": 2,  # by machine
+    "dropped": 3,  # packets that queues dropped, by way (out, in) and machine
+    "queued": 3,  # bytes that wait in them likewise
+}
+SAMPLED = tuple(_SAMPLED_AXES)
 NAME = "weights.npz"
 _ARRAYS = ("parameters", "names", "shapes", "offsets")
 _NONE = -1  # stands in ``shapes`` for the dimensions that a part does not have
@@ -53,10 +59,12 @@ def _read(path: Path, names: Collection[str], /, **shapes: tuple[int, ...]) -> A
     arrays = read_arrays(path, names)
     for name, array in arrays.items():
         if array.dtype.kind == "f":
-            is_beyond = np.abs(array.astype(np.float64)) >= MOST
+            # Products of two such numbers, and sums of them, are numbers, too.
+            numbers = array.astype(np.float64)
+            is_beyond = np.abs(numbers) >= MOST
             _require(not is_beyond.any(), f"{name} holds what is no number", path)
-        if name in shapes:
-            shape = shapes[name]
+        shape = shapes.get(name)
+        if shape is not None:
             fits = array.shape == shape and array.dtype == np.float64
             _require(fits, f"{name} has shape {array.shape}, not {shape}", path)
     return arrays
@@ -111,18 +119,20 @@ def read_reports(problem: Problem, path: Path) -> Arrays:
     """
     job = problem.job
     tuners = len(problem.cluster.tuned_names)
-    names = [*_OF_TASKS, *_OF_FLOWS, "reads", "sends"]
+    of_tasks = (len(job.tasks), job.iterations)
+    of_edges = (len(job.edges), job.iterations)
+    shapes = dict.fromkeys(_OF_TASKS, of_tasks)
+    shapes |= dict.fromkeys(_OF_FLOWS, of_edges)
+    names = [*shapes, "reads", "sends"]
     if tuners:
         names.append("quotas")
-    tasks = (len(job.tasks), job.iterations)
-    edges = (len(job.edges), job.iterations)
-    shapes = dict.fromkeys(_OF_TASKS, tasks)
-    shapes.update(dict.fromkeys(_OF_FLOWS, edges))
     arrays = _read(path, names, **shapes)
 
     reads = arrays["reads"]
-    fits = reads.size == 0 or reads.shape == edges
-    fits = fits and reads.dtype == np.int64 and arrays["sends"].dtype == np.float64
+    sends = arrays["sends"]
+    fits = reads.shape == of_edges or not reads.size  # where nothing reads the latest
+    fits = fits and reads.dtype == np.int64
+    fits = fits and sends.dtype == np.float64
     _require(fits, "holds no iterations that were read", path)
     if tuners:
         quotas = arrays["quotas"]
@@ -147,9 +157,12 @@ def read_rates(job: Job, path: Path) -> RateHistory:
 
     shapes = {array.shape for array in arrays.values()}
     _require(len(shapes) == 1, "holds arrays of different lengths", path)
-    is_flow = (rates.edge >= 0) & (rates.edge < len(job.edges))
-    is_flow &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
-    _require(is_flow.all(), "names flows that the job does not have", path)
+    for numbers, count in (
+        (rates.edge, len(job.edges)),
+        (rates.iteration, job.iterations),
+    ):
+        is_known = (numbers >= 0) & (numbers < count)
+        _require(is_known.all(), "names flows that the job does not have", path)
     return rates
 
 
@@ -173,11 +186,13 @@ def read_samples(run: Path) -> Arrays:
     time = arrays["time"]
     samples = len(time) if time.ndim else 0
     for name, array in arrays.items():
-        fits = array.shape[:1] == (samples,) and array.ndim == _SAMPLED_AXES[name]
-        fits = fits and bool(samples) and array.dtype.kind in "iuf"
+        fits = bool(samples) and array.shape[:1] == (samples,)
+        fits = fits and array.ndim == _SAMPLED_AXES[name]
+        fits = fits and array.dtype.kind in "iuf"
         problem = f"{name} has shape {array.shape} for {samples} samples"
         _require(fits, problem, path)
-        is_number = np.abs(array.astype(np.float64)) < MOST
+        numbers = array.astype(np.float64)
+        is_number = np.abs(numbers) < MOST
         _require(is_number.all(), f"{name} holds what is no number", path)
     return arrays
 
@@ -204,9 +219,9 @@ def read_lines(run: Path) -> Arrays:
     time = arrays["time"]
     fits = program.shape == time.shape and time.ndim == 1
     _require(fits, "is damaged: holds no times of lines", path)
-    are_times = program.dtype.kind == "u" and time.dtype.kind == "f"
-    are_times = are_times and bool((time >= 0).all())
-    _require(are_times, "is damaged: a line has no time", path)
+    is_time = time.dtype.kind == "f" and bool((time >= 0).all())
+    is_number = program.dtype.kind == "u"
+    _require(is_time and is_number, "is damaged: a line has no time", path)
     return arrays
 
 
@@ -237,38 +252,40 @@ def _check(traffic: Traffic) -> None:
     packets = traffic.packets
     owners = traffic.owners
     machines = len(traffic.machines)
-    if len(set(traffic.machines)) != machines or nics.shape != (2, machines):
+    is_distinct = len(set(traffic.machines)) == machines
+    if nics.shape != (2, machines) or not is_distinct:
         raise ValueError(f"it holds NICs of shape {nics.shape}")
-    if not ((nics < MOST) & (nics > 0)).all():
+    has_rate = (nics > 0) & (nics < MOST)
+    if not has_rate.all():
         raise ValueError("a NIC has no rate")
     if packets.ndim != 1 or owners.ndim != 1:
         raise ValueError("its packets are no rows")
     times = packets["time"]
-    if not ((times < MOST) & (times >= 0)).all():
+    has_time = (times >= 0) & (times < MOST)
+    if not has_time.all():
         raise ValueError("a packet has no time")
     for numbers in (packets["source"], packets["destination"], owners["machine"]):
         if (numbers >= machines).any():
             raise ValueError(f"it names a machine beyond the {machines} that it lists")
-    if (owners["program"] >= len(traffic.programs)).any():
+    programs = owners["program"]
+    if (programs >= len(traffic.programs)).any():
         raise ValueError("it names a program that it does not list")
 
 
 def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:
     """Write weights.npz: ``parameters``, and name, shape and offset of each part."""
-    most = max(part.ndim for part in parts.values())
-    shapes = np.full((len(parts), most), _NONE, np.int64)
-    offsets = []
-    offset = 0
-    for row, part in zip(shapes, parts.values(), strict=True):
-        row[: part.ndim] = part.shape
-        offsets.append(offset)
-        offset += part.size
+    arrays = [*parts.values()]
+    most = max(array.ndim for array in arrays)
+    shapes = np.full((len(arrays), most), _NONE, np.int64)
+    for row, array in zip(shapes, arrays, strict=True):
+        row[: array.ndim] = array.shape
+    ends = np.cumsum([array.size for array in arrays])
     RunDirectory(run).write_arrays(
         NAME,
-        parameters=np.concatenate([part.ravel() for part in parts.values()]),
+        parameters=np.concatenate([array.ravel() for array in arrays]),
         names=np.array([*parts], dtype=np.str_),
         shapes=shapes,
-        offsets=np.array(offsets, dtype=np.int64),
+        offsets=np.array([0, *ends[:-1]], dtype=np.int64),
     )
 
 

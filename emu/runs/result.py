@@ -44,30 +44,32 @@ def task_rows(
     ``times`` and ``late``: seconds of (task, iteration): start to end, and end after
     the profiled time.
     """
-    tasks = problem.job.tasks
+    job = problem.job
     depth = Counter[str]()
-    for task in tasks:
+    for task in job.tasks:
         depth[task.job_name] = max(depth[task.job_name], task.behind)
-    first = np.array([task.behind for task in tasks], dtype=np.int64)
-    depths = [depth[task.job_name] for task in tasks]
-    last = first + problem.job.rounds - depths
-    cycle = np.arange(problem.job.iterations)
-    has_batch = (first[:, None] <= cycle) & (cycle < last[:, None])
+    # A task of a pipeline has no mini-batch in the first and the last cycles.
+    first = np.array([task.behind for task in job.tasks], dtype=np.int64)
+    idle = np.array([depth[task.job_name] for task in job.tasks])
+    last = first + job.rounds - idle
+    cycle = np.arange(job.iterations)
+    begun = first[:, None] <= cycle
+    has_batch = begun & (cycle < last[:, None])
 
     table: dict[str, dict[str, float]] = {}
-    kinds = np.array([task.kind for task in tasks])
+    kinds = np.array([task.kind for task in job.tasks])
     for kind in dict.fromkeys(kinds):
         is_kind = kinds == kind
-        rows = is_kind[:, None] & has_batch
-        seconds = times[rows]
-        late_seconds = late[rows]
+        chosen = is_kind[:, None] & has_batch
+        seconds = times[chosen]
+        lateness = late[chosen]
         table[str(kind)] = {
             "tasks": int(is_kind.sum()),
             # Of the rest of a pipeline after a cut a kind may have nothing to do.
             "mean_seconds": float(seconds.mean()) if seconds.size else 0.0,
             "max_seconds": float(seconds.max(initial=0.0)),
-            "max_late_seconds": float(late_seconds.max(initial=0.0)),
-            "late_iterations": int((late_seconds > 0).sum()),
+            "max_late_seconds": float(lateness.max(initial=0.0)),
+            "late_iterations": int((lateness > 0).sum()),
         }
     return table
 
@@ -81,22 +83,24 @@ def flow_rows(schedule: Schedule, simulated: Schedule | None = None) -> list[Res
     """
     job = schedule.problem.job
     groups = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
-    for number, iteration in schedule.flows():
+    for number, iteration in schedule.flows().tolist():
         if schedule.flow_bytes[number, iteration] != 0:
             edge = job.edges[number]
-            source = job.tasks[edge.source].kind
-            destination = job.tasks[edge.destination].kind
-            groups[source, destination].append((int(number), int(iteration)))
+            sender = job.tasks[edge.source]
+            reader = job.tasks[edge.destination]
+            kinds = (sender.kind, reader.kind)
+            groups[kinds].append((number, iteration))
 
     rows = []
     for (source, destination), flows in groups.items():
         places = tuple(np.array(flows).T)
         waits = schedule.flow_start[places] - schedule.flow_ready[places]
+        size = schedule.flow_bytes[places].sum()
         row = {
             "from": source,
             "to": destination,
             "flows": len(flows),
-            "bytes": float(schedule.flow_bytes[places].sum()),
+            "bytes": float(size),
             "mean_waiting_seconds": float(waits.mean()),
             "mean_seconds": _mean_length(schedule, places),
         }
@@ -143,24 +147,32 @@ def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
     percentiles = [0.0, 0.0, 0.0]
     if len(apart):
         percentiles = np.percentile(apart, [50, 95, 100]).tolist()
-    names = ("median_seconds", "p95_seconds", "max_seconds")
-    return dict(zip(names, percentiles, strict=True))
+    median, high, most = percentiles
+    return {
+        "median_seconds": median,
+        "p95_seconds": high,
+        "max_seconds": most,
+    }
 
 
 def training_curve(
     reports: list[tuple[float, str, int, dict[str, float]]],
 ) -> list[dict[str, float]]:
     """Return per iteration the run time of its last report and the mean loss."""
-    losses = defaultdict[int, list[float]](list)
-    last = dict[int, float]()
+    rows = defaultdict[int, list[tuple[float, float]]](list)
     for time, _, iteration, figures in reports:
         if "loss" in figures:
-            losses[iteration].append(figures["loss"])
-            last[iteration] = max(last.get(iteration, time), time)
+            rows[iteration].append((time, figures["loss"]))
+
     curve = []
-    for iteration in sorted(losses):
-        loss = float(np.mean(losses[iteration]))
-        curve.append({"iteration": iteration, "time": last[iteration], "loss": loss})
+    for iteration in sorted(rows):
+        times, losses = zip(*rows[iteration], strict=True)
+        point = {
+            "iteration": iteration,
+            "time": max(times),
+            "loss": float(np.mean(losses)),
+        }
+        curve.append(point)
     return curve
 
 

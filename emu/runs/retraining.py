@@ -78,12 +78,10 @@ def training_audit(run: Path, job: Job) -> Findings:
 
 def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the prefix of task names, and the settings, of every part that trains."""
-    parts = {"": job.settings}
-    if jobs := job.settings.get("jobs"):
-        parts = {f"{name}/": settings for name, settings in jobs.items()}
-    for prefix, settings in parts.items():
+    jobs = job.settings.get("jobs") or {"": job.settings}
+    for name, settings in jobs.items():
         if "model" in settings and settings.get("compute") != "timed":
-            yield prefix, settings
+            yield f"{name}/" if name else "", settings
 
 
 def _first_wrong(
@@ -94,26 +92,27 @@ def _first_wrong(
 ) -> tuple[float, str, str] | None:
     """Return what is wrong first: by how much, its name, and words on it."""
     rows = found.index
-    losses_found = found.to_numpy()
+    losses = found.to_numpy()
     batches = int(rows.max()) + 1
     weights_alone, curve = _alone(settings, batches, missed)
     losses_alone = curve[rows]
-    if len(weights) != len(weights_alone):
-        count = len(weights_alone)
+    count = len(weights_alone)
+    if len(weights) != count:
         return 1.0, "weights", f"are {len(weights)} numbers, {count} alone"
     if not (np.isfinite(curve).all() and np.isfinite(weights_alone).all()):
         # Numbers run off before they are none, so that only where they end is compared.
         for name, expected, values in (
-            ("loss", losses_alone, losses_found),
+            ("loss", losses_alone, losses),
             ("weights", weights_alone, weights),
         ):
             if np.isfinite(expected).all() != np.isfinite(values).all():
                 return 1.0, name, "diverged in one of the run and one process alone"
         return None
 
+    # Losses one by one, then the weights as one number, by their norm.
     norm = np.linalg.norm
     size = norm(weights_alone)
-    off = np.append(np.abs(losses_found - losses_alone), norm(weights - weights_alone))
+    off = np.append(np.abs(losses - losses_alone), norm(weights - weights_alone))
     limit = np.append(np.abs(losses_alone), size)
     limit *= _EXACTNESS[settings["precision"]]
     if not (off <= limit).all() and settings["precision"] == "float32":
@@ -132,7 +131,7 @@ def _first_wrong(
     if first == len(found):
         share = off[first] / max(float(size), 1e-300)
         return off[first], "weights", f"are {share:.2g} of them off those alone"
-    words = f"is {losses_found[first]:.6g}, {losses_alone[first]:.6g} alone"
+    words = f"is {losses[first]:.6g}, {losses_alone[first]:.6g} alone"
     return off[first], f"loss[{rows[first]}]", words
 
 
@@ -171,8 +170,9 @@ def progress_of(
 
 def _write_progress(run: Path, progress: Progress) -> None:
     """Write loss and accuracy of every step; NaN where no one looked."""
+    looks = progress.looks.tolist()
     shares = progress.accuracy["valid"].tolist()
-    accuracy = dict(zip(progress.looks.tolist(), shares, strict=True))
+    accuracy = dict(zip(looks, shares, strict=True))
     lines = ["step,loss,accuracy"]
     for step, loss in enumerate(progress.loss.tolist()):
         share = accuracy.get(step + 1, math.nan)
