@@ -169,6 +169,7 @@ def advise(
     budget and deadline, a budget is stated without prices, or no system reaches the
     target; where no system can be, the error of the first.
     """
+    # Before anything is trained, which may take minutes.
     machines = scenario.stated_cluster.machines
     if terms.budget < inf and all(machine.price is None for machine in machines):
         problem = "no machine has a price, write for example price: 0.34 $/h"
@@ -181,6 +182,7 @@ def advise(
     if search.best is None:
         raise search.describe_failure()
 
+    # By the first seed, since every further one is a simulation of each choice.
     rows = _best_of_rows(_no_worse(search, stated))
     finalists = [choice.drawn() for choice in rows[:_FINALISTS]]
     if not finalists:
@@ -225,6 +227,7 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
     if isnan(level):
         problem = "has no valid vertices: write --to accuracy=0.8,split=train, say"
         raise scenario.origin.error(("job", "dataset"), problem)
+    # A single high look is chance: so many in a row are not.
     levels = hold(accuracy[: progress.spaced])
     if len(levels):
         level = levels.max()
@@ -280,6 +283,7 @@ class _Levers:
             for machines in self.search.near_sets(choice)
         ]
         prospects = [Prospect(found) for found in answers if found.refused is None]
+        # The first are its own machines, whose error says why it can be on none.
         if not prospects:
             answers[0].checked()
         best = min(prospects, key=lambda prospect: prospect.judge(terms, passes))

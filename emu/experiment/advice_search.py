@@ -220,6 +220,7 @@ class Search:
 
     def time(self, row: str, machines: Machines, settings: Edit) -> Prospect | None:
         """Return a row on some machines, timed once; None where it cannot be."""
+        # Lists and sections in settings are no keys of a dict: their text is.
         key = json.dumps([row, machines, settings], sort_keys=True, default=str)
         if key not in self.timed:
             question = Question(
@@ -282,6 +283,7 @@ class Search:
         family = family_of(prospect)
         if family in self.rates:
             rates, tried = self.rates[family]
+            # Trained as far as is of use: going on could not make it the best.
             if rates.best.passes < inf or tried >= useful:
                 return rates.best
 

@@ -215,6 +215,7 @@ class Progress(Observer):
         experiment = self._experiment
         ran = self.ran(error)
         count = cut.iteration - experiment.first
+        # What ran beyond the cut has to be done again.
         start = self._started.get(count, 0.0) if count > 0 else 0.0
         recovery, _ = self.fallen(error)
         return Ended(
@@ -280,6 +281,7 @@ def run_attempts(
             rest = holders.left_of(newest.iteration, first, kills, progress.came)
             # The beginning, where nobody is left who holds a state of the newest.
             start = newest if rest == newest.iteration else Cut(rest, {})
+            # Nobody holds those cuts any more: all that ran was in vain.
             if rest < newest.iteration:
                 run_directory.drop_cuts(run)
                 ends = [replace(attempt, again=attempt.ran) for attempt in ends]
@@ -358,6 +360,7 @@ def resume_run(
         choice = None if scale is None else ScaleChoice.from_json(scale)
 
     now = run_directory.read_scenario(run, manifest) if stated is None else stated()
+    # An accuracy may have decided the length, which the text does not state.
     now = _as_long(now, noted, manifest.get("until"))
     if different := run_directory.apart(now, manifest["scenario"]):
         problem = f"cannot go on with another scenario: {different[0]}"
@@ -378,6 +381,7 @@ def resume_run(
         before = whole.beginning_at(first, began)
 
     now_began = before.time_of_cut(start.iteration)
+    # Those have come, and are not to come again.
     killed = {*manifest.get("killed", ())}
     coming = [kill for number, kill in enumerate(whole.kills) if number not in killed]
     rest = whole.beginning_at(start.iteration, now_began)

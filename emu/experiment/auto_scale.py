@@ -102,6 +102,7 @@ def with_scales(
 
     policy = experiment.choose_policy()
     spread = sensitivity(experiment.realization, policy, experiment.expected, schedule)
+    # Chance moves it by more than is asked for: no scale could meet that aim.
     if spread > error:
         error = math.inf
     search = ScaleSearch(schedule.makespan, error, emulation.max_late_flows)
@@ -130,6 +131,7 @@ def _trials(
         count = max(math.ceil(_LENGTH / wall), _USUAL)
         if trials:
             until = min(until, time.monotonic() + budget)
+            # As long as the start before: processes, connections, and the graph.
             start = trials[-1].cost - trials[-1].wall
             rest = until - time.monotonic() - start
             count = min(count, math.floor(rest / wall))
@@ -247,6 +249,7 @@ class KernelCosts:
         self._nics: list[float] = sorted({*capacities.tolist()})
         self._sent = defaultdict[float, float](float)
         for edge, iteration in flows.tolist():
+            # Segments are as long as the narrowest NIC on the way makes them.
             ports = [*problem.hops[edge]]
             narrowest = float(capacities[ports].min())
             size = byte_scale * float(schedule.flow_bytes[edge, iteration])

@@ -20,6 +20,7 @@ def middle(low: float, high: float, *, whole: bool) -> float | None:
     if whole:
         if high - low <= 1:
             return None
+        # By ratios, as a figure is tried over two powers of ten.
         root = math.isqrt(int(low) * int(high))
         return max(root, low + 1)
     if high / low <= 1 + CLOSE:

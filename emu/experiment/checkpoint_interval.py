@@ -76,6 +76,8 @@ def young_daly(takes: float, between: float) -> tuple[float, float]:
     ``takes``, ``between``: seconds of a checkpoint, and between two deaths of the job.
     """
     young = math.sqrt(2.0 * takes * between)
+    # Daly expands in a checkpoint over the time between deaths: beyond twice that he
+    # takes this time itself.
     if takes >= 2.0 * between:
         return young, between
     share = takes / (2.0 * between)
@@ -102,6 +104,7 @@ def intervals(experiment: Experiment) -> Intervals | None:
     between = failures.mortal / len(machines)
     free = _with_interval(experiment, count).simulate().makespan / count
     takes = section.takes or 0.0
+    # Copies take no time of their own: what they cost is how they delay the job.
     if section.to == "peer":
         longer = experiment.simulate().makespan - free * count
         checkpoints, _ = _count_copies(experiment)
@@ -112,6 +115,7 @@ def intervals(experiment: Experiment) -> Intervals | None:
     for share in _SHARES:
         interval = round(daly * share / free)
         tries.add(min(max(interval, 1), count))
+    # The same deaths for all intervals: how these differ is no chance then.
     rng = np.random.default_rng([scenario.seed, *b"checkpoints"])
     gaps = rng.exponential(between, (_DRAWS, _RESTARTS))
     means = {interval: _mean(experiment, interval, gaps) for interval in sorted(tries)}

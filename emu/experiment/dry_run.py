@@ -167,6 +167,7 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
             task = job.tasks[number]
             if trains[task.job_name] and task.phase != "sampling":
                 learners.add(number)
+        # The largest payload of a process tells the size of what it keeps.
         payload = 0.0
         for edge, size in zip(job.edges, largest.tolist(), strict=True):
             if edge.source in learners or edge.destination in learners:

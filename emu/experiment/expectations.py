@@ -118,6 +118,7 @@ def list_misses(
     """
     misses: list[str] = []
     for key, check in _CHECKS.items():
+        # ``makespan`` holds for a run as well as for its prediction.
         aim = getattr(expect, "makespan" if key == "emulated" else key)
         if aim is None or key not in figures:
             continue
@@ -125,6 +126,7 @@ def list_misses(
         value = math.nan if figure is None else figure
         shown = "not reported" if math.isnan(value) else check.write(value)
         text = f"{check.words} is {shown}"
+        # A plain value is to be met, a range to be kept.
         if key in _EXACT and isinstance(aim, float):
             if exact and not math.isclose(value, aim, rel_tol=expect.tolerance):
                 misses.append(f"{text}, expected {check.write(aim)}")

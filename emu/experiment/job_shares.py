@@ -157,6 +157,7 @@ def combine_counts(
     def extend(chosen: tuple[Counts, ...], times: list[float], left: Counts) -> None:
         idle = [0.0] * (len(seconds) - len(times))
         least = aim([*times, *idle])
+        # The aim never falls: whatever is added, it will not be among the best.
         if len(best) == most and least >= best[-1][0]:
             return
         if len(chosen) == len(seconds):
@@ -249,6 +250,7 @@ class _Divider:
         if apart:
             edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
             keys += ["placement", "weight"]
+        # Each job as it was alone, with the machines that were chosen for it.
         for number, alone in enumerate(answers):
             ready, _ = alone.first
             content = ready.scenario.to_json()

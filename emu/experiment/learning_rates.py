@@ -111,6 +111,7 @@ def find_rate(
         beyond = next_rate(best.rate, sorted(race.tried))
         if beyond is None:
             break
+        # One pass fewer than the best: later it would not be the better one.
         passes = int(min(passes, best.passes + HELD - 2))
         race.train(beyond, passes)
     return Rates(race.tried)

@@ -503,6 +503,7 @@ def _first_draw(question: Question) -> Answer:
     drawn = _draw(question, question.scenario.seed)
     ready = drawn.ready
     is_among_several = question.machines is not None or ready.unchosen is not None
+    # The seeds that follow hold these machines.
     if question.row and question.machines is None:
         question = replace(question, machines=tuple(ready.placing["machines"]))
     figures = figures_of_simulation(drawn.schedule, ready.realization)
@@ -567,6 +568,7 @@ def _draw(question: Question, seed: int) -> _Drawn:
         ready = prepare(question.target.end(plain) if question.target else plain)
     schedule = ready.simulate()
     recovery = ready.attempts(schedule)
+    # With what deaths add, as every command prints it.
     schedule = replace(schedule, outages=recovery.outages(schedule.length))
     if question.row:
         check_memory(ready, schedule)

@@ -300,6 +300,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         reads=arrays["reads"] if arrays["reads"].size else None,
     )
     with_lateness = realization
+    # On kernel NICs no sender keeps to rates, so that none is late.
     if experiment.scenario.emulation.network != "kernel":
         with_lateness = Realization(late_times(schedule), realization.volumes)
     return EmulatedRun(

@@ -153,6 +153,7 @@ class Row:
         job = plain.job
         if not (self._spreads(job) or _has_part_per_machine(job)):
             return plain if self._has_stores else _fewer(plain, machines)
+        # A file of that system says itself what its machines do.
         is_same_system = self.source.job.system == job.system
         if isinstance(job, WholeGraphSection) and is_same_system:
             return load(plain, {"job.machines": [*machines]})

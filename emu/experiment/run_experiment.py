@@ -224,6 +224,7 @@ def carry_out(
         left: Experiment, cut: Cut | None, observers: Observer, ended: Sequence[Ended]
     ) -> tuple[PreparedRun, EmulatedRun]:
         again = is_resumption or bool(ended)
+        # First of all: where the prediction fails, the directory has this.
         _write_beginning(left, settings, directory, choice, again=again)
         prepared = PreparedRun.of(left, settings, choice)
         observers.on_prediction(prepared.predicted)
@@ -235,6 +236,7 @@ def carry_out(
             _carry_out_setup(experiment, settings, path, observer)
         setup = setup_figures(experiment, path)  # raises before anything is run
         _, outcome, ends = run_attempts(experiment, start, path, observer, once)
+        # An audit foresees the same deaths from these.
         if ends:
             content = read_manifest(path / "manifest.json")
             content["attempts"] = [*map(asdict, ends)]

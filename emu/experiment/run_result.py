@@ -402,6 +402,7 @@ def _figures(
 ) -> tuple[Result, Parts]:
     """Return the figures of a job, which has no name where it is alone, and parts."""
     prefix = f"{name}/" if name else ""
+    # One of several jobs is judged as if it had run alone, by its own names.
     plain_names: dict[str, str] = {}
     tasks: list[Task] = []
     for task in job.tasks:

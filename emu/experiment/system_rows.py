@@ -229,6 +229,7 @@ def compare_systems(
         _warn_of(questions, planned, warn)
         if not keep_rate:
             planned = choose_rates(planned, target, workers.share)
+        # Rows of one class learn the same: each is trained once, and kept for all.
         classes = _list_trainings(planned, target)
         workers.share("trainings, one per class of weights", _train, classes)
 

@@ -389,6 +389,7 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
     if batches is None:
         built = build_job(scenario)
         batches = built.settings.get("batches", built.iterations)
+    # Epochs of another system may have other steps: steps are what all share.
     same["iterations"] = batches
 
     settings = _settings_of(scenario)

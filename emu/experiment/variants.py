@@ -147,6 +147,7 @@ def _rules_named(scenario: Scenario, policies: Sequence[str]) -> dict[str, str]:
 
 def _brief(row: Candidate) -> Candidate:
     """Return a row of a later seed, of which the makespan alone is shown."""
+    # Nothing else of it is sent from process to process.
     found = replace(row.answer, ready=None, schedule=None)
     return replace(row, answer=found)
 

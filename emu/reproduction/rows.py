@@ -240,6 +240,7 @@ def reproduce(
     pieces = []
     for claim in claims:
         if not claim.refused and (full or not claim.full):
+            # A piece per seed, so that one long claim keeps all cores busy.
             seeds = range(draws if claim.drawn else 1)
             pieces += [(claim, seed) for seed in seeds]
 

@@ -85,6 +85,7 @@ def planning_seconds(scenario: Scenario) -> float:
     topology = plans.read_topology(settings["topology"])
     *_, needs = plans.needs_of_settings(settings)
 
+    # Of the plan alone: what it needs was counted before.
     began = time.process_time()
     spst(needs, topology, seed=0)
     ended = time.process_time()

@@ -316,6 +316,7 @@ def read_weights(run: Path) -> Arrays:
         if min(shape, default=0) < 0 or offset != end or end + size > len(flat):
             problem = f"is damaged: {name!r:.60} is not within its parameters"
             raise DataError(problem, path=path)
+        # A view: copies of all weights would take their memory twice.
         parts[name] = flat[end : end + size].reshape(shape)
         end += size
     rest = len(flat) - end

@@ -103,6 +103,7 @@ def read_lab(run: Path) -> LabResult:
     for key, names in _list_places(lab).items():
         if unknown := sorted(names - machines):
             raise DataError(f"{key}: names {unknown[0]!r}, which nics lacks", path=path)
+    # A machine whose packets were counted has counts of its queues, too.
     for key in ("tcp", "dropped"):
         if missing := sorted(lab["traffic"].keys() - lab[key].keys()):
             raise DataError(f"{key}: lacks {missing[0]!r}", path=path)

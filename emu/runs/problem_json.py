@@ -388,6 +388,7 @@ def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] |
     quotas = np.zeros((longest, len(paths)), np.int64)
     for column, path in enumerate(paths):
         for quota in path:
+            # ``isinstance`` would take True for 1.
             if type(quota) is not int or quota < 1:
                 raise ValueError(f"a quota is no number of slots: {path}")
         quotas[: len(path), column] = path
@@ -408,6 +409,7 @@ def _fill(
         number = position(row)
         iteration = row["iteration"]
         place = (number, iteration)
+        # ``isinstance`` would take True for 1.
         if type(iteration) is not int or not 0 <= iteration < iterations:
             raise ValueError(f"iteration {iteration!r} of {row} is none of the job's")
         if place in places:

@@ -394,6 +394,7 @@ def realization_of(schedule: Schedule) -> Realization:
         rows = np.array(numbers)
         sent = rows[remote[rows]]
         handed_over = rows[~remote[rows]]
+        # Where none of these crosses machines, nothing tells their bytes.
         if sent.size and handed_over.size:
             volumes[handed_over] = volumes[sent].mean(axis=0)
     return Realization(schedule.work, volumes)

@@ -84,6 +84,7 @@ def flow_rows(schedule: Schedule, simulated: Schedule | None = None) -> list[Res
     job = schedule.problem.job
     groups = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
     for number, iteration in schedule.flows().tolist():
+        # Iterations without a checkpoint, say, send nothing on that edge.
         if schedule.flow_bytes[number, iteration] != 0:
             edge = job.edges[number]
             sender = job.tasks[edge.source]
@@ -129,6 +130,7 @@ def port_rows(schedule: Schedule) -> list[Result]:
     rows = []
     for port, link in enumerate(problem.links):
         size = sizes[port]
+        # Over what it could carry until then: capacities change with events.
         used = size / steps.carry(port, until)[0] if makespan else 0.0
         row = {
             "port": link.name,

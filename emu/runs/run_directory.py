@@ -393,6 +393,7 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
 
     states: dict[str, Arrays] = {}
     for name, part in record.parts.items():
+        # A record of others may name any file: the name alone keeps it in the folder.
         path = folder / file_part(part.file)
         if _digest(path) != part.sha256:
             raise DataError("is not what was committed: its digest differs", path=path)

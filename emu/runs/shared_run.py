@@ -44,6 +44,7 @@ def share_run(run: Path, out: Path) -> None:
             contents[name] = _hide(content.decode(), numbers).encode()
 
     result = parse_json(contents["result.json"].decode())
+    # Of what stands there now: the texts have changed.
     result["records"] = {
         name: hashlib.sha256(contents[name]).hexdigest()
         for name in RECORDS
